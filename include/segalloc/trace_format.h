@@ -1,4 +1,90 @@
-/* The trace file on disk. */
+/* The trace file on disk.
+
+   A trace is a file header, then blocks of SEGALLOC_TRACE_BLOCK bytes: a block header and records of 32 bytes. All
+   numbers are little-endian. Records stand in the order of the allocator's critical sections. A block's `count` is
+   raised after each record is whole, so what a killed process wrote is readable up to its last record; a block that
+   was closed also has a checksum. Reading stops at the first block whose magic, sequence or checksum is wrong. */
 #ifndef SEGALLOC_TRACE_FORMAT_H
 #define SEGALLOC_TRACE_FORMAT_H
+
+#include <stdint.h>
+
+#define SEGALLOC_TRACE_MAGIC UINT64_C(0x3152544c41474553) /* "SEGALTR1" */
+#define SEGALLOC_TRACE_VERSION 1u
+#define SEGALLOC_TRACE_BLOCK (UINT64_C(1) << 20)
+#define SEGALLOC_BLOCK_MAGIC 0x4b4c4253u /* "SBLK" */
+
+/* Kinds of records. Numbers are never used again; 0 is what a crash leaves. The columns say what the fields hold.
+   `id` names a block from its allocation to its free; recorded traces use the device address. */
+enum segalloc_record_kind {
+    SEGALLOC_RECORD_NONE = 0,
+    /* What the program did. These are also the actions of RMM's CSV and of its extensions. */
+    SEGALLOC_RECORD_ALLOCATE = 1,          /* id, size asked for */
+    SEGALLOC_RECORD_FREE = 2,              /* id, size asked for */
+    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for */
+    SEGALLOC_RECORD_RECORD_STREAM = 4,     /* id */
+    SEGALLOC_RECORD_LAUNCH = 5,            /* size: how many pieces of work */
+    SEGALLOC_RECORD_EVENT_RECORD = 6,      /* id: number of this recording of an event */
+    SEGALLOC_RECORD_STREAM_WAIT = 7,       /* id: the recording waited for */
+    SEGALLOC_RECORD_EVENT_SYNC = 8,        /* id */
+    SEGALLOC_RECORD_EVENT_QUERY = 9,       /* id */
+    SEGALLOC_RECORD_STREAM_SYNC = 10,      /* stream */
+    SEGALLOC_RECORD_DEVICE_SYNC = 11,      /* - */
+    SEGALLOC_RECORD_EMPTY_CACHE = 12,      /* size: bytes to keep */
+    /* What came to the allocator from outside, so that a replay decides the same. */
+    SEGALLOC_RECORD_DONE = 32,             /* id: the pending free of this block is complete */
+    SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
+    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* id: number of the slow allocation, size asked for */
+    SEGALLOC_RECORD_SLOW_STEP = 35,        /* id: its number, size: the driver's answer (CUresult) */
+    SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
+    /* Dictionaries: a definition comes before its first use. */
+    SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
+    SEGALLOC_RECORD_DEFINE_THREAD = 65,    /* thread: index; id: thread id as the system or the CSV gives it */
+    SEGALLOC_RECORD_DEFINE_DEVICE = 66,    /* stream: ordinal; id: granularity; size: total memory */
+};
+
+enum segalloc_record_flags {
+    SEGALLOC_FLAG_STRICT = 1,   /* free: the host waited for the device before it took effect */
+    SEGALLOC_FLAG_PENDING = 2,  /* free: not usable again before its SEGALLOC_RECORD_DONE */
+    SEGALLOC_FLAG_ASYNC = 4,    /* free: by the stream-ordered interface, ordered after `stream` */
+    SEGALLOC_FLAG_TORCH = 8,    /* the caller was PyTorch */
+    SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: the CSV wrote the handle as a pointer */
+};
+
+struct segalloc_trace_record {
+    uint8_t kind;
+    uint8_t flags;
+    uint16_t thread; /* index of a DEFINE_THREAD, 0 before any */
+    uint32_t stream; /* index of a DEFINE_STREAM, 0 before any: the stream of the block or of the work */
+    uint64_t id;
+    uint64_t size;
+    uint64_t time_ns; /* since the start of the trace; coarse */
+};
+
+struct segalloc_trace_block {
+    uint32_t magic;
+    uint32_t count;    /* whole records in this block */
+    uint64_t sequence; /* 0, 1, 2 … */
+    uint64_t checksum; /* of the records, FNV-1a over 64-bit words; 0 while the block is open */
+    uint64_t dropped;  /* records lost before this block, in all */
+};
+
+/* Followed by `conf_bytes` of the configuration in force ("key:value,…") and `command_bytes` of the command line,
+   both without a final NUL, padded together with zeros to the start of the first block at `data_offset`. */
+struct segalloc_trace_header {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes; /* sizeof this struct: later versions only append */
+    uint64_t data_offset;  /* multiple of 4096 */
+    uint64_t start_realtime_ns;
+    uint64_t pid;
+    uint32_t conf_bytes;
+    uint32_t command_bytes;
+    uint32_t imported; /* 1: made from another format; nothing in it says what the devices were */
+    uint32_t devices;
+    uint64_t granularity;  /* of device 0, bytes; 0 when unknown */
+    uint64_t device_bytes; /* total memory of device 0; 0 when unknown */
+    uint64_t limit_bytes;  /* limit in force on device 0; 0 for none */
+};
+
 #endif

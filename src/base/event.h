@@ -1,0 +1,19 @@
+/* What the core tells its observer, one call an event, in the order of its critical sections and under its lock.
+   The record layer turns them into a trace; the replay feeds them back. */
+#ifndef SG_EVENT_H
+#define SG_EVENT_H
+
+#include <stdint.h>
+
+#include "segalloc/trace_format.h"
+
+/* Receives one record; `time_ns` and `thread` are the receiver's to fill. Called with the core's device lock held:
+   must neither wait nor call back. */
+typedef void sg_event_fn(void *sink, const struct segalloc_trace_record *record);
+
+struct sg_event_sink {
+    sg_event_fn *emit; /* NULL: nobody listens */
+    void *sink;
+};
+
+#endif

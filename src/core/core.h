@@ -1,0 +1,113 @@
+/* The allocator, as the layers above see it.
+
+   A `struct sg_core` serves every device of a process. It has no globals, reads no clock and no environment: the driver,
+   the configuration, the observer and a clock for measuring come with sg_core_create(). One lock a device; no call here
+   may be made with that lock held, and none of them holds it across a driver call that can wait.
+
+   Functions that stand for driver calls return CUresult: exactly what the driver would have returned, with outputs
+   untouched on failure. */
+#ifndef SG_CORE_H
+#define SG_CORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "cuda_abi.h"
+#include "driver.h"
+#include "event.h"
+#include "stats.h"
+
+enum { SG_DEVICES_MAX = 64 };
+
+struct sg_core;
+
+/* When a free takes effect. SG_FREE_SYNC_AUTO is resolved by the caller of the core. */
+struct sg_tag {
+    CUcontext context; /* that was current, NULL if unknown */
+    CUstream stream;   /* meaningful when `has_stream` */
+    bool has_stream;
+    bool torch;        /* the caller was PyTorch */
+    enum sg_free_sync sync;
+};
+
+struct sg_core_params {
+    const struct sg_conf *conf;      /* copied */
+    const struct sg_driver *driver;  /* kept: must outlive the core */
+    struct sg_event_sink observer;
+    uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
+    void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
+};
+
+/* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */
+struct sg_core *sg_core_create(const struct sg_core_params *params);
+
+/* Gives everything back to the driver and frees the host memory. For tools and tests: a process under LD_PRELOAD
+   never calls it. Nobody may be using the core. */
+void sg_core_destroy(struct sg_core *core);
+
+/* cuMemAlloc on `device` for the caller described by `tag`. The current context must belong to the device. Zero
+   bytes: CUDA_ERROR_INVALID_VALUE. CUDA_ERROR_NOT_SUPPORTED: the caller should pass the request on to the driver
+   (the device can't be served by us) and then call sg_core_passed_on(). */
+CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+
+/* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
+   live block. CUDA_ERROR_NOT_FOUND: the address isn't ours, the driver should be asked. By `tag->sync`:
+   STRICT waits for the owner's context (all contexts when there are several) first; EVENT returns at once. Errors of
+   that wait are returned and the block stays allocated. */
+CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
+
+/* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
+bool sg_core_owns(const struct sg_core *core, CUdeviceptr address);
+
+struct sg_block_info {
+    CUdeviceptr base;
+    size_t bytes;       /* as asked for */
+    int device;
+    CUcontext context;
+    uint64_t buffer_id; /* differs for each allocation */
+};
+/* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret);
+
+/* cuMemGetInfo, given the driver's own answer for the device: idle whole pages count as free, within the limit. */
+void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes);
+
+/* Gives idle pages back to the driver until at most `keep` bytes are reserved beyond what is allocated. Returns the
+   bytes given back. */
+size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
+
+/* Notes an allocation that the driver served (`bytes`), for the report's served share. */
+void sg_core_passed_on(struct sg_core *core, int device, size_t bytes);
+
+/* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
+   `context`. SG_CONTEXT_ALL on a primary reset: everything on the device. */
+void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
+
+/* A context of `device` exists (created, or primary retained); strict and event frees must cover it. */
+void sg_core_context_seen(struct sg_core *core, int device, CUcontext context);
+
+/* cuCtxEnablePeerAccess: memory of `device` must be accessible from `peer`, now and later. */
+CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool enable);
+
+/* The page or pages behind [address, address + bytes) may not move any more. */
+void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
+
+/* From here on nothing is asked of the driver: frees succeed and do nothing, allocations answer
+   CUDA_ERROR_NOT_SUPPORTED. For forked children, after the driver has gone or returned a sticky error. Takes no lock. */
+void sg_core_disable(struct sg_core *core);
+
+/* Takes, or gives back, every lock in order, around fork(); in the child the locks are made anew. */
+void sg_core_fork_prepare(struct sg_core *core);
+void sg_core_fork_parent(struct sg_core *core);
+void sg_core_fork_child(struct sg_core *core);
+
+/* A consistent snapshot. False for a device never used. */
+bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
+
+/* The text block of an out-of-memory (design: running out), for the most recent failure on `device`; lines end in
+   newlines. Returns the length as snprintf does. */
+size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size);
+
+#endif

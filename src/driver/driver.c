@@ -1,0 +1,40 @@
+#include "driver.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum need { REQUIRED, VMM, OPTIONAL };
+
+static const struct {
+    const char *symbol;
+    enum need need;
+    size_t offset;
+} calls[] = {
+#define CALL(name, symbol, need, parameters) {#symbol, need, offsetof(struct sg_driver, name)},
+#include "calls.def"
+};
+
+enum { CALL_COUNT = sizeof calls / sizeof *calls };
+
+const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user)
+{
+    const char *missing = NULL;
+    for (int i = 0; i < CALL_COUNT; i++) {
+        void *function = lookup(user, calls[i].symbol);
+        memcpy((char *)driver + calls[i].offset, &function, sizeof function);
+        if (!function && calls[i].need == REQUIRED && !missing)
+            missing = calls[i].symbol;
+    }
+    return missing;
+}
+
+bool sg_driver_has_vmm(const struct sg_driver *driver)
+{
+    for (int i = 0; i < CALL_COUNT; i++) {
+        void *function;
+        memcpy(&function, (const char *)driver + calls[i].offset, sizeof function);
+        if (!function && calls[i].need == VMM)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,21 @@
+/* The CUDA driver as one table of typed pointers. The core calls nothing else, so that it runs unchanged on the real
+   driver, on the simulated one and on a replay's bookkeeping. */
+#ifndef SG_DRIVER_H
+#define SG_DRIVER_H
+
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+struct sg_driver {
+#define CALL(name, symbol, need, parameters) CUresult(*name) parameters;
+#include "calls.def"
+};
+
+/* Fills the table through `lookup`, which answers a symbol of libcuda or NULL. Returns the first REQUIRED symbol that is missing, NULL when there is none. */
+const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user);
+
+/* Whether every call of the virtual memory management interface is there. */
+bool sg_driver_has_vmm(const struct sg_driver *driver);
+
+#endif
