@@ -1,0 +1,7 @@
+/* Every prototype of cuda_proto.h declared again after cuda.h's own: a difference does not compile. */
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <cudaProfiler.h>
+
+#define SG_CUDA_ABI_H
+#include "../../src/driver/cuda_proto.h"
