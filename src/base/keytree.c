@@ -1,0 +1,125 @@
+#include "keytree.h"
+
+#include <assert.h>
+#include <stdbool.h>
+
+static bool below(const struct sg_keynode *a, const struct sg_keynode *b)
+{
+    return a->major < b->major || (a->major == b->major && a->minor < b->minor);
+}
+
+static uint32_t next_rank(struct sg_keytree *tree)
+{
+    uint32_t x = tree->seed ? tree->seed : 0x9e3779b9u; /* xorshift32 */
+    x ^= x << 13;
+    x ^= x >> 17;
+    x ^= x << 5;
+    return tree->seed = x;
+}
+
+static struct sg_keynode **link_to(struct sg_keytree *tree, struct sg_keynode *node)
+{
+    if (!node->up)
+        return &tree->root;
+    return node->up->left == node ? &node->up->left : &node->up->right;
+}
+
+void sg_keytree_insert(struct sg_keytree *tree, struct sg_keynode *node, uint64_t major, uint64_t minor)
+{
+    node->major = major;
+    node->minor = minor;
+    node->rank = next_rank(tree);
+
+    struct sg_keynode *up = NULL, **link = &tree->root;
+    while (*link && (*link)->rank >= node->rank) {
+        up = *link;
+        link = below(up, node) ? &up->right : &up->left;
+    }
+    struct sg_keynode *rest = *link; /* goes below the new node, cut in two at its key */
+    *link = node;
+    node->up = up;
+
+    struct sg_keynode **low = &node->left, **high = &node->right, *low_up = node, *high_up = node;
+    while (rest) {
+        if (below(rest, node)) {
+            *low = rest;
+            rest->up = low_up;
+            low_up = rest;
+            low = &rest->right;
+            rest = *low;
+        } else {
+            *high = rest;
+            rest->up = high_up;
+            high_up = rest;
+            high = &rest->left;
+            rest = *high;
+        }
+    }
+    *low = *high = NULL;
+}
+
+void sg_keytree_erase(struct sg_keytree *tree, struct sg_keynode *node)
+{
+    struct sg_keynode **link = link_to(tree, node), *up = node->up, *low = node->left, *high = node->right;
+    assert(*link == node);
+    while (low && high) {
+        if (low->rank > high->rank) {
+            *link = low;
+            low->up = up;
+            up = low;
+            link = &low->right;
+            low = *link;
+        } else {
+            *link = high;
+            high->up = up;
+            up = high;
+            link = &high->left;
+            high = *link;
+        }
+    }
+    *link = low ? low : high;
+    if (*link)
+        (*link)->up = up;
+}
+
+struct sg_keynode *sg_keytree_first(const struct sg_keytree *tree)
+{
+    struct sg_keynode *node = tree->root;
+    while (node && node->left)
+        node = node->left;
+    return node;
+}
+
+struct sg_keynode *sg_keytree_last(const struct sg_keytree *tree)
+{
+    struct sg_keynode *node = tree->root;
+    while (node && node->right)
+        node = node->right;
+    return node;
+}
+
+struct sg_keynode *sg_keytree_next(const struct sg_keynode *node)
+{
+    if (node->right) {
+        struct sg_keynode *next = node->right;
+        while (next->left)
+            next = next->left;
+        return next;
+    }
+    while (node->up && node->up->right == node)
+        node = node->up;
+    return node->up;
+}
+
+struct sg_keynode *sg_keytree_prev(const struct sg_keynode *node)
+{
+    if (node->left) {
+        struct sg_keynode *prev = node->left;
+        while (prev->right)
+            prev = prev->right;
+        return prev;
+    }
+    while (node->up && node->up->left == node)
+        node = node->up;
+    return node->up;
+}

@@ -1,0 +1,134 @@
+#include "torch_card.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "size.h"
+
+enum { ADDRESS_ALIGN = 2 << 20 };
+
+void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity)
+{
+    *card = (struct sg_torch_card){.capacity = capacity, .next_address = SG_TIB};
+}
+
+static bool take(struct sg_torch_card *card, uint64_t bytes)
+{
+    if (bytes > card->capacity - card->used)
+        return false;
+    card->used += bytes;
+    if (card->used > card->peak)
+        card->peak = card->used;
+    return true;
+}
+
+static void give(struct sg_torch_card *card, uint64_t bytes)
+{
+    assert(bytes <= card->used);
+    card->used -= bytes;
+}
+
+static uint64_t address_of(struct sg_torch_card *card, uint64_t bytes)
+{
+    uint64_t address = card->next_address;
+    card->next_address += (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
+    return address;
+}
+
+static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_torch_card *card = user;
+    card->calls[SG_TORCH_CUDA_MALLOC]++;
+    if (!take(card, bytes))
+        return -ENOMEM;
+    *ret_address = address_of(card, bytes);
+    return 0;
+}
+
+static void segment_free(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    card->calls[SG_TORCH_CUDA_FREE]++;
+    give(card, bytes);
+}
+
+static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_torch_card *card = user;
+    card->calls[SG_TORCH_ADDRESS_RESERVE]++;
+    *ret_address = address_of(card, bytes);
+    return 0;
+}
+
+static void unreserve(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    (void)bytes;
+    card->calls[SG_TORCH_ADDRESS_FREE]++;
+}
+
+/* PyTorch creates every chunk before it maps the first, and releases those it has when one fails. */
+static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    uint64_t chunks = bytes / chunk;
+    for (uint64_t i = 0; i < chunks; i++) {
+        card->calls[SG_TORCH_CREATE]++;
+        if (!take(card, chunk)) {
+            card->calls[SG_TORCH_RELEASE] += i;
+            give(card, i * chunk);
+            return -ENOMEM;
+        }
+    }
+    card->calls[SG_TORCH_MAP] += chunks;
+    card->calls[SG_TORCH_SET_ACCESS]++;
+    return 0;
+}
+
+static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    (void)stream;
+    card->calls[SG_TORCH_STREAM_SYNCHRONIZE]++;
+    card->calls[SG_TORCH_UNMAP] += bytes / chunk;
+    card->calls[SG_TORCH_RELEASE] += bytes / chunk;
+    give(card, bytes);
+}
+
+const struct sg_torch_ops sg_torch_card_ops = {
+    .segment_alloc = segment_alloc,
+    .segment_free = segment_free,
+    .reserve = reserve,
+    .unreserve = unreserve,
+    .map = map,
+    .unmap = unmap,
+};
+
+uint64_t sg_torch_card_calls(const struct sg_torch_card *card)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < SG_TORCH_CALLS; i++)
+        sum += card->calls[i];
+    return sum;
+}
+
+const char *sg_torch_call_name(enum sg_torch_call call)
+{
+    static const char *const names[SG_TORCH_CALLS] = {
+        [SG_TORCH_CUDA_MALLOC] = "cudaMalloc",
+        [SG_TORCH_CUDA_FREE] = "cudaFree",
+        [SG_TORCH_STREAM_SYNCHRONIZE] = "cudaStreamSynchronize",
+        [SG_TORCH_ADDRESS_RESERVE] = "cuMemAddressReserve",
+        [SG_TORCH_ADDRESS_FREE] = "cuMemAddressFree",
+        [SG_TORCH_CREATE] = "cuMemCreate",
+        [SG_TORCH_RELEASE] = "cuMemRelease",
+        [SG_TORCH_MAP] = "cuMemMap",
+        [SG_TORCH_UNMAP] = "cuMemUnmap",
+        [SG_TORCH_SET_ACCESS] = "cuMemSetAccess",
+    };
+    return names[call];
+}

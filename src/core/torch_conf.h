@@ -1,0 +1,37 @@
+/* The settings of PyTorch's native CUDA allocator, in PyTorch's own syntax.
+
+   Only what decides where memory goes is kept; keys that PyTorch knows and that change nothing of that (pinned memory,
+   locks, graph capture) are accepted. Rules and bounds: c10/core/AllocatorConfig.cpp and
+   c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.11. */
+#ifndef SG_TORCH_CONF_H
+#define SG_TORCH_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SG_TORCH_INTERVALS = 16, SG_TORCH_ERROR_TEXT = 256 };
+#define SG_TORCH_UNLIMITED UINT64_MAX
+
+struct sg_torch_conf {
+    bool expandable_segments;
+    uint64_t large_segment_size;     /* bytes: segment for requests of 1 to 10 MiB, chunk of a large expandable segment */
+    uint64_t max_split_size;         /* bytes, or SG_TORCH_UNLIMITED */
+    uint64_t max_non_split_rounding; /* bytes */
+    uint64_t roundup_divisions[SG_TORCH_INTERVALS]; /* interval i: [2^i MiB, 2^(i+1) MiB), open at both ends; 0: off */
+    double garbage_collection_threshold;            /* 0: off */
+    double memory_fraction;                         /* per_process_memory_fraction; 1: no limit */
+};
+
+/* PyTorch's defaults. */
+void sg_torch_conf_init(struct sg_torch_conf *ret);
+
+/* Reads "key:value,key:value" (NULL or "" for the defaults). Returns 0, or -EINVAL with one line in `error` (at least
+   SG_TORCH_ERROR_TEXT bytes) that names the key, the value and the bound, leaving *ret alone. As in PyTorch, numbers may
+   be followed by anything ("128MiB" is 128), True and False are spelt so, and white space is ignored everywhere. */
+int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error);
+
+/* What a request of `bytes` (at least 1) becomes: a multiple of 512, or of the roundup step. */
+uint64_t sg_torch_round(const struct sg_torch_conf *conf, uint64_t bytes);
+
+#endif
