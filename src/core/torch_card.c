@@ -9,7 +9,7 @@ enum { ADDRESS_ALIGN = 2 << 20 };
 
 void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity)
 {
-    *card = (struct sg_torch_card){.capacity = capacity, .next_address = SG_TIB};
+    *card = (struct sg_torch_card){.capacity = capacity, .next_segment = SG_TIB, .last_reservation = UINT64_C(1) << 62};
 }
 
 static bool take(struct sg_torch_card *card, uint64_t bytes)
@@ -28,11 +28,9 @@ static void give(struct sg_torch_card *card, uint64_t bytes)
     card->used -= bytes;
 }
 
-static uint64_t address_of(struct sg_torch_card *card, uint64_t bytes)
+static uint64_t aligned(uint64_t bytes)
 {
-    uint64_t address = card->next_address;
-    card->next_address += (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
-    return address;
+    return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
 }
 
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
@@ -41,7 +39,8 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     card->calls[SG_TORCH_CUDA_MALLOC]++;
     if (!take(card, bytes))
         return -ENOMEM;
-    *ret_address = address_of(card, bytes);
+    *ret_address = card->next_segment;
+    card->next_segment += aligned(bytes);
     return 0;
 }
 
@@ -57,7 +56,8 @@ static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_torch_card *card = user;
     card->calls[SG_TORCH_ADDRESS_RESERVE]++;
-    *ret_address = address_of(card, bytes);
+    card->last_reservation -= aligned(bytes);
+    *ret_address = card->last_reservation;
     return 0;
 }
 

@@ -21,7 +21,9 @@ enum sg_torch_call {
 
 struct sg_torch_card {
     uint64_t capacity, used, peak; /* bytes */
-    uint64_t next_address;         /* addresses only ever grow */
+    /* Neither is used twice. Segments go upwards; reservations go downwards, as Linux places them: which of two
+       expandable segments has the lower address decides where PyTorch looks first. */
+    uint64_t next_segment, last_reservation;
     uint64_t calls[SG_TORCH_CALLS];
 };
 
