@@ -1,8 +1,8 @@
 /* The options: one table (options.def), and everything that follows from it.
 
-   Values come from, in rising order: the built-in default, /etc/segalloc.conf, the file named by SEGALLOC_CONF_FILE, SEGALLOC_CONF; for
-   keys that none of these names, PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF. Nothing here reads the environment:
-   the caller hands the texts over. No locale, no stdio, no heap: this runs in other people's processes. */
+   Values come from, in rising order: the built-in default, /etc/segalloc.conf, the file named by SEGALLOC_CONF_FILE,
+   SEGALLOC_CONF; for keys that none of these names, PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF. Nothing here reads
+   the environment: the caller hands the texts over. No locale, no stdio, no heap: this runs in other people's processes. */
 #ifndef SG_CONF_H
 #define SG_CONF_H
 
@@ -29,7 +29,7 @@ enum { SG_ROUNDUP_INTERVALS = 16, SG_PATH_BYTES = 512 };
 #define SG_AUTO UINT64_MAX /* "auto" in an integer option */
 
 enum sg_option {
-#define OPTION(name, type, def, low, high, text) SG_OPTION_##name,
+#define OPTION(name, ...) SG_OPTION_##name,
 #include "options.def"
     SG_OPTION_COUNT
 };
@@ -69,22 +69,52 @@ typedef void sg_conf_warn_fn(void *user, const char *line);
 /* Fills in the built-in defaults. */
 void sg_conf_init(struct sg_conf *conf);
 
-/* Applies "key:value,key:value" (white space allowed, lists in brackets) from `source`. A bad part is reported
-   through `warn` (NULL: dropped) and leaves that option as it was; the rest is still applied. For SG_CONF_PYTORCH
-   only keys that are PyTorch's too and that no better source has set are taken, and unknown keys are not reported. Returns how
-   many parts were bad. */
-unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn, void *user);
+/* Applies "key:value,key:value" (white space allowed, lists in brackets, a new line separates as a comma does; in the
+   two files # starts a comment) from `source`. A bad part is reported through `warn` (NULL: dropped) and leaves that
+   option as it was; the rest is still applied, the last of several values for one key stands. For SG_CONF_PYTORCH only
+   keys that are PyTorch's too and that no better source has set are taken, and unknown keys are not reported.
+   large_segment_size_mb is taken first and bounds the other two of PyTorch's splitting from below. Returns how many
+   parts were bad. */
+unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
+                       void *user);
+
+/* What a process was given, as getenv() returns it: NULL where there is nothing. */
+struct sg_conf_inputs {
+    const char *system_file;        /* path, "/etc/segalloc.conf"; skipped where it doesn't exist */
+    const char *conf_file;          /* SEGALLOC_CONF_FILE: a path; that it can't be read is reported */
+    const char *environment;        /* SEGALLOC_CONF */
+    const char *trace, *stats;      /* SEGALLOC_TRACE, SEGALLOC_STATS: the options of these names, commas allowed */
+    const char *pytorch_cuda;       /* PYTORCH_CUDA_ALLOC_CONF: PyTorch reads the first of the two that is set */
+    const char *pytorch;            /* PYTORCH_ALLOC_CONF */
+};
+#define SG_CONF_SYSTEM_FILE "/etc/segalloc.conf"
+
+/* The defaults, then everything in `inputs` by rising order. Files of 16 KiB and more are refused. Uses open, read
+   and close, and 20 KiB of stack. Returns how many parts were bad; whether that is fatal says conf->abort_conf. */
+unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs, sg_conf_warn_fn *warn, void *user);
+
+/* Sets one option, leaving its source alone; false, changing nothing, for a value that it doesn't take. A path must be
+   shorter than SG_PATH_BYTES. */
+bool sg_conf_set(struct sg_conf *conf, enum sg_option option, const char *value);
 
 /* Writes the value of `option` as the user would write it, truncated to `size` bytes with the NUL; returns `buffer`. */
 char *sg_conf_format(const struct sg_conf *conf, enum sg_option option, char *buffer, size_t size);
 
-/* Writes all options that differ from their defaults as "key:value,…"; returns the length as snprintf does. */
+/* Writes all options that differ from their defaults as "key:value,…", which sg_conf_apply() reads back to the same
+   values; returns the length as snprintf does. */
 size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size);
 
 struct sg_option_info {
     const char *name, *def, *text, *type;
+    bool torch; /* PyTorch has it too */
 };
 const struct sg_option_info *sg_option_info(enum sg_option option);
+
+/* Writes what values `option` takes ("True or False", "0 for off, or 20 to 16777216 (MiB)"), truncated to `size` bytes
+   with the NUL; returns `buffer`. `conf` gives the bounds that follow from other options; NULL for the defaults. */
+char *sg_option_values(const struct sg_conf *conf, enum sg_option option, char *buffer, size_t size);
+
+/* "default", "/etc/segalloc.conf", "SEGALLOC_CONF_FILE" … */
 const char *sg_conf_source_name(enum sg_conf_source source);
 
 #endif

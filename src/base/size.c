@@ -1,25 +1,26 @@
 #include "size.h"
 
-#include <ctype.h>
+#include "ascii.h"
+
 #include <stdio.h>
-#include <string.h>
-#include <strings.h>
 
 static bool unit_shift(const char *unit, unsigned *ret)
 {
-    static const char letters[] = "KMGT";
-    if (*unit == '\0' || strcasecmp(unit, "B") == 0) {
+    static const char letters[] = "kmgt";
+    if (*unit == '\0' || sg_ascii_same(unit, "b")) {
         *ret = 0;
         return true;
     }
-    const char *letter = strchr(letters, toupper((unsigned char)*unit));
-    if (!letter)
-        return false;
     const char *rest = unit + 1;
-    if (*rest != '\0' && strcasecmp(rest, "iB") != 0 && strcasecmp(rest, "B") != 0)
+    if (*rest != '\0' && !sg_ascii_same(rest, "ib") && !sg_ascii_same(rest, "b"))
         return false;
-    *ret = 10 * (unsigned)(letter - letters + 1);
-    return true;
+    for (unsigned i = 0; letters[i]; i++) {
+        if (letters[i] == sg_ascii_lower(*unit)) {
+            *ret = 10 * (i + 1);
+            return true;
+        }
+    }
+    return false;
 }
 
 bool sg_size_parse(const char *text, uint64_t *ret)
@@ -28,14 +29,14 @@ bool sg_size_parse(const char *text, uint64_t *ret)
         text++;
     uint64_t whole = 0;
     bool digits = false;
-    for (; isdigit((unsigned char)*text); text++, digits = true) {
+    for (; sg_ascii_digit(*text); text++, digits = true) {
         if (whole > (INT64_MAX - 9) / 10)
             return false;
         whole = whole * 10 + (uint64_t)(*text - '0');
     }
     double fraction = 0, scale = 0.1;
     if (*text == '.') {
-        for (text++; isdigit((unsigned char)*text); text++, scale /= 10, digits = true)
+        for (text++; sg_ascii_digit(*text); text++, scale /= 10, digits = true)
             fraction += scale * (*text - '0');
     }
     while (*text == ' ')
@@ -44,8 +45,11 @@ bool sg_size_parse(const char *text, uint64_t *ret)
     if (!digits || !unit_shift(text, &shift) || whole > (uint64_t)INT64_MAX >> shift)
         return false;
     uint64_t extra = (uint64_t)(fraction * (double)(UINT64_C(1) << shift) + 0.5);
-    *ret = (whole << shift) + extra;
-    return *ret <= INT64_MAX;
+    uint64_t bytes = (whole << shift) + extra;
+    if (bytes > INT64_MAX)
+        return false;
+    *ret = bytes;
+    return true;
 }
 
 char *sg_size_format(uint64_t bytes, char *buffer)

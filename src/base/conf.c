@@ -1,0 +1,498 @@
+#include "conf.h"
+
+#include "ascii.h"
+#include "size.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum type {
+    TYPE_BOOL,
+    TYPE_MIB,
+    TYPE_SHARE,
+    TYPE_REAL,
+    TYPE_ROUNDUP,
+    TYPE_PATH,
+    TYPE_LIMIT,
+    TYPE_AUTO_SIZE,
+    TYPE_AUTO_MIB,
+    TYPE_AUTO_REAL,
+    TYPE_ENUM_BACKEND,
+    TYPE_ENUM_FREE_SYNC,
+    TYPE_ENUM_IPC,
+    TYPE_ENUM_PYTORCH,
+    TYPE_ENUM_OOM
+};
+
+enum { ORIGIN_OURS, ORIGIN_TORCH };
+enum { REAL_DIGITS = 15 };
+
+struct option {
+    struct sg_option_info info;
+    enum type type;
+    size_t field;
+    double low, high;
+};
+
+static const struct option options[] = {
+#define OPTION(name, field, origin, type, def, low, high, text) \
+    {{#name, def, text, #type, ORIGIN_##origin == ORIGIN_TORCH}, \
+     TYPE_##type, offsetof(struct sg_conf, field), low, high},
+#include "options.def"
+};
+
+/* The words of an enumeration, in the order of its values; NULL for other types. Ends with NULL. */
+static const char *const *enum_words(enum type type)
+{
+    static const char *const backend[] = {"native", "cudaMallocAsync", NULL};
+    static const char *const free_sync[] = {"auto", "strict", "event", "stream", NULL};
+    static const char *const ipc[] = {"auto", "always", "never", NULL};
+    static const char *const pytorch[] = {"direct", "beneath", NULL};
+    static const char *const oom[] = {"first", "every", "never", NULL};
+    switch (type) {
+    case TYPE_ENUM_BACKEND:
+        return backend;
+    case TYPE_ENUM_FREE_SYNC:
+        return free_sync;
+    case TYPE_ENUM_IPC:
+        return ipc;
+    case TYPE_ENUM_PYTORCH:
+        return pytorch;
+    case TYPE_ENUM_OOM:
+        return oom;
+    default:
+        return NULL;
+    }
+}
+
+static bool off_allowed(const struct option *option)
+{
+    return strcmp(option->info.def, "0") == 0;
+}
+
+/* Bounds in force: PyTorch ties the sizes of its splitting to the size of a segment. */
+static double low_bound(const struct sg_conf *conf, const struct option *option)
+{
+    size_t index = (size_t)(option - options);
+    if (index == SG_OPTION_max_split_size_mb || index == SG_OPTION_max_non_split_rounding_mb)
+        return conf ? (double)(conf->large_segment_size / SG_MIB) : 20;
+    return option->low;
+}
+
+/* Text of a fixed size that never overflows: what does not fit is left out. */
+struct text {
+    char *at;
+    size_t size, length;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    size_t left = text->length < text->size ? text->size - text->length : 0;
+    int wrote = vsnprintf(left ? text->at + text->length : NULL, left, format, arguments);
+    va_end(arguments);
+    if (wrote > 0)
+        text->length += (size_t)wrote;
+}
+
+/* The shortest decimal fraction that parse_real() reads back as `value`; printf would ask the locale for the point. */
+static void add_real(struct text *text, double value)
+{
+    double scale = 1;
+    int digits = 0;
+    uint64_t scaled = (uint64_t)(value + 0.5);
+    while ((double)scaled / scale != value && digits < REAL_DIGITS) {
+        scale *= 10;
+        digits++;
+        scaled = (uint64_t)(value * scale + 0.5);
+    }
+    uint64_t unit = (uint64_t)scale;
+    if (digits)
+        add(text, "%" PRIu64 ".%0*" PRIu64, scaled / unit, digits, scaled % unit);
+    else
+        add(text, "%" PRIu64, scaled);
+}
+
+static void add_size(struct text *text, uint64_t bytes)
+{
+    static const char *const units[] = {"", "KiB", "MiB", "GiB", "TiB"};
+    unsigned unit = 0;
+    while (bytes && bytes % 1024 == 0 && unit + 1 < sizeof units / sizeof *units) {
+        bytes /= 1024;
+        unit++;
+    }
+    add(text, "%" PRIu64 "%s", bytes, units[unit]);
+}
+
+static bool parse_whole(const char *text, uint64_t *ret)
+{
+    uint64_t whole = 0;
+    if (!*text)
+        return false;
+    for (; *text; text++) {
+        if (!sg_ascii_digit(*text) || whole > UINT64_MAX / 10 - 1)
+            return false;
+        whole = whole * 10 + (uint64_t)(*text - '0');
+    }
+    *ret = whole;
+    return true;
+}
+
+static bool parse_real(const char *text, double *ret)
+{
+    uint64_t mantissa = 0;
+    double scale = 1;
+    unsigned digits = 0, decimals = 0;
+    bool point = false;
+    for (; *text; text++) {
+        if (*text == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (!sg_ascii_digit(*text) || (!point && mantissa > 1000000000))
+            return false;
+        digits++;
+        if (point && ++decimals > REAL_DIGITS)
+            continue;
+        if (mantissa > UINT64_MAX / 10 - 1)
+            continue;
+        mantissa = mantissa * 10 + (uint64_t)(*text - '0');
+        if (point)
+            scale *= 10;
+    }
+    if (!digits)
+        return false;
+    *ret = (double)mantissa / scale;
+    return true;
+}
+
+static bool power_of_2(uint64_t value)
+{
+    return value && (value & (value - 1)) == 0;
+}
+
+/* One "key:value" of a list, spaces dropped. Returns what follows it, NULL when it's malformed. */
+static const char *next_entry(const char *at, char *ret_key, char *ret_value, size_t size)
+{
+    size_t length = 0;
+    char *into = ret_key;
+    for (; *at && *at != ',' && *at != ']'; at++) {
+        if (sg_ascii_space(*at))
+            continue;
+        if (*at == ':' && into == ret_key) {
+            into[length] = '\0';
+            into = ret_value;
+            length = 0;
+        } else if (length + 1 < size) {
+            into[length++] = *at;
+        } else {
+            return NULL;
+        }
+    }
+    into[length] = '\0';
+    if (into == ret_key || (*at != ',' && *at != ']'))
+        return NULL;
+    return *at == ',' ? at + 1 : at;
+}
+
+/* The rules are PyTorch's (c10/core/AllocatorConfig.cpp): a boundary names the interval [2^i MiB, 2^(i+1) MiB); the
+   first one fills all below it too, those between two boundaries stay off, ">" fills what is above the last. */
+static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
+{
+    uint64_t intervals[SG_ROUNDUP_INTERVALS] = {0}, divisions;
+    if (*value != '[') {
+        if (!parse_whole(value, &divisions) || (divisions && !power_of_2(divisions)))
+            return false;
+        for (unsigned i = 0; i < SG_ROUNDUP_INTERVALS; i++)
+            ret[i] = divisions;
+        return true;
+    }
+    unsigned last = 0;
+    bool first = true;
+    const char *at = value + 1;
+    while (*at && *at != ']') {
+        char key[24], count[24];
+        at = next_entry(at, key, count, sizeof key);
+        if (!at || !parse_whole(count, &divisions) || (divisions && !power_of_2(divisions)))
+            return false;
+        unsigned from = first ? 0 : last + 1, to = SG_ROUNDUP_INTERVALS;
+        if (strcmp(key, ">") != 0) {
+            uint64_t boundary;
+            if (!parse_whole(key, &boundary) || !power_of_2(boundary))
+                return false;
+            unsigned index = 63 - (unsigned)__builtin_clzll(boundary);
+            last = index < SG_ROUNDUP_INTERVALS ? index : SG_ROUNDUP_INTERVALS - 1;
+            from = first ? 0 : last;
+            to = last + 1;
+        }
+        for (unsigned i = from; i < to; i++)
+            intervals[i] = divisions;
+        first = false;
+    }
+    if (first || at[0] != ']' || at[1] != '\0')
+        return false;
+    memcpy(ret, intervals, sizeof intervals);
+    return true;
+}
+
+static bool set_limit(struct sg_conf *conf, const struct option *option, const char *value)
+{
+    double fraction;
+    uint64_t bytes;
+    if (parse_real(value, &fraction) && fraction <= 1) {
+        conf->limit_bytes = 0;
+        conf->limit_fraction = fraction;
+        return true;
+    }
+    if (!sg_size_parse(value, &bytes) || (double)bytes < option->low)
+        return false;
+    conf->limit_bytes = bytes;
+    conf->limit_fraction = 0;
+    return true;
+}
+
+static bool set_bool(bool *field, const char *value)
+{
+    if (!sg_ascii_same(value, "True") && !sg_ascii_same(value, "False"))
+        return false;
+    *field = sg_ascii_lower(*value) == 't';
+    return true;
+}
+
+static bool set_word(void *field, const char *const *words, const char *value)
+{
+    for (unsigned i = 0; words[i]; i++) {
+        if (sg_ascii_same(words[i], value)) {
+            _Static_assert(sizeof(enum sg_ipc) == sizeof i, "enumerations are stored as unsigned");
+            memcpy(field, &i, sizeof i);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Sets the option when `value` is one that it takes. */
+static bool set(struct sg_conf *conf, const struct option *option, const char *value)
+{
+    void *field = (char *)conf + option->field;
+    bool is_auto = sg_ascii_same(value, "auto"), off = off_allowed(option) && strcmp(value, "0") == 0;
+    uint64_t whole;
+    double real;
+    switch (option->type) {
+    case TYPE_BOOL:
+        return set_bool(field, value);
+    case TYPE_AUTO_MIB:
+    case TYPE_MIB:
+        if (option->type == TYPE_AUTO_MIB && is_auto) {
+            *(uint64_t *)field = SG_AUTO;
+            return true;
+        }
+        if (!parse_whole(value, &whole))
+            return false;
+        if (!off && ((double)whole < low_bound(conf, option) || (double)whole > option->high))
+            return false;
+        *(uint64_t *)field = whole * SG_MIB;
+        return true;
+    case TYPE_AUTO_SIZE:
+        if (is_auto)
+            whole = SG_AUTO;
+        else if (!sg_size_parse(value, &whole))
+            return false;
+        *(uint64_t *)field = whole;
+        return true;
+    case TYPE_SHARE:
+        if (!parse_real(value, &real) || (real <= 0 && !off) || real >= 1)
+            return false;
+        *(double *)field = real;
+        return true;
+    case TYPE_AUTO_REAL:
+    case TYPE_REAL:
+        if (option->type == TYPE_AUTO_REAL && is_auto)
+            real = 0;
+        else if (!parse_real(value, &real) || real < option->low || real > option->high)
+            return false;
+        *(double *)field = real;
+        return true;
+    case TYPE_ROUNDUP:
+        return parse_roundup(value, field);
+    case TYPE_PATH:
+        memcpy(field, value, strlen(value) + 1);
+        return true;
+    case TYPE_LIMIT:
+        return set_limit(conf, option, value);
+    default:
+        return set_word(field, enum_words(option->type), value);
+    }
+}
+
+static void add_roundup(struct text *text, const uint64_t intervals[SG_ROUNDUP_INTERVALS])
+{
+    bool same = true;
+    for (unsigned i = 1; i < SG_ROUNDUP_INTERVALS; i++)
+        same &= intervals[i] == intervals[0];
+    if (same) {
+        add(text, "%" PRIu64, intervals[0]);
+        return;
+    }
+    /* The first boundary fills those below it, and ">" those above the last one named. */
+    unsigned first = 0, last = SG_ROUNDUP_INTERVALS - 1;
+    while (intervals[first + 1] == intervals[first])
+        first++;
+    while (intervals[last - 1] == intervals[last])
+        last--;
+    add(text, "[");
+    for (unsigned i = first; i < last; i++)
+        add(text, "%u:%" PRIu64 ",", 1u << i, intervals[i]);
+    add(text, ">:%" PRIu64 "]", intervals[last]);
+}
+
+char *sg_conf_format(const struct sg_conf *conf, enum sg_option index, char *buffer, size_t size)
+{
+    const struct option *option = &options[index];
+    const void *field = (const char *)conf + option->field;
+    struct text text = {buffer, size, 0};
+    unsigned word;
+    if (size)
+        *buffer = '\0';
+    switch (option->type) {
+    case TYPE_BOOL:
+        add(&text, "%s", *(const bool *)field ? "True" : "False");
+        break;
+    case TYPE_AUTO_MIB:
+    case TYPE_MIB:
+        if (*(const uint64_t *)field == SG_AUTO)
+            add(&text, "auto");
+        else
+            add(&text, "%" PRIu64, *(const uint64_t *)field / SG_MIB);
+        break;
+    case TYPE_AUTO_SIZE:
+        if (*(const uint64_t *)field == SG_AUTO)
+            add(&text, "auto");
+        else
+            add_size(&text, *(const uint64_t *)field);
+        break;
+    case TYPE_AUTO_REAL:
+    case TYPE_REAL:
+    case TYPE_SHARE:
+        if (option->type == TYPE_AUTO_REAL && *(const double *)field <= 0)
+            add(&text, "auto");
+        else
+            add_real(&text, *(const double *)field);
+        break;
+    case TYPE_ROUNDUP:
+        add_roundup(&text, field);
+        break;
+    case TYPE_PATH:
+        add(&text, "%s", (const char *)field);
+        break;
+    case TYPE_LIMIT:
+        if (conf->limit_fraction > 0)
+            add_real(&text, conf->limit_fraction);
+        else
+            add_size(&text, conf->limit_bytes);
+        break;
+    default:
+        memcpy(&word, field, sizeof word);
+        add(&text, "%s", enum_words(option->type)[word]);
+    }
+    return buffer;
+}
+
+size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
+{
+    struct text text = {buffer, size, 0};
+    struct sg_conf defaults;
+    sg_conf_init(&defaults);
+    if (size)
+        *buffer = '\0';
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        char value[SG_PATH_BYTES], def[SG_PATH_BYTES];
+        sg_conf_format(conf, i, value, sizeof value);
+        if (strcmp(value, sg_conf_format(&defaults, i, def, sizeof def)) != 0)
+            add(&text, "%s%s:%s", text.length ? "," : "", options[i].info.name, value);
+    }
+    return text.length;
+}
+
+char *sg_option_values(const struct sg_conf *conf, enum sg_option index, char *buffer, size_t size)
+{
+    const struct option *option = &options[index];
+    struct text text = {buffer, size, 0};
+    double low = low_bound(conf, option);
+    if (size)
+        *buffer = '\0';
+    if (off_allowed(option))
+        add(&text, "0 for off, ");
+    switch (option->type) {
+    case TYPE_BOOL:
+        add(&text, "True or False");
+        break;
+    case TYPE_AUTO_MIB:
+    case TYPE_MIB:
+        add(&text, "%s%.0f to %.0f (MiB)",
+            option->type == TYPE_AUTO_MIB ? "auto or " : off_allowed(option) ? "or " : "", low, option->high);
+        break;
+    case TYPE_SHARE:
+        add(&text, "or a number between 0 and 1");
+        break;
+    case TYPE_AUTO_REAL:
+    case TYPE_REAL:
+        add(&text, "%sa number from %.0f to %.0f", option->type == TYPE_AUTO_REAL ? "auto or " : "", low, option->high);
+        break;
+    case TYPE_ROUNDUP:
+        add(&text, "a power of 2, or a list [MiB:N,…,>:N] of powers of 2");
+        break;
+    case TYPE_PATH:
+        add(&text, "a path of at most %d bytes", SG_PATH_BYTES - 1);
+        break;
+    case TYPE_LIMIT:
+        add(&text, "a fraction such as 0.5, or a size of 2 MiB and more such as 20GiB");
+        break;
+    case TYPE_AUTO_SIZE:
+        add(&text, "auto or a size such as 512MiB");
+        break;
+    default:
+        for (const char *const *word = enum_words(option->type); *word; word++)
+            add(&text, "%s%s", text.length == 0 ? "" : word[1] ? ", " : " or ", *word);
+    }
+    return buffer;
+}
+
+bool sg_conf_set(struct sg_conf *conf, enum sg_option option, const char *value)
+{
+    return set(conf, &options[option], value);
+}
+
+void sg_conf_init(struct sg_conf *conf)
+{
+    memset(conf, 0, sizeof *conf);
+    /* The bounds of others follow from it. */
+    conf->large_segment_size = 20 * SG_MIB;
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        bool done = set(conf, &options[i], options[i].info.def);
+        assert(done);
+        (void)done;
+    }
+}
+
+const struct sg_option_info *sg_option_info(enum sg_option option)
+{
+    return &options[option].info;
+}
+
+const char *sg_conf_source_name(enum sg_conf_source source)
+{
+    static const char *const names[] = {
+        [SG_CONF_DEFAULT] = "default",
+        [SG_CONF_SYSTEM] = SG_CONF_SYSTEM_FILE,
+        [SG_CONF_FILE] = "SEGALLOC_CONF_FILE",
+        [SG_CONF_ENVIRONMENT] = "SEGALLOC_CONF",
+        [SG_CONF_PYTORCH] = "PYTORCH_CUDA_ALLOC_CONF",
+        [SG_CONF_ARGUMENT] = "--conf",
+    };
+    return names[source];
+}

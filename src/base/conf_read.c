@@ -1,0 +1,257 @@
+/* Reading configurations: parts of a text, files, the order of sources. What a value means is conf.c's. */
+#include "conf.h"
+
+#include "ascii.h"
+#include "size.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SHOWN_BYTES = 80, SHOWN_PLACE = 256, FILE_BYTES = 16384 };
+
+/* Options of PyTorch without a meaning here: people paste whole lines. Pinned host memory and graphs are not ours. */
+static const char *const torch_only[] = {
+    "expandable_segments_reserve", "expandable_segments_reserve_by_class", "release_lock_on_cudamalloc",
+    "release_lock_on_hipmalloc", "throw_on_cudamalloc_oom", "graph_capture_record_stream_reuse",
+    "pinned_use_cuda_host_register", "pinned_use_hip_host_register", "pinned_num_register_threads",
+    "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_free_catch_all",
+    "pinned_max_cached_size_mb", "pinned_max_round_threshold_mb"};
+
+/* Where a text is read from, and where its problems go. */
+struct reader {
+    struct sg_conf *conf;
+    enum sg_conf_source source;
+    const char *place; /* how messages name it */
+    sg_conf_warn_fn *warn;
+    void *user;
+    unsigned bad;
+};
+
+/* A copy fit for a message: printable, and short. */
+struct shown {
+    char text[SHOWN_BYTES + 4];
+};
+
+static struct shown show(const char *from, size_t length)
+{
+    struct shown shown;
+    size_t i;
+    for (i = 0; i < length && i < SHOWN_BYTES; i++)
+        shown.text[i] = from[i] >= ' ' && from[i] < 0x7f ? from[i] : '?';
+    strcpy(shown.text + i, i < length ? "..." : "");
+    return shown;
+}
+
+__attribute__((format(printf, 2, 3))) static void bad_part(struct reader *reader, const char *format, ...)
+{
+    reader->bad++;
+    if (!reader->warn)
+        return;
+    char line[768];
+    int length = snprintf(line, sizeof line, "%.*s: ", SHOWN_PLACE, reader->place);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
+    va_end(arguments);
+    reader->warn(reader->user, line);
+}
+
+struct part {
+    const char *key, *value; /* not terminated; value NULL where there's no colon */
+    size_t key_length, value_length;
+};
+
+static size_t trimmed(const char **start, const char *end)
+{
+    while (*start < end && sg_ascii_space(**start))
+        ++*start;
+    while (end > *start && sg_ascii_space(end[-1]))
+        end--;
+    return (size_t)(end - *start);
+}
+
+/* Takes the next part that isn't empty off *at. False at the end. */
+static bool next_part(const char **at, bool comments, struct part *ret)
+{
+    const char *text = *at;
+    for (;;) {
+        while (*text == ',' || sg_ascii_space(*text))
+            text++;
+        if (!comments || *text != '#')
+            break;
+        text += strcspn(text, "\n");
+    }
+    if (!*text)
+        return false;
+    *ret = (struct part){.key = text};
+    while (*text && *text != ',' && *text != '\n' && *text != ':')
+        text++;
+    ret->key_length = trimmed(&ret->key, text);
+    if (*text == ':') {
+        ret->value = ++text;
+        while (*text == ' ' || *text == '\t')
+            text++;
+        if (*text == '[')
+            text += strcspn(text, "]");
+        while (*text && *text != ',' && *text != '\n' && !(comments && *text == '#' && sg_ascii_space(text[-1])))
+            text++;
+        ret->value_length = trimmed(&ret->value, text);
+    }
+    *at = text;
+    return true;
+}
+
+/* SG_OPTION_COUNT where there is none of this name. */
+static enum sg_option find_option(const struct part *part)
+{
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        const char *name = sg_option_info(i)->name;
+        if (strlen(name) == part->key_length && memcmp(name, part->key, part->key_length) == 0)
+            return i;
+    }
+    return SG_OPTION_COUNT;
+}
+
+static void unknown_key(struct reader *reader, const struct part *part)
+{
+    if (reader->source == SG_CONF_PYTORCH)
+        return;
+    struct shown key = show(part->key, part->key_length);
+    for (unsigned i = 0; i < sizeof torch_only / sizeof *torch_only; i++) {
+        if (strcmp(torch_only[i], key.text) == 0) {
+            bad_part(reader, "%s is an option of PyTorch's that has no effect here", key.text);
+            return;
+        }
+    }
+    const char *names[SG_OPTION_COUNT];
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++)
+        names[i] = sg_option_info(i)->name;
+    const char *nearest = sg_ascii_nearest(key.text, names, SG_OPTION_COUNT);
+    if (nearest)
+        bad_part(reader, "there is no option \"%s\"; did you mean %s? It is ignored", key.text, nearest);
+    else
+        bad_part(reader, "there is no option \"%s\"; it is ignored", key.text);
+}
+
+static void apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
+{
+    struct sg_conf *conf = reader->conf;
+    const struct sg_option_info *info = sg_option_info(option);
+    unsigned char *source = &conf->source[option];
+    bool taken = *source != SG_CONF_DEFAULT && *source != SG_CONF_PYTORCH;
+    if (reader->source == SG_CONF_PYTORCH && (!info->torch || taken))
+        return;
+    char copy[SG_PATH_BYTES];
+    bool fits = length < sizeof copy;
+    if (fits) {
+        memcpy(copy, value, length);
+        copy[length] = '\0';
+    }
+    if (fits && sg_conf_set(conf, option, copy)) {
+        *source = (unsigned char)reader->source;
+        return;
+    }
+    char accepted[160], stays[SHOWN_BYTES];
+    bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, show(value, length).text,
+             sg_option_values(conf, option, accepted, sizeof accepted), sg_conf_format(conf, option, stays, sizeof stays));
+}
+
+/* Keeps PyTorch's two sizes at or above the segment's, which may just have grown. */
+static void settle(struct reader *reader)
+{
+    struct sg_conf *conf = reader->conf;
+    uint64_t segment = conf->large_segment_size;
+    if (conf->source[SG_OPTION_max_non_split_rounding_mb] == SG_CONF_DEFAULT || conf->max_non_split_rounding < segment)
+        conf->max_non_split_rounding = segment;
+    if (conf->max_split_size && conf->max_split_size < segment) {
+        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 ", which takes its place",
+                 conf->max_split_size / SG_MIB, segment / SG_MIB);
+        conf->max_split_size = segment;
+    }
+}
+
+static unsigned apply(struct reader *reader, const char *text)
+{
+    static const enum sg_option segment = SG_OPTION_large_segment_size_mb;
+    bool comments = reader->source == SG_CONF_SYSTEM || reader->source == SG_CONF_FILE;
+    struct part part;
+    for (const char *at = text; next_part(&at, comments, &part);) {
+        if (part.value && find_option(&part) == segment)
+            apply_value(reader, segment, part.value, part.value_length);
+    }
+    for (const char *at = text; next_part(&at, comments, &part);) {
+        enum sg_option option = find_option(&part);
+        if (option == SG_OPTION_COUNT)
+            unknown_key(reader, &part);
+        else if (part.value && option != segment)
+            apply_value(reader, option, part.value, part.value_length);
+        else if (!part.value && reader->source != SG_CONF_PYTORCH)
+            bad_part(reader, "%.*s has no value; write %.*s:VALUE", (int)part.key_length, part.key, (int)part.key_length, part.key);
+    }
+    settle(reader);
+    return reader->bad;
+}
+
+unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
+                       void *user)
+{
+    struct reader reader = {conf, source, sg_conf_source_name(source), warn, user, 0};
+    return text ? apply(&reader, text) : 0;
+}
+
+/* Applies the file at `path`. A file that isn't there is no fault of /etc's. */
+static unsigned apply_file(struct reader *reader, const char *path)
+{
+    char text[FILE_BYTES];
+    size_t length = 0;
+    reader->place = path;
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0) {
+        if (reader->source != SG_CONF_SYSTEM)
+            bad_part(reader, "the file that SEGALLOC_CONF_FILE names can't be opened; it is ignored");
+        return reader->bad;
+    }
+    ssize_t got;
+    do {
+        got = read(file, text + length, sizeof text - length);
+        length += got > 0 ? (size_t)got : 0;
+    } while (got > 0 && length < sizeof text);
+    close(file);
+    if (got < 0 || length == sizeof text || memchr(text, '\0', length)) {
+        bad_part(reader, "can't be read as text of less than %d bytes; it is ignored", FILE_BYTES);
+        return reader->bad;
+    }
+    text[length] = '\0';
+    return apply(reader, text);
+}
+
+static unsigned apply_path(struct reader *reader, enum sg_option option, const char *path)
+{
+    if (path && *path)
+        apply_value(reader, option, path, strlen(path));
+    return reader->bad;
+}
+
+unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs, sg_conf_warn_fn *warn, void *user)
+{
+    sg_conf_init(conf);
+    struct reader reader = {conf, SG_CONF_SYSTEM, NULL, warn, user, 0};
+    if (inputs->system_file)
+        apply_file(&reader, inputs->system_file);
+    reader.source = SG_CONF_FILE;
+    if (inputs->conf_file && *inputs->conf_file)
+        apply_file(&reader, inputs->conf_file);
+    unsigned bad = reader.bad + sg_conf_apply(conf, SG_CONF_ENVIRONMENT, inputs->environment, warn, user);
+    reader = (struct reader){conf, SG_CONF_ENVIRONMENT, "SEGALLOC_TRACE", warn, user, 0};
+    bad += apply_path(&reader, SG_OPTION_trace, inputs->trace);
+    reader = (struct reader){conf, SG_CONF_ENVIRONMENT, "SEGALLOC_STATS", warn, user, 0};
+    bad += apply_path(&reader, SG_OPTION_stats, inputs->stats);
+    const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
+    reader = (struct reader){conf, SG_CONF_PYTORCH,
+                             inputs->pytorch_cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF", warn, user, 0};
+    return bad + (pytorch ? apply(&reader, pytorch) : 0);
+}
