@@ -37,6 +37,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* id: number of the slow allocation, size asked for */
     SEGALLOC_RECORD_SLOW_STEP = 35,        /* id: its number, size: the driver's answer (CUresult) */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
+    SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
+    SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
     SEGALLOC_RECORD_DEFINE_THREAD = 65,    /* thread: index; id: thread id as the system or the CSV gives it */
@@ -48,7 +50,14 @@ enum segalloc_record_flags {
     SEGALLOC_FLAG_PENDING = 2,  /* free: not usable again before its SEGALLOC_RECORD_DONE */
     SEGALLOC_FLAG_ASYNC = 4,    /* free: by the stream-ordered interface, ordered after `stream` */
     SEGALLOC_FLAG_TORCH = 8,    /* the caller was PyTorch */
-    SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: the CSV wrote the handle as a pointer */
+    /* How a CSV spelt things, so that it can be written out the same. A second definition of an index with other
+       flags changes the spelling from there on, nothing else. */
+    SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: as a pointer, 0x… */
+    SEGALLOC_FLAG_NIL = 32,        /* define stream, rows: the zero handle or address as (nil) */
+    SEGALLOC_FLAG_BARE_HEX = 64,   /* define stream, define thread (for the addresses of its rows): without 0x */
+    /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
+    SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
+    SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without */
 };
 
 struct segalloc_trace_record {
@@ -58,7 +67,7 @@ struct segalloc_trace_record {
     uint32_t stream; /* index of a DEFINE_STREAM, 0 before any: the stream of the block or of the work */
     uint64_t id;
     uint64_t size;
-    uint64_t time_ns; /* since the start of the trace; coarse */
+    uint64_t time_ns; /* since the start of the trace, coarse; from a CSV: since the midnight before its first row */
 };
 
 struct segalloc_trace_block {

@@ -1,0 +1,73 @@
+#include "dictionary.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes room for `index` in an array of `*count` used and `*room` allocated elements of `size` bytes. */
+static int reserve(void **array, uint32_t *count, uint32_t *room, uint32_t index, size_t size)
+{
+    if (index >= *room) {
+        uint32_t more = *room ? *room : 16;
+        while (more <= index)
+            more *= 2;
+        char *grown = realloc(*array, more * size);
+        if (!grown)
+            return -ENOMEM;
+        memset(grown + *room * size, 0, (more - *room) * size);
+        *array = grown;
+        *room = more;
+    }
+    if (index >= *count)
+        *count = index + 1;
+    return 0;
+}
+
+int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_trace_record *record)
+{
+    int error = 0;
+    if (record->kind == SEGALLOC_RECORD_DEFINE_STREAM) {
+        uint32_t index = record->stream;
+        if (index >= SG_DICTIONARY_STREAMS)
+            return -ERANGE;
+        error = reserve((void **)&dictionary->stream, &dictionary->streams, &dictionary->stream_room, index,
+                        sizeof(*dictionary->stream));
+        if (!error)
+            dictionary->stream[index] = (struct sg_stream_info){
+                .handle = record->id, .context = (uint32_t)(record->size >> 32), .device = (uint32_t)record->size,
+                .flags = record->flags, .known = true};
+    } else if (record->kind == SEGALLOC_RECORD_DEFINE_THREAD) {
+        uint32_t index = record->thread;
+        error = reserve((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
+                        sizeof(*dictionary->thread));
+        if (!error)
+            dictionary->thread[index] = (struct sg_thread_info){record->id, record->flags, true};
+    } else if (record->kind == SEGALLOC_RECORD_DEFINE_DEVICE) {
+        uint32_t index = record->stream;
+        if (index >= SG_DICTIONARY_DEVICES)
+            return -ERANGE;
+        dictionary->device[index] = (struct sg_device_info){record->id, record->size, true};
+        if (index >= dictionary->devices)
+            dictionary->devices = index + 1;
+    }
+    return error;
+}
+
+void sg_dictionary_free(struct sg_dictionary *dictionary)
+{
+    free(dictionary->stream);
+    free(dictionary->thread);
+    memset(dictionary, 0, sizeof(*dictionary));
+}
+
+const struct sg_stream_info *sg_dictionary_stream(const struct sg_dictionary *dictionary, uint32_t index)
+{
+    static const struct sg_stream_info unknown;
+    return index < dictionary->streams ? &dictionary->stream[index] : &unknown;
+}
+
+const struct sg_thread_info *sg_dictionary_thread(const struct sg_dictionary *dictionary, uint32_t index)
+{
+    static const struct sg_thread_info unknown;
+    return index < dictionary->threads ? &dictionary->thread[index] : &unknown;
+}

@@ -1,0 +1,35 @@
+/* Bytes of a file or of standard input, decompressed where they are zstd, in chunks of bounded size. */
+#ifndef SG_SOURCE_H
+#define SG_SOURCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SG_SOURCE_CHUNK = 256 << 10,
+    SG_SOURCE_HEADROOM = 8 << 10, /* writable bytes before each chunk: for what was left of the chunk before */
+    SG_SOURCE_PADDING = 32        /* readable bytes after each chunk */
+};
+
+struct sg_source;
+
+/* Opens `path`, "-" for standard input. Regular .zst files are decompressed on a thread of their own. Returns 0 or a
+   negative errno; -ENOTSUP: compressed, and built without libzstd. */
+int sg_source_open(const char *path, struct sg_source **ret);
+void sg_source_close(struct sg_source *source);
+
+/* The next chunk; it and the one before stay valid until the next call. Returns 1, 0 at the end, or a negative errno: -EBADMSG when the compressed
+   data are damaged, -ENODATA when they end early (what came before is good). */
+int sg_source_next(struct sg_source *source, unsigned char **ret_data, size_t *ret_size);
+
+/* Back to the first byte. -ESPIPE for what is no regular file. */
+int sg_source_rewind(struct sg_source *source);
+
+bool sg_source_compressed(const struct sg_source *source);
+
+/* Bytes read from the file so far, before decompression, and its size (0 when unknown): for showing progress. */
+uint64_t sg_source_position(const struct sg_source *source);
+uint64_t sg_source_size(const struct sg_source *source);
+
+#endif

@@ -1,0 +1,143 @@
+#include "trace_reader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rmm_csv.h"
+#include "trace_input.h"
+
+static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv};
+
+int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reader->error, sizeof(reader->error), format, arguments);
+    va_end(arguments);
+    return -EINVAL;
+}
+
+bool sg_trace_more(struct sg_trace_reader *reader)
+{
+    assert(reader->size <= SG_SOURCE_HEADROOM);
+    if (reader->source_end)
+        return false;
+    unsigned char *data;
+    size_t size;
+    int status = sg_source_next(reader->source, &data, &size);
+    if (status == 1) {
+        memcpy(data - reader->size, reader->data, reader->size);
+        reader->data = data - reader->size;
+        reader->size += size;
+        return true;
+    }
+    reader->source_end = true;
+    if (status == -EBADMSG || status == -ENODATA) {
+        reader->info.end = status == -EBADMSG ? SG_TRACE_DAMAGED : SG_TRACE_CUT;
+        reader->info.end_text = status == -EBADMSG ? "the compressed data are damaged" : "the compressed data end early";
+    } else if (status < 0) {
+        sg_trace_fail(reader, "reading failed: %s", strerror(-status));
+    }
+    return false;
+}
+
+static int open_format(struct sg_trace_reader *reader)
+{
+    while (reader->size < 256 && sg_trace_more(reader))
+        ;
+    if (reader->error[0])
+        return -EIO;
+    if (!reader->size && !reader->info.end_text)
+        return sg_trace_fail(reader, "the file is empty");
+    if (!reader->format) {
+        for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]) && !reader->format; i++)
+            if (formats[i]->detect(reader->data, reader->size))
+                reader->format = formats[i];
+        if (!reader->format && reader->info.end_text)
+            return sg_trace_fail(reader, "%s", reader->info.end_text);
+        if (!reader->format)
+            return sg_trace_fail(reader, "neither a trace of segalloc nor RMM's CSV, whose first line is '%s'",
+                                 SG_RMM_HEADER);
+    }
+    reader->info.format = reader->format->name;
+    reader->info.compressed = sg_source_compressed(reader->source);
+    reader->info.conf = reader->info.command = "";
+    return reader->format->open(reader);
+}
+
+int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
+{
+    struct sg_trace_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader) {
+        snprintf(error, SG_TRACE_ERROR, "out of memory");
+        return -ENOMEM;
+    }
+    int status = sg_source_open(path, &reader->source);
+    if (status == -ENOTSUP)
+        sg_trace_fail(reader, "compressed with zstd, which this build cannot read");
+    else if (status < 0)
+        sg_trace_fail(reader, "%s", strerror(-status));
+    else
+        status = open_format(reader);
+    if (status < 0) {
+        memcpy(error, reader->error, SG_TRACE_ERROR);
+        sg_trace_close(reader);
+        return status;
+    }
+    *ret = reader;
+    return 0;
+}
+
+void sg_trace_close(struct sg_trace_reader *reader)
+{
+    if (!reader)
+        return;
+    if (reader->format)
+        reader->format->close(reader);
+    sg_source_close(reader->source);
+    free(reader->text);
+    free(reader);
+}
+
+size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    size_t count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
+    reader->info.records += count;
+    return count;
+}
+
+int sg_trace_rewind(struct sg_trace_reader *reader)
+{
+    int status = sg_source_rewind(reader->source);
+    if (status < 0)
+        return status;
+    reader->format->close(reader);
+    reader->state = NULL;
+    reader->size = 0;
+    reader->source_end = false;
+    reader->error[0] = '\0';
+    free(reader->text);
+    reader->text = NULL;
+    memset(&reader->info, 0, sizeof(reader->info));
+    return open_format(reader);
+}
+
+const char *sg_trace_error(const struct sg_trace_reader *reader)
+{
+    return reader->error[0] ? reader->error : NULL;
+}
+
+const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
+{
+    return &reader->info;
+}
+
+double sg_trace_progress(const struct sg_trace_reader *reader)
+{
+    uint64_t size = sg_source_size(reader->source);
+    return size ? (double)sg_source_position(reader->source) / (double)size : -1;
+}

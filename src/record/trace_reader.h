@@ -1,0 +1,57 @@
+/* Reads traces of every format we know, told by content: our own, RMM's replay CSV, each also as .zst, also from a
+   pipe. Streaming: memory is bounded whatever the length. Nothing in a file is trusted. */
+#ifndef SG_TRACE_READER_H
+#define SG_TRACE_READER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "segalloc/trace_format.h"
+
+enum sg_trace_end {
+    SG_TRACE_OPEN,    /* the end has not been reached yet */
+    SG_TRACE_CLOSED,  /* complete: the process closed it, or the format has no end of its own */
+    SG_TRACE_KILLED,  /* the process ended without closing it; every record that it wrote is there */
+    SG_TRACE_CUT,     /* the file ends early */
+    SG_TRACE_DAMAGED  /* a block is not what was written: what follows it is lost */
+};
+
+struct sg_trace_info {
+    const char *format; /* "segalloc" or "rmm-csv" */
+    bool compressed;
+    struct segalloc_trace_header header; /* of our own format; otherwise zeros but for `imported` = 1 */
+    const char *conf, *command;          /* "" when unknown; the reader's */
+    enum sg_trace_end end;
+    const char *end_text;  /* what is wrong at the end, one clause; NULL while nothing is */
+    uint64_t records;      /* handed out so far, definitions included */
+    uint64_t dropped;      /* lost by the writer, as far as read */
+    uint64_t line;         /* CSV: line read last */
+    uint64_t offset;       /* ours: bytes up to the end of the block read last, decompressed */
+};
+
+struct sg_trace_reader;
+
+enum { SG_TRACE_ERROR = 512 };
+
+/* Opens `path` ("-" is standard input) and reads its header. Returns 0 or a negative errno with one line in
+   error[SG_TRACE_ERROR], which names the cause but not the path. */
+int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error);
+void sg_trace_close(struct sg_trace_reader *reader);
+
+/* Writes the next records, at most `n`, to `out`; 0 at the end or after an error. The stream and the thread of a record
+   are indices of definitions that came before it in the same sequence (0: none). A trace that is only incomplete
+   is no error: see info->end. Best in batches of 256 and more. */
+size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n);
+
+/* NULL, or the line that says why reading stopped. */
+const char *sg_trace_error(const struct sg_trace_reader *reader);
+const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader);
+
+/* Back to the first record; -ESPIPE for pipes. */
+int sg_trace_rewind(struct sg_trace_reader *reader);
+
+/* Share of the file read, 0 to 1; negative when unknown. */
+double sg_trace_progress(const struct sg_trace_reader *reader);
+
+#endif
