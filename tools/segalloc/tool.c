@@ -1,0 +1,117 @@
+#include "tool.h"
+
+#include "ascii.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void message(const char *verb, const char *format, va_list arguments, const char *end)
+{
+    fflush(stdout);
+    fprintf(stderr, "segalloc%s%s: ", *verb ? " " : "", verb);
+    vfprintf(stderr, format, arguments);
+    fprintf(stderr, "%s\n", end);
+}
+
+void sg_tool_message(const char *verb, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message(verb, format, arguments, "");
+    va_end(arguments);
+}
+
+int sg_tool_error(const char *verb, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    message(verb, format, arguments, "");
+    va_end(arguments);
+    return SG_EXIT_ERROR;
+}
+
+int sg_tool_usage(const char *verb, const char *format, ...)
+{
+    char end[80];
+    snprintf(end, sizeof end, " (see segalloc %s%s--help)", verb, *verb ? " " : "");
+    va_list arguments;
+    va_start(arguments, format);
+    message(verb, format, arguments, end);
+    va_end(arguments);
+    return SG_EXIT_USAGE;
+}
+
+int sg_tool_bad_option(char **argv, int result, const struct option *options)
+{
+    enum { NAMES = 32 };
+    const char *word = argv[optind - 1];
+    char letter[3] = {'-', (char)optopt, '\0'};
+    bool is_long = strncmp(word, "--", 2) == 0;
+    if (result == ':')
+        return sg_tool_usage(argv[0], "%s needs a value", is_long ? word : letter);
+    if (!is_long)
+        return sg_tool_usage(argv[0], "there is no option %s", optopt ? letter : word);
+    const char *names[NAMES];
+    size_t count = 0;
+    for (; options[count].name && count < NAMES; count++)
+        names[count] = options[count].name;
+    for (size_t i = 0; i < count; i++) {
+        size_t length = strcspn(word + 2, "=");
+        if (word[2 + length] && strlen(names[i]) == length && strncmp(word + 2, names[i], length) == 0)
+            return sg_tool_usage(argv[0], "--%s takes no value", names[i]);
+    }
+    const char *nearest = sg_ascii_nearest(word + 2, names, count);
+    if (nearest)
+        return sg_tool_usage(argv[0], "there is no option %s; did you mean --%s?", word, nearest);
+    return sg_tool_usage(argv[0], "there is no option %s", word);
+}
+
+/* Length of the UTF-8 sequence at `at`, 0 when it's none. */
+static size_t sequence(const unsigned char *at)
+{
+    size_t length = at[0] < 0x80 ? 1 : at[0] >= 0xc2 && at[0] < 0xe0 ? 2 : (at[0] & 0xf0) == 0xe0 ? 3
+                    : at[0] >= 0xf0 && at[0] < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+    bool surrogate = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
+    return length >= 3 && (overlong || surrogate) ? 0 : length;
+}
+
+void sg_tool_json_string(const char *text)
+{
+    putchar('"');
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        size_t length = sequence(at);
+        if (length == 0) {
+            fputs("\\ufffd", stdout);
+            length = 1;
+        } else if (*at == '"' || *at == '\\') {
+            printf("\\%c", *at);
+        } else if (*at < ' ' || *at == 0x7f) {
+            printf("\\u%04x", *at);
+        } else {
+            fwrite(at, 1, length, stdout);
+        }
+        at += length;
+    }
+    putchar('"');
+}
+
+bool sg_tool_folder(char *buffer, size_t size)
+{
+    ssize_t length = readlink("/proc/self/exe", buffer, size);
+    if (length <= 0 || (size_t)length >= size)
+        return false;
+    buffer[length] = '\0';
+    char *slash = strrchr(buffer, '/');
+    if (!slash)
+        return false;
+    *slash = '\0';
+    return true;
+}

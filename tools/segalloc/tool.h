@@ -1,0 +1,44 @@
+/* What the verbs of the command line share: exit codes, messages, where our files are. */
+#ifndef SG_TOOL_H
+#define SG_TOOL_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+/* `run` and `doctor` give CMD's own status where CMD ran; the last three are env's and timeout's convention. */
+enum {
+    SG_EXIT_OK = 0,
+    SG_EXIT_ERROR = 1, /* data or run time */
+    SG_EXIT_USAGE = 2,
+    SG_EXIT_OURS = 125,
+    SG_EXIT_NOT_EXECUTABLE = 126,
+    SG_EXIT_NOT_FOUND = 127
+};
+
+/* A verb: argv[0] is its name, getopt's state is fresh and getopt is silent (opterr is 0). Prints its --help to stdout. The result
+   is the exit status; main() flushes stdout and turns a failure of that into SG_EXIT_ERROR. */
+typedef int sg_verb(int argc, char **argv);
+#define VERB(name, text) sg_verb sg_verb_##name;
+#include "verbs.def"
+
+/* "segalloc VERB: message" on stderr, in one line. */
+__attribute__((format(printf, 2, 3))) void sg_tool_message(const char *verb, const char *format, ...);
+
+/* The same; returns SG_EXIT_ERROR. */
+__attribute__((format(printf, 2, 3))) int sg_tool_error(const char *verb, const char *format, ...);
+
+/* The same, with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
+__attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const char *format, ...);
+
+/* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names the
+   option, and the nearest of `options`. */
+int sg_tool_bad_option(char **argv, int result, const struct option *options);
+
+/* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
+void sg_tool_json_string(const char *text);
+
+/* Folder of the running program without a final slash, by /proc/self/exe. False when that can't be read. */
+bool sg_tool_folder(char *buffer, size_t size);
+
+#endif
