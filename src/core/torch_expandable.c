@@ -37,6 +37,11 @@ static int segment_new(struct sg_torch *torch, struct torch_pool *pool, struct s
         return error;
     }
     torch->stats.reserves++;
+    segment->link = &torch->segments;
+    segment->next = torch->segments;
+    if (segment->next)
+        segment->next->link = &segment->next;
+    torch->segments = segment;
     *ret = torch_block_new(torch, pool, segment, segment->address, segment->size);
     torch_unmapped_put(*ret);
     return 0;
@@ -146,6 +151,9 @@ static void unmap(struct sg_torch *torch, struct sg_torch_block *block)
     torch_block_drop(torch, block);
     torch->ops->unreserve(torch->user, segment->address, segment->size);
     torch->stats.unreserves++;
+    *segment->link = segment->next;
+    if (segment->next)
+        segment->next->link = segment->link;
     free(segment);
 }
 

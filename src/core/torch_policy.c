@@ -19,20 +19,6 @@ struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t tota
     return torch;
 }
 
-/* Every segment has a piece in one of the trees or is in use; the pieces in use are only reached over the others, so
-   the records of expandable segments are collected by the address space that is left at the end of each. */
-static void segments_free(struct torch_pool *pool)
-{
-    struct torch_segment *last = NULL;
-    for (struct sg_keynode *node = sg_keytree_first(&pool->unmapped); node; node = sg_keytree_next(node)) {
-        struct torch_segment *segment = torch_block_of(node)->segment;
-        if (segment != last)
-            free(last);
-        last = segment;
-    }
-    free(last);
-}
-
 void sg_torch_destroy(struct sg_torch *torch)
 {
     if (!torch)
@@ -42,9 +28,11 @@ void sg_torch_destroy(struct sg_torch *torch)
     HASH_CLEAR(hh, torch->streams);
     for (; stream; stream = next) {
         next = stream->hh.next;
-        segments_free(&stream->pools[0]);
-        segments_free(&stream->pools[1]);
         free(stream);
+    }
+    for (struct torch_segment *segment = torch->segments, *after; segment; segment = after) {
+        after = segment->next;
+        free(segment);
     }
     torch_slabs_free(torch);
     free(torch);

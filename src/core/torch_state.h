@@ -51,7 +51,9 @@ struct torch_stream {
     UT_hash_handle hh;
 };
 
+/* An expandable segment. */
 struct torch_segment {
+    struct torch_segment *next, **link;
     uint64_t address, size, chunk;
 };
 
@@ -74,6 +76,7 @@ struct sg_torch {
     struct torch_event *spare_events;
     struct sg_torch_block *spare;
     struct torch_slab *slabs;
+    struct torch_segment *segments;
     struct sg_torch_stats stats;
 };
 

@@ -1,0 +1,525 @@
+/* The rules of PyTorch's allocator on small sequences made by hand. Sizes that these expect follow from the rules
+   themselves; the runaway's are those reported in pytorch#123548. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "size.h"
+#include "torch_card.h"
+
+enum { STREAM = 0, OTHER = 7 };
+
+struct bench {
+    struct sg_torch_card card;
+    struct sg_torch *torch;
+    const struct sg_torch_stats *stats;
+};
+
+static void set_up(struct bench *bench, const char *conf_text, uint64_t capacity)
+{
+    struct sg_torch_conf conf;
+    char error[SG_TORCH_ERROR_TEXT] = "";
+    assert_int_equal(sg_torch_conf_parse(conf_text, &conf, error), 0);
+    sg_torch_card_init(&bench->card, capacity);
+    bench->torch = sg_torch_create(&conf, capacity, &sg_torch_card_ops, &bench->card);
+    assert_non_null(bench->torch);
+    bench->stats = sg_torch_stats(bench->torch);
+}
+
+static struct sg_torch_block *get_on(struct bench *bench, uint64_t bytes, uint64_t stream)
+{
+    struct sg_torch_block *block = NULL;
+    assert_int_equal(sg_torch_alloc(bench->torch, bytes, stream, &block), 0);
+    assert_int_equal(bench->stats->reserved.current, bench->card.used);
+    return block;
+}
+
+static struct sg_torch_block *get(struct bench *bench, uint64_t bytes)
+{
+    return get_on(bench, bytes, STREAM);
+}
+
+static void put(struct bench *bench, struct sg_torch_block *block)
+{
+    sg_torch_free(bench->torch, block);
+}
+
+static void must_run_out(struct bench *bench, uint64_t bytes)
+{
+    struct sg_torch_block *block = (struct sg_torch_block *)(void *)bench;
+    assert_int_equal(sg_torch_alloc(bench->torch, bytes, STREAM, &block), -ENOMEM);
+    assert_ptr_equal(block, bench);
+}
+
+/* Everything freed and the cache emptied, nothing may be left. */
+static void tear_down(struct bench *bench)
+{
+    sg_torch_empty_cache(bench->torch);
+    assert_int_equal(bench->stats->allocated.current, 0);
+    assert_int_equal(bench->stats->active.current, 0);
+    assert_int_equal(bench->stats->requested.current, 0);
+    assert_int_equal(bench->stats->reserved.current, 0);
+    assert_int_equal(bench->card.used, 0);
+    sg_torch_destroy(bench->torch);
+}
+
+static void segments_by_size(void **state)
+{
+    (void)state;
+    static const struct { uint64_t request, segment, block; } cases[] = {
+        {1, 2 * SG_MIB, 512},
+        {513, 2 * SG_MIB, 1024},
+        {SG_MIB, 2 * SG_MIB, SG_MIB},
+        {SG_MIB + 1, 20 * SG_MIB, SG_MIB + 512},
+        {10 * SG_MIB - 512, 20 * SG_MIB, 10 * SG_MIB - 512},
+        {10 * SG_MIB, 10 * SG_MIB, 10 * SG_MIB},
+        {19 * SG_MIB + 1, 20 * SG_MIB, 20 * SG_MIB}, /* the rest is not above 1 MiB, so it stays */
+        {21 * SG_MIB - 512, 22 * SG_MIB, 21 * SG_MIB - 512},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct bench bench;
+        set_up(&bench, "", SG_GIB);
+        struct sg_torch_block *block = get(&bench, cases[i].request);
+        assert_int_equal(bench.stats->reserved.current, cases[i].segment);
+        assert_int_equal(sg_torch_bytes(block), cases[i].block);
+        assert_int_equal(bench.stats->requested.current, cases[i].request);
+        put(&bench, block);
+        tear_down(&bench);
+    }
+}
+
+static void zero_bytes(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    struct sg_torch_block *block = get(&bench, 0);
+    assert_null(block);
+    assert_int_equal(sg_torch_record_stream(bench.torch, block, OTHER), 0);
+    put(&bench, block);
+    assert_int_equal(bench.stats->allocs, 0);
+    tear_down(&bench);
+}
+
+static void best_fit_then_lowest_address(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    struct sg_torch_block *a = get(&bench, 30 * SG_MIB), *b = get(&bench, 12 * SG_MIB), *c = get(&bench, 12 * SG_MIB);
+    uint64_t b_address = sg_torch_address(b), c_address = sg_torch_address(c);
+    put(&bench, a);
+    put(&bench, c);
+    put(&bench, b);
+    struct sg_torch_block *again = get(&bench, 12 * SG_MIB);
+    assert_int_equal(sg_torch_address(again), b_address < c_address ? b_address : c_address);
+    put(&bench, again);
+    assert_int_equal(bench.stats->segment_allocs, 3);
+    tear_down(&bench);
+}
+
+static void freed_neighbours_merge(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    struct sg_torch_block *parts[4];
+    for (size_t i = 0; i < 4; i++)
+        parts[i] = get(&bench, 5 * SG_MIB);
+    assert_int_equal(bench.stats->segment_allocs, 1);
+    put(&bench, parts[0]);
+    put(&bench, parts[2]);
+    put(&bench, parts[1]);
+    struct sg_torch_block *fits = get(&bench, 15 * SG_MIB);
+    assert_int_equal(bench.stats->segment_allocs, 1);
+    put(&bench, fits);
+    put(&bench, parts[3]);
+    tear_down(&bench);
+}
+
+static void pools_are_apart(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    put(&bench, get(&bench, 30 * SG_MIB));
+    struct sg_torch_block *small = get(&bench, 1000), *other = get_on(&bench, 30 * SG_MIB, OTHER);
+    assert_int_equal(bench.stats->reserved.current, 62 * SG_MIB);
+    put(&bench, small);
+    put(&bench, other);
+    tear_down(&bench);
+}
+
+static void oversize_blocks(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "max_split_size_mb:100", SG_GIB);
+    put(&bench, get(&bench, 120 * SG_MIB));
+    struct sg_torch_block *below = get(&bench, 90 * SG_MIB); /* may not have the oversize block */
+    assert_int_equal(bench.stats->reserved.current, 210 * SG_MIB);
+    struct sg_torch_block *near = get(&bench, 100 * SG_MIB + 1);
+    assert_int_equal(bench.stats->reserved.current, 210 * SG_MIB);
+    assert_int_equal(sg_torch_bytes(near), 120 * SG_MIB); /* whole: oversize blocks are not split */
+    put(&bench, near);
+    struct sg_torch_block *far = get(&bench, 100 * SG_MIB); /* 120 is 100 + the rounding allowed */
+    assert_int_equal(bench.stats->reserved.current, 310 * SG_MIB);
+    put(&bench, below);
+    put(&bench, far);
+    tear_down(&bench);
+}
+
+static void oversize_blocks_go_first_when_memory_ends(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "max_split_size_mb:100", 400 * SG_MIB);
+    put(&bench, get(&bench, 300 * SG_MIB));
+    struct sg_torch_block *kept = get(&bench, 50 * SG_MIB);
+    put(&bench, get(&bench, 30 * SG_MIB));
+    struct sg_torch_block *big = get(&bench, 200 * SG_MIB); /* one block is large enough: it goes, the 30 stay */
+    assert_int_equal(bench.stats->reserved.current, 280 * SG_MIB);
+    assert_int_equal(bench.stats->retries, 0);
+    put(&bench, big);
+    struct sg_torch_block *other = get(&bench, 110 * SG_MIB); /* 200 is too large for it, and there is room */
+    put(&bench, other);
+    big = get(&bench, 320 * SG_MIB); /* both are not enough: the rest goes too */
+    assert_int_equal(bench.stats->reserved.current, 370 * SG_MIB);
+    assert_int_equal(bench.stats->retries, 1);
+    put(&bench, kept);
+    put(&bench, big);
+    tear_down(&bench);
+}
+
+static void running_out(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", 100 * SG_MIB);
+    struct sg_torch_block *a = get(&bench, 40 * SG_MIB), *b = get(&bench, 30 * SG_MIB), *c = get(&bench, 10 * SG_MIB);
+    must_run_out(&bench, 22 * SG_MIB);
+    assert_int_equal(bench.stats->ooms, 1);
+    assert_int_equal(bench.stats->retries, 1);
+    assert_int_equal(bench.stats->reserved.current, 80 * SG_MIB);
+    must_run_out(&bench, UINT64_C(1) << 62);
+    put(&bench, a);
+    struct sg_torch_block *d = get(&bench, 22 * SG_MIB); /* out of the 40 */
+    assert_int_equal(bench.stats->reserved.current, 80 * SG_MIB);
+    put(&bench, b);
+    put(&bench, c);
+    put(&bench, d);
+    tear_down(&bench);
+}
+
+static void flushes_the_cache_once(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", 100 * SG_MIB);
+    put(&bench, get(&bench, 60 * SG_MIB));
+    struct sg_torch_block *block = get(&bench, 80 * SG_MIB);
+    assert_int_equal(bench.stats->retries, 1);
+    assert_int_equal(bench.stats->segment_frees, 1);
+    assert_int_equal(bench.stats->cache_syncs, 1);
+    put(&bench, block);
+    tear_down(&bench);
+}
+
+static void memory_fraction(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "per_process_memory_fraction:0.5", 200 * SG_MIB);
+    struct sg_torch_block *block = get(&bench, 90 * SG_MIB);
+    must_run_out(&bench, 12 * SG_MIB);
+    struct sg_torch_block *fits = get(&bench, 10 * SG_MIB);
+    put(&bench, block);
+    put(&bench, fits);
+    tear_down(&bench);
+}
+
+static void garbage_collection(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "per_process_memory_fraction:0.5,garbage_collection_threshold:0.6", 400 * SG_MIB);
+    struct sg_torch_block *a = get(&bench, 50 * SG_MIB), *b = get(&bench, 40 * SG_MIB), *c = get(&bench, 40 * SG_MIB);
+    put(&bench, a);                                   /* the oldest */
+    put(&bench, get(&bench, 60 * SG_MIB));            /* 190 held, 120 is the threshold, but nothing was free enough before */
+    assert_int_equal(bench.stats->segment_frees, 1);  /* a, at 130 before the 60 was asked for */
+    put(&bench, b);
+    put(&bench, c);
+    struct sg_torch_block *d = get(&bench, 45 * SG_MIB); /* out of the 60, which is split */
+    assert_int_equal(bench.stats->segment_frees, 1);
+    struct sg_torch_block *e = get(&bench, 50 * SG_MIB); /* 140 held: b and c go, which are as old as the average */
+    assert_int_equal(bench.stats->segment_frees, 3);
+    assert_int_equal(bench.stats->reserved.current, 110 * SG_MIB);
+    assert_int_equal(bench.stats->retries, 0);
+    put(&bench, d);
+    put(&bench, e);
+    tear_down(&bench);
+
+    /* Without a fraction the threshold does nothing, however full the card. */
+    set_up(&bench, "garbage_collection_threshold:0.1", 400 * SG_MIB);
+    put(&bench, get(&bench, 100 * SG_MIB));
+    put(&bench, get(&bench, 200 * SG_MIB));
+    assert_int_equal(bench.stats->reserved.current, 300 * SG_MIB);
+    tear_down(&bench);
+}
+
+static void expandable_grows_by_chunks(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "expandable_segments:True", SG_GIB);
+    struct sg_torch_block *a = get(&bench, 30 * SG_MIB), *b = get(&bench, 25 * SG_MIB);
+    assert_int_equal(bench.stats->reserved.current, 60 * SG_MIB);
+    assert_int_equal(sg_torch_address(b), sg_torch_address(a) + 30 * SG_MIB);
+    put(&bench, b);
+    struct sg_torch_block *c = get(&bench, 50 * SG_MIB); /* 30 free before the end, one chunk more */
+    assert_int_equal(sg_torch_address(c), sg_torch_address(a) + 30 * SG_MIB);
+    assert_int_equal(bench.stats->reserved.current, 80 * SG_MIB);
+    struct sg_torch_block *small = get(&bench, 512);
+    assert_int_equal(bench.stats->reserved.current, 82 * SG_MIB);
+    assert_int_equal(bench.stats->reserves, 2);
+    put(&bench, a);
+    put(&bench, c);
+    put(&bench, small);
+    tear_down(&bench);
+}
+
+static void expandable_fills_holes_from_the_lowest_address(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "expandable_segments:True", SG_GIB);
+    struct sg_torch_block *a = get(&bench, 50 * SG_MIB), *pin = get(&bench, 2 * SG_MIB);
+    uint64_t start = sg_torch_address(a);
+    put(&bench, a);
+    sg_torch_empty_cache(bench.torch); /* two whole chunks go, the third is shared with the survivor */
+    assert_int_equal(bench.stats->reserved.current, 20 * SG_MIB);
+    assert_int_equal(bench.card.calls[SG_TORCH_UNMAP], 2);
+    struct sg_torch_block *b = get(&bench, 45 * SG_MIB); /* free 10 behind the hole of 40: both are used */
+    assert_int_equal(sg_torch_address(b), start);
+    assert_int_equal(bench.stats->reserved.current, 60 * SG_MIB);
+    struct sg_torch_block *c = get(&bench, 30 * SG_MIB); /* free 8 before the unmapped tail */
+    assert_int_equal(sg_torch_address(c), start + 52 * SG_MIB);
+    put(&bench, b);
+    put(&bench, c);
+    put(&bench, pin);
+    tear_down(&bench);
+    assert_int_equal(bench.card.calls[SG_TORCH_ADDRESS_FREE], 1);
+}
+
+static void expandable_map_fails_midway(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "expandable_segments:True", 50 * SG_MIB);
+    struct sg_torch_block *a = get(&bench, 15 * SG_MIB);
+    must_run_out(&bench, 41 * SG_MIB); /* one of two chunks is to be had */
+    assert_int_equal(bench.card.used, 20 * SG_MIB);
+    assert_int_equal(bench.card.calls[SG_TORCH_CREATE], 1 + 2 + 2); /* tried again after the flush */
+    assert_int_equal(bench.card.calls[SG_TORCH_RELEASE], 2);
+    struct sg_torch_block *b = get(&bench, 25 * SG_MIB);
+    assert_int_equal(bench.stats->reserved.current, 40 * SG_MIB);
+    put(&bench, a);
+    put(&bench, b);
+    tear_down(&bench);
+}
+
+/* The cycle of pytorch#123548: two large blocks, then a small one that stays and cuts what the two leave off from the
+   unmapped rest of the segment. */
+static uint64_t fence(const char *conf, uint64_t first, uint64_t second, uint64_t *ret_start)
+{
+    enum { CYCLES = 101 };
+    struct bench bench;
+    struct sg_torch_block *kept[CYCLES], *base;
+    set_up(&bench, conf, 16 * SG_GIB);
+    base = get(&bench, 64 * SG_MIB);
+    for (size_t i = 0; i < CYCLES; i++) {
+        struct sg_torch_block *a = get(&bench, first), *b = get(&bench, second);
+        kept[i] = get(&bench, 2 * SG_MIB);
+        put(&bench, a);
+        put(&bench, b);
+        if (i == 0)
+            *ret_start = bench.stats->reserved.peak;
+    }
+    assert_int_equal(bench.stats->allocated.current, 266 * SG_MIB);
+    uint64_t peak = bench.stats->reserved.peak;
+    for (size_t i = 0; i < CYCLES; i++)
+        put(&bench, kept[i]);
+    put(&bench, base);
+    tear_down(&bench);
+    return peak;
+}
+
+static void runaway(void **state)
+{
+    (void)state;
+    uint64_t first = 91 * SG_MIB, second = 91 * SG_MIB / 2, start;
+    assert_int_equal(fence("max_split_size_mb:128,expandable_segments:True", first, second, &start), 14060 * SG_MIB);
+    assert_int_equal(start, 220 * SG_MIB);
+    assert_true(fence("expandable_segments:True", first, second, &start) < 500 * SG_MIB);
+    assert_true(fence("max_split_size_mb:128", first, second, &start) < 500 * SG_MIB);
+    assert_true(fence("", first, second, &start) < 500 * SG_MIB);
+
+    /* The other oversize rule: a request of at least max_split_size, a free range larger by more than the rounding. */
+    assert_true(fence("max_split_size_mb:80,expandable_segments:True", first, second, &start) > 8 * SG_GIB);
+    assert_true(fence("max_split_size_mb:80,max_non_split_rounding_mb:64,expandable_segments:True", first, first / 2, &start) <
+                fence("max_split_size_mb:80,expandable_segments:True", first, first / 2, &start));
+}
+
+static void record_stream(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    struct sg_torch_block *block = get(&bench, 30 * SG_MIB);
+    for (uint64_t stream = 0; stream < 20; stream++) {
+        assert_int_equal(sg_torch_record_stream(bench.torch, block, stream), 0);
+        assert_int_equal(sg_torch_record_stream(bench.torch, block, stream), 0);
+    }
+    uint64_t address = sg_torch_address(block);
+    put(&bench, block);
+    assert_int_equal(bench.stats->allocated.current, 0);
+    assert_int_equal(bench.stats->requested.current, 0);
+    assert_int_equal(bench.stats->active.current, 30 * SG_MIB);
+    block = get(&bench, 30 * SG_MIB); /* events are complete when asked about, which an allocation does first */
+    assert_int_equal(sg_torch_address(block), address);
+    put(&bench, block);
+    tear_down(&bench);
+}
+
+/* Events that the test completes itself. */
+struct slow {
+    struct sg_torch_card card;
+    uint64_t recorded, done, waits;
+};
+
+static uint64_t slow_record(void *user, uint64_t stream)
+{
+    (void)stream;
+    return ++((struct slow *)user)->recorded;
+}
+
+static bool slow_done(void *user, uint64_t event)
+{
+    return event <= ((struct slow *)user)->done;
+}
+
+static void slow_wait(void *user, uint64_t event)
+{
+    struct slow *slow = user;
+    slow->waits++;
+    if (slow->done < event)
+        slow->done = event;
+}
+
+static void pending_blocks(void **state)
+{
+    (void)state;
+    struct slow slow = {.done = 0};
+    struct sg_torch_ops ops = sg_torch_card_ops;
+    ops.event_record = slow_record;
+    ops.event_done = slow_done;
+    ops.event_wait = slow_wait;
+    struct sg_torch_conf conf;
+    sg_torch_conf_init(&conf);
+    sg_torch_card_init(&slow.card, 100 * SG_MIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 100 * SG_MIB, &ops, &slow);
+    struct sg_torch_block *a, *b, *c;
+    assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &a), 0);
+    assert_int_equal(sg_torch_record_stream(torch, a, OTHER), 0);
+    assert_int_equal(sg_torch_record_stream(torch, a, OTHER + 1), 0);
+    sg_torch_free(torch, a);
+    assert_int_equal(slow.recorded, 2);
+    assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &b), 0);
+    assert_int_equal(sg_torch_stats(torch)->reserved.current, 60 * SG_MIB);
+    slow.done = 1; /* one of the two streams has passed */
+    assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &c), 0);
+    assert_int_equal(sg_torch_stats(torch)->reserved.current, 90 * SG_MIB);
+    assert_int_equal(slow.waits, 0);
+    sg_torch_free(torch, c);
+    assert_int_equal(sg_torch_alloc(torch, 60 * SG_MIB, STREAM, &c), 0); /* the flush waits, then frees both */
+    assert_int_equal(slow.waits, 1);
+    assert_int_equal(sg_torch_stats(torch)->reserved.current, 90 * SG_MIB);
+    sg_torch_free(torch, b);
+    assert_int_equal(sg_torch_record_stream(torch, c, OTHER), 0);
+    sg_torch_free(torch, c);
+    sg_torch_destroy(torch); /* with an event outstanding */
+}
+
+/* Pseudo-random traffic: whatever the configuration, all of it comes back, and pieces that are in use never overlap. */
+static void random_traffic(void **state)
+{
+    (void)state;
+    static const char *const confs[] = {
+        "", "max_split_size_mb:40", "expandable_segments:True", "max_split_size_mb:40,expandable_segments:True",
+        "roundup_power2_divisions:[1:4,32:8,>:2]", "garbage_collection_threshold:0.7,per_process_memory_fraction:0.9",
+        "large_segment_size_mb:32,expandable_segments:True",
+    };
+    enum { SLOTS = 200, STEPS = 20000 };
+    for (size_t k = 0; k < sizeof confs / sizeof *confs; k++) {
+        struct bench bench;
+        struct sg_torch_block *slots[SLOTS] = {0};
+        uint64_t random = 88172645463325252;
+        set_up(&bench, confs[k], 2 * SG_GIB);
+        for (size_t i = 0; i < STEPS; i++) {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            size_t slot = random % SLOTS;
+            put(&bench, slots[slot]);
+            slots[slot] = NULL;
+            uint64_t bytes = (random >> 20) & ((UINT64_C(1) << (random >> 60) % 16 << 10 << (random >> 59 & 1)) - 1);
+            int error = sg_torch_alloc(bench.torch, bytes, random >> 40 & 1, &slots[slot]);
+            assert_true(error == 0 || error == -ENOMEM);
+            if ((random >> 50 & 15) == 0)
+                assert_int_equal(sg_torch_record_stream(bench.torch, slots[slot], random >> 41 & 3), 0);
+            if ((random >> 30 & 4095) == 0)
+                sg_torch_empty_cache(bench.torch);
+            assert_int_equal(bench.stats->reserved.current, bench.card.used);
+            assert_true(bench.stats->active.current <= bench.stats->reserved.current);
+        }
+        for (size_t i = 0; i < SLOTS; i++) {
+            for (size_t j = 0; j < i && slots[i]; j++) {
+                uint64_t a = sg_torch_address(slots[i]), b = sg_torch_address(slots[j]);
+                assert_true(!slots[j] || a + sg_torch_bytes(slots[i]) <= b || b + sg_torch_bytes(slots[j]) <= a);
+            }
+        }
+        for (size_t i = 0; i < SLOTS; i++)
+            put(&bench, slots[i]);
+        tear_down(&bench);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(segments_by_size),
+        cmocka_unit_test(zero_bytes),
+        cmocka_unit_test(best_fit_then_lowest_address),
+        cmocka_unit_test(freed_neighbours_merge),
+        cmocka_unit_test(pools_are_apart),
+        cmocka_unit_test(oversize_blocks),
+        cmocka_unit_test(oversize_blocks_go_first_when_memory_ends),
+        cmocka_unit_test(running_out),
+        cmocka_unit_test(flushes_the_cache_once),
+        cmocka_unit_test(memory_fraction),
+        cmocka_unit_test(garbage_collection),
+        cmocka_unit_test(expandable_grows_by_chunks),
+        cmocka_unit_test(expandable_fills_holes_from_the_lowest_address),
+        cmocka_unit_test(expandable_map_fails_midway),
+        cmocka_unit_test(runaway),
+        cmocka_unit_test(record_stream),
+        cmocka_unit_test(pending_blocks),
+        cmocka_unit_test(random_traffic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
