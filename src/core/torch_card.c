@@ -2,14 +2,33 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
 
 #include "size.h"
 
 enum { ADDRESS_ALIGN = 2 << 20 };
 
+struct hole {
+    struct sg_keynode node; /* major: the address */
+    uint64_t size;
+};
+
+static struct hole *hole_of(struct sg_keynode *node)
+{
+    return (struct hole *)(void *)node; /* its first member */
+}
+
 void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity)
 {
-    *card = (struct sg_torch_card){.capacity = capacity, .next_segment = SG_TIB, .last_reservation = UINT64_C(1) << 62};
+    *card = (struct sg_torch_card){.capacity = capacity, .segments_end = SG_TIB, .last_reservation = UINT64_C(1) << 62};
+}
+
+void sg_torch_card_clear(struct sg_torch_card *card)
+{
+    for (struct sg_keynode *node; (node = sg_keytree_first(&card->holes));) {
+        sg_keytree_erase(&card->holes, node);
+        free(hole_of(node));
+    }
 }
 
 static bool take(struct sg_torch_card *card, uint64_t bytes)
@@ -33,23 +52,62 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
 }
 
+static uint64_t place(struct sg_torch_card *card, uint64_t size)
+{
+    for (struct sg_keynode *node = sg_keytree_first(&card->holes); node; node = sg_keytree_next(node)) {
+        struct hole *hole = hole_of(node);
+        uint64_t address = node->major;
+        if (hole->size < size)
+            continue;
+        sg_keytree_erase(&card->holes, node);
+        hole->size -= size;
+        if (hole->size)
+            sg_keytree_insert(&card->holes, node, address + size, 0);
+        else
+            free(hole);
+        return address;
+    }
+    card->segments_end += size;
+    return card->segments_end - size;
+}
+
+/* Without host memory for it the hole is forgotten: addresses are plentiful. */
+static void leave(struct sg_torch_card *card, uint64_t address, uint64_t size)
+{
+    struct sg_keynode *after = sg_keytree_at_least(&card->holes, address, 0);
+    struct sg_keynode *before = after ? sg_keytree_prev(after) : sg_keytree_last(&card->holes);
+    if (after && after->major == address + size) {
+        size += hole_of(after)->size;
+        sg_keytree_erase(&card->holes, after);
+        free(hole_of(after));
+    }
+    if (before && before->major + hole_of(before)->size == address) {
+        hole_of(before)->size += size;
+        return;
+    }
+    struct hole *hole = malloc(sizeof *hole);
+    if (!hole)
+        return;
+    hole->size = size;
+    sg_keytree_insert(&card->holes, &hole->node, address, 0);
+}
+
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_torch_card *card = user;
     card->calls[SG_TORCH_CUDA_MALLOC]++;
     if (!take(card, bytes))
         return -ENOMEM;
-    *ret_address = card->next_segment;
-    card->next_segment += aligned(bytes);
+    *ret_address = place(card, aligned(bytes));
     return 0;
 }
 
 static void segment_free(void *user, uint64_t address, uint64_t bytes)
 {
     struct sg_torch_card *card = user;
-    (void)address;
     card->calls[SG_TORCH_CUDA_FREE]++;
     give(card, bytes);
+    leave(card, address, aligned(bytes));
 }
 
 static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)

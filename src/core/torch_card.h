@@ -2,6 +2,7 @@
 #ifndef SG_TORCH_CARD_H
 #define SG_TORCH_CARD_H
 
+#include "keytree.h"
 #include "torch_policy.h"
 
 /* Names of the runtime's and driver's calls; calls that fail for want of memory count too. */
@@ -21,16 +22,18 @@ enum sg_torch_call {
 
 struct sg_torch_card {
     uint64_t capacity, used, peak; /* bytes */
-    /* Neither is used twice. Segments go upwards; reservations go downwards, as Linux places them: which of two
-       expandable segments has the lower address decides where PyTorch looks first. */
-    uint64_t next_segment, last_reservation;
     uint64_t calls[SG_TORCH_CALLS];
+    /* Addresses decide between equals, so they are modelled after the machine on which PyTorch itself was measured:
+       segments take the lowest hole that fits, and reservations go downwards. */
+    struct sg_keytree holes;       /* by address: struct hole */
+    uint64_t segments_end, last_reservation;
 };
 
 /* The table for sg_torch_create(), whose `user` is the card. Events are complete when asked about. */
 extern const struct sg_torch_ops sg_torch_card_ops;
 
 void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity);
+void sg_torch_card_clear(struct sg_torch_card *card); /* frees what it has on the host; init again before the next use */
 uint64_t sg_torch_card_calls(const struct sg_torch_card *card); /* all of them */
 const char *sg_torch_call_name(enum sg_torch_call call);
 

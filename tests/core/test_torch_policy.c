@@ -66,6 +66,7 @@ static void tear_down(struct bench *bench)
     assert_int_equal(bench->stats->reserved.current, 0);
     assert_int_equal(bench->card.used, 0);
     sg_torch_destroy(bench->torch);
+    sg_torch_card_clear(&bench->card);
 }
 
 static void segments_by_size(void **state)
@@ -453,6 +454,7 @@ static void pending_blocks(void **state)
     assert_int_equal(sg_torch_record_stream(torch, c, OTHER), 0);
     sg_torch_free(torch, c);
     sg_torch_destroy(torch); /* with an event outstanding */
+    sg_torch_card_clear(&slow.card);
 }
 
 /* Pseudo-random traffic: whatever the configuration, all of it comes back, and pieces that are in use never overlap. */
