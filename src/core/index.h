@@ -1,0 +1,44 @@
+/* An index over slots of an address range: each slot holds a size, and the first or last slot with at least a given
+   size is found in as many steps as the range has hexadecimal digits.
+
+   It is a complete 16-ary tree of maxima in plain arrays: the position in a level says which slots are below, so
+   there are no pointers, no rebalancing and one cache line a level. That needs keys that are dense and unique, which
+   address slots are (region.h says why). docs/design.md has the comparison with a balanced tree. */
+#ifndef SG_INDEX_H
+#define SG_INDEX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SG_INDEX_LEVELS = 9, SG_INDEX_FANOUT = 16 };
+#define SG_INDEX_NONE UINT32_MAX
+
+struct sg_index {
+    int32_t *level[SG_INDEX_LEVELS]; /* level[0]: the slots; the last has at most 16 entries */
+    uint32_t width[SG_INDEX_LEVELS]; /* entries of a level, a multiple of 16 */
+    uint32_t levels;
+    uint32_t slots;
+    void *memory;
+    uint64_t bytes;
+};
+
+/* All slots 0. Returns false when there is no host memory. */
+bool sg_index_init(struct sg_index *index, uint32_t slots);
+void sg_index_fini(struct sg_index *index);
+
+/* `size` >= 0; 0 means that there is nothing in the slot. */
+void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size);
+
+static inline int32_t sg_index_get(const struct sg_index *index, uint32_t slot)
+{
+    return index->level[0][slot];
+}
+
+/* Lowest slot >= from, or highest slot < before, whose size is at least `size` (> 0); SG_INDEX_NONE if there is none. */
+uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t size);
+uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t size);
+
+/* The largest size of all. */
+int32_t sg_index_largest(const struct sg_index *index);
+
+#endif

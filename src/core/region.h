@@ -1,0 +1,132 @@
+/* A region: one reservation of device addresses, tiled by nodes in address order.
+
+   Unit of all positions and sizes here: SG_UNIT bytes. A node is a block, a free range, a pending block, a hole (no
+   page mapped) or busy (pages being mapped or taken away outside the lock). Invariants, checked by sg_region_check():
+     - the nodes tile [0, units) without gap or overlap, neighbours differ in state unless both are blocks or pending;
+     - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes aside);
+     - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
+       entirely inside free ranges.
+   A slot is 1 << slot_shift units, chosen not larger than the smallest block of the region: so at most one block and one
+   free range start in any slot, and plain arrays serve as dictionaries.
+
+   No function here calls the driver, waits or locks: the owner's lock is held. */
+#ifndef SG_REGION_H
+#define SG_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cuda_abi.h"
+#include "index.h"
+
+enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of cudaMalloc's users */
+
+enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY };
+
+struct sg_node {
+    uint32_t begin, size;  /* units */
+    uint32_t prev, next;   /* by address; 0: none. Of unused nodes, next is the next unused one */
+    uint32_t state;        /* enum sg_node_state */
+    uint32_t stream;       /* tag of a block, index in the device's list */
+    uint64_t requested;    /* bytes asked for, of a block or pending block */
+    uint64_t serial;       /* differs for every allocation of the process */
+    uint64_t context;      /* the CUcontext that was current when it was allocated */
+    uint32_t later;        /* pending: the next one in order */
+    uint32_t region;       /* index of the region in its device */
+};
+_Static_assert(sizeof(struct sg_node) == 64, "a node is one cache line");
+
+/* The nodes of one device, addressed by index so that links are short and the array can move nowhere. */
+struct sg_nodes {
+    struct sg_node *node; /* [0] is never used: 0 means none */
+    uint32_t live, capacity;
+    uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
+};
+bool sg_nodes_init(struct sg_nodes *nodes);
+void sg_nodes_fini(struct sg_nodes *nodes);
+
+struct sg_region {
+    struct sg_nodes *nodes;
+    CUdeviceptr base;
+    uint32_t index;      /* in its device */
+    uint32_t units;      /* size of the reservation */
+    uint32_t page_units;
+    uint32_t page_shift; /* log2 of page_units, or 0 if it isn't a power of two */
+    uint32_t pages;      /* units / page_units */
+    uint32_t slot_shift;
+    uint32_t first;      /* node at address 0 */
+    uint32_t mapped;     /* pages with a handle */
+    uint32_t whole_free; /* pages entirely inside free ranges */
+    uint32_t pinned;     /* pages that may not move */
+    struct sg_index free_index; /* slot -> size of the free range that starts there */
+    struct sg_index hole_index; /* page -> pages of the hole that starts there */
+    uint32_t *free_at, *block_at; /* slot -> node */
+    uint32_t *hole_at;            /* page -> node */
+    CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
+    uint8_t *pin;                         /* page -> may not move */
+    void *tables;
+    size_t tables_bytes;
+};
+
+/* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
+   1 << slot_shift units. False when there is no host memory. */
+bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes, uint64_t page_bytes, uint32_t slot_shift);
+void sg_region_fini(struct sg_region *region);
+
+/* Takes `units` from the lowest (or, if `high`, the end of the highest) free range that holds them. Returns the new
+   block's node; 0 when none fits or no node is to be had. */
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high);
+
+/* The live or pending block that starts at, or contains, a position; 0 if none. */
+uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
+uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
+
+/* A block becomes pending: neither live nor free. */
+void sg_region_suspend(struct sg_region *region, uint32_t block);
+
+/* A block or pending block becomes free and is merged with its free neighbours. */
+void sg_region_release(struct sg_region *region, uint32_t block);
+
+/* Where a block could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
+struct sg_place {
+    uint32_t begin, units; /* of the block */
+    uint32_t node;         /* the free range or hole that holds `begin` */
+    uint32_t new_pages;
+    uint32_t whole;        /* whole free pages that it uses up */
+};
+enum sg_thrift {
+    SG_FEWEST_NEW,  /* the fewest new pages: least work */
+    SG_FEWEST_WHOLE /* the fewest new and whole free pages together: what may still succeed when no page is to be had */
+};
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_place *ret);
+
+/* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to be had, and
+   nothing was changed. */
+uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
+
+/* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
+   (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim. */
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place);
+void sg_region_abandon(struct sg_region *region, uint32_t busy);
+
+/* Cuts up to `want` whole, unpinned free pages out of the highest free range that has any below page `before`. Returns
+   how many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there is none. */
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
+
+/* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
+void sg_region_cut_done(struct sg_region *region, uint32_t busy);
+void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
+
+/* Largest block that would fit without a new page, in units. */
+uint32_t sg_region_largest(const struct sg_region *region);
+
+/* Asserts the invariants above; a no-op in release builds. Slow. */
+void sg_region_check(const struct sg_region *region);
+
+static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)
+{
+    return region->base + ((CUdeviceptr)position << SG_UNIT_SHIFT);
+}
+
+#endif
