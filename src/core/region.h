@@ -32,6 +32,7 @@ struct sg_node {
     uint64_t requested;    /* bytes asked for, of a block or pending block */
     uint64_t serial;       /* differs for every allocation of the process */
     uint64_t context;      /* the CUcontext that was current when it was allocated */
+    uint64_t event;        /* pending: the CUevent after which it is free */
     uint32_t later;        /* pending: the next one in order */
     uint32_t region;       /* index of the region in its device */
 };

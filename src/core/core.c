@@ -1,0 +1,425 @@
+/* The core's interface: what a caller asks, sorted out to devices. The fast halves of malloc and free are here. */
+#include "core.h"
+
+#include "device.h"
+#include "meta.h"
+
+struct sg_core *sg_core_create(const struct sg_core_params *params)
+{
+    struct sg_core *core = sg_meta_map(sizeof *core);
+    if (!core)
+        return NULL;
+    core->conf = *params->conf;
+    core->driver = params->driver;
+    core->observer = params->observer;
+    core->now_ns = params->now_ns;
+    core->warn = params->warn;
+    atomic_store(&core->serial, 1);
+    return core;
+}
+
+static void destroy_device(struct sg_device *device)
+{
+    const struct sg_driver *driver = device->core->driver;
+    sg_lock(&device->grow);
+    while (sg_device_poll(device, /* wait */ true)) {
+    }
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        struct sg_region *region = device->region[i];
+        if (device->region_class[i] == SG_CLASS_COUNT)
+            continue;
+        for (uint32_t page = 0; page < region->pages; page++)
+            region->pin[page] = 0;
+        sg_device_release_all(device, region, NULL);
+    }
+    sg_unlock(&device->lock);
+    sg_device_give_back(device, UINT64_MAX);
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        if (device->region_class[i] != SG_CLASS_COUNT)
+            sg_device_drop_region(device, device->region[i]);
+        sg_region_fini(device->region[i]);
+        sg_meta_unmap(device->region[i], sizeof *device->region[i]);
+    }
+    for (uint32_t i = 0; i < device->event_count; i++)
+        driver->event_destroy(device->event[i]);
+    sg_nodes_fini(&device->nodes);
+    sg_meta_unmap(device, sizeof *device);
+}
+
+void sg_core_destroy(struct sg_core *core)
+{
+    if (!core)
+        return;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (core->device[i])
+            destroy_device(core->device[i]);
+    sg_meta_unmap(core, sizeof *core);
+}
+
+/* PyTorch's rounding: to a step of 1/divisions between powers of two where asked for, else to the unit. */
+static size_t round_request(const struct sg_conf *conf, size_t bytes)
+{
+    int interval = bytes <= SG_SMALL_BYTES ? 0 : 63 - __builtin_clzll(bytes) - 20;
+    uint64_t divisions = conf->roundup_divisions[interval < SG_ROUNDUP_INTERVALS ? interval : SG_ROUNDUP_INTERVALS - 1];
+    if (divisions > 1 && bytes > SG_UNIT * divisions) {
+        uint64_t floor = UINT64_C(1) << (63 - __builtin_clzll(bytes));
+        uint64_t step = floor / divisions;
+        if (step && bytes != floor)
+            bytes = (bytes + step - 1) / step * step;
+    }
+    return (bytes + SG_UNIT - 1) & ~(size_t)(SG_UNIT - 1);
+}
+
+static enum sg_class classify(const struct sg_device *device, size_t rounded)
+{
+    if (rounded <= SG_SMALL_BYTES)
+        return SG_CLASS_SMALL;
+    return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
+}
+
+CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || device->mode != SG_MODE_EXPANDABLE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    size_t rounded = bytes > device->capacity_bytes ? 0 : round_request(&core->conf, bytes);
+    if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX) {
+        sg_lock(&device->lock);
+        device->oom_request = bytes;
+        sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
+        sg_unlock(&device->lock);
+        sg_count(device, SG_STAT_ooms, 1);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
+    enum sg_class class = classify(device, rounded);
+    bool high = core->conf.max_split_size && rounded >= core->conf.max_split_size && class == SG_CLASS_REGULAR;
+    struct sg_region *region;
+    sg_lock(&device->lock);
+    uint32_t node = sg_device_take(device, class, units, high, &region);
+    if (node) {
+        *ret = sg_device_hand_out(device, region, node, bytes, tag);
+        sg_usage_derive(device);
+    }
+    sg_unlock(&device->lock);
+    return node ? CUDA_SUCCESS : sg_grow(device, class, units, bytes, high, tag, ret);
+}
+
+static struct sg_range find_range(const struct sg_core *core, CUdeviceptr address)
+{
+    uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (address >= core->range[i].begin && address < core->range[i].end)
+            return core->range[i];
+    return (struct sg_range){0};
+}
+
+bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
+{
+    return find_range(core, address).region != NULL;
+}
+
+/* Waits for every context that could be using the device's memory. Returns the first error. */
+static CUresult wait_like_the_driver(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    const struct sg_driver *driver = core->driver;
+    uint64_t began = core->now_ns ? core->now_ns() : 0;
+    CUcontext contexts[SG_CONTEXTS_MAX], current = NULL;
+    uint32_t count = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_device *other = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
+        if (!other)
+            continue;
+        sg_lock(&other->lock);
+        for (uint32_t c = 0; c < other->context_count && count < SG_CONTEXTS_MAX; c++)
+            contexts[count++] = other->context[c];
+        sg_unlock(&other->lock);
+    }
+    CUresult result = driver->ctx_get_current(&current);
+    if (count == 0 || (count == 1 && contexts[0] == current)) {
+        result = driver->ctx_synchronize();
+    } else {
+        for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+            CUcontext popped;
+            result = driver->ctx_push(contexts[i]);
+            if (result == CUDA_SUCCESS) {
+                result = driver->ctx_synchronize();
+                driver->ctx_pop(&popped);
+            }
+        }
+    }
+    sg_count(device, SG_STAT_calls_sync, 1);
+    sg_count(device, SG_STAT_strict_frees, 1);
+    sg_count(device, SG_STAT_strict_wait_ns, core->now_ns ? core->now_ns() - began : 0);
+    return result;
+}
+
+/* Under the lock: the live block that starts at `address`, 0 if none does. */
+static uint32_t block_at(const struct sg_range *range, CUdeviceptr address)
+{
+    CUdeviceptr offset = address - range->begin;
+    return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT));
+}
+
+/* A freed huge block's range goes back at once: its one page is of no use to anybody else. */
+static void retire_huge(struct sg_device *device, struct sg_region *region)
+{
+    sg_lock(&device->grow);
+    sg_lock(&device->lock);
+    bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages && !region->pinned;
+    sg_unlock(&device->lock);
+    if (idle && sg_device_empty_region(device, region))
+        sg_device_drop_region(device, region);
+    sg_unlock(&device->grow);
+}
+
+CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
+{
+    struct sg_range range = find_range(core, address);
+    if (!range.region)
+        return CUDA_ERROR_NOT_FOUND;
+    if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
+        return CUDA_SUCCESS;
+    struct sg_device *device = range.device;
+    CUevent event = NULL;
+    bool waits = tag->sync == SG_FREE_SYNC_STRICT, marks = tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM;
+    if (waits || marks) {
+        sg_lock(&device->lock);
+        uint32_t id = block_at(&range, address);
+        sg_unlock(&device->lock);
+        CUresult result = id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        if (id && marks) {
+            result = device->context_count > 1 ? CUDA_ERROR_NOT_SUPPORTED : sg_pending_mark(device, tag->context, &event);
+            waits = result == CUDA_ERROR_NOT_SUPPORTED; /* several contexts, or a driver without context-wide events */
+        }
+        if (id && waits)
+            result = wait_like_the_driver(device);
+        if (result != CUDA_SUCCESS) {
+            if (!id)
+                sg_count(device, SG_STAT_double_frees, 1);
+            return result;
+        }
+    }
+    sg_lock(&device->lock);
+    uint32_t id = block_at(&range, address);
+    bool huge = false;
+    if (id) {
+        struct sg_node *node = &device->nodes.node[id];
+        uint8_t flags = (uint8_t)((waits ? SEGALLOC_FLAG_STRICT : 0) | (event ? SEGALLOC_FLAG_PENDING : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
+        sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+        if (event)
+            sg_device_suspend(device, id, event);
+        else
+            sg_device_release(device, id);
+        huge = device->region_class[range.region->index] == SG_CLASS_HUGE;
+    } else {
+        sg_count(device, SG_STAT_double_frees, 1);
+    }
+    sg_unlock(&device->lock);
+    if (!id) {
+        if (event)
+            core->driver->event_destroy(event);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (huge && !event)
+        retire_huge(device, range.region);
+    if (event)
+        sg_device_poll(device, /* wait */ false);
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    struct sg_range range = find_range(core, address);
+    if (!range.region)
+        return CUDA_ERROR_NOT_FOUND;
+    struct sg_device *device = range.device;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    sg_lock(&device->lock);
+    uint32_t id = sg_region_block_around(range.region, (uint32_t)((address - range.begin) >> SG_UNIT_SHIFT));
+    if (id) {
+        const struct sg_node *node = &device->nodes.node[id];
+        CUdeviceptr base = sg_region_address(range.region, node->begin);
+        if (address - base < node->requested) {
+            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial};
+            result = CUDA_SUCCESS;
+        }
+    }
+    sg_unlock(&device->lock);
+    return result;
+}
+
+void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device || device->mode != SG_MODE_EXPANDABLE)
+        return;
+    sg_device_poll(device, /* wait */ false);
+    sg_lock(&device->lock);
+    uint64_t idle = sg_device_idle(device), held = device->usage.reserved.now - idle;
+    uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    *free_bytes = available < allowed ? available : allowed;
+    if (core->conf.limit_visible)
+        *total_bytes = device->capacity_bytes;
+    sg_unlock(&device->lock);
+}
+
+size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
+        return 0;
+    sg_device_poll(device, /* wait */ false);
+    sg_lock(&device->grow);
+    sg_lock(&device->lock);
+    uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, 0, 0, keep);
+    sg_unlock(&device->lock);
+    uint64_t given = spare > keep ? sg_device_give_back(device, spare - keep) : 0;
+    sg_unlock(&device->grow);
+    return given;
+}
+
+void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device)
+        return;
+    sg_count(device, SG_STAT_passed_on, 1);
+    sg_count(device, SG_STAT_passed_on_bytes, bytes);
+    sg_lock(&device->lock);
+    sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    uint32_t i = 0;
+    while (i < device->context_count && device->context[i] != context)
+        i++;
+    if (i == device->context_count && i < SG_CONTEXTS_MAX)
+        device->context[device->context_count++] = context;
+    sg_unlock(&device->lock);
+}
+
+/* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a
+   context that is gone are free, and so is what was pending on its events. */
+void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->context_count; i++)
+        if (device->context[i] == context)
+            device->context[i--] = device->context[--device->context_count];
+    uint32_t *link = &device->pending.first;
+    device->pending.last = 0;
+    while (*link) {
+        uint32_t id = *link;
+        struct sg_node *node = &device->nodes.node[id];
+        if (node->context == (uint64_t)(uintptr_t)context) {
+            *link = node->later;
+            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+            sg_device_release(device, id);
+        } else {
+            device->pending.last = id;
+            link = &node->later;
+        }
+    }
+    device->event_count = 0; /* events die with their context */
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region_class[i] != SG_CLASS_COUNT)
+            sg_device_release_all(device, device->region[i], context);
+    sg_unlock(&device->lock);
+}
+
+CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    sg_lock(&device->grow);
+    sg_lock(&device->lock);
+    device->peers = enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer);
+    sg_unlock(&device->lock);
+    /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
+    for (uint32_t i = 0; enable && i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+        for (uint32_t page = 0; page < region->pages && device->region_class[i] != SG_CLASS_COUNT; page++) {
+            uint32_t end = page;
+            while (end < region->pages && region->handle[end])
+                end++;
+            if (end > page && result == CUDA_SUCCESS)
+                result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);
+            page = end;
+        }
+    }
+    sg_unlock(&device->grow);
+    return result;
+}
+
+void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
+{
+    struct sg_range range = find_range(core, address);
+    if (!range.region || bytes == 0)
+        return;
+    struct sg_device *device = range.device;
+    struct sg_region *region = range.region;
+    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range.begin;
+    uint64_t last = (offset + bytes - 1) / page_bytes;
+    sg_lock(&device->lock);
+    for (uint64_t page = offset / page_bytes; page <= last && page < region->pages; page++) {
+        if (!region->pin[page]) {
+            region->pin[page] = 1;
+            region->pinned++;
+            sg_gauge_add(&device->usage.pinned, page_bytes);
+        }
+    }
+    sg_unlock(&device->lock);
+}
+
+void sg_core_disable(struct sg_core *core)
+{
+    atomic_store_explicit(&core->disabled, true, memory_order_relaxed);
+}
+
+void sg_core_fork_prepare(struct sg_core *core)
+{
+    sg_lock(&core->setup);
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (core->device[i])
+            sg_lock(&core->device[i]->lock);
+}
+
+void sg_core_fork_parent(struct sg_core *core)
+{
+    for (int i = SG_DEVICES_MAX - 1; i >= 0; i--)
+        if (core->device[i])
+            sg_unlock(&core->device[i]->lock);
+    sg_unlock(&core->setup);
+}
+
+void sg_core_fork_child(struct sg_core *core)
+{
+    sg_core_disable(core);
+    sg_lock_init(&core->setup);
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (core->device[i]) {
+            sg_lock_init(&core->device[i]->lock);
+            sg_lock_init(&core->device[i]->grow);
+        }
+    }
+}

@@ -1,0 +1,349 @@
+/* A device's life: probing, regions, access rights, and the accounts that every operation keeps. */
+#include "device.h"
+
+#include <string.h>
+
+#include "meta.h"
+
+void sg_usage_derive(struct sg_device *device)
+{
+    struct sg_usage *usage = &device->usage;
+    uint64_t whole = 0;
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        whole += (uint64_t)region->whole_free * region->page_units;
+    }
+    whole <<= SG_UNIT_SHIFT;
+    uint64_t stranded = usage->reserved.now - usage->active.now;
+    sg_gauge_set(&usage->stranded, stranded);
+    sg_gauge_set(&usage->inactive_split, stranded > whole ? stranded - whole : 0);
+}
+
+uint64_t sg_device_idle(const struct sg_device *device)
+{
+    uint64_t idle = 0;
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint64_t pages = region->whole_free > region->pinned ? region->whole_free - region->pinned : 0;
+        idle += (pages * region->page_units) << SG_UNIT_SHIFT;
+    }
+    return idle;
+}
+
+void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages)
+{
+    uint64_t bytes = (uint64_t)(pages < 0 ? -pages : pages) * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
+    bool small = device->region_class[region->index] == SG_CLASS_SMALL;
+    struct sg_usage *usage = &device->usage;
+    region->mapped += (uint32_t)pages;
+    if (pages >= 0) {
+        sg_gauge_add(&usage->reserved, bytes);
+        sg_gauge_add(&usage->pages, (uint64_t)pages);
+        if (small)
+            sg_gauge_add(&usage->small_reserved, bytes);
+    } else {
+        sg_gauge_sub(&usage->reserved, bytes);
+        sg_gauge_sub(&usage->pages, (uint64_t)-pages);
+        if (small)
+            sg_gauge_sub(&usage->small_reserved, bytes);
+    }
+}
+
+static CUmemAllocationProp page_prop(const struct sg_device *device)
+{
+    CUmemAllocationProp prop;
+    memset(&prop, 0, sizeof prop);
+    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    prop.location.id = device->ordinal;
+    return prop;
+}
+
+CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret)
+{
+    CUmemAllocationProp prop = page_prop(device);
+    sg_count(device, SG_STAT_calls_create, 1);
+    return device->core->driver->create(ret, bytes, &prop, 0);
+}
+
+CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes)
+{
+    CUmemAccessDesc access[SG_DEVICES_MAX];
+    size_t count = 0;
+    memset(access, 0, sizeof access);
+    for (int ordinal = 0; ordinal < SG_DEVICES_MAX; ordinal++) {
+        if (ordinal != device->ordinal && !(device->peers >> ordinal & 1))
+            continue;
+        access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access[count].location.id = ordinal;
+        access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    }
+    sg_count(device, SG_STAT_calls_set_access, 1);
+    return device->core->driver->set_access(address, bytes, access, count);
+}
+
+/* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
+static bool probe(struct sg_device *device)
+{
+    const struct sg_driver *driver = device->core->driver;
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address;
+    bool works = false;
+    if (driver->address_reserve(&address, device->granularity, 0, 0, 0) != CUDA_SUCCESS)
+        return false;
+    CUresult created = sg_device_create_page(device, device->granularity, &handle);
+    if (created == CUDA_ERROR_OUT_OF_MEMORY) {
+        works = true; /* a full device says nothing about what it can do */
+    } else if (created == CUDA_SUCCESS) {
+        if (driver->map(address, device->granularity, 0, handle, 0) == CUDA_SUCCESS) {
+            works = sg_device_set_access(device, address, device->granularity) == CUDA_SUCCESS;
+            works = driver->unmap(address, device->granularity) == CUDA_SUCCESS && works;
+        }
+        works = driver->release(handle) == CUDA_SUCCESS && works;
+    }
+    return driver->address_free(address, device->granularity) == CUDA_SUCCESS && works;
+}
+
+static uint64_t round_up(uint64_t value, uint64_t step)
+{
+    return (value + step - 1) / step * step;
+}
+
+static uint64_t capacity_of(const struct sg_conf *conf, uint64_t total)
+{
+    uint64_t capacity = total;
+    if (conf->limit_bytes && conf->limit_bytes < capacity)
+        capacity = conf->limit_bytes;
+    if (conf->limit_fraction > 0 && conf->limit_fraction < 1)
+        capacity = (uint64_t)((double)total * conf->limit_fraction);
+    if (conf->per_process_memory_fraction < 1) {
+        uint64_t fraction = (uint64_t)((double)total * conf->per_process_memory_fraction);
+        capacity = fraction < capacity ? fraction : capacity;
+    }
+    return capacity;
+}
+
+static enum sg_device_mode choose_mode(struct sg_device *device)
+{
+    const struct sg_driver *driver = device->core->driver;
+    int vmm = 0;
+    size_t total = 0, granularity = 0;
+    if (device->core->conf.backend != SG_BACKEND_NATIVE || !sg_driver_has_vmm(driver))
+        return SG_MODE_PASS_ON;
+    if (driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) != CUDA_SUCCESS || !vmm)
+        return SG_MODE_PASS_ON;
+    CUmemAllocationProp prop = page_prop(device);
+    if (driver->device_total(&total, device->ordinal) != CUDA_SUCCESS ||
+        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || granularity < SG_UNIT)
+        return SG_MODE_PASS_ON;
+    const struct sg_conf *conf = &device->core->conf;
+    device->granularity = granularity;
+    device->total_bytes = total;
+    device->capacity_bytes = capacity_of(conf, total);
+    device->page_bytes[SG_CLASS_SMALL] = granularity;
+    device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity : round_up(conf->page_size, granularity);
+    return probe(device) ? SG_MODE_EXPANDABLE : SG_MODE_PASS_ON;
+}
+
+struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
+{
+    if (ordinal < 0 || ordinal >= SG_DEVICES_MAX)
+        return NULL;
+    struct sg_device *device = atomic_load_explicit(&core->device[ordinal], memory_order_acquire);
+    if (device || atomic_load_explicit(&core->disabled, memory_order_relaxed))
+        return device;
+    sg_lock(&core->setup);
+    device = atomic_load_explicit(&core->device[ordinal], memory_order_relaxed);
+    if (!device && (device = sg_meta_map(sizeof *device))) {
+        device->core = core;
+        device->ordinal = ordinal;
+        device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
+        sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
+        atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
+    }
+    sg_unlock(&core->setup);
+    return device;
+}
+
+/* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. */
+static uint32_t slot_shift_of(enum sg_class class)
+{
+    return class == SG_CLASS_SMALL ? 0 : (uint32_t)__builtin_ctzll(SG_SMALL_BYTES) - SG_UNIT_SHIFT;
+}
+
+static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes)
+{
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->range_count, memory_order_relaxed);
+    bool room = count < sizeof core->range / sizeof *core->range;
+    if (room) {
+        core->range[count] = (struct sg_range){region->base, region->base + bytes, device, region};
+        atomic_store_explicit(&core->range_count, count + 1, memory_order_release);
+    }
+    sg_unlock(&core->setup);
+    return room;
+}
+
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
+{
+    const struct sg_driver *driver = device->core->driver;
+    uint64_t page = class == SG_CLASS_HUGE ? round_up(bytes, device->granularity) : device->page_bytes[class];
+    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. */
+    uint64_t want = class == SG_CLASS_HUGE ? page : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
+    uint64_t most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / page * page;
+    want = round_up(want > bytes ? want : bytes, page);
+    want = want < most ? want : most;
+    if (device->region_count == SG_REGIONS_MAX || want < bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUdeviceptr base;
+    CUresult result;
+    for (;; want = round_up(want / 2, page)) {
+        sg_count(device, SG_STAT_calls_reserve, 1);
+        result = driver->address_reserve(&base, want, page == device->granularity ? 0 : device->granularity, 0, 0);
+        if (result == CUDA_SUCCESS || want / 2 < bytes || want <= page)
+            break;
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sg_region *region = sg_meta_map(sizeof *region);
+    sg_lock(&device->lock);
+    bool made = region && sg_region_init(region, &device->nodes, base, want, page, slot_shift_of(class));
+    sg_unlock(&device->lock);
+    if (!made || !publish_range(device->core, device, region, want)) {
+        if (made)
+            sg_region_fini(region);
+        sg_meta_unmap(region, sizeof *region);
+        driver->address_free(base, want);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_lock(&device->lock);
+    uint32_t index = device->region_count;
+    region->index = index;
+    device->nodes.node[region->first].region = index;
+    device->region[index] = region;
+    device->region_class[index] = (uint8_t)class;
+    device->region_count = index + 1;
+    sg_gauge_add(&device->usage.segments, 1);
+    sg_unlock(&device->lock);
+    return CUDA_SUCCESS;
+}
+
+uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret)
+{
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        if (device->region_class[i] != class)
+            continue;
+        uint32_t node = sg_region_take(device->region[i], units, high);
+        if (node) {
+            *ret = device->region[i];
+            return node;
+        }
+    }
+    return 0;
+}
+
+void sg_device_drop_region(struct sg_device *device, struct sg_region *region)
+{
+    const struct sg_driver *driver = device->core->driver;
+    uint64_t bytes = (uint64_t)region->units << SG_UNIT_SHIFT;
+    sg_lock(&device->core->setup);
+    uint32_t count = atomic_load_explicit(&device->core->range_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++)
+        if (device->core->range[i].region == region)
+            device->core->range[i] = (struct sg_range){0};
+    sg_unlock(&device->core->setup);
+    sg_lock(&device->lock);
+    device->region_class[region->index] = SG_CLASS_COUNT;
+    sg_gauge_sub(&device->usage.segments, 1);
+    sg_unlock(&device->lock);
+    (void)driver->address_free(region->base, bytes); /* addresses that can't be given back cost nothing */
+}
+
+uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
+{
+    if (!tag->has_stream)
+        return 0;
+    for (uint32_t i = 0; i < device->stream_count; i++)
+        if (device->stream[i] == tag->stream)
+            return i + 1;
+    if (device->stream_count == SG_STREAMS_MAX)
+        return 0;
+    device->stream[device->stream_count++] = tag->stream;
+    sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, device->stream_count, (uint64_t)(uintptr_t)tag->stream, (uint64_t)device->ordinal);
+    return device->stream_count;
+}
+
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes, const struct sg_tag *tag)
+{
+    struct sg_node *node = &device->nodes.node[id];
+    struct sg_usage *usage = &device->usage;
+    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
+    node->requested = bytes;
+    node->stream = sg_device_stream(device, tag);
+    node->context = (uint64_t)(uintptr_t)tag->context;
+    node->serial = atomic_fetch_add_explicit(&device->core->serial, 1, memory_order_relaxed);
+    sg_gauge_add(&usage->requested, bytes);
+    sg_gauge_add(&usage->allocated, rounded);
+    sg_gauge_add(&usage->active, rounded);
+    sg_gauge_add(&usage->allocations, 1);
+    if (device->region_class[region->index] == SG_CLASS_SMALL)
+        sg_gauge_add(&usage->small_allocated, rounded);
+    usage->allocs++;
+    usage->allocated_total += rounded;
+    device->move_tokens++;
+    CUdeviceptr address = sg_region_address(region, node->begin);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, node->stream, address, bytes);
+    return address;
+}
+
+void sg_device_release(struct sg_device *device, uint32_t id)
+{
+    struct sg_node *node = &device->nodes.node[id];
+    struct sg_region *region = device->region[node->region];
+    struct sg_usage *usage = &device->usage;
+    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->active, rounded);
+    if (node->state == SG_NODE_PENDING) {
+        sg_gauge_sub(&usage->pending, rounded);
+    } else {
+        sg_gauge_sub(&usage->requested, node->requested);
+        sg_gauge_sub(&usage->allocated, rounded);
+        sg_gauge_sub(&usage->allocations, 1);
+        if (device->region_class[node->region] == SG_CLASS_SMALL)
+            sg_gauge_sub(&usage->small_allocated, rounded);
+        usage->frees++;
+        usage->freed_total += rounded;
+    }
+    sg_region_release(region, id);
+    sg_usage_derive(device);
+}
+
+void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
+{
+    struct sg_node *node = &device->nodes.node[id];
+    struct sg_usage *usage = &device->usage;
+    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->requested, node->requested);
+    sg_gauge_sub(&usage->allocated, rounded);
+    sg_gauge_sub(&usage->allocations, 1);
+    sg_gauge_add(&usage->pending, rounded);
+    if (device->region_class[node->region] == SG_CLASS_SMALL)
+        sg_gauge_sub(&usage->small_allocated, rounded);
+    usage->frees++;
+    usage->freed_total += rounded;
+    sg_region_suspend(device->region[node->region], id);
+    sg_pending_push(device, id, event);
+}
+
+void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)
+{
+    for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
+        struct sg_node *node = &device->nodes.node[id];
+        if (node->state != SG_NODE_BLOCK || (context && node->context != (uint64_t)(uintptr_t)context))
+            continue;
+        uint32_t prev = node->prev;
+        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, node->stream, sg_region_address(region, node->begin), node->requested);
+        sg_device_release(device, id);
+        id = prev ? prev : region->first; /* merging may have taken this node: go on from what stands before it */
+    }
+}

@@ -1,0 +1,187 @@
+/* One device: its regions, its counters and its lock. Internal to the core.
+
+   Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), then
+   `lock` (everything below; never held across a driver call). */
+#ifndef SG_DEVICE_H
+#define SG_DEVICE_H
+
+#include "core.h"
+#include "lock.h"
+#include "region.h"
+
+enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
+
+/* Requests up to this go to the small region, as in PyTorch's allocator (kSmallSize). */
+#define SG_SMALL_BYTES (UINT64_C(1) << 20)
+
+enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
+
+enum sg_device_mode {
+    SG_MODE_NEW,        /* never used */
+    SG_MODE_EXPANDABLE,
+    SG_MODE_PASS_ON     /* we cannot serve it: the driver does */
+};
+
+/* A number with its peak. */
+struct sg_gauge {
+    uint64_t now, peak;
+};
+
+static inline void sg_gauge_add(struct sg_gauge *gauge, uint64_t amount)
+{
+    gauge->now += amount;
+    if (gauge->now > gauge->peak)
+        gauge->peak = gauge->now;
+}
+
+static inline void sg_gauge_sub(struct sg_gauge *gauge, uint64_t amount)
+{
+    gauge->now -= amount;
+}
+
+static inline void sg_gauge_set(struct sg_gauge *gauge, uint64_t value)
+{
+    gauge->now = value;
+    if (value > gauge->peak)
+        gauge->peak = value;
+}
+
+/* What happens on every allocation and free; the rest of the table is derived or counted in `counter`. */
+struct sg_usage {
+    struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
+    struct sg_gauge small_allocated, small_reserved, allocations, pages, segments, pinned;
+    uint64_t allocs, frees, allocated_total, freed_total;
+};
+
+struct sg_pending_queue {
+    uint32_t first, last; /* nodes, oldest first, linked by `later` */
+    bool polling;         /* a thread is asking the driver about the first one */
+};
+
+struct sg_device {
+    struct sg_lock lock;
+    struct sg_core *core;
+    int ordinal;
+    enum sg_device_mode mode;
+    /* Set when the device is first used. */
+    uint64_t granularity, total_bytes, capacity_bytes; /* capacity: what may be held */
+    uint64_t page_bytes[SG_CLASS_COUNT];
+    struct sg_nodes nodes;
+    /* Guarded by `lock`. */
+    struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
+    uint8_t region_class[SG_REGIONS_MAX];
+    uint32_t region_count;
+    struct sg_usage usage;
+    uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
+    struct sg_pending_queue pending;
+    uint64_t outside_bytes;  /* of the device in use by others, quantised */
+    uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
+    uint64_t move_tokens;    /* thrash guard, in units of 1/SG_TOKENS_PER_PAGE pages */
+    uint64_t slow_serial;
+    size_t oom_request;      /* of the most recent failure */
+    uint32_t oom_largest;
+    CUcontext context[SG_CONTEXTS_MAX];
+    uint32_t context_count;
+    CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
+    uint32_t stream_count;
+    CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
+    uint32_t event_count;
+    uint64_t peers;          /* bit per device that must have access */
+    /* Guarded by `grow`, and kept away from what the hot path touches. */
+    _Alignas(64) struct sg_lock grow;
+};
+
+struct sg_core {
+    struct sg_conf conf;
+    const struct sg_driver *driver;
+    struct sg_event_sink observer;
+    uint64_t (*now_ns)(void);
+    void (*warn)(const char *line);
+    _Atomic bool disabled;
+    struct sg_lock setup; /* taken before any device's locks; guards the making of devices */
+    _Atomic uint64_t serial;
+    struct sg_device *_Atomic device[SG_DEVICES_MAX];
+    /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
+    struct sg_range {
+        CUdeviceptr begin, end;
+        struct sg_device *device;
+        struct sg_region *region;
+    } range[SG_REGIONS_MAX * 16];
+    _Atomic uint32_t range_count;
+};
+
+static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
+{
+    __atomic_fetch_add(&device->counter[stat], amount, __ATOMIC_RELAXED);
+}
+
+static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id, uint64_t size)
+{
+    const struct sg_event_sink *observer = &device->core->observer;
+    if (observer->emit) {
+        struct segalloc_trace_record record = {.kind = kind, .flags = flags, .stream = stream, .id = id, .size = size};
+        observer->emit(observer->sink, &record);
+    }
+}
+
+/* Figures that follow from others and are kept for their peaks. Under the lock, after any change. */
+void sg_usage_derive(struct sg_device *device);
+
+/* The device, made ready on first use; NULL when out of host memory or disabled. */
+struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
+
+/* Adds a region of at least `bytes` for `class`; asks the driver for addresses. Holds `grow`. */
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
+
+/* Unmaps and frees an empty region of class HUGE. Holds `grow`. */
+void sg_device_drop_region(struct sg_device *device, struct sg_region *region);
+
+/* Access rights of [address, address + bytes) for the device and its peers. */
+CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);
+
+CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
+
+/* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
+uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag);
+
+/* Moves complete pending frees to the free lists; with `wait`, waits for the oldest. Neither lock may be held.
+   Returns whether any became free. */
+bool sg_device_poll(struct sg_device *device, bool wait);
+
+/* Records an event over the whole of `context`, which is current. CUDA_ERROR_NOT_SUPPORTED where the driver cannot. No lock held. */
+CUresult sg_pending_mark(struct sg_device *device, CUcontext context, CUevent *ret);
+
+/* Appends a suspended node, which is free after `event`. Under the lock. */
+void sg_pending_push(struct sg_device *device, uint32_t node, CUevent event);
+
+/* Takes a block from what is free and mapped already; 0 if nothing fits. Under the lock. */
+uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret);
+
+/* Releases a node that is a block or pending, and accounts for it. Under the lock. */
+void sg_device_release(struct sg_device *device, uint32_t node);
+
+/* Makes a live block pending until `event`. Under the lock. */
+void sg_device_suspend(struct sg_device *device, uint32_t node, CUevent event);
+
+/* Releases every live block of a region that was allocated in `context` (NULL: all). Under the lock. */
+void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);
+
+/* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
+CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret);
+
+/* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, const struct sg_tag *tag);
+
+/* Gives up to `bytes` of whole free pages back to the driver, largest regions first. Holds `grow`. Returns how much. */
+uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
+
+/* Gives all pages of a region that holds nothing back to the driver. Holds `grow`. False: the driver refused. */
+bool sg_device_empty_region(struct sg_device *device, struct sg_region *region);
+
+/* Accounts for pages that came to, or went from, a region. Under the lock. */
+void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);
+
+/* Whole, unpinned free pages, in bytes. Under the lock. */
+uint64_t sg_device_idle(const struct sg_device *device);
+
+#endif

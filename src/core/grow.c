@@ -1,0 +1,108 @@
+/* The slow half of an allocation, in the order of recourse of the design: complete memory, whole free pages moved,
+   new pages, and only at the end of memory a wait for what is pending. */
+#include "plan.h"
+
+/* Use of the device by others is noted in steps of 1/256 of it, so that a trace holds few such notes. */
+enum { PRESSURE_STEPS = 256 };
+
+static void note_pressure(struct sg_device *device)
+{
+    size_t free_bytes, total_bytes;
+    if (device->core->driver->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS || total_bytes != device->total_bytes)
+        return;
+    sg_lock(&device->lock);
+    uint64_t used = total_bytes - free_bytes, held = device->usage.reserved.now, step = total_bytes / PRESSURE_STEPS;
+    uint64_t outside = used > held ? (used - held) / step * step : 0;
+    if (outside != device->outside_bytes) {
+        device->outside_bytes = outside;
+        device->refused_at = 0;
+        sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, 0, 0, outside);
+    }
+    sg_unlock(&device->lock);
+}
+
+struct request {
+    enum sg_class class;
+    uint32_t units;
+    size_t bytes;
+    bool high;
+    const struct sg_tag *tag;
+};
+
+/* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. */
+static CUresult perform(struct sg_device *device, struct sg_plan *plan)
+{
+    for (;;) {
+        CUresult result = sg_plan_perform(plan);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create)
+            return result;
+        sg_lock(&device->lock);
+        device->refused_at = device->usage.reserved.now + ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
+        bool more = sg_plan_make_do(plan);
+        sg_unlock(&device->lock);
+        if (!more)
+            return result;
+        sg_count(device, SG_STAT_retries, 1);
+    }
+}
+
+static CUresult attempt(struct sg_device *device, const struct request *request, CUdeviceptr *ret)
+{
+    struct sg_plan plan;
+    CUresult result;
+    for (bool added = false;; added = true) {
+        struct sg_region *region;
+        sg_lock(&device->lock);
+        uint32_t node = sg_device_take(device, request->class, request->units, request->high, &region);
+        if (node) /* another thread has freed or grown meanwhile */
+            *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
+        else
+            result = sg_plan_make(device, request->class, request->units, request->high, &plan);
+        sg_unlock(&device->lock);
+        if (node)
+            return CUDA_SUCCESS;
+        if (result != CUDA_ERROR_NOT_FOUND || added)
+            break;
+        result = sg_device_add_region(device, request->class, request->bytes);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    if (result != CUDA_SUCCESS)
+        return result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
+    result = perform(device, &plan);
+    if (result != CUDA_SUCCESS)
+        sg_plan_drop_created(&plan);
+    sg_lock(&device->lock);
+    if (result == CUDA_SUCCESS) {
+        uint32_t node = sg_plan_commit(&plan);
+        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->tag);
+    } else {
+        sg_plan_abandon(&plan);
+    }
+    sg_usage_derive(device);
+    sg_unlock(&device->lock);
+    sg_plan_fini(&plan);
+    return result;
+}
+
+CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    const struct request request = {class, units, bytes, high, tag};
+    CUresult result;
+    sg_device_poll(device, /* wait */ false);
+    note_pressure(device);
+    do {
+        sg_lock(&device->grow);
+        result = attempt(device, &request, ret);
+        sg_unlock(&device->grow);
+        /* `grow` is not held while waiting: what we wait for may need another thread that is about to grow. */
+    } while (result == CUDA_ERROR_OUT_OF_MEMORY && sg_device_poll(device, /* wait */ true));
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        sg_lock(&device->lock);
+        device->oom_request = bytes;
+        sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
+        sg_unlock(&device->lock);
+        sg_count(device, SG_STAT_ooms, 1);
+    }
+    return result;
+}

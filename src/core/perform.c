@@ -1,0 +1,230 @@
+/* Carries plans out: the only file that maps, unmaps, creates and releases pages. No lock but `grow` is held here, and
+   what is touched is busy, so nobody else looks at it. */
+#include <assert.h>
+
+#include "plan.h"
+
+static size_t page_bytes(const struct sg_region *region)
+{
+    return (size_t)region->page_units << SG_UNIT_SHIFT;
+}
+
+static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
+{
+    return region->base + (CUdeviceptr)page * page_bytes(region);
+}
+
+static bool transfers(const struct sg_plan *plan, const struct sg_run *run)
+{
+    return run->region->page_units == plan->region->page_units;
+}
+
+static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    sg_count(device, SG_STAT_calls_unmap, 1);
+    return device->core->driver->unmap(page_address(region, first), pages * page_bytes(region));
+}
+
+static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page, CUmemGenericAllocationHandle handle)
+{
+    sg_count(device, SG_STAT_calls_map, 1);
+    return device->core->driver->map(page_address(region, page), page_bytes(region), 0, handle, 0);
+}
+
+static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
+{
+    sg_count(device, SG_STAT_calls_release, 1);
+    (void)device->core->driver->release(handle); /* nothing could be done about a handle that the driver won't take back */
+}
+
+/* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
+static CUresult release_runs(struct sg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (run->unmapped || transfers(plan, run))
+            continue;
+        CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+        if (result != CUDA_SUCCESS)
+            return result;
+        run->unmapped = true;
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            release_page(plan->device, run->region->handle[page]);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_pages(struct sg_plan *plan)
+{
+    while (plan->created < plan->create) {
+        CUresult result = sg_device_create_page(plan->device, page_bytes(plan->region), &plan->handles[plan->created]);
+        if (result != CUDA_SUCCESS)
+            return result;
+        plan->created++;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole. */
+static void restore_run(struct sg_plan *plan, struct sg_run *run)
+{
+    struct sg_device *device = plan->device;
+    uint32_t page = run->first, end = run->first + run->pages;
+    while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
+        page++;
+    if (page == end && sg_device_set_access(device, page_address(run->region, run->first), run->pages * page_bytes(run->region)) == CUDA_SUCCESS) {
+        run->unmapped = false;
+        return;
+    }
+    if (page > run->first)
+        (void)unmap_pages(device, run->region, run->first, page - run->first);
+    for (page = run->first; page < end; page++)
+        release_page(device, run->region->handle[page]);
+}
+
+static CUresult take_pages(struct sg_plan *plan)
+{
+    uint32_t next = plan->created;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (!transfers(plan, run))
+            continue;
+        CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+        if (result != CUDA_SUCCESS)
+            return result;
+        run->unmapped = true;
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            plan->handles[next++] = run->region->handle[page];
+    }
+    assert(next == plan->place.new_pages);
+    return CUDA_SUCCESS;
+}
+
+/* The next stretch of pages without memory in the place, from page *first on. Returns its length. */
+static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
+{
+    const CUmemGenericAllocationHandle *handle = plan->region->handle;
+    while (*first <= plan->last_page && handle[*first])
+        ++*first;
+    uint32_t end = *first;
+    while (end <= plan->last_page && !handle[end])
+        end++;
+    return end - *first;
+}
+
+static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
+{
+    uint32_t next = 0, length;
+    for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
+        for (uint32_t page = first; page < first + length; page++) {
+            CUresult result = map_page(plan->device, plan->region, page, plan->handles[next]);
+            if (result != CUDA_SUCCESS)
+                return result;
+            *ret_mapped = ++next;
+        }
+        CUresult result = sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+static void unmap_place(struct sg_plan *plan, uint32_t mapped)
+{
+    uint32_t length;
+    for (uint32_t first = plan->first_page; mapped && (length = next_gap(plan, &first)) > 0; first += length) {
+        uint32_t pages = length < mapped ? length : mapped;
+        (void)unmap_pages(plan->device, plan->region, first, pages); /* what can't be unmapped can't be used again either */
+        mapped -= pages;
+    }
+}
+
+CUresult sg_plan_perform(struct sg_plan *plan)
+{
+    uint32_t mapped = 0;
+    CUresult result = release_runs(plan);
+    if (result == CUDA_SUCCESS)
+        result = create_pages(plan);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = take_pages(plan);
+    if (result == CUDA_SUCCESS)
+        result = map_place(plan, &mapped);
+    if (result == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    unmap_place(plan, mapped);
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].unmapped && transfers(plan, &plan->runs[i]))
+            restore_run(plan, &plan->runs[i]);
+    return result;
+}
+
+void sg_plan_drop_created(struct sg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->created; i++)
+        release_page(plan->device, plan->handles[i]);
+    plan->created = 0;
+}
+
+/* Takes one run of whole free pages, of at most `bytes`, out of the last region that has any. */
+static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *ret)
+{
+    for (uint32_t i = device->region_count; i-- > 0;) {
+        struct sg_run run = {.region = device->region[i]};
+        uint64_t want = (bytes + page_bytes(run.region) - 1) / page_bytes(run.region);
+        if (run.region->whole_free == 0)
+            continue;
+        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+        if (run.pages) {
+            *ret = run;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Unmaps and releases a run that was cut out, and settles what it is now. */
+static bool give_back_run(struct sg_device *device, const struct sg_run *run)
+{
+    struct sg_region *region = run->region;
+    bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
+    for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
+        release_page(device, region->handle[page]);
+    sg_lock(&device->lock);
+    if (unmapped) {
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            region->handle[page] = 0;
+        sg_device_count_pages(device, region, -(int64_t)run->pages);
+        sg_region_cut_done(region, run->busy);
+        device->refused_at = 0;
+    } else {
+        sg_region_cut_undone(region, run->busy);
+    }
+    sg_usage_derive(device);
+    sg_unlock(&device->lock);
+    return unmapped;
+}
+
+uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
+{
+    uint64_t given = 0;
+    for (bool found = true; found && given < bytes;) {
+        struct sg_run run;
+        sg_lock(&device->lock);
+        found = cut_idle(device, bytes - given, &run);
+        sg_unlock(&device->lock);
+        found = found && give_back_run(device, &run);
+        if (found)
+            given += run.pages * page_bytes(run.region);
+    }
+    return given;
+}
+
+bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
+{
+    struct sg_run run = {.region = region};
+    sg_lock(&device->lock);
+    run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
+    sg_unlock(&device->lock);
+    return run.pages && give_back_run(device, &run) && region->mapped == 0;
+}

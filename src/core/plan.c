@@ -1,0 +1,252 @@
+#include "plan.h"
+
+#include <assert.h>
+
+#include "meta.h"
+
+enum { FIRST_RUNS = 256 };
+
+/* With reserve_slack:auto nothing is moved while less than LOOSE of the device is in use; from there the slack slides
+   from SLACK_LOOSE to 1 at TIGHT. */
+static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
+
+/* The thrash guard: a bucket of tokens that fills by one an allocation. A page may be moved for TOKENS_PER_PAGE of them:
+   64 us of driver time for a page moved alone (cost.def), 1 us an allocation, so at most 1 ms a thousand. */
+enum { TOKENS_PER_PAGE = 64, TOKENS_MOST = 4096 * TOKENS_PER_PAGE };
+
+static uint64_t page_bytes(const struct sg_region *region)
+{
+    return (uint64_t)region->page_units << SG_UNIT_SHIFT;
+}
+
+/* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
+static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
+{
+    const struct sg_usage *usage = &device->usage;
+    uint64_t now = usage->allocated.now + block_bytes;
+    double peak = (double)(now > usage->allocated.peak ? now : usage->allocated.peak), slack = device->core->conf.reserve_slack;
+    if (slack == 0) {
+        double held = (double)(usage->reserved.now + more);
+        double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes, own = held / (double)device->capacity_bytes;
+        fill = own > fill ? own : fill;
+        if (fill < LOOSE)
+            return UINT64_MAX;
+        slack = fill < TIGHT ? SLACK_LOOSE - (SLACK_LOOSE - 1) * (fill - LOOSE) / (TIGHT - LOOSE) : 1;
+    }
+    return (uint64_t)(slack * peak);
+}
+
+/* How many of `pages` new ones should be, and how many must be, taken from elsewhere. */
+static void moves_wanted(const struct sg_device *device, uint64_t page, uint32_t pages, uint64_t block_bytes, uint32_t *ret_should, uint32_t *ret_must)
+{
+    uint64_t held = device->usage.reserved.now, more = pages * page, allowed = budget(device, more, block_bytes);
+    uint64_t should = 0, must = 0;
+    if (held + more > allowed)
+        should = (held + more - allowed + page - 1) / page;
+    if (held + more > device->capacity_bytes)
+        must = (held + more - device->capacity_bytes + page - 1) / page;
+    if (device->refused_at && held + more > device->refused_at) {
+        uint64_t over = (held + more - device->refused_at + page - 1) / page;
+        should = over > should ? over : should;
+    }
+    should = should > must ? should : must;
+    *ret_should = should < pages ? (uint32_t)should : pages;
+    *ret_must = must < pages ? (uint32_t)must : must > pages ? pages + 1 : pages;
+}
+
+static bool room_for_run(struct sg_plan *plan)
+{
+    if (plan->run_count < plan->run_room)
+        return true;
+    uint32_t room = plan->run_room ? 2 * plan->run_room : FIRST_RUNS;
+    struct sg_run *runs = sg_meta_map(room * sizeof *runs);
+    if (!runs)
+        return false;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        runs[i] = plan->runs[i];
+    sg_meta_unmap(plan->runs, plan->run_room * sizeof *runs);
+    plan->runs = runs;
+    plan->run_room = room;
+    return true;
+}
+
+/* Cuts one run of at most `bytes` out of a region's free pages, from its high end. Returns its bytes. */
+static uint64_t take_run(struct sg_plan *plan, struct sg_region *region, uint64_t bytes)
+{
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page;
+    struct sg_run run = {.region = region};
+    if (region->whole_free == 0 || !room_for_run(plan))
+        return 0;
+    run.pages = sg_region_cut(region, region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+    if (run.pages == 0)
+        return 0;
+    plan->runs[plan->run_count++] = run;
+    return run.pages * page;
+}
+
+static uint64_t transferable(const struct sg_plan *plan)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].region->page_units == plan->region->page_units)
+            pages += plan->runs[i].pages;
+    return pages;
+}
+
+/* Takes `bytes` of free pages: first of the size that the place needs, then others, which are released and made
+   anew. Returns what could be had. */
+static uint64_t take(struct sg_plan *plan, uint64_t bytes)
+{
+    struct sg_device *device = plan->device;
+    uint64_t got = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = device->region_count; i-- > 0 && got < bytes;) {
+            struct sg_region *region = device->region[i];
+            bool same = region->page_units == plan->region->page_units;
+            uint64_t part;
+            while (same == (pass == 0) && got < bytes && (part = take_run(plan, region, bytes - got)) > 0)
+                got += part;
+        }
+    }
+    return got;
+}
+
+/* Sets create so that what is taken and what is created make up the place. */
+static void settle(struct sg_plan *plan)
+{
+    uint64_t pages = transferable(plan);
+    plan->create = pages < plan->place.new_pages ? plan->place.new_pages - (uint32_t)pages : 0;
+}
+
+static bool find_place(const struct sg_device *device, enum sg_class class, uint32_t units, bool high, enum sg_thrift thrift, struct sg_plan *plan)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        struct sg_place place;
+        if (device->region_class[i] != class || !sg_region_find_place(device->region[i], units, high, thrift, &place))
+            continue;
+        if (!found || place.new_pages < plan->place.new_pages) {
+            plan->place = place;
+            plan->region = device->region[i];
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Whether the place's pages can be had at all, as far as our own limit goes. */
+static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint32_t must)
+{
+    uint64_t idle = sg_device_idle(device), used = plan->place.whole * page_bytes(plan->region);
+    return must * page_bytes(plan->region) + used <= idle || must == 0;
+}
+
+CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_plan *ret)
+{
+    struct sg_plan plan = {.device = device};
+    uint64_t block_bytes = (uint64_t)units << SG_UNIT_SHIFT;
+    uint32_t should, must;
+    if (!find_place(device, class, units, high, SG_FEWEST_NEW, &plan))
+        return CUDA_ERROR_NOT_FOUND;
+    moves_wanted(device, page_bytes(plan.region), plan.place.new_pages, block_bytes, &should, &must);
+    if (!feasible(device, &plan, should)) {
+        find_place(device, class, units, high, SG_FEWEST_WHOLE, &plan);
+        moves_wanted(device, page_bytes(plan.region), plan.place.new_pages, block_bytes, &should, &must);
+    }
+    if (!feasible(device, &plan, must))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (device->move_tokens > TOKENS_MOST)
+        device->move_tokens = TOKENS_MOST;
+    if (device->core->conf.reserve_slack == 0 && should > must && device->move_tokens < (uint64_t)should * TOKENS_PER_PAGE) {
+        sg_count(device, SG_STAT_thrash_backoffs, 1);
+        should = must;
+    }
+    plan.handles = sg_meta_map(plan.place.new_pages * sizeof *plan.handles + 1);
+    plan.busy = plan.handles ? sg_region_claim(plan.region, &plan.place) : 0;
+    if (!plan.busy) {
+        sg_plan_fini(&plan);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const struct sg_node *node = &device->nodes.node[plan.busy];
+    plan.first_page = node->begin / plan.region->page_units;
+    plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
+    uint64_t page = page_bytes(plan.region), got = should ? take(&plan, should * page) : 0;
+    settle(&plan);
+    if (got < must * page) {
+        sg_plan_abandon(&plan);
+        sg_plan_fini(&plan);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *ret = plan;
+    return CUDA_SUCCESS;
+}
+
+bool sg_plan_make_do(struct sg_plan *plan)
+{
+    assert(plan->created < plan->create);
+    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
+    uint32_t runs = plan->run_count;
+    uint64_t got = take(plan, missing);
+    if (got < missing) {
+        while (plan->run_count > runs) {
+            struct sg_run *run = &plan->runs[--plan->run_count];
+            sg_region_cut_undone(run->region, run->busy);
+        }
+        return false;
+    }
+    settle(plan);
+    return true;
+}
+
+/* What became of the runs: those unmapped are holes now, the others free again. */
+static void settle_runs(struct sg_plan *plan, bool moved)
+{
+    struct sg_device *device = plan->device;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (run->unmapped) {
+            for (uint32_t page = run->first; page < run->first + run->pages; page++)
+                run->region->handle[page] = 0;
+            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+            if (moved) {
+                sg_count(device, SG_STAT_pages_moved, run->pages);
+                sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
+                uint64_t tokens = (uint64_t)run->pages * TOKENS_PER_PAGE;
+                if (tokens > device->move_tokens)
+                    sg_count(device, SG_STAT_moves_forced, run->pages);
+                device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
+            }
+            sg_region_cut_done(run->region, run->busy);
+        } else {
+            sg_region_cut_undone(run->region, run->busy);
+        }
+    }
+}
+
+uint32_t sg_plan_commit(struct sg_plan *plan)
+{
+    struct sg_device *device = plan->device;
+    struct sg_region *region = plan->region;
+    uint32_t next = 0;
+    settle_runs(plan, /* moved */ true);
+    for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
+        if (!region->handle[page])
+            region->handle[page] = plan->handles[next++];
+    assert(next == plan->place.new_pages);
+    sg_device_count_pages(device, region, next);
+    sg_count(device, SG_STAT_grows, 1);
+    sg_count(device, SG_STAT_pages_created, plan->created);
+    return sg_region_commit(region, plan->busy, &plan->place);
+}
+
+void sg_plan_abandon(struct sg_plan *plan)
+{
+    settle_runs(plan, /* moved */ false);
+    sg_region_abandon(plan->region, plan->busy);
+}
+
+void sg_plan_fini(struct sg_plan *plan)
+{
+    sg_meta_unmap(plan->runs, plan->run_room * sizeof *plan->runs);
+    sg_meta_unmap(plan->handles, plan->place.new_pages * sizeof *plan->handles + 1);
+}

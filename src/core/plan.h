@@ -1,0 +1,50 @@
+/* A plan: one place in a region, and the pages that will be mapped there, taken from elsewhere or created.
+
+   Decisions are made under the device's lock (plan.c) and carried out without it (perform.c), with the nodes concerned
+   busy in between. Only the holder of `grow` has a plan. */
+#ifndef SG_PLAN_H
+#define SG_PLAN_H
+
+#include "device.h"
+
+struct sg_run { /* whole pages being taken from one place, in address order */
+    struct sg_region *region;
+    uint32_t first, pages, busy;
+    bool unmapped, released; /* how far perform.c has come with it */
+};
+
+struct sg_plan {
+    struct sg_device *device;
+    struct sg_region *region;
+    struct sg_place place;
+    uint32_t busy;
+    uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
+    uint32_t first_page, last_page; /* of the busy node */
+    uint32_t created;         /* so far; handles[0 .. created) are theirs */
+    CUmemGenericAllocationHandle *handles; /* place.new_pages of them */
+    struct sg_run *runs;
+    uint32_t run_count, run_room;
+};
+
+/* Chooses a place for `units` and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no region has
+   room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under the lock. */
+CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_plan *ret);
+
+/* The driver refused to create more: takes free pages for the rest. False if there are too few. Under the lock. */
+bool sg_plan_make_do(struct sg_plan *plan);
+
+/* Carries the plan out, as far as the driver lets it. On failure everything but the pages created so far (which are
+   still in hand) is as it was. CUDA_ERROR_OUT_OF_MEMORY: sg_plan_make_do() may help. No lock held. */
+CUresult sg_plan_perform(struct sg_plan *plan);
+
+/* Releases pages that were created and not used. No lock held. */
+void sg_plan_drop_created(struct sg_plan *plan);
+
+/* Ends a plan that was carried out; returns the block. Or undoes it. Under the lock. */
+uint32_t sg_plan_commit(struct sg_plan *plan);
+void sg_plan_abandon(struct sg_plan *plan);
+
+/* Frees the plan's host memory. */
+void sg_plan_fini(struct sg_plan *plan);
+
+#endif
