@@ -1,0 +1,149 @@
+#include "libcuda.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "error.h"
+
+enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2, PROC_NOT_FOUND = 1 };
+
+typedef CUresult proc_address_fn(const char *symbol, void **ret, int version, unsigned long long flags);
+typedef CUresult proc_address_v2_fn(const char *symbol, void **ret, int version, unsigned long long flags, int *status);
+
+struct sg_rt_driver sg_rt_legacy, sg_rt_per_thread;
+
+enum progress { NOT_OPEN, OPEN, LOADED };
+
+static struct {
+    pthread_mutex_t lock;
+    atomic_int progress;
+    cudaError_t failure;
+    int version;
+    int devices;
+    bool initialised;
+    proc_address_fn *ask;
+    proc_address_v2_fn *ask_v2;
+} library = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static CUresult missing(void)
+{
+    return (CUresult)cudaErrorCallRequiresNewerDriver;
+}
+
+CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, unsigned long long flags, int *status)
+{
+    if (library.ask_v2)
+        return library.ask_v2(symbol, ret, version, flags, status);
+    CUresult result = library.ask(symbol, ret, version, flags);
+    *status = result == (CUresult)0 && *ret ? 0 : PROC_NOT_FOUND;
+    return result;
+}
+
+/* A function pointer is stored through its bytes: C has no conversion from void *. */
+static void resolve(void *slot, const char *name, int version, unsigned long long flags)
+{
+    void *address = NULL;
+    int status = 0;
+    if (sg_rt_proc_address(name, &address, version, flags, &status) != (CUresult)0 || !address) {
+        CUresult (*absent)(void) = missing;
+        memcpy(slot, &absent, sizeof absent);
+        return;
+    }
+    memcpy(slot, &address, sizeof address);
+}
+
+static void resolve_all(struct sg_rt_driver *table, unsigned long long flags)
+{
+#define DRIVER(name, version, parameters) resolve(&table->name, #name, version, flags);
+#include "libcuda.def"
+#undef DRIVER
+}
+
+static cudaError_t open_library(void)
+{
+    void *handle = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!handle)
+        return cudaErrorInsufficientDriver;
+    void *ask = dlsym(handle, "cuGetProcAddress_v2");
+    memcpy(&library.ask_v2, &ask, sizeof ask);
+    if (!ask) {
+        ask = dlsym(handle, "cuGetProcAddress");
+        memcpy(&library.ask, &ask, sizeof ask);
+    }
+    if (!ask)
+        return cudaErrorInsufficientDriver;
+    resolve_all(&sg_rt_legacy, LEGACY_STREAM);
+    resolve_all(&sg_rt_per_thread, PER_THREAD_STREAM);
+    if (sg_rt_legacy.cuDriverGetVersion(&library.version) != (CUresult)0)
+        library.version = 0;
+    return cudaSuccess;
+}
+
+static cudaError_t initialise(void)
+{
+    if (library.version < CUDART_MAJOR * 1000)
+        return cudaErrorInsufficientDriver;
+    cudaError_t error = sg_rt_translate(sg_rt_legacy.cuInit(0));
+    if (error != cudaSuccess)
+        return error;
+    error = sg_rt_translate(sg_rt_legacy.cuDeviceGetCount(&library.devices));
+    if (error != cudaSuccess)
+        return error;
+    library.initialised = true;
+    return library.devices > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+/* The driver does not work in a child that was forked after cuInit: what the parent had is gone, and no lock of it
+   may be taken. */
+static void in_child(void)
+{
+    pthread_mutex_init(&library.lock, NULL);
+    if (!library.initialised)
+        return;
+    library.failure = cudaErrorInitializationError;
+    library.devices = 0;
+}
+
+static void reach(enum progress target)
+{
+    if (atomic_load_explicit(&library.progress, memory_order_acquire) >= (int)target)
+        return;
+    pthread_mutex_lock(&library.lock);
+    int progress = atomic_load(&library.progress);
+    if (progress == NOT_OPEN) {
+        pthread_atfork(NULL, NULL, in_child);
+        library.failure = open_library();
+        progress = OPEN;
+    }
+    if (progress < (int)target) {
+        if (library.failure == cudaSuccess)
+            library.failure = initialise();
+        progress = LOADED;
+    }
+    atomic_store_explicit(&library.progress, progress, memory_order_release);
+    pthread_mutex_unlock(&library.lock);
+}
+
+cudaError_t sg_rt_load(void)
+{
+    reach(LOADED);
+    return library.failure;
+}
+
+int sg_rt_device_count(void)
+{
+    return library.devices;
+}
+
+int sg_rt_driver_version(void)
+{
+    reach(OPEN);
+    return library.version;
+}
+
+cudaError_t sg_rt_translate(CUresult result)
+{
+    return result == (CUresult)0 || sg_rt_error_known((int)result) ? (cudaError_t)result : cudaErrorUnknown;
+}

@@ -1,0 +1,34 @@
+/* The driver as the runtime sees it: libcuda.so.1 opened on first use, every function asked of cuGetProcAddress. That
+   is the route NVIDIA's runtime takes, and whoever interposes on it depends on that: nothing here is a short cut. */
+#ifndef SG_RT_LIBCUDA_H
+#define SG_RT_LIBCUDA_H
+
+#include "runtime_abi.h"
+
+/* One table for each meaning of stream 0. A function that the driver lacks is there and fails with
+   cudaErrorCallRequiresNewerDriver. */
+struct sg_rt_driver {
+#define DRIVER(name, version, parameters) CUresult(*name) parameters;
+#include "libcuda.def"
+#undef DRIVER
+};
+extern struct sg_rt_driver sg_rt_legacy, sg_rt_per_thread;
+
+/* Loads and initialises the driver, once in a process, from any thread. Returns cudaSuccess, or for the rest of the
+   process the reason why there is none: cudaErrorInsufficientDriver (no libcuda.so.1, or older than this runtime),
+   cudaErrorNoDevice, cudaErrorInitializationError (also in a child forked afterwards), or what cuInit said. */
+cudaError_t sg_rt_load(void);
+
+/* Devices found by sg_rt_load. */
+int sg_rt_device_count(void);
+
+/* The version that the driver reports; 0 when there is none. Does not initialise it. */
+int sg_rt_driver_version(void);
+
+/* The runtime's number for what the driver returned. */
+cudaError_t sg_rt_translate(CUresult result);
+
+/* cuGetProcAddress_v2 of the loaded driver; 0, 1, 2 in *status as CUdriverProcAddressQueryResult. */
+CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, unsigned long long flags, int *status);
+
+#endif
