@@ -3,14 +3,10 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "error.h"
-
-enum { LEGACY_STREAM = 1, PER_THREAD_STREAM = 2, PROC_NOT_FOUND = 1 };
-
-typedef CUresult proc_address_fn(const char *symbol, void **ret, int version, unsigned long long flags);
-typedef CUresult proc_address_v2_fn(const char *symbol, void **ret, int version, unsigned long long flags, int *status);
 
 struct sg_rt_driver sg_rt_legacy, sg_rt_per_thread;
 
@@ -23,8 +19,8 @@ static struct {
     int version;
     int devices;
     bool initialised;
-    proc_address_fn *ask;
-    proc_address_v2_fn *ask_v2;
+    __typeof__(cuGetProcAddress) *ask;
+    __typeof__(cuGetProcAddress_v2) *ask_v2;
 } library = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static CUresult missing(void)
@@ -32,21 +28,22 @@ static CUresult missing(void)
     return (CUresult)cudaErrorCallRequiresNewerDriver;
 }
 
-CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, unsigned long long flags, int *status)
+CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, cuuint64_t flags,
+                            CUdriverProcAddressQueryResult *status)
 {
     if (library.ask_v2)
         return library.ask_v2(symbol, ret, version, flags, status);
     CUresult result = library.ask(symbol, ret, version, flags);
-    *status = result == (CUresult)0 && *ret ? 0 : PROC_NOT_FOUND;
+    *status = result == CUDA_SUCCESS && *ret ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return result;
 }
 
 /* A function pointer is stored through its bytes: C has no conversion from void *. */
-static void resolve(void *slot, const char *name, int version, unsigned long long flags)
+static void resolve(void *slot, const char *name, int version, cuuint64_t flags)
 {
     void *address = NULL;
-    int status = 0;
-    if (sg_rt_proc_address(name, &address, version, flags, &status) != (CUresult)0 || !address) {
+    CUdriverProcAddressQueryResult status;
+    if (sg_rt_proc_address(name, &address, version, flags, &status) != CUDA_SUCCESS || !address) {
         CUresult (*absent)(void) = missing;
         memcpy(slot, &absent, sizeof absent);
         return;
@@ -54,11 +51,13 @@ static void resolve(void *slot, const char *name, int version, unsigned long lon
     memcpy(slot, &address, sizeof address);
 }
 
-static void resolve_all(struct sg_rt_driver *table, unsigned long long flags)
+static void resolve_all(struct sg_rt_driver *table, cuuint64_t flags)
 {
-#define DRIVER(name, version, parameters) resolve(&table->name, #name, version, flags);
+#define DRIVER(name, version, symbol) resolve(&table->name, #name, version, flags);
+#define OTHER(name, version, parameters) resolve(&table->name, #name, version, flags);
 #include "libcuda.def"
 #undef DRIVER
+#undef OTHER
 }
 
 static cudaError_t open_library(void)
@@ -74,9 +73,9 @@ static cudaError_t open_library(void)
     }
     if (!ask)
         return cudaErrorInsufficientDriver;
-    resolve_all(&sg_rt_legacy, LEGACY_STREAM);
-    resolve_all(&sg_rt_per_thread, PER_THREAD_STREAM);
-    if (sg_rt_legacy.cuDriverGetVersion(&library.version) != (CUresult)0)
+    resolve_all(&sg_rt_legacy, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+    resolve_all(&sg_rt_per_thread, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+    if (sg_rt_legacy.cuDriverGetVersion(&library.version) != CUDA_SUCCESS)
         library.version = 0;
     return cudaSuccess;
 }
@@ -145,5 +144,5 @@ int sg_rt_driver_version(void)
 
 cudaError_t sg_rt_translate(CUresult result)
 {
-    return result == (CUresult)0 || sg_rt_error_known((int)result) ? (cudaError_t)result : cudaErrorUnknown;
+    return result == CUDA_SUCCESS || sg_rt_error_known((int)result) ? (cudaError_t)result : cudaErrorUnknown;
 }

@@ -3,14 +3,17 @@
 #ifndef SG_RT_LIBCUDA_H
 #define SG_RT_LIBCUDA_H
 
+#include "cuda_proto.h"
 #include "runtime_abi.h"
 
 /* One table for each meaning of stream 0. A function that the driver lacks is there and fails with
    cudaErrorCallRequiresNewerDriver. */
 struct sg_rt_driver {
-#define DRIVER(name, version, parameters) CUresult(*name) parameters;
+#define DRIVER(name, version, symbol) __typeof__(symbol) *name;
+#define OTHER(name, version, parameters) CUresult(*name) parameters;
 #include "libcuda.def"
 #undef DRIVER
+#undef OTHER
 };
 extern struct sg_rt_driver sg_rt_legacy, sg_rt_per_thread;
 
@@ -28,7 +31,8 @@ int sg_rt_driver_version(void);
 /* The runtime's number for what the driver returned. */
 cudaError_t sg_rt_translate(CUresult result);
 
-/* cuGetProcAddress_v2 of the loaded driver; 0, 1, 2 in *status as CUdriverProcAddressQueryResult. */
-CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, unsigned long long flags, int *status);
+/* cuGetProcAddress_v2 of the loaded driver, made of the older form where that is all there is. */
+CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, cuuint64_t flags,
+                            CUdriverProcAddressQueryResult *status);
 
 #endif

@@ -45,7 +45,7 @@ struct cudaDeviceProp {
 };
 _Static_assert(sizeof(struct cudaDeviceProp) == (CUDART_MAJOR == 12 ? 1032 : 1008), "cudaDeviceProp");
 _Static_assert(offsetof(struct cudaDeviceProp, totalGlobalMem) == 288, "cudaDeviceProp.totalGlobalMem");
-_Static_assert(offsetof(struct cudaDeviceProp, multiProcessorCount) == (CUDART_MAJOR == 12 ? 388 : 376),
+_Static_assert(offsetof(struct cudaDeviceProp, multiProcessorCount) == (CUDART_MAJOR == 12 ? 388 : 384),
                "cudaDeviceProp.multiProcessorCount");
 
 struct cudaPointerAttributes {
