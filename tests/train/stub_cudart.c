@@ -1,0 +1,259 @@
+/* A CUDA runtime just large enough for the trainer: one stream whose work a thread runs in order, memory that is filled
+   with NaNs when it is taken and, in stream order, when it is freed. So a read before a write, a use after a free and a
+   host that looks at device memory all end in a wrong loss.
+   STUB_LIMIT=BYTES bounds memory, STUB_TRACE=FILE writes each call as a row "allocate|free,SIZE", STUB_POISON=0 leaves
+   memory untouched. */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, HEADER = 512, QUEUE = 1024, NAN_BYTE = 0xff };
+
+struct work {
+    void (*run)(void *);
+    void *argument;
+};
+
+struct block {
+    size_t bytes;
+};
+
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct work queue[QUEUE];
+    unsigned long submitted, done;
+    bool started, poison;
+    size_t live, limit;
+    FILE *trace;
+} stub = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void *run_queue(void *unused)
+{
+    pthread_mutex_lock(&stub.lock);
+    for (;;) {
+        while (stub.done == stub.submitted)
+            pthread_cond_wait(&stub.changed, &stub.lock);
+        struct work work = stub.queue[stub.done % QUEUE];
+        pthread_mutex_unlock(&stub.lock);
+        work.run(work.argument);
+        pthread_mutex_lock(&stub.lock);
+        stub.done++;
+        pthread_cond_broadcast(&stub.changed);
+    }
+    return unused;
+}
+
+static void start(void)
+{
+    pthread_t thread;
+    const char *limit = getenv("STUB_LIMIT"), *trace = getenv("STUB_TRACE"), *poison = getenv("STUB_POISON");
+    stub.started = true;
+    stub.limit = limit ? strtoull(limit, NULL, 10) : (size_t)24 << 30;
+    stub.trace = trace ? fopen(trace, "w") : NULL;
+    stub.poison = !poison || strcmp(poison, "0");
+    if (pthread_create(&thread, NULL, run_queue, NULL))
+        abort();
+    pthread_detach(thread);
+}
+
+static void submit(void (*run)(void *), void *argument)
+{
+    pthread_mutex_lock(&stub.lock);
+    if (!stub.started)
+        start();
+    while (stub.submitted - stub.done == QUEUE)
+        pthread_cond_wait(&stub.changed, &stub.lock);
+    stub.queue[stub.submitted++ % QUEUE] = (struct work){run, argument};
+    pthread_cond_broadcast(&stub.changed);
+    pthread_mutex_unlock(&stub.lock);
+}
+
+static void wait_all(void)
+{
+    pthread_mutex_lock(&stub.lock);
+    while (stub.done != stub.submitted)
+        pthread_cond_wait(&stub.changed, &stub.lock);
+    pthread_mutex_unlock(&stub.lock);
+}
+
+static void release(void *argument)
+{
+    struct block *block = argument;
+    if (stub.poison)
+        memset((char *)block + HEADER, NAN_BYTE, block->bytes);
+    munmap(block, HEADER + block->bytes);
+}
+
+EXPORT int cudaMalloc(void **pointer, size_t bytes);
+int cudaMalloc(void **pointer, size_t bytes)
+{
+    pthread_mutex_lock(&stub.lock);
+    if (!stub.started)
+        start();
+    bool fits = stub.live + bytes <= stub.limit;
+    if (fits)
+        stub.live += bytes;
+    if (fits && stub.trace)
+        fprintf(stub.trace, "allocate,%zu\n", bytes);
+    pthread_mutex_unlock(&stub.lock);
+    if (!fits)
+        return OUT_OF_MEMORY;
+    struct block *block =
+        mmap(NULL, HEADER + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (block == MAP_FAILED)
+        return OUT_OF_MEMORY;
+    block->bytes = bytes;
+    if (stub.poison)
+        memset((char *)block + HEADER, NAN_BYTE, bytes);
+    *pointer = (char *)block + HEADER;
+    return SUCCESS;
+}
+
+EXPORT int cudaFree(void *pointer);
+int cudaFree(void *pointer)
+{
+    struct block *block = (struct block *)(void *)((char *)pointer - HEADER);
+    pthread_mutex_lock(&stub.lock);
+    stub.live -= block->bytes;
+    if (stub.trace) {
+        fprintf(stub.trace, "free,%zu\n", block->bytes);
+        fflush(stub.live ? NULL : stub.trace);
+    }
+    pthread_mutex_unlock(&stub.lock);
+    submit(release, block);
+    return SUCCESS;
+}
+
+static void run_copy(void *argument)
+{
+    struct copy *copy = argument;
+    memcpy(copy->to, copy->from, copy->bytes);
+    free(copy);
+}
+
+EXPORT int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream);
+int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream)
+{
+    (void)kind, (void)stream;
+    struct copy *copy = malloc(sizeof *copy);
+    if (!copy)
+        abort();
+    *copy = (struct copy){to, from, bytes};
+    submit(run_copy, copy);
+    return SUCCESS;
+}
+
+EXPORT int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *argument);
+int cudaLaunchHostFunc(void *stream, void (*function)(void *), void *argument)
+{
+    (void)stream;
+    submit(function, argument);
+    return SUCCESS;
+}
+
+struct event {
+    unsigned long position;
+};
+
+EXPORT int cudaEventCreateWithFlags(void **event, unsigned flags);
+int cudaEventCreateWithFlags(void **event, unsigned flags)
+{
+    (void)flags;
+    *event = calloc(1, sizeof(struct event));
+    return *event ? SUCCESS : OUT_OF_MEMORY;
+}
+
+EXPORT int cudaEventRecord(void *event, void *stream);
+int cudaEventRecord(void *event, void *stream)
+{
+    (void)stream;
+    pthread_mutex_lock(&stub.lock);
+    ((struct event *)event)->position = stub.submitted;
+    pthread_mutex_unlock(&stub.lock);
+    return SUCCESS;
+}
+
+EXPORT int cudaEventSynchronize(void *event);
+int cudaEventSynchronize(void *event)
+{
+    pthread_mutex_lock(&stub.lock);
+    while (stub.done < ((struct event *)event)->position)
+        pthread_cond_wait(&stub.changed, &stub.lock);
+    pthread_mutex_unlock(&stub.lock);
+    return SUCCESS;
+}
+
+EXPORT int cudaEventDestroy(void *event);
+int cudaEventDestroy(void *event)
+{
+    free(event);
+    return SUCCESS;
+}
+
+EXPORT int cudaStreamSynchronize(void *stream);
+int cudaStreamSynchronize(void *stream)
+{
+    (void)stream;
+    wait_all();
+    return SUCCESS;
+}
+
+EXPORT int cudaMallocHost(void **pointer, size_t bytes);
+int cudaMallocHost(void **pointer, size_t bytes)
+{
+    *pointer = malloc(bytes);
+    return *pointer ? SUCCESS : OUT_OF_MEMORY;
+}
+
+EXPORT int cudaFreeHost(void *pointer);
+int cudaFreeHost(void *pointer)
+{
+    wait_all();
+    free(pointer);
+    return SUCCESS;
+}
+
+EXPORT int cudaGetDeviceCount(int *count);
+int cudaGetDeviceCount(int *count)
+{
+    *count = 1;
+    return SUCCESS;
+}
+
+EXPORT int cudaSetDevice(int device);
+int cudaSetDevice(int device)
+{
+    return device;
+}
+
+EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = stub.limit - stub.live;
+    *total_bytes = stub.limit;
+    return SUCCESS;
+}
+
+EXPORT int cudaGetLastError(void);
+int cudaGetLastError(void)
+{
+    return SUCCESS;
+}
+
+EXPORT const char *cudaGetErrorString(int error);
+const char *cudaGetErrorString(int error)
+{
+    return error == OUT_OF_MEMORY ? "out of memory" : "no error";
+}

@@ -1,0 +1,189 @@
+#include "device.h"
+#include "tensor.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Arguments of queued kernels. A slot is used again when the event recorded at the end of its quarter has passed, which
+   also bounds how far the host runs ahead. */
+enum { RING_SLOTS = 8192, RING_QUARTERS = 4, QUARTER_SLOTS = RING_SLOTS / RING_QUARTERS };
+
+struct launch {
+    void (*run)(const struct kernel_args *args);
+    struct kernel_args args;
+};
+
+struct launch_ring {
+    uint64_t next;
+    void *passed[RING_QUARTERS];
+    bool recorded[RING_QUARTERS];
+    struct launch slots[RING_SLOTS];
+};
+
+static void *const STREAM = NULL; /* the legacy default stream, as PyTorch's */
+
+static bool check(struct device *device, int rc, const char *call, size_t bytes)
+{
+    if (rc == CUDA_SUCCESS_VALUE)
+        return true;
+    if (device->state != DEVICE_OK)
+        return false;
+    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+        device->state = DEVICE_OUT_OF_MEMORY;
+        snprintf(device->error, sizeof device->error, "out of device memory: %zu bytes asked for with %zu in tensors",
+                 bytes, device->live);
+    } else {
+        device->state = DEVICE_BROKEN;
+        snprintf(device->error, sizeof device->error, "%s failed: %s (%d)", call, device->rt->cudaGetErrorString(rc), rc);
+    }
+    if (device->rt)
+        device->rt->cudaGetLastError();
+    return false;
+}
+
+void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
+                 const struct arithmetic *arithmetic)
+{
+    memset(device, 0, sizeof *device);
+    device->rt = rt;
+    device->alloc = alloc;
+    device->arithmetic = arithmetic;
+    if (!rt)
+        return;
+    device->ring = calloc(1, sizeof *device->ring);
+    if (!device->ring)
+        abort();
+    for (int i = 0; i < RING_QUARTERS; i++)
+        check(device, rt->cudaEventCreateWithFlags(&device->ring->passed[i], CUDA_EVENT_WITHOUT_TIMING),
+              "cudaEventCreateWithFlags", 0);
+    if (arithmetic)
+        arithmetic->start();
+}
+
+void device_close(struct device *device)
+{
+    assert(device->live == 0);
+    if (device->rt) {
+        device->rt->cudaStreamSynchronize(STREAM);
+        for (int i = 0; i < RING_QUARTERS; i++)
+            if (device->ring->passed[i])
+                device->rt->cudaEventDestroy(device->ring->passed[i]);
+    }
+    device->alloc->close(device->alloc);
+    tensor_forget_spare(device);
+    free(device->ring);
+}
+
+void *device_take(struct device *device, size_t bytes)
+{
+    void *pointer = NULL;
+    if (device->state != DEVICE_OK ||
+        !check(device, device->alloc->take(device->alloc, bytes, &pointer), "cudaMalloc", bytes))
+        return NULL;
+    device->live += bytes;
+    device->allocations++;
+    if (device->live > device->peak)
+        device->peak = device->live;
+    return pointer;
+}
+
+void device_give(struct device *device, void *pointer, size_t bytes)
+{
+    if (!pointer)
+        return;
+    device->live -= bytes;
+    check(device, device->alloc->give(device->alloc, pointer, bytes), "cudaFree", bytes);
+}
+
+static void run_launch(void *argument)
+{
+    const struct launch *launch = argument;
+    launch->run(&launch->args);
+}
+
+static void run_nothing(void *argument)
+{
+    (void)argument;
+}
+
+static struct launch *next_slot(struct device *device)
+{
+    struct launch_ring *ring = device->ring;
+    uint64_t slot = ring->next++ % RING_SLOTS;
+    uint64_t quarter = slot / QUARTER_SLOTS;
+    if (slot % QUARTER_SLOTS == 0) {
+        uint64_t last = (quarter + RING_QUARTERS - 1) % RING_QUARTERS;
+        if (ring->next > 1) {
+            check(device, device->rt->cudaEventRecord(ring->passed[last], STREAM), "cudaEventRecord", 0);
+            ring->recorded[last] = true;
+        }
+        if (ring->recorded[quarter])
+            check(device, device->rt->cudaEventSynchronize(ring->passed[quarter]), "cudaEventSynchronize", 0);
+    }
+    return &ring->slots[slot];
+}
+
+void device_launch(struct device *device, const struct kernel_args *args)
+{
+    if (device->state != DEVICE_OK)
+        return;
+    device->launches++;
+    if (!device->rt)
+        return;
+    if (!device->arithmetic) {
+        check(device, device->rt->cudaLaunchHostFunc(STREAM, run_nothing, NULL), "cudaLaunchHostFunc", 0);
+        return;
+    }
+    struct launch *launch = next_slot(device);
+    launch->run = device->arithmetic->run;
+    launch->args = *args;
+    check(device, device->rt->cudaLaunchHostFunc(STREAM, run_launch, launch), "cudaLaunchHostFunc", 0);
+}
+
+static void copy(struct device *device, void *to, const void *from, size_t bytes, int kind)
+{
+    if (device->state == DEVICE_OK && device->rt)
+        check(device, device->rt->cudaMemcpyAsync(to, from, bytes, kind, STREAM), "cudaMemcpyAsync", bytes);
+}
+
+void device_copy_in(struct device *device, void *to, const void *pinned, size_t bytes)
+{
+    copy(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
+}
+
+void device_copy_out(struct device *device, void *pinned, const void *from, size_t bytes)
+{
+    copy(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
+}
+
+void device_wait(struct device *device)
+{
+    if (device->rt)
+        check(device, device->rt->cudaStreamSynchronize(STREAM), "cudaStreamSynchronize", 0);
+}
+
+void *device_pin(struct device *device, size_t bytes)
+{
+    void *pinned = NULL;
+    if (!device->rt) {
+        if (!(pinned = malloc(bytes)))
+            abort();
+        return pinned;
+    }
+    if (device->state != DEVICE_OK ||
+        !check(device, device->rt->cudaMallocHost(&pinned, bytes), "cudaMallocHost", bytes))
+        return NULL;
+    return pinned;
+}
+
+void device_unpin(struct device *device, void *pinned)
+{
+    if (!pinned)
+        return;
+    if (device->rt)
+        check(device, device->rt->cudaFreeHost(pinned), "cudaFreeHost", 0);
+    else
+        free(pinned);
+}

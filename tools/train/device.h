@@ -1,0 +1,52 @@
+/* The device as the training schedule sees it: memory, a stream of kernels, copies, and the first thing that went wrong.
+   After a failure every call does nothing, so that a schedule unwinds by running to its end. Host thread only. */
+#ifndef TRAIN_DEVICE_H
+#define TRAIN_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "alloc.h"
+#include "arithmetic.h"
+
+enum device_state { DEVICE_OK, DEVICE_OUT_OF_MEMORY, DEVICE_BROKEN };
+
+struct tensor;
+struct launch_ring;
+
+struct device {
+    const struct cuda_rt *rt; /* NULL while planning: nothing reaches a device */
+    struct allocator *alloc;
+    const struct arithmetic *arithmetic; /* NULL in a dry run */
+    struct launch_ring *ring;
+    struct tensor *spare; /* tensor headers to use again */
+    size_t live, peak;    /* bytes asked for by tensors, not rounded */
+    uint64_t allocations, launches;
+    enum device_state state;
+    char error[256];
+};
+
+/* Takes over `alloc`. With `rt` NULL only counts. */
+void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
+                 const struct arithmetic *arithmetic);
+/* Waits for queued work. All tensors must have been dropped. */
+void device_close(struct device *device);
+
+/* Returns NULL after a failure, and makes one by running out. */
+void *device_take(struct device *device, size_t bytes);
+void device_give(struct device *device, void *pointer, size_t bytes);
+
+/* Queues a kernel; in a dry run, an empty one. */
+void device_launch(struct device *device, const struct kernel_args *args);
+
+/* Queues a copy between device memory and page-locked host memory, which must stay as it is until device_wait. */
+void device_copy_in(struct device *device, void *to, const void *pinned, size_t bytes);
+void device_copy_out(struct device *device, void *pinned, const void *from, size_t bytes);
+void device_wait(struct device *device);
+
+/* Page-locked host memory; NULL after a failure. While planning it comes from the heap. */
+void *device_pin(struct device *device, size_t bytes);
+void device_unpin(struct device *device, void *pinned);
+
+#endif

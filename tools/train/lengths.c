@@ -1,0 +1,133 @@
+#include "lengths.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct length_model {
+    const char *name;
+    double a, b; /* what the numbers after the name are without saying */
+    double (*next)(struct lengths *lengths);
+};
+
+uint64_t random_next(uint64_t *state)
+{
+    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static double uniform(struct lengths *l)
+{
+    return (double)(random_next(&l->state) >> 11) * 0x1p-53;
+}
+
+static double next_lognormal(struct lengths *l)
+{
+    double u = 1 - uniform(l), v = uniform(l);
+    return l->a * exp(l->b * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+static double next_uniform(struct lengths *l)
+{
+    return 1 + uniform(l) * l->longest;
+}
+
+static double next_fixed(struct lengths *l)
+{
+    return l->a;
+}
+
+static double next_listed(struct lengths *l)
+{
+    return l->list[l->next++ % l->count];
+}
+
+static const struct length_model models[] = {
+    {"lognormal", 0, 0.7, next_lognormal},
+    {"uniform", 0, 0, next_uniform},
+    {"fixed", 0, 0, next_fixed},
+    {"file", 0, 0, next_listed},
+};
+
+static int read_list(struct lengths *l, const char *path, char *error, size_t error_size)
+{
+    FILE *file = fopen(path, "r");
+    if (!file) {
+        snprintf(error, error_size, "cannot read lengths from %s: %s", path, strerror(errno));
+        return -1;
+    }
+    int value;
+    size_t room = 0;
+    while (fscanf(file, "%d", &value) == 1) {
+        if (l->count == room) {
+            room = room ? 2 * room : 64;
+            l->list = realloc(l->list, room * sizeof *l->list);
+            if (!l->list)
+                abort();
+        }
+        l->list[l->count++] = value;
+    }
+    int whole = feof(file);
+    fclose(file);
+    if (whole && l->count)
+        return 0;
+    snprintf(error, error_size, "%s: whole numbers wanted, %zu found before something else", path, l->count);
+    free(l->list);
+    return -1;
+}
+
+int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uint64_t seed, char *error,
+                 size_t error_size)
+{
+    struct lengths l = {.state = seed * UINT64_C(0xd1342543de82ef95) + 1, .longest = longest};
+    size_t name_length = strcspn(text, ":");
+    const char *rest = text[name_length] ? text + name_length + 1 : NULL;
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        if (strlen(models[i].name) == name_length && !strncmp(models[i].name, text, name_length))
+            l.model = &models[i];
+    if (!l.model) {
+        snprintf(error, error_size, "unknown lengths '%s': lognormal[:MEDIAN[:SIGMA]], uniform, fixed[:N] or file:PATH",
+                 text);
+        return -1;
+    }
+    if (l.model->next == next_listed) {
+        if (read_list(&l, rest ? rest : "", error, error_size))
+            return -1;
+        *ret_lengths = l;
+        return 0;
+    }
+    l.a = l.model->next == next_fixed ? longest : longest * 0.48;
+    l.b = l.model->b;
+    if (rest) {
+        char *end;
+        l.a = strtod(rest, &end);
+        if (*end == ':')
+            l.b = strtod(end + 1, &end);
+        if (*end || !(l.a >= 1) || !(l.b >= 0)) {
+            snprintf(error, error_size, "bad numbers in lengths '%s'", text);
+            return -1;
+        }
+    }
+    *ret_lengths = l;
+    return 0;
+}
+
+void lengths_close(struct lengths *lengths)
+{
+    free(lengths->list);
+}
+
+int lengths_next(struct lengths *lengths)
+{
+    double length = lengths->model->next(lengths);
+    if (length > lengths->longest)
+        length = lengths->longest;
+    int rounded = ((int)length + LENGTH_STEP - 1) / LENGTH_STEP * LENGTH_STEP;
+    if (rounded > lengths->longest)
+        rounded = lengths->longest / LENGTH_STEP * LENGTH_STEP;
+    return rounded < LENGTH_LEAST ? LENGTH_LEAST : rounded;
+}

@@ -1,0 +1,61 @@
+/* A Qwen2-like decoder: its shape, its parameters on the device, and what of it is trained. */
+#ifndef TRAIN_MODEL_H
+#define TRAIN_MODEL_H
+
+#include "tensor.h"
+
+struct shape {
+    int layers, hidden, heads, kv_heads, head_dim, ffn, vocabulary;
+    bool tied;          /* the head is the embedding */
+    double rope_theta, norm_eps;
+    enum dtype dtype;   /* of weights, adapters and activations */
+    int rank;           /* of the LoRA adapters on all linear layers; 0 for none */
+    double lora_alpha;
+    bool train_all;     /* the weights too, not only the adapters */
+    size_t workspace, workspace_small; /* what the library of matrix products takes, once for each direction; 0 for none */
+};
+
+struct parameter {
+    struct tensor *value; /* NULL: the model has no such parameter */
+    struct tensor *gradient, *mean, *variance; /* made when first needed */
+    bool trained;
+};
+
+struct linear {
+    struct parameter weight, bias, lora_a, lora_b;
+};
+
+enum projection { PROJECTION_Q, PROJECTION_K, PROJECTION_V, PROJECTION_O, PROJECTION_GATE, PROJECTION_UP,
+                  PROJECTION_DOWN, PROJECTION_COUNT };
+
+struct layer {
+    struct linear projections[PROJECTION_COUNT];
+    struct parameter input_norm, attention_norm;
+};
+
+struct model {
+    struct shape shape;
+    struct parameter embedding, final_norm, head; /* head.value NULL where tied */
+    struct tensor *inverse_frequencies, *original_inverse_frequencies;
+    struct tensor *workspaces[4]; /* forward, backward: large, small */
+    struct layer *layers;
+    struct parameter **parameters; /* all, in the order of the module tree */
+    int parameter_count;
+    int64_t elements, trained_elements;
+};
+
+/* Returns NULL if the shape makes sense, else what is wrong with it. */
+const char *shape_fault(const struct shape *shape);
+
+/* Takes and initialises all parameters. */
+void model_open(struct model *model, struct device *device, const struct shape *shape, uint64_t seed);
+void model_close(struct model *model);
+
+float model_lora_scale(const struct shape *shape);
+
+/* Gives the parameter a gradient, taking over the reference: the first is kept, further ones are added to it. */
+void parameter_accept(struct device *device, struct parameter *parameter, struct tensor *gradient);
+/* As set_to_none: the next backward makes new ones. */
+void model_drop_gradients(struct model *model);
+
+#endif

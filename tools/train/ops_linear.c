@@ -1,0 +1,106 @@
+#include "blocks.h"
+#include "ops.h"
+
+#include <assert.h>
+
+void workspace_take(struct pass *pass, bool with_bias)
+{
+    const struct shape *shape = &pass->model->shape;
+    struct tensor **large = &pass->model->workspaces[pass->backward ? 2 : 0], **small = large + 1;
+    if (shape->workspace && !*large)
+        *large = tensor_new(pass->device, DTYPE_U8, 1, (int64_t)shape->workspace);
+    if (shape->workspace_small && with_bias && !*small)
+        *small = tensor_new(pass->device, DTYPE_U8, 1, (int64_t)shape->workspace_small);
+}
+
+struct tensor *linear_forward(struct pass *pass, struct linear *linear, struct tensor *x, struct linear_saved *saved,
+                              bool only_low)
+{
+    struct device *device = pass->device;
+    if (saved && linear->weight.trained)
+        saved->x_base = tensor_keep(x);
+    struct tensor *base = op_gemm(device, x, PLAIN, linear->weight.value, TRANSPOSED, linear->bias.value);
+    workspace_take(pass, linear->bias.value != NULL);
+    if (!linear->lora_a.value) {
+        if (only_low)
+            tensor_drop(&base);
+        return base;
+    }
+    struct tensor *low = op_gemm(device, x, PLAIN, linear->lora_a.value, TRANSPOSED, NULL);
+    if (saved) {
+        saved->x = tensor_keep(x);
+        saved->low = tensor_keep(low);
+    }
+    if (only_low) {
+        tensor_drop(&base);
+        tensor_drop(&low);
+        return NULL;
+    }
+    struct tensor *high = op_gemm(device, low, PLAIN, linear->lora_b.value, TRANSPOSED, NULL);
+    tensor_drop(&low);
+    struct tensor *scaled = op_map(device, KERNEL_scale, high, NULL, model_lora_scale(&pass->model->shape));
+    tensor_drop(&high);
+    struct tensor *result = op_map(device, KERNEL_add, base, scaled, 0);
+    tensor_drop(&scaled);
+    tensor_drop(&base);
+    return result;
+}
+
+struct tensor *linear_scale_gradient(struct pass *pass, struct linear *linear, struct tensor *gradient)
+{
+    if (!linear->lora_a.value)
+        return NULL;
+    return op_map(pass->device, KERNEL_scale, gradient, NULL, model_lora_scale(&pass->model->shape));
+}
+
+/* The engine adds further gradients of a tensor to the first in place if nobody else holds it, which is so from the
+   second on: the sum is its own. */
+static void add_to_sum(struct pass *pass, struct tensor **part, struct tensor *sum)
+{
+    op_in_place(pass->device, KERNEL_add_to, sum, *part, 0);
+    tensor_drop(part);
+}
+
+static void base_backward(struct pass *pass, struct linear *linear, struct linear_saved *saved,
+                          struct tensor *gradient)
+{
+    if (linear->weight.trained)
+        parameter_accept(pass->device, &linear->weight,
+                         op_gemm(pass->device, gradient, TRANSPOSED, saved->x_base, PLAIN, NULL));
+    if (linear->bias.value && linear->bias.trained)
+        parameter_accept(pass->device, &linear->bias, op_column_sum(pass->device, gradient));
+    tensor_drop(&saved->x_base);
+}
+
+void linear_backward(struct pass *pass, struct linear *linear, struct linear_saved *saved, struct tensor **gradient,
+                     struct tensor **scaled, struct tensor **sum)
+{
+    struct device *device = pass->device;
+    struct tensor *of_x = NULL, *gradient_a = NULL;
+    if (linear->lora_a.value) {
+        struct tensor *gradient_b = op_gemm(device, *scaled, TRANSPOSED, saved->low, PLAIN, NULL);
+        struct tensor *of_low = op_gemm(device, *scaled, PLAIN, linear->lora_b.value, PLAIN, NULL);
+        tensor_drop(&saved->low);
+        tensor_drop(scaled);
+        parameter_accept(device, &linear->lora_b, gradient_b);
+        gradient_a = op_gemm(device, of_low, TRANSPOSED, saved->x, PLAIN, NULL);
+        of_x = op_gemm(device, of_low, PLAIN, linear->lora_a.value, PLAIN, NULL);
+        tensor_drop(&saved->x);
+        tensor_drop(&of_low);
+        if (*sum)
+            add_to_sum(pass, &of_x, *sum);
+        parameter_accept(device, &linear->lora_a, gradient_a);
+    }
+    struct tensor *of_x_base = op_gemm(device, *gradient, PLAIN, linear->weight.value, PLAIN, NULL);
+    base_backward(pass, linear, saved, *gradient);
+    tensor_drop(gradient);
+    if (*sum) {
+        add_to_sum(pass, &of_x_base, *sum);
+    } else if (of_x) {
+        *sum = op_map(device, KERNEL_add, of_x, of_x_base, 0);
+        tensor_drop(&of_x);
+        tensor_drop(&of_x_base);
+    } else {
+        *sum = of_x_base;
+    }
+}

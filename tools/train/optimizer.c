@@ -1,0 +1,121 @@
+#include "optimizer.h"
+#include "ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* torch._foreach_norm reduces chunks of this many elements, each to one float, of as many as the largest tensor has. */
+enum { NORM_CHUNK = 65536 };
+
+static struct tensor *norm_of(struct device *device, struct tensor *x, enum dtype dtype)
+{
+    struct tensor *norm = tensor_new(device, dtype, 1, 1);
+    device_launch(device, &(struct kernel_args){.kernel = KERNEL_norm, .n = {tensor_count(x)},
+                                                .p = {norm->data, x->data}});
+    return norm;
+}
+
+static struct tensor *total_norm(struct device *device, struct parameter *const *trained, int count)
+{
+    int64_t largest = 1;
+    for (int i = 0; i < count; i++)
+        if (tensor_count(trained[i]->gradient) > largest)
+            largest = tensor_count(trained[i]->gradient);
+    enum dtype dtype = trained[0]->gradient->dtype;
+    struct tensor **norms = malloc((size_t)count * sizeof *norms);
+    if (!norms)
+        abort();
+    struct tensor *partial = tensor_new(device, DTYPE_F32, count, (largest + NORM_CHUNK - 1) / NORM_CHUNK);
+    for (int i = 0; i < count; i++)
+        norms[i] = norm_of(device, trained[i]->gradient, dtype);
+    tensor_drop(&partial);
+    struct tensor *stacked = tensor_new(device, dtype, 1, count);
+    for (int i = 0; i < count; i++) {
+        char *element = stacked->data;
+        device_launch(device, &(struct kernel_args){
+            .kernel = KERNEL_copy, .n = {1},
+            .p = {element ? element + (size_t)i * dtype_size(dtype) : NULL, norms[i]->data}});
+    }
+    struct tensor *total = norm_of(device, stacked, dtype);
+    tensor_drop(&stacked);
+    for (int i = count - 1; i >= 0; i--)
+        tensor_drop(&norms[i]);
+    free(norms);
+    return total;
+}
+
+static void clip(struct device *device, struct parameter *const *trained, int count, double most)
+{
+    struct tensor *total = total_norm(device, trained, count);
+    struct tensor *shifted = op_map(device, KERNEL_add_scalar, total, NULL, 1e-6F);
+    struct tensor *inverse = op_map(device, KERNEL_reciprocal, shifted, NULL, 0);
+    struct tensor *factor = op_map(device, KERNEL_scale, inverse, NULL, (float)most);
+    tensor_drop(&inverse);
+    tensor_drop(&shifted);
+    struct tensor *clamped = op_map(device, KERNEL_clamp_to_one, factor, NULL, 0);
+    tensor_drop(&factor);
+    for (int i = 0; i < count; i++)
+        op_in_place(device, KERNEL_scale_by, trained[i]->gradient, clamped, 0);
+    tensor_drop(&clamped);
+    tensor_drop(&total);
+}
+
+static struct tensor *zeros_like(struct device *device, const struct tensor *x)
+{
+    struct tensor *zeros = tensor_new(device, x->dtype, x->rows, x->columns);
+    op_in_place(device, KERNEL_fill, zeros, NULL, 0);
+    return zeros;
+}
+
+static void update(struct optimizer *o, struct device *device, struct parameter *const *trained, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!trained[i]->mean) {
+            trained[i]->mean = zeros_like(device, trained[i]->value);
+            trained[i]->variance = zeros_like(device, trained[i]->value);
+        }
+    o->steps++;
+    float correction = (float)sqrt(1 - pow(o->beta2, o->steps));
+    float rate = (float)(o->rate / (1 - pow(o->beta1, o->steps))), keep = (float)(1 - o->rate * o->weight_decay);
+    struct tensor **denominators = malloc((size_t)count * sizeof *denominators);
+    if (!denominators)
+        abort();
+    for (int i = 0; i < count; i++) {
+        struct parameter *p = trained[i];
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {tensor_count(p->value)},
+                                                    .f = {(float)o->beta1, (float)o->beta2},
+                                                    .p = {p->mean->data, p->variance->data, p->gradient->data}});
+    }
+    for (int i = 0; i < count; i++) {
+        struct tensor *variance = trained[i]->variance;
+        denominators[i] = tensor_new(device, variance->dtype, variance->rows, variance->columns);
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {tensor_count(variance)},
+                                                    .f = {correction, (float)o->epsilon},
+                                                    .p = {denominators[i]->data, variance->data}});
+    }
+    for (int i = 0; i < count; i++)
+        device_launch(device, &(struct kernel_args){
+            .kernel = KERNEL_adam_update, .f = {rate, keep}, .n = {tensor_count(trained[i]->value)},
+            .p = {trained[i]->value->data, trained[i]->mean->data, denominators[i]->data}});
+    for (int i = count - 1; i >= 0; i--)
+        tensor_drop(&denominators[i]);
+    free(denominators);
+}
+
+void optimizer_step(struct optimizer *optimizer, struct device *device, struct model *model)
+{
+    struct parameter **trained = malloc((size_t)model->parameter_count * sizeof *trained);
+    if (!trained)
+        abort();
+    int count = 0;
+    for (int i = 0; i < model->parameter_count; i++)
+        if (model->parameters[i]->gradient)
+            trained[count++] = model->parameters[i];
+    if (count) {
+        if (optimizer->clip > 0)
+            clip(device, trained, count, optimizer->clip);
+        update(optimizer, device, trained, count);
+    }
+    free(trained);
+    model_drop_gradients(model);
+}

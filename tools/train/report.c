@@ -1,0 +1,80 @@
+#include "report.h"
+
+#include <inttypes.h>
+
+static const char *const outcome_names[] = {
+    [OUTCOME_COMPLETED] = "completed", [OUTCOME_OUT_OF_MEMORY] = "out_of_memory", [OUTCOME_FAILED] = "failed"};
+
+static double gib(size_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+static void print_string(FILE *out, const char *text)
+{
+    fputc('"', out);
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            fprintf(out, "\\%c", *text);
+        else if ((unsigned char)*text < ' ')
+            fprintf(out, "\\u%04x", *text);
+        else
+            fputc(*text, out);
+    }
+    fputc('"', out);
+}
+
+void report_step(FILE *out, const struct options *o, const struct step_result *s)
+{
+    if (o->json) {
+        fprintf(out, "{\"step\":%d,\"loss\":", s->step);
+        if (o->dry)
+            fputs("null", out);
+        else
+            fprintf(out, "%.9g", (double)s->loss);
+        fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu}\n", s->tokens, s->seconds, s->peak);
+    } else {
+        fprintf(out, "step %d/%d", s->step, o->steps);
+        if (!o->dry)
+            fprintf(out, "  loss %.4f", (double)s->loss);
+        fprintf(out, "  %.0f tokens/s  %.2f s  memory %.3f GiB, at peak %.3f\n",
+                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, gib(s->live), gib(s->peak));
+    }
+    fflush(out);
+}
+
+static void report_json(FILE *out, const struct options *o, const struct run_result *r)
+{
+    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"alloc\":\"%s\",\"dry\":%s,\"seed\":%" PRIu64
+                 ",\"steps\":%d,\"losses\":[", o->preset->name, o->arena ? "arena" : "eager", o->dry ? "true" : "false",
+            o->seed, r->steps);
+    for (int i = 0; r->losses && i < r->steps; i++)
+        fprintf(out, "%s\"%a\"", i ? "," : "", (double)r->losses[i]);
+    fprintf(out, "],\"outcome\":\"%s\",\"peak_bytes\":%zu,\"arena_bytes\":", outcome_names[r->outcome], r->peak);
+    if (o->arena)
+        fprintf(out, "%zu", r->arena);
+    else
+        fputs("null", out);
+    fprintf(out, ",\"tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"trainable_parameters\":%" PRId64
+                 ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f,\"error\":", r->tokens, r->parameters,
+            r->trained_parameters, r->allocations, r->seconds);
+    if (r->outcome == OUTCOME_COMPLETED)
+        fputs("null", out);
+    else
+        print_string(out, r->error);
+    fputs("}\n", out);
+}
+
+void report_run(FILE *out, const struct options *o, const struct run_result *r)
+{
+    if (o->json) {
+        report_json(out, o, r);
+    } else if (r->outcome == OUTCOME_COMPLETED) {
+        fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %.3f GiB in tensors at peak, %" PRIu64
+                     " allocations\n", r->steps, r->tokens, r->seconds, gib(r->peak), r->allocations);
+    } else {
+        fprintf(stderr, "segalloc-train: %s (after step %d of %d)%s\n", r->error, r->steps, o->steps,
+                r->outcome == OUTCOME_OUT_OF_MEMORY ? "; a smaller --max-len or --batch needs less" : "");
+    }
+    fflush(out);
+}

@@ -1,0 +1,97 @@
+#include "schedule.h"
+#include "ops.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+void schedule_open(struct schedule *schedule, struct device *device, struct model *model, bool checkpoint)
+{
+    *schedule = (struct schedule){.device = device, .model = model, .checkpoint = checkpoint};
+    size_t layers = (size_t)model->shape.layers;
+    schedule->inputs = calloc(layers, sizeof *schedule->inputs);
+    schedule->saved = calloc(checkpoint ? 1 : layers, sizeof *schedule->saved);
+    if (!schedule->inputs || !schedule->saved)
+        abort();
+}
+
+static void drop_leftovers(struct leftovers *last)
+{
+    tensor_drop(&last->gradient);
+    tensor_drop(&last->embedded);
+    tensor_drop(&last->loss);
+}
+
+void schedule_close(struct schedule *schedule)
+{
+    drop_leftovers(&schedule->last);
+    tensor_drop(&schedule->last.tokens);
+    free(schedule->inputs);
+    free(schedule->saved);
+}
+
+static struct tensor *load_tokens(struct schedule *schedule, const struct micro_step *micro)
+{
+    struct tensor *tokens = tensor_new(schedule->device, DTYPE_I64, micro->batch, micro->length);
+    if (micro->tokens)
+        device_copy_in(schedule->device, tokens->data, micro->tokens, tokens->bytes);
+    return tokens;
+}
+
+static struct tensor *forward_layers(struct schedule *schedule, struct pass *pass, struct tensor *embedded)
+{
+    struct tensor *x = tensor_keep(embedded);
+    for (int l = 0; l < schedule->model->shape.layers; l++) {
+        struct layer *layer = &schedule->model->layers[l];
+        struct tensor *next = layer_forward(pass, layer, x, schedule->checkpoint ? NULL : &schedule->saved[l], false);
+        if (schedule->checkpoint) {
+            schedule->inputs[l] = x;
+            x = NULL;
+        }
+        tensor_drop(&x);
+        x = next;
+    }
+    return x;
+}
+
+static void backward_layers(struct schedule *schedule, struct pass *pass, struct tensor *gradient)
+{
+    for (int l = schedule->model->shape.layers - 1; l >= 0; l--) {
+        /* A recomputation holds all arguments of its layer. The embedding's output lives on in the leftovers, and the
+           first layer is the last to let go of what all layers were given. */
+        struct tensor **held[] = {&schedule->inputs[l], &pass->mask, &pass->sines, &pass->cosines, &pass->positions};
+        int held_count = l == 0 ? 5 : 1;
+        struct layer_saved *saved = &schedule->saved[schedule->checkpoint ? 0 : l];
+        layer_backward(pass, &schedule->model->layers[l], saved, gradient, schedule->inputs[l], held, held_count);
+    }
+}
+
+void schedule_micro_step(struct schedule *schedule, const struct micro_step *micro)
+{
+    struct device *device = schedule->device;
+    struct model *model = schedule->model;
+    struct pass pass = {.device = device, .model = model, .batch = micro->batch, .length = micro->length};
+    struct tensor *tokens = load_tokens(schedule, micro);
+    tensor_drop(&schedule->last.tokens);
+    struct tensor *embedded = embedding_forward(&pass, tokens);
+    positions_make(&pass);
+
+    struct tensor *x = forward_layers(schedule, &pass, embedded);
+    struct norm_saved final_saved = {0};
+    struct loss_saved loss_saved = {0};
+    struct tensor *normed = norm_forward(&pass, &model->final_norm, x, &final_saved);
+    tensor_drop(&x);
+    struct tensor *loss = loss_forward(&pass, &normed, tokens, &loss_saved);
+    drop_leftovers(&schedule->last);
+    if (micro->ret_loss)
+        device_copy_out(device, micro->ret_loss, loss->data, sizeof *micro->ret_loss);
+
+    struct tensor *scaled = op_map(device, KERNEL_scale, loss, NULL, 1 / (float)micro->parts);
+    pass.backward = true;
+    struct tensor *of_normed = loss_backward(&pass, &loss_saved, scaled, micro->parts);
+    struct tensor *gradient = norm_backward(&pass, &model->final_norm, &final_saved, &of_normed, NULL, 0);
+    backward_layers(schedule, &pass, gradient);
+    embedding_backward(&pass, tokens, gradient);
+    tensor_drop(&scaled);
+    schedule->last = (struct leftovers){tokens, gradient, embedded, loss};
+}

@@ -1,0 +1,35 @@
+/* One training run: micro-steps of forward and backward, and the optimizer's step after them. */
+#ifndef TRAIN_SCHEDULE_H
+#define TRAIN_SCHEDULE_H
+
+#include "blocks.h"
+#include "optimizer.h"
+
+struct micro_step {
+    int64_t batch, length;
+    const int64_t *tokens; /* page-locked, batch * length; unchanged until device_wait */
+    float *ret_loss;       /* page-locked; there after device_wait */
+    int parts;             /* micro-steps a step: the loss is divided by it */
+};
+
+/* What of the last micro-step PyTorch's program still holds when the next begins. */
+struct leftovers {
+    struct tensor *tokens, *gradient, *embedded, *loss;
+};
+
+struct schedule {
+    struct device *device;
+    struct model *model;
+    bool checkpoint;
+    struct leftovers last;
+    struct tensor **inputs;    /* of each layer, while checkpointing */
+    struct layer_saved *saved; /* of each layer; of one while checkpointing */
+};
+
+void schedule_open(struct schedule *schedule, struct device *device, struct model *model, bool checkpoint);
+void schedule_close(struct schedule *schedule);
+
+/* Queues forward and backward of one batch; gradients are added to those there. */
+void schedule_micro_step(struct schedule *schedule, const struct micro_step *micro);
+
+#endif

@@ -1,0 +1,35 @@
+/* A whole run by its options: lengths, text, model, steps. */
+#ifndef TRAIN_TRAINING_H
+#define TRAIN_TRAINING_H
+
+#include "options.h"
+#include "schedule.h"
+
+struct step_result {
+    int step; /* from 1 */
+    float loss;
+    int64_t tokens;
+    double seconds;
+    size_t live, peak;
+};
+
+enum outcome { OUTCOME_COMPLETED, OUTCOME_OUT_OF_MEMORY, OUTCOME_FAILED };
+
+struct run_result {
+    enum outcome outcome;
+    int steps;
+    float *losses; /* one a step; NULL in a dry run; the caller frees */
+    int64_t tokens, parameters, trained_parameters;
+    uint64_t allocations;
+    size_t peak, arena;
+    double seconds;
+    char error[256]; /* one line unless completed */
+};
+
+/* Runs all steps, telling `report` (if any) about each. Arguments that turn out wrong only here (an unreadable file)
+   end as OUTCOME_FAILED. */
+void training_run(const struct options *options, const struct cuda_rt *rt,
+                  void (*report)(void *context, const struct step_result *step), void *context,
+                  struct run_result *ret_result);
+
+#endif
