@@ -331,6 +331,19 @@ int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error
     return result;
 }
 
+void sg_torch_conf_from(const struct sg_conf *conf, struct sg_torch_conf *ret)
+{
+    uint64_t low = conf->large_segment_size, split = conf->max_split_size ? conf->max_split_size : SG_TORCH_UNLIMITED;
+    *ret = (struct sg_torch_conf){
+        .large_segment_size = low,
+        .max_split_size = split < low ? low : split,
+        .max_non_split_rounding = conf->max_non_split_rounding < low ? low : conf->max_non_split_rounding,
+        .garbage_collection_threshold = conf->garbage_collection_threshold,
+        .memory_fraction = conf->per_process_memory_fraction,
+    };
+    memcpy(ret->roundup_divisions, conf->roundup_divisions, sizeof ret->roundup_divisions);
+}
+
 uint64_t sg_torch_round(const struct sg_torch_conf *conf, uint64_t bytes)
 {
     if (bytes < SG_TORCH_ALIGN)

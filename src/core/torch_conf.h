@@ -10,7 +10,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SG_TORCH_INTERVALS = 16, SG_TORCH_ERROR_TEXT = 256 };
+#include "conf.h"
+
+enum { SG_TORCH_INTERVALS = SG_ROUNDUP_INTERVALS, SG_TORCH_ERROR_TEXT = 256 };
 #define SG_TORCH_UNLIMITED UINT64_MAX
 
 struct sg_torch_conf {
@@ -30,6 +32,10 @@ void sg_torch_conf_init(struct sg_torch_conf *ret);
    SG_TORCH_ERROR_TEXT bytes) that names the key, the value and the bound, leaving *ret alone. As in PyTorch, numbers may
    be followed by anything ("128MiB" is 128), True and False are spelt so, and white space is ignored everywhere. */
 int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error);
+
+/* The same settings out of segalloc's own options, for fixed segments under PyTorch's rules; a max_split_size below the size
+   of large segments, which PyTorch refuses, becomes that size. */
+void sg_torch_conf_from(const struct sg_conf *conf, struct sg_torch_conf *ret);
 
 /* What a request of `bytes` (at least 1) becomes: a multiple of 512, or of the roundup step. */
 uint64_t sg_torch_round(const struct sg_torch_conf *conf, uint64_t bytes);

@@ -115,11 +115,14 @@ static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t
         return -ENOMEM;
     if (torch->conf.expandable_segments)
         return torch_expandable_alloc(torch, pool, bytes, ret);
-    if (!torch_spare(torch))
-        return -ENOMEM;
+    /* Nothing read before this call is used after it: its owner may let others in while it lasts. */
     int error = torch->ops->segment_alloc(torch->user, size, &address);
     if (error)
         return error;
+    if (!torch_spare(torch)) {
+        torch->ops->segment_free(torch->user, address, size);
+        return -ENOMEM;
+    }
     torch->stats.segment_allocs++;
     torch_grow(&torch->stats.reserved, size);
     *ret = torch_block_new(torch, pool, NULL, address, size);

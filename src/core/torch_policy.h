@@ -17,7 +17,8 @@
    for some), or another negative errno, which ends the allocation at once. A mode that is off needs none of its functions.
    The three for events may be NULL together: then every event is complete when it is asked about. */
 struct sg_torch_ops {
-    /* One segment of fixed size: cudaMalloc and cudaFree. */
+    /* One segment of fixed size: cudaMalloc and cudaFree. segment_alloc() may give the caller's lock up while it waits
+       for the driver and take it again (PyTorch's release_lock_on_cudamalloc); no other function may. */
     int (*segment_alloc)(void *user, uint64_t bytes, uint64_t *ret_address);
     void (*segment_free)(void *user, uint64_t address, uint64_t bytes);
     /* Address space of an expandable segment. */

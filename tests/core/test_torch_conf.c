@@ -122,6 +122,27 @@ static void roundup(void **state)
     assert_int_equal(sg_torch_round(&conf, 3 * SG_MIB + 1), 3 * SG_MIB + 512);
 }
 
+static void from_options(void **state)
+{
+    (void)state;
+    struct sg_conf options;
+    struct sg_torch_conf conf;
+    sg_conf_init(&options);
+    sg_torch_conf_from(&options, &conf);
+    struct sg_torch_conf builtin = parsed("");
+    assert_memory_equal(&conf, &builtin, sizeof conf);
+
+    const char *text = "max_split_size_mb:64,large_segment_size_mb:32,roundup_power2_divisions:4,max_non_split_rounding_mb:40";
+    assert_int_equal(sg_conf_apply(&options, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    sg_torch_conf_from(&options, &conf);
+    builtin = parsed(text);
+    assert_memory_equal(&conf, &builtin, sizeof conf);
+
+    options.max_split_size = 2 * SG_MIB;
+    sg_torch_conf_from(&options, &conf);
+    assert_int_equal(conf.max_split_size, 32 * SG_MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +150,7 @@ int main(void)
         cmocka_unit_test(values),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(roundup),
+        cmocka_unit_test(from_options),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

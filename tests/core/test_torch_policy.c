@@ -457,6 +457,45 @@ static void pending_blocks(void **state)
     sg_torch_card_clear(&slow.card);
 }
 
+/* A driver that is slow enough for somebody else to allocate and free meanwhile. */
+struct busy {
+    struct sg_torch_card card;
+    struct sg_torch *torch;
+    struct sg_torch_block *theirs[600];
+};
+
+static int busy_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct busy *busy = user;
+    if (bytes == 50 * SG_MIB) {
+        for (size_t i = 0; i < 600; i++)
+            assert_int_equal(sg_torch_alloc(busy->torch, 6 * SG_MIB, i & 1, &busy->theirs[i]), 0);
+    }
+    return sg_torch_card_ops.segment_alloc(&busy->card, bytes, ret_address);
+}
+
+static void others_while_the_driver_works(void **state)
+{
+    (void)state;
+    struct busy busy = {.torch = NULL};
+    struct sg_torch_ops ops = sg_torch_card_ops;
+    ops.segment_alloc = busy_alloc;
+    struct sg_torch_conf conf;
+    sg_torch_conf_init(&conf);
+    sg_torch_card_init(&busy.card, 8 * SG_GIB);
+    busy.torch = sg_torch_create(&conf, 8 * SG_GIB, &ops, &busy);
+    struct sg_torch_block *block;
+    assert_int_equal(sg_torch_alloc(busy.torch, 50 * SG_MIB, STREAM, &block), 0);
+    assert_int_equal(sg_torch_stats(busy.torch)->allocated.current, (50 + 600 * 6) * SG_MIB);
+    sg_torch_free(busy.torch, block);
+    for (size_t i = 0; i < 600; i++)
+        sg_torch_free(busy.torch, busy.theirs[i]);
+    sg_torch_empty_cache(busy.torch);
+    assert_int_equal(busy.card.used, 0);
+    sg_torch_destroy(busy.torch);
+    sg_torch_card_clear(&busy.card);
+}
+
 /* Pseudo-random traffic: whatever the configuration, all of it comes back, and pieces that are in use never overlap. */
 static void random_traffic(void **state)
 {
@@ -521,6 +560,7 @@ int main(void)
         cmocka_unit_test(runaway),
         cmocka_unit_test(record_stream),
         cmocka_unit_test(pending_blocks),
+        cmocka_unit_test(others_while_the_driver_works),
         cmocka_unit_test(random_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
