@@ -286,6 +286,13 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     return given;
 }
 
+void sg_core_poll(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (device && device->mode == SG_MODE_EXPANDABLE && !core->disabled)
+        sg_device_poll(device, /* wait */ false);
+}
+
 void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
 {
     struct sg_device *device = sg_device_get(core, ordinal);

@@ -23,7 +23,7 @@ enum { SG_DEVICES_MAX = 64 };
 
 struct sg_core;
 
-/* When a free takes effect. SG_FREE_SYNC_AUTO is resolved by the caller of the core. */
+/* Who asks, and when a free takes effect. SG_FREE_SYNC_AUTO: the caller knows that all work on the block is complete. */
 struct sg_tag {
     CUcontext context; /* that was current, NULL if unknown */
     CUstream stream;   /* meaningful when `has_stream` */
@@ -77,6 +77,9 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
 /* Gives idle pages back to the driver until at most `keep` bytes are reserved beyond what is allocated. Returns the
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
+
+/* Asks about pending frees and makes those free whose work is complete. No wait. */
+void sg_core_poll(struct sg_core *core, int device);
 
 /* Notes an allocation that the driver served (`bytes`), for the report's served share. */
 void sg_core_passed_on(struct sg_core *core, int device, size_t bytes);

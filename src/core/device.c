@@ -159,6 +159,8 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         device->ordinal = ordinal;
         device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
+        if (ordinal > 0)
+            sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, (uint32_t)ordinal * (SG_STREAMS_MAX + 1), 0, (uint64_t)ordinal);
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
     }
     sg_unlock(&core->setup);
@@ -259,18 +261,21 @@ void sg_device_drop_region(struct sg_device *device, struct sg_region *region)
     (void)driver->address_free(region->base, bytes); /* addresses that can't be given back cost nothing */
 }
 
+/* Indices are unique over all devices; the first of each device stands for a stream that is not known. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
+    uint32_t unknown = (uint32_t)device->ordinal * (SG_STREAMS_MAX + 1), i = 0;
     if (!tag->has_stream)
-        return 0;
-    for (uint32_t i = 0; i < device->stream_count; i++)
-        if (device->stream[i] == tag->stream)
-            return i + 1;
-    if (device->stream_count == SG_STREAMS_MAX)
-        return 0;
-    device->stream[device->stream_count++] = tag->stream;
-    sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, device->stream_count, (uint64_t)(uintptr_t)tag->stream, (uint64_t)device->ordinal);
-    return device->stream_count;
+        return unknown;
+    while (i < device->stream_count && device->stream[i] != tag->stream)
+        i++;
+    if (i == SG_STREAMS_MAX)
+        return unknown;
+    if (i == device->stream_count) {
+        device->stream[device->stream_count++] = tag->stream;
+        sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, unknown + i + 1, (uint64_t)(uintptr_t)tag->stream, (uint64_t)device->ordinal);
+    }
+    return unknown + i + 1;
 }
 
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes, const struct sg_tag *tag)

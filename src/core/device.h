@@ -124,6 +124,12 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
     }
 }
 
+/* What a driver call costs in ns (cost.def). */
+enum {
+#define COST(call, ns) SG_COST_##call = ns,
+#include "cost.def"
+};
+
 /* Figures that follow from others and are kept for their peaks. Under the lock, after any change. */
 void sg_usage_derive(struct sg_device *device);
 

@@ -47,9 +47,11 @@ static CUresult release_runs(struct sg_plan *plan)
         CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
         if (result != CUDA_SUCCESS)
             return result;
+        plan->unmaps++;
         run->unmapped = true;
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             release_page(plan->device, run->region->handle[page]);
+        plan->releases += run->pages;
     }
     return CUDA_SUCCESS;
 }
@@ -92,6 +94,7 @@ static CUresult take_pages(struct sg_plan *plan)
         CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
         if (result != CUDA_SUCCESS)
             return result;
+        plan->unmaps++;
         run->unmapped = true;
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             plan->handles[next++] = run->region->handle[page];
@@ -122,6 +125,7 @@ static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
                 return result;
             *ret_mapped = ++next;
         }
+        plan->accesses++;
         CUresult result = sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));
         if (result != CUDA_SUCCESS)
             return result;
@@ -197,6 +201,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
         sg_device_count_pages(device, region, -(int64_t)run->pages);
         sg_region_cut_done(region, run->busy);
         device->refused_at = 0;
+        sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap + (uint64_t)run->pages * SG_COST_release);
     } else {
         sg_region_cut_undone(region, run->busy);
     }

@@ -223,6 +223,17 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     }
 }
 
+/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved. */
+static void charge(struct sg_device *device, const struct sg_plan *plan)
+{
+    uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created, moved = plan->place.new_pages - plan->created + anew;
+    uint64_t moves = moved * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
+    uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
+    *(moved ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
+    sg_count(device, SG_STAT_move_cost_ns, moves);
+    sg_count(device, SG_STAT_growth_cost_ns, growth);
+}
+
 uint32_t sg_plan_commit(struct sg_plan *plan)
 {
     struct sg_device *device = plan->device;
@@ -234,6 +245,7 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
             region->handle[page] = plan->handles[next++];
     assert(next == plan->place.new_pages);
     sg_device_count_pages(device, region, next);
+    charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
     return sg_region_commit(region, plan->busy, &plan->place);

@@ -22,6 +22,7 @@ struct sg_plan {
     uint32_t first_page, last_page; /* of the busy node */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
     CUmemGenericAllocationHandle *handles; /* place.new_pages of them */
+    uint32_t accesses, unmaps, releases; /* calls made, for the accounts */
     struct sg_run *runs;
     uint32_t run_count, run_room;
 };

@@ -1,0 +1,81 @@
+#include "idmap.h"
+
+#include <stdlib.h>
+
+enum { FIRST_ENTRIES = 1 << 12 };
+
+/* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. */
+static size_t home(const struct sg_idmap *map, uint64_t id)
+{
+    return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & map->mask;
+}
+
+bool sg_idmap_init(struct sg_idmap *map)
+{
+    map->entry = calloc(FIRST_ENTRIES, sizeof *map->entry);
+    map->mask = FIRST_ENTRIES - 1;
+    map->count = 0;
+    return map->entry != NULL;
+}
+
+void sg_idmap_fini(struct sg_idmap *map)
+{
+    free(map->entry);
+    map->entry = NULL;
+}
+
+static size_t find(const struct sg_idmap *map, uint64_t id)
+{
+    size_t at = home(map, id);
+    while (map->entry[at].value && map->entry[at].id != id)
+        at = (at + 1) & map->mask;
+    return at;
+}
+
+static bool enlarge(struct sg_idmap *map)
+{
+    struct sg_idmap larger = {.mask = 2 * map->mask + 1, .count = map->count};
+    larger.entry = calloc(larger.mask + 1, sizeof *larger.entry);
+    if (!larger.entry)
+        return false;
+    for (size_t i = 0; i <= map->mask; i++)
+        if (map->entry[i].value)
+            larger.entry[find(&larger, map->entry[i].id)] = map->entry[i];
+    free(map->entry);
+    *map = larger;
+    return true;
+}
+
+bool sg_idmap_put(struct sg_idmap *map, uint64_t id, uint64_t value)
+{
+    if (2 * (map->count + 1) > map->mask && !enlarge(map))
+        return false;
+    struct sg_idmap_entry *entry = &map->entry[find(map, id)];
+    map->count += entry->value == 0;
+    *entry = (struct sg_idmap_entry){id, value};
+    return true;
+}
+
+uint64_t sg_idmap_get(const struct sg_idmap *map, uint64_t id)
+{
+    return map->entry[find(map, id)].value;
+}
+
+uint64_t sg_idmap_take(struct sg_idmap *map, uint64_t id)
+{
+    size_t hole = find(map, id);
+    uint64_t value = map->entry[hole].value;
+    if (!value)
+        return 0;
+    map->count--;
+    for (size_t at = (hole + 1) & map->mask; map->entry[at].value; at = (at + 1) & map->mask) {
+        /* An entry may fill the hole unless its home lies between the hole and itself. */
+        size_t from_home = (at - home(map, map->entry[at].id)) & map->mask, from_hole = (at - hole) & map->mask;
+        if (from_home >= from_hole) {
+            map->entry[hole] = map->entry[at];
+            hole = at;
+        }
+    }
+    map->entry[hole].value = 0;
+    return value;
+}

@@ -1,0 +1,198 @@
+#include "card.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+static _Thread_local struct sg_card *current;
+
+void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity)
+{
+    /* Addresses like those of a real card, so that nothing depends on small ones. */
+    *card = (struct sg_card){.total_bytes = total_bytes, .granularity = granularity, .next_address = UINT64_C(0x7f0000000000)};
+}
+
+void sg_card_fini(struct sg_card *card)
+{
+    free(card->recording);
+    card->recording = NULL;
+}
+
+void sg_card_use(struct sg_card *card)
+{
+    current = card;
+}
+
+static CUresult take(uint64_t bytes)
+{
+    if (bytes > current->total_bytes - current->used_bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    current->used_bytes += bytes;
+    if (current->used_bytes > current->peak_bytes)
+        current->peak_bytes = current->used_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+    (void)alignment;
+    (void)hint;
+    (void)flags;
+    *ret = current->next_address;
+    current->next_address += bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_free(CUdeviceptr address, size_t bytes)
+{
+    (void)address;
+    (void)bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *ret = current->granularity;
+    return CUDA_SUCCESS;
+}
+
+/* A handle is its page's size; that is all the books need. */
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    (void)prop;
+    (void)flags;
+    CUresult result = take(bytes);
+    if (result == CUDA_SUCCESS)
+        *ret = bytes;
+    return result;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    current->used_bytes -= handle;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    (void)address;
+    (void)offset;
+    (void)flags;
+    return handle == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    (void)address;
+    (void)bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    (void)address;
+    (void)bytes;
+    (void)access;
+    (void)count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = current->total_bytes - current->used_bytes;
+    *total_bytes = current->total_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_total(size_t *ret, CUdevice device)
+{
+    (void)device;
+    *ret = current->total_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_get_current(CUcontext *ret)
+{
+    *ret = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_synchronize(void)
+{
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    if (current->events == current->events_room) {
+        uint64_t room = current->events_room ? 2 * current->events_room : 64;
+        uint64_t *recording = realloc(current->recording, room * sizeof *recording);
+        if (!recording)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        current->recording = recording;
+        current->events_room = room;
+    }
+    current->recording[current->events] = 0;
+    *ret = (CUevent)(uintptr_t)++current->events;
+    return CUDA_SUCCESS;
+}
+
+static uint64_t *recording_of(CUevent event)
+{
+    return &current->recording[(uintptr_t)event - 1];
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    return *recording_of(event) <= current->recordings_complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_synchronize(CUevent event)
+{
+    if (current->recordings_complete < *recording_of(event))
+        current->recordings_complete = *recording_of(event);
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_record_event(CUcontext context, CUevent event)
+{
+    (void)context;
+    *recording_of(event) = ++current->recordings;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver sg_card_driver = {
+    .ctx_get_current = ctx_get_current,
+    .ctx_synchronize = ctx_synchronize,
+    .device_attribute = device_attribute,
+    .device_total = device_total,
+    .mem_info = mem_info,
+    .address_reserve = address_reserve,
+    .address_free = address_free,
+    .granularity = granularity,
+    .create = create,
+    .release = release,
+    .map = map,
+    .unmap = unmap,
+    .set_access = set_access,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .ctx_record_event = ctx_record_event,
+};

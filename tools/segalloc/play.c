@@ -1,0 +1,253 @@
+#include "play.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "card.h"
+#include "core.h"
+#include "idmap.h"
+#include "torch_card.h"
+#include "torch_policy.h"
+
+enum { BATCH = 1024 };
+
+/* Value in the dictionary of an allocation that has no block: it failed or was of zero bytes. */
+static const uint64_t NO_BLOCK = 1;
+
+struct player {
+    const struct sg_play *play;
+    struct sg_play_result *result;
+    char *error;
+    struct sg_idmap live; /* id of the trace -> address, or struct sg_torch_block * */
+    /* segalloc's own rules */
+    struct sg_core *core;
+    struct sg_card card;
+    /* PyTorch's */
+    struct sg_torch *torch;
+    struct sg_torch_card torch_card;
+    uint64_t time;
+    int devices;
+    uint8_t *stream_device; /* device of each stream index */
+    uint32_t streams;
+};
+
+static int complain(struct player *player, const char *what, uint64_t id)
+{
+    snprintf(player->error, SG_PLAY_ERROR, "event %" PRIu64 " %s 0x%" PRIx64, player->result->events, what, id);
+    return -1;
+}
+
+static int no_memory(struct player *player)
+{
+    snprintf(player->error, SG_PLAY_ERROR, "no host memory left at event %" PRIu64, player->result->events);
+    return -1;
+}
+
+static int device_of(const struct player *player, uint32_t stream)
+{
+    return stream < player->streams ? player->stream_device[stream] : 0;
+}
+
+static int define_stream(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint32_t index = record->stream, device = (uint32_t)record->size;
+    if (index >= player->streams) {
+        uint32_t streams = index + 64;
+        uint8_t *larger = realloc(player->stream_device, streams);
+        if (!larger)
+            return no_memory(player);
+        for (uint32_t i = player->streams; i < streams; i++)
+            larger[i] = 0;
+        player->stream_device = larger;
+        player->streams = streams;
+    }
+    player->stream_device[index] = device < SG_DEVICES_MAX ? (uint8_t)device : 0;
+    if (player->stream_device[index] >= player->devices)
+        player->devices = player->stream_device[index] + 1;
+    return 0;
+}
+
+static struct sg_tag tag_of(const struct segalloc_trace_record *record)
+{
+    return (struct sg_tag){.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+}
+
+static int allocate(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_result *result = player->result;
+    uint64_t value = 0;
+    result->allocs++;
+    if (record->size > result->largest_request)
+        result->largest_request = record->size;
+    if (player->core) {
+        const struct sg_tag tag = tag_of(record);
+        CUdeviceptr address;
+        if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) == CUDA_SUCCESS)
+            value = address;
+    } else {
+        struct sg_torch_block *block = NULL;
+        if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
+            value = (uint64_t)(uintptr_t)block;
+    }
+    if (!value && record->size) {
+        if (!result->ooms++)
+            result->first_oom_event = result->events;
+    }
+    if (sg_idmap_get(&player->live, record->id))
+        return complain(player, "allocates what is alive already:", record->id);
+    return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
+}
+
+static int release(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint64_t value = sg_idmap_take(&player->live, record->id);
+    player->result->frees++;
+    if (!value) {
+        player->result->unmatched_frees++; /* allocated before the trace begins */
+    } else if (value != NO_BLOCK && player->core) {
+        struct sg_tag tag = tag_of(record);
+        if (record->flags & SEGALLOC_FLAG_PENDING)
+            tag.sync = SG_FREE_SYNC_EVENT;
+        if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
+            return complain(player, "frees what the allocator does not know:", record->id);
+    } else if (value != NO_BLOCK) {
+        sg_torch_free(player->torch, (struct sg_torch_block *)(uintptr_t)value);
+    }
+    return 0;
+}
+
+static int record_stream(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint64_t value = sg_idmap_get(&player->live, record->id);
+    if (player->torch && value && value != NO_BLOCK &&
+        sg_torch_record_stream(player->torch, (struct sg_torch_block *)(uintptr_t)value, record->stream) != 0)
+        return no_memory(player);
+    return 0;
+}
+
+static void empty_cache(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (player->torch)
+        sg_torch_empty_cache(player->torch);
+    for (int device = 0; player->core && device < player->devices; device++)
+        sg_core_trim(player->core, device, record->size);
+}
+
+static int apply(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (record->kind < SEGALLOC_RECORD_DEFINE_STREAM)
+        player->result->events++;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return allocate(player, record);
+    case SEGALLOC_RECORD_FREE:
+        return release(player, record);
+    case SEGALLOC_RECORD_RECORD_STREAM:
+        return record_stream(player, record);
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+        empty_cache(player, record);
+        return 0;
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+        return define_stream(player, record);
+    case SEGALLOC_RECORD_DONE: /* in the order of the frees that it ends */
+        player->card.recordings_complete++;
+        for (int device = 0; player->core && device < player->devices; device++)
+            sg_core_poll(player->core, device);
+        return 0;
+    default: /* work and its order: what is freed is complete at once */
+        return 0;
+    }
+}
+
+static void collect_own(struct player *player)
+{
+    struct sg_play_result *result = player->result;
+    for (int device = 0; device < player->devices; device++) {
+        struct sg_stats stats;
+        if (!sg_core_stats(player->core, device, &stats))
+            continue;
+        result->peak_requested += stats.peak[SG_STAT_requested_bytes];
+        result->peak_allocated += stats.peak[SG_STAT_allocated_bytes];
+        result->peak_pending += stats.peak[SG_STAT_pending_bytes];
+        result->peak_reserved += stats.peak[SG_STAT_reserved_bytes];
+        result->end_reserved += stats.value[SG_STAT_reserved_bytes];
+        result->pages_moved += stats.value[SG_STAT_pages_moved];
+        result->bytes_moved += stats.value[SG_STAT_bytes_moved];
+        result->host_waits += stats.value[SG_STAT_host_waits];
+        result->device_waits += stats.value[SG_STAT_device_waits];
+        result->event_calls += stats.value[SG_STAT_calls_event];
+        result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
+        result->move_ns += stats.value[SG_STAT_move_cost_ns];
+#define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+    }
+}
+
+static void collect_torch(struct player *player)
+{
+    struct sg_play_result *result = player->result;
+    const struct sg_torch_stats *stats = sg_torch_stats(player->torch);
+    const uint64_t *calls = player->torch_card.calls;
+    result->peak_requested = stats->requested.peak;
+    result->peak_allocated = stats->allocated.peak;
+    result->peak_reserved = stats->reserved.peak;
+    result->end_reserved = stats->reserved.current;
+    result->host_waits = stats->cache_syncs;
+    result->calls = (struct sg_play_calls){
+        .reserve = calls[SG_TORCH_ADDRESS_RESERVE],
+        .create = calls[SG_TORCH_CREATE],
+        .map = calls[SG_TORCH_MAP],
+        .set_access = calls[SG_TORCH_SET_ACCESS],
+        .unmap = calls[SG_TORCH_UNMAP],
+        .release = calls[SG_TORCH_RELEASE],
+        .alloc = calls[SG_TORCH_CUDA_MALLOC],
+        .free = calls[SG_TORCH_CUDA_FREE],
+        .sync = calls[SG_TORCH_STREAM_SYNCHRONIZE],
+    };
+}
+
+static int start(struct player *player)
+{
+    const struct sg_play *play = player->play;
+    player->devices = 1;
+    if (!sg_idmap_init(&player->live))
+        return no_memory(player);
+    if (play->policy == SG_POLICY_PYTORCH) {
+        sg_torch_card_init(&player->torch_card, play->card_bytes);
+        player->torch = sg_torch_create(&play->torch, play->card_bytes, &sg_torch_card_ops, &player->torch_card);
+        return player->torch ? 0 : no_memory(player);
+    }
+    sg_card_init(&player->card, play->card_bytes, play->granularity);
+    sg_card_use(&player->card);
+    player->core = sg_core_create(&(struct sg_core_params){.conf = &play->conf, .driver = &sg_card_driver});
+    return player->core ? 0 : no_memory(player);
+}
+
+int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
+{
+    struct sg_play_result result = {0};
+    struct player player = {.play = play, .result = &result, .error = error};
+    struct segalloc_trace_record batch[BATCH];
+    int status = start(&player);
+    for (size_t n; status == 0 && (n = play->next(play->source, batch, BATCH)) > 0;) {
+        for (size_t i = 0; i < n && status == 0; i++)
+            status = apply(&player, &batch[i]);
+        if (play->stop_at_oom && result.ooms)
+            break;
+    }
+    if (status == 0 && player.core)
+        collect_own(&player);
+    if (status == 0 && player.torch)
+        collect_torch(&player);
+    sg_core_destroy(player.core);
+    sg_card_fini(&player.card);
+    if (player.torch)
+        sg_torch_destroy(player.torch);
+    sg_idmap_fini(&player.live);
+    free(player.stream_device);
+    if (status == 0)
+        *ret = result;
+    return status;
+}

@@ -1,0 +1,54 @@
+/* Plays a trace through an allocator on a card that only keeps the books. Replay is this once; the tuner is this in a
+   loop. */
+#ifndef SG_PLAY_H
+#define SG_PLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "segalloc/trace_format.h"
+#include "stats.h"
+#include "torch_conf.h"
+
+enum { SG_PLAY_ERROR = 256 };
+
+/* Where records come from: writes at most `n` and returns how many; 0 at the end. */
+typedef size_t sg_play_next(void *source, struct segalloc_trace_record *out, size_t n);
+
+enum sg_policy { SG_POLICY_SEGALLOC, SG_POLICY_PYTORCH };
+
+struct sg_play {
+    enum sg_policy policy;
+    struct sg_conf conf;         /* of SG_POLICY_SEGALLOC */
+    struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
+    uint64_t card_bytes;         /* of each device */
+    uint64_t granularity;
+    bool stop_at_oom;            /* end at the first allocation that does not fit */
+    sg_play_next *next;
+    void *source;
+};
+
+/* The driver calls that a result counts; names as in the JSON. */
+#define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
+
+struct sg_play_result {
+    uint64_t events, allocs, frees, ooms;
+    uint64_t unmatched_frees;
+    uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
+    uint64_t pages_moved, bytes_moved, host_waits, device_waits, event_calls;
+    uint64_t growth_ns, move_ns; /* by the cost table */
+    uint64_t largest_request;
+    uint64_t first_oom_event;    /* its number, from 1; 0: none */
+    struct sg_play_calls {
+#define CALL(name) uint64_t name;
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+    } calls;
+};
+
+/* Returns 0, or -1 with one line in `error` (an inconsistent trace, no host memory). */
+int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
+
+#endif
