@@ -21,5 +21,10 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
         .pytorch = getenv("PYTORCH_ALLOC_CONF"),
     };
     unsigned bad = sg_conf_load(ret, &inputs, warn, (void *)(uintptr_t)verb);
-    return bad + sg_conf_apply(ret, SG_CONF_ARGUMENT, text, warn, (void *)(uintptr_t)verb);
+    return bad + sg_tool_conf_apply(verb, text, ret);
+}
+
+unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf)
+{
+    return sg_conf_apply(conf, SG_CONF_ARGUMENT, text, warn, (void *)(uintptr_t)verb);
 }

@@ -8,4 +8,7 @@
    goes to stderr, a line each. Returns how many such lines there were. */
 unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret);
 
+/* Applies `text` as --conf to *conf. What is wrong goes to stderr, a line each. Returns how many such lines there were. */
+unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf);
+
 #endif
