@@ -2,12 +2,8 @@
 #ifndef SG_TORCH_STATE_H
 #define SG_TORCH_STATE_H
 
-/* Fibonacci hashing; every key here is a uint64_t. */
-#define HASH_FUNCTION(key, bytes, ret) \
-    ((void)(bytes), (ret) = (unsigned)((*(const uint64_t *)(const void *)(key) * UINT64_C(0x9e3779b97f4a7c15)) >> 32))
-#include <uthash.h>
-
 #include "keytree.h"
+#include "torch_hash.h"
 #include "torch_policy.h"
 #include "torch_rules.h"
 

@@ -1,0 +1,13 @@
+/* uthash for keys that are a uint64_t: Fibonacci hashing (uthash's own function also draws clang's warning about cases that
+   fall through). Without host memory an addition leaves hh.tbl NULL. */
+#ifndef SG_TORCH_HASH_H
+#define SG_TORCH_HASH_H
+
+#include <stdint.h>
+
+#define HASH_NONFATAL_OOM 1
+#define HASH_FUNCTION(key, bytes, ret) \
+    ((void)(bytes), (ret) = (unsigned)((*(const uint64_t *)(const void *)(key) * UINT64_C(0x9e3779b97f4a7c15)) >> 32))
+#include <uthash.h>
+
+#endif
