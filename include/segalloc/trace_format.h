@@ -1,9 +1,10 @@
 /* The trace file on disk.
 
-   A trace is a file header, then blocks of SEGALLOC_TRACE_BLOCK bytes: a block header and records of 32 bytes. All
-   numbers are little-endian. Records stand in the order of the allocator's critical sections. A block's `count` is
-   raised after each record is whole, so what a killed process wrote is readable up to its last record; a block that
-   was closed also has a checksum. Reading stops at the first block whose magic, sequence or checksum is wrong. */
+   A trace is a file header, then blocks of SEGALLOC_TRACE_BLOCK bytes (the last may be shorter): a block header and
+   records of 32 bytes. All numbers are little-endian. Records stand in the order of the allocator's critical sections.
+   A block's `count` is raised after each record is whole, so what a killed process wrote is readable up to its last
+   record; a block that was closed also has a checksum. Reading stops at the first block whose magic, sequence or
+   checksum is wrong; a block of zeros was taken ahead and not used. */
 #ifndef SEGALLOC_TRACE_FORMAT_H
 #define SEGALLOC_TRACE_FORMAT_H
 

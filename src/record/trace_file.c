@@ -169,15 +169,14 @@ static size_t read_trace(struct sg_trace_reader *reader, struct segalloc_trace_r
         size_t part = state->count - state->at < n - done ? state->count - state->at : n - done;
         const unsigned char *from = state->block + sizeof(struct segalloc_trace_block);
         memcpy(out + done, from + state->at * sizeof(*out), part * sizeof(*out));
+        const struct segalloc_trace_record *last = &out[done + part - 1];
+        if (last->kind == SEGALLOC_RECORD_END && last->size >= reader->info.dropped) {
+            state->ended = true;
+            reader->info.dropped = last->size;
+        }
         state->at += part;
         done += part;
     }
-    for (size_t i = 0; i < done; i++)
-        if (out[i].kind == SEGALLOC_RECORD_END) {
-            state->ended = true;
-            if (out[i].size > reader->info.dropped)
-                reader->info.dropped = out[i].size;
-        }
     return done;
 }
 
