@@ -1,0 +1,29 @@
+/* Who calls the runtime's cudaMalloc and cudaFree, and where that caller's own runtime is. */
+#ifndef SG_CALLERS_H
+#define SG_CALLERS_H
+
+#include <stddef.h>
+
+enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL };
+
+typedef int sg_cuda_malloc_fn(void **ret, size_t bytes);
+typedef int sg_cuda_free_fn(void *address);
+
+/* One loaded module that calls the runtime. */
+struct sg_module {
+    enum sg_caller kind;
+    sg_cuda_malloc_fn *malloc; /* of its own libcudart; NULL where no libcudart is loaded */
+    sg_cuda_free_fn *free;
+};
+
+/* The module that `code` belongs to. Found out once a module, taking the loader's lock; no lock is taken later. */
+struct sg_module sg_caller_module(const void *code);
+
+/* The module kind alone, by file name; for callers of the driver. */
+enum sg_caller sg_caller_kind(const void *code);
+
+/* The kind of the module whose cudaMalloc or cudaFree this thread is in; SG_CALLER_UNKNOWN where the driver was called
+   in another way. */
+enum sg_caller sg_caller_current(void);
+
+#endif

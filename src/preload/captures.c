@@ -1,0 +1,204 @@
+#include "captures.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "hooks.h"
+#include "life.h"
+
+enum { CAPTURES_MAX = 256, PARKED_MAX = 65536 };
+
+/* Streams that are being captured. More at once than fit the list are only counted. */
+static struct {
+    struct capture {
+        CUstream stream;
+        bool per_thread; /* which stream 0 means */
+    } list[CAPTURES_MAX];
+    int listed;
+    atomic_int live;
+} captures;
+
+static struct {
+    struct parked {
+        CUdeviceptr address;
+        struct sg_origin origin;
+    } list[PARKED_MAX]; /* untouched until something is parked */
+    int count;
+} parked;
+
+bool sg_captures_live(void)
+{
+    return atomic_load_explicit(&captures.live, memory_order_acquire) > 0;
+}
+
+static CUresult park(CUdeviceptr address, const struct sg_origin *origin)
+{
+    CUresult result = CUDA_SUCCESS;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = 0; i < parked.count; i++) {
+        if (parked.list[i].address == address)
+            result = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (parked.count == PARKED_MAX)
+        result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    if (result == CUDA_SUCCESS)
+        parked.list[parked.count++] = (struct parked){address, *origin};
+    sg_unguard(SG_GUARD_CAPTURES);
+    return result;
+}
+
+CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+{
+    struct sg_block_info block;
+    CUresult result = sg_core_block(core, address, &block);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return block.base == address ? park(address, origin) : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Frees what waited for the last capture to end. */
+static void unpark(void)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    for (;;) {
+        struct parked next = {0};
+        sg_guard(SG_GUARD_CAPTURES);
+        if (parked.count && !sg_captures_live())
+            next = parked.list[--parked.count];
+        sg_unguard(SG_GUARD_CAPTURES);
+        if (!next.address)
+            break;
+        sg_memory_free(core, next.address, &next.origin);
+    }
+    sg_end();
+}
+
+bool sg_captures_relax(CUstreamCaptureMode *ret_mode)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    *ret_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    return driver->exchange_capture_mode && driver->exchange_capture_mode(ret_mode) == CUDA_SUCCESS;
+}
+
+void sg_captures_restore(CUstreamCaptureMode *mode)
+{
+    sg_life_driver()->exchange_capture_mode(mode);
+}
+
+/* A begin counts before the driver is asked: between its answer and ours other threads must see it. */
+static void begin(void)
+{
+    atomic_fetch_add(&captures.live, 1);
+}
+
+static CUresult begun(CUresult result, CUstream stream, bool per_thread)
+{
+    if (result == CUDA_SUCCESS) {
+        sg_guard(SG_GUARD_CAPTURES);
+        if (captures.listed < CAPTURES_MAX)
+            captures.list[captures.listed++] = (struct capture){stream, per_thread};
+        sg_unguard(SG_GUARD_CAPTURES);
+    } else if (atomic_fetch_sub(&captures.live, 1) == 1) {
+        unpark();
+    }
+    return result;
+}
+
+static void ended(CUstream stream, bool per_thread)
+{
+    bool last = false, found = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = 0; i < captures.listed && !found; i++) {
+        const struct capture *capture = &captures.list[i];
+        found = capture->stream == stream && (stream || capture->per_thread == per_thread);
+        if (found)
+            captures.list[i] = captures.list[--captures.listed];
+    }
+    if (found || atomic_load(&captures.live) > captures.listed)
+        last = atomic_fetch_sub(&captures.live, 1) == 1;
+    sg_unguard(SG_GUARD_CAPTURES);
+    if (last)
+        unpark();
+}
+
+/* These answers leave a capture going on. Source: the texts of CUresult in cuda.h. */
+static CUresult end_answered(CUresult result, CUstream stream, bool per_thread)
+{
+    if (result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD && result != CUDA_ERROR_ILLEGAL_STATE &&
+        result != CUDA_ERROR_INVALID_HANDLE)
+        ended(stream, per_thread);
+    return result;
+}
+
+CUresult cuStreamBeginCapture(CUstream stream)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCapture(stream), stream, false);
+}
+
+CUresult cuStreamBeginCapture_ptsz(CUstream stream)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), stream, true);
+}
+
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), stream, false);
+}
+
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), stream, true);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+    const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), stream, false);
+}
+
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
+    const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
+{
+    begin();
+    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), stream, true);
+}
+
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
+{
+    return end_answered(sg_real()->cuStreamEndCapture(stream, ret), stream, false);
+}
+
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
+{
+    return end_answered(sg_real()->cuStreamEndCapture_ptsz(stream, ret), stream, true);
+}
+
+/* Destroying a stream drops its capture. */
+static CUresult destroyed(CUresult result, CUstream stream)
+{
+    bool captured = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = 0; i < captures.listed; i++)
+        captured |= captures.list[i].stream == stream;
+    sg_unguard(SG_GUARD_CAPTURES);
+    if (captured && result == CUDA_SUCCESS)
+        ended(stream, false);
+    return result;
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    return destroyed(sg_real()->cuStreamDestroy(stream), stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    return destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
+}

@@ -1,0 +1,283 @@
+#include "contexts.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "hooks.h"
+#include "life.h"
+
+/* More contexts than this are served all the same, only more slowly and with the core told of them when they first
+   allocate. */
+enum { CONTEXTS_MAX = 256 };
+
+static struct {
+    struct context {
+        CUcontext context;
+        int device;
+        bool primary;
+    } list[CONTEXTS_MAX];
+    int count;
+    uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
+    atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
+} contexts;
+
+static struct context *find(CUcontext context)
+{
+    for (int i = 0; i < contexts.count; i++) {
+        if (contexts.list[i].context == context)
+            return &contexts.list[i];
+    }
+    return NULL;
+}
+
+static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    bool known = find(context) != NULL;
+    if (!known && contexts.count < CONTEXTS_MAX)
+        contexts.list[contexts.count++] = (struct context){context, device, primary};
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (!known && core)
+        sg_core_context_seen(core, device, context);
+}
+
+static void gone(struct sg_core *core, CUcontext context)
+{
+    struct context was = {0};
+    sg_guard(SG_GUARD_CONTEXTS);
+    struct context *entry = find(context);
+    if (entry) {
+        was = *entry;
+        *entry = contexts.list[--contexts.count];
+    }
+    atomic_fetch_add(&contexts.changes, 1);
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (was.context && core)
+        sg_core_context_gone(core, was.device, context);
+}
+
+static CUcontext primary_of(int device)
+{
+    CUcontext context = NULL;
+    sg_guard(SG_GUARD_CONTEXTS);
+    for (int i = 0; i < contexts.count && !context; i++) {
+        if (contexts.list[i].primary && contexts.list[i].device == device)
+            context = contexts.list[i].context;
+    }
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return context;
+}
+
+void sg_contexts_tell(struct sg_core *core)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    for (int i = 0; i < contexts.count; i++)
+        sg_core_context_seen(core, contexts.list[i].device, contexts.list[i].context);
+    for (int owner = 0; owner < SG_DEVICES_MAX; owner++) {
+        for (int peer = 0; contexts.peers[owner] >> peer; peer++) {
+            if (contexts.peers[owner] >> peer & 1)
+                sg_core_peer_access(core, owner, peer, true);
+        }
+    }
+    sg_unguard(SG_GUARD_CONTEXTS);
+}
+
+CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device)
+{
+    static __thread struct {
+        CUcontext context;
+        int device;
+        unsigned changes;
+    } last;
+    const struct sg_driver *driver = sg_life_driver();
+    CUcontext context = NULL;
+    CUresult result = driver->ctx_get_current(&context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    unsigned changes = atomic_load(&contexts.changes);
+    if (last.context != context || last.changes != changes) {
+        CUdevice device;
+        result = driver->ctx_get_device(&device);
+        if (result != CUDA_SUCCESS)
+            return result;
+        seen(core, context, device, false);
+        last.context = context;
+        last.device = device;
+        last.changes = changes;
+    }
+    *ret_context = context;
+    *ret_device = last.device;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned flags)
+{
+    return sg_real()->cuInit(flags);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
+{
+    struct sg_core *core = sg_begin();
+    CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
+    if (result == CUDA_SUCCESS && ret)
+        seen(core, *ret, device, false);
+    if (core)
+        sg_end();
+    return result;
+}
+
+CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned flags, CUdevice device)
+{
+    struct sg_core *core = sg_begin();
+    CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
+    if (result == CUDA_SUCCESS && ret)
+        seen(core, *ret, device, false);
+    if (core)
+        sg_end();
+    return result;
+}
+
+CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flags, CUdevice device)
+{
+    struct sg_core *core = sg_begin();
+    CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
+    if (result == CUDA_SUCCESS && ret)
+        seen(core, *ret, device, false);
+    if (core)
+        sg_end();
+    return result;
+}
+
+static CUresult destroy(CUresult (*real)(CUcontext), CUcontext context)
+{
+    struct sg_core *core = sg_begin();
+    CUresult result = real(context);
+    if (result == CUDA_SUCCESS)
+        gone(core, context);
+    if (core)
+        sg_end();
+    return result;
+}
+
+CUresult cuCtxDestroy(CUcontext context)
+{
+    return destroy(sg_real()->cuCtxDestroy, context);
+}
+
+CUresult cuCtxDestroy_v2(CUcontext context)
+{
+    return destroy(sg_real()->cuCtxDestroy_v2, context);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
+{
+    struct sg_core *core = sg_begin();
+    CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
+    if (result == CUDA_SUCCESS && ret)
+        seen(core, *ret, device, true);
+    if (core)
+        sg_end();
+    return result;
+}
+
+static bool primary_active(int device)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned flags;
+    int active = 1;
+    return !driver || driver->primary_state(device, &flags, &active) != CUDA_SUCCESS || active;
+}
+
+/* The last release of a primary context ends it, a reset does so at once. */
+static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool reset)
+{
+    struct sg_core *core = sg_begin();
+    CUcontext context = primary_of(device);
+    CUresult result = real(device);
+    if (result == CUDA_SUCCESS && context && (reset || !primary_active(device)))
+        gone(core, context);
+    if (core)
+        sg_end();
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return end_primary(sg_real()->cuDevicePrimaryCtxRelease, device, false);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return end_primary(sg_real()->cuDevicePrimaryCtxRelease_v2, device, false);
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return end_primary(sg_real()->cuDevicePrimaryCtxReset, device, true);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return end_primary(sg_real()->cuDevicePrimaryCtxReset_v2, device, true);
+}
+
+static CUresult device_of(const struct sg_driver *driver, CUcontext context, int *ret_device)
+{
+    CUcontext ignored;
+    CUdevice device = 0;
+    CUresult result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->ctx_get_device(&device);
+    driver->ctx_pop(&ignored);
+    if (result == CUDA_SUCCESS)
+        *ret_device = device;
+    return result;
+}
+
+/* The current context's device gets, or loses, access to the memory of the peer's. */
+static CUresult peer_access(CUcontext peer, bool enable)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    if (!driver || sg_thread_inside())
+        return CUDA_SUCCESS;
+    CUdevice device;
+    int owner;
+    CUresult result = driver->ctx_get_device(&device);
+    if (result == CUDA_SUCCESS)
+        result = device_of(driver, peer, &owner);
+    if (result != CUDA_SUCCESS || owner == device || owner >= SG_DEVICES_MAX || device >= SG_DEVICES_MAX)
+        return result;
+    sg_guard(SG_GUARD_CONTEXTS);
+    uint64_t bit = UINT64_C(1) << device;
+    contexts.peers[owner] = enable ? contexts.peers[owner] | bit : contexts.peers[owner] & ~bit;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    struct sg_core *core = sg_begin();
+    if (core) {
+        result = sg_core_peer_access(core, owner, device, enable);
+        sg_end();
+    }
+    return result;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    const struct sg_real *real = sg_real();
+    CUresult result = real->cuCtxEnablePeerAccess(peer, flags);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = peer_access(peer, true);
+    if (result != CUDA_SUCCESS)
+        real->cuCtxDisablePeerAccess(peer);
+    return result;
+}
+
+CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    CUresult result = sg_real()->cuCtxDisablePeerAccess(peer);
+    if (result == CUDA_SUCCESS)
+        peer_access(peer, false);
+    return result;
+}

@@ -1,0 +1,24 @@
+/* Binds what glibc moved between libraries, and so gave a new version node, to the node that every glibc since 2.17
+   has. A preload that needs a newer node than the machine's glibc has kills every program it is loaded into. */
+#ifndef SG_GLIBC_H
+#define SG_GLIBC_H
+
+#if defined(__x86_64__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.2.5");
+__asm__(".symver dlclose, dlclose@GLIBC_2.2.5");
+__asm__(".symver dlvsym, dlvsym@GLIBC_2.2.5");
+__asm__(".symver dladdr, dladdr@GLIBC_2.2.5");
+__asm__(".symver dladdr1, dladdr1@GLIBC_2.3.3");
+#define SG_GLIBC_OLDEST "GLIBC_2.2.5"
+#elif defined(__aarch64__)
+__asm__(".symver dlopen, dlopen@GLIBC_2.17");
+__asm__(".symver dlclose, dlclose@GLIBC_2.17");
+__asm__(".symver dlvsym, dlvsym@GLIBC_2.17");
+__asm__(".symver dladdr, dladdr@GLIBC_2.17");
+__asm__(".symver dladdr1, dladdr1@GLIBC_2.17");
+#define SG_GLIBC_OLDEST "GLIBC_2.17"
+#else
+#error "only x86-64 and arm64"
+#endif
+
+#endif

@@ -1,0 +1,327 @@
+#include "glibc.h"
+
+#include "life.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "contexts.h"
+#include "environment.h"
+#include "recorder.h"
+#include "resolve.h"
+
+enum state { EARLY, LIVE, PASSING, CHILD, EXITING };
+
+enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
+
+static struct {
+    _Atomic(enum state) state;
+    struct sg_core *core; /* set before the state leaves EARLY */
+    atomic_int driver_known; /* 0 not looked for, 1 complete, 2 lacking something */
+    struct sg_driver driver;
+    atomic_bool conf_read;
+    struct sg_conf conf;
+    atomic_int watched; /* 0 not looked at, 1 no, 2 yes */
+    pthread_mutex_t guards[SG_GUARD_COUNT];
+} life = {
+    .guards = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
+               PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER},
+};
+
+static __thread bool inside;
+
+bool sg_thread_inside(void)
+{
+    return inside;
+}
+
+bool sg_thread_enter(void)
+{
+    bool outer = inside;
+    inside = true;
+    return outer;
+}
+
+void sg_thread_leave(bool outer)
+{
+    inside = outer;
+}
+
+void sg_guard(enum sg_guard guard)
+{
+    pthread_mutex_lock(&life.guards[guard]);
+}
+
+void sg_unguard(enum sg_guard guard)
+{
+    pthread_mutex_unlock(&life.guards[guard]);
+}
+
+void sg_life_say(const char *line)
+{
+    int before = errno;
+    char text[1024];
+    int length = snprintf(text, sizeof text, "segalloc: %s\n", line);
+    if (length >= (int)sizeof text) {
+        length = sizeof text;
+        text[sizeof text - 1] = '\n';
+    }
+    ssize_t written = write(STDERR_FILENO, text, (size_t)length);
+    (void)written;
+    errno = before;
+}
+
+static void say_problem(void *user, const char *line)
+{
+    (void)user;
+    sg_life_say(line);
+}
+
+static void read_conf(void)
+{
+    const struct sg_conf_inputs inputs = {
+        .system_file = SG_CONF_SYSTEM_FILE,
+        .conf_file = sg_environment("SEGALLOC_CONF_FILE"),
+        .environment = sg_environment("SEGALLOC_CONF"),
+        .trace = sg_environment("SEGALLOC_TRACE"),
+        .stats = sg_environment("SEGALLOC_STATS"),
+        .pytorch_cuda = sg_environment("PYTORCH_CUDA_ALLOC_CONF"),
+        .pytorch = sg_environment("PYTORCH_ALLOC_CONF"),
+    };
+    unsigned bad = sg_conf_load(&life.conf, &inputs, say_problem, NULL);
+    if (bad && life.conf.abort_conf)
+        _exit(STATUS_BAD_CONF);
+}
+
+const struct sg_conf *sg_life_conf(void)
+{
+    if (!atomic_load_explicit(&life.conf_read, memory_order_acquire)) {
+        sg_guard(SG_GUARD_LIFE);
+        if (!atomic_load_explicit(&life.conf_read, memory_order_relaxed)) {
+            read_conf();
+            atomic_store_explicit(&life.conf_read, true, memory_order_release);
+        }
+        sg_unguard(SG_GUARD_LIFE);
+    }
+    return &life.conf;
+}
+
+static bool loaded(const char *prefix)
+{
+    void *handle = sg_library_find(prefix);
+    if (handle)
+        dlclose(handle);
+    return handle != NULL;
+}
+
+/* A tool that replaces or checks the driver's memory calls would be misled by blocks inside one mapping. */
+static bool watched(void)
+{
+    int known = atomic_load_explicit(&life.watched, memory_order_relaxed);
+    if (!known) {
+        const char *injection = sg_environment("CUDA_INJECTION64_PATH");
+        bool found = (injection && *injection) || loaded("libsanitizer-collection") ||
+            loaded("libInterceptorInjection");
+        known = found ? 2 : 1;
+        atomic_store_explicit(&life.watched, known, memory_order_relaxed);
+    }
+    return known == 2;
+}
+
+bool sg_life_passing(void)
+{
+    enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
+    return state == PASSING ||
+        (state == EARLY && (watched() || sg_life_conf()->backend == SG_BACKEND_CUDA_MALLOC_ASYNC));
+}
+
+bool sg_life_over(void)
+{
+    enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
+    return state == CHILD || state == EXITING;
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
+    return (state == LIVE || state == CHILD || state == EXITING) && life.core && sg_core_owns(life.core, address);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void *look_up(void *user, const char *symbol)
+{
+    (void)user;
+    return sg_cuda_symbol(symbol);
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    int known = atomic_load_explicit(&life.driver_known, memory_order_acquire);
+    if (!known) {
+        struct sg_driver driver = {0};
+        if (!sg_cuda_symbol("cuInit"))
+            return NULL;
+        known = sg_driver_load(&driver, look_up, NULL) ? 2 : 1;
+        sg_guard(SG_GUARD_REAL);
+        if (!atomic_load_explicit(&life.driver_known, memory_order_relaxed)) {
+            life.driver = driver;
+            atomic_store_explicit(&life.driver_known, known, memory_order_release);
+        }
+        sg_unguard(SG_GUARD_REAL);
+    }
+    return known == 1 ? &life.driver : NULL;
+}
+
+static void confirm_conf(const struct sg_conf *conf)
+{
+    for (int i = 0; i < SG_OPTION_COUNT; i++) {
+        char value[SG_PATH_BYTES], line[SG_PATH_BYTES + 128];
+        snprintf(line, sizeof line, "%s:%s (%s)", sg_option_info((enum sg_option)i)->name,
+                 sg_conf_format(conf, (enum sg_option)i, value, sizeof value),
+                 sg_conf_source_name((enum sg_conf_source)conf->source[i]));
+        sg_life_say(line);
+    }
+}
+
+static void ask_device(const struct sg_driver *driver, struct sg_recorder_device *ret)
+{
+    size_t granularity, bytes;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    *ret = (struct sg_recorder_device){0};
+    if (driver->granularity &&
+        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS)
+        ret->granularity = granularity;
+    if (driver->device_total(&bytes, 0) == CUDA_SUCCESS)
+        ret->bytes = bytes;
+}
+
+/* Holding SG_GUARD_LIFE, in state EARLY. */
+static enum state create_core(const struct sg_recorder_device *device)
+{
+    struct sg_core_params params = {
+        .conf = &life.conf,
+        .driver = &life.driver,
+        .observer = sg_recorder_open(&life.conf, device),
+        .now_ns = now_ns,
+        .warn = sg_life_say,
+    };
+    life.core = sg_core_create(&params);
+    if (!life.core)
+        return PASSING;
+    sg_contexts_tell(life.core);
+    return LIVE;
+}
+
+/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
+static enum state start(void)
+{
+    struct sg_recorder_device device = {0};
+    CUcontext context = NULL;
+    const struct sg_conf *conf = sg_life_conf();
+    const struct sg_driver *driver = sg_life_driver();
+    bool passing = sg_life_passing() || !driver;
+    if (!passing) {
+        if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context)
+            return EARLY;
+        ask_device(driver, &device);
+    }
+    sg_guard(SG_GUARD_LIFE);
+    enum state state = atomic_load_explicit(&life.state, memory_order_relaxed);
+    bool first = state == EARLY;
+    if (first) {
+        state = passing ? PASSING : create_core(&device);
+        atomic_store_explicit(&life.state, state, memory_order_release);
+    }
+    sg_unguard(SG_GUARD_LIFE);
+    if (first && conf->confirm_conf)
+        confirm_conf(conf);
+    return state;
+}
+
+struct sg_core *sg_begin(void)
+{
+    if (inside || atomic_load_explicit(&life.state, memory_order_acquire) != LIVE)
+        return NULL;
+    inside = true;
+    return life.core;
+}
+
+struct sg_core *sg_begin_allocation(void)
+{
+    if (inside)
+        return NULL;
+    inside = true;
+    enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
+    if (state == EARLY && sg_cuda_symbol("cuInit"))
+        state = start();
+    inside = state == LIVE;
+    return inside ? life.core : NULL;
+}
+
+void sg_end(void)
+{
+    inside = false;
+}
+
+/* Whether the core takes part in the fork under way: an exit meanwhile changes the state. */
+static bool fork_live;
+
+static void fork_prepare(void)
+{
+    for (int i = 0; i < SG_GUARD_COUNT; i++)
+        sg_guard((enum sg_guard)i);
+    fork_live = atomic_load(&life.state) == LIVE;
+    if (fork_live)
+        sg_core_fork_prepare(life.core);
+}
+
+static void fork_parent(void)
+{
+    if (fork_live)
+        sg_core_fork_parent(life.core);
+    for (int i = SG_GUARD_COUNT - 1; i >= 0; i--)
+        sg_unguard((enum sg_guard)i);
+}
+
+static void fork_child(void)
+{
+    if (fork_live) {
+        sg_core_fork_child(life.core);
+        sg_core_disable(life.core);
+        sg_recorder_forget();
+        atomic_store(&life.state, CHILD);
+    }
+    for (int i = 0; i < SG_GUARD_COUNT; i++)
+        pthread_mutex_init(&life.guards[i], NULL);
+}
+
+__attribute__((constructor)) static void load(void)
+{
+    sg_environment_keep();
+    pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+/* Destructors and handlers that come later may still free: they find a disabled core. Whoever ends the process from
+   within a call of ours (a signal handler) may hold the core's locks, and leaves the files as a kill would. */
+__attribute__((destructor)) static void unload(void)
+{
+    enum state live = LIVE;
+    if (!atomic_compare_exchange_strong(&life.state, &live, EXITING))
+        return;
+    sg_core_disable(life.core);
+    if (!inside)
+        sg_recorder_close(life.core);
+}

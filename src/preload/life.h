@@ -1,0 +1,58 @@
+/* What this library is doing in the process that it was loaded into.
+
+   EARLY ──first allocation──▶ LIVE ──fork──▶ CHILD (in the child)
+     │                          │
+     └──────▶ PASSING           └──exit──▶ EXITING
+
+   EARLY    Nothing has happened: no thread, no file, no output, nothing asked of the driver. A child forked now is
+            EARLY again. Every call is handed on to the driver.
+   LIVE     There is a core and it answers.
+   PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
+            lacks what we need, or there was no host memory.
+   CHILD    Forked from a LIVE process, where CUDA doesn't work: frees of memory of ours succeed and do nothing.
+   EXITING  The process ends. The same; no call to the driver any more that the program doesn't make itself. */
+#ifndef SG_LIFE_H
+#define SG_LIFE_H
+
+#include <stdbool.h>
+
+#include "conf.h"
+#include "core.h"
+
+/* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
+bool sg_thread_inside(void);
+bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */
+void sg_thread_leave(bool outer);
+
+/* The core, if it is to answer this call: then sg_end() must follow. NULL: hand the call on. An allocation starts the
+   core; other calls find it started or have nothing to do with it. The first one takes locks of ours and of the
+   loader. */
+struct sg_core *sg_begin_allocation(void);
+struct sg_core *sg_begin(void);
+void sg_end(void);
+
+/* Whether the state is PASSING, or will be once the program allocates. */
+bool sg_life_passing(void);
+
+/* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
+   by sg_life_owns(). */
+bool sg_life_over(void);
+bool sg_life_owns(CUdeviceptr address);
+
+/* The configuration in force, read on first use. Never NULL. */
+const struct sg_conf *sg_life_conf(void);
+
+/* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are required;
+   never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */
+const struct sg_driver *sg_life_driver(void);
+
+/* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */
+void sg_life_say(const char *line);
+
+/* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
+   lock, call the driver or wait. fork() takes them all, so that the child finds them free. */
+enum sg_guard { SG_GUARD_LIFE, SG_GUARD_CONTEXTS, SG_GUARD_CAPTURES, SG_GUARD_CALLERS, SG_GUARD_REAL, SG_GUARD_COUNT };
+void sg_guard(enum sg_guard guard);
+void sg_unguard(enum sg_guard guard);
+
+#endif

@@ -1,0 +1,275 @@
+#include "memory.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "callers.h"
+#include "captures.h"
+#include "contexts.h"
+#include "hooks.h"
+#include "life.h"
+#include "torch.h"
+
+/* Errors after which the driver answers nothing else in this process. Source: the texts of CUresult in cuda.h. */
+static bool is_final(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_DEINITIALIZED:
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The one place where it is decided when a free takes effect. Ordering by the caller's stream is not built yet: an
+   event over the whole context comes after everything that the stream has, and so is always right in its place. */
+static enum sg_free_sync when(const struct sg_origin *origin)
+{
+    switch (sg_life_conf()->free_sync) {
+    case SG_FREE_SYNC_STRICT:
+        return SG_FREE_SYNC_STRICT;
+    case SG_FREE_SYNC_EVENT:
+    case SG_FREE_SYNC_STREAM:
+        return SG_FREE_SYNC_EVENT;
+    case SG_FREE_SYNC_AUTO:
+        break;
+    }
+    return origin->torch || origin->stream_order ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
+}
+
+/* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
+static struct sg_origin observe(void)
+{
+    struct sg_origin origin = {0};
+    if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct()) {
+        origin.torch = true;
+        origin.has_stream = sg_torch_stream(&origin.stream);
+    }
+    return origin;
+}
+
+static CUresult describe(struct sg_core *core, const struct sg_origin *origin, struct sg_tag *ret, int *ret_device)
+{
+    CUcontext context;
+    CUresult result = sg_contexts_current(core, &context, ret_device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret = (struct sg_tag){
+        .context = context,
+        .stream = origin->stream,
+        .has_stream = origin->has_stream,
+        .torch = origin->torch,
+        .sync = when(origin),
+    };
+    return CUDA_SUCCESS;
+}
+
+static void report_out_of_memory(struct sg_core *core, int device)
+{
+    static atomic_flag reported = ATOMIC_FLAG_INIT;
+    enum sg_oom_report wanted = sg_life_conf()->oom_report;
+    if (wanted == SG_OOM_NEVER || (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST))
+        return;
+    char text[4096];
+    size_t length = sg_core_oom_text(core, device, text, sizeof text);
+    if (length >= sizeof text)
+        length = sizeof text - 1;
+    ssize_t written = write(STDERR_FILENO, text, length);
+    (void)written;
+}
+
+/* A limit that the driver may pass isn't one. */
+static bool is_limited(const struct sg_conf *conf)
+{
+    return conf->limit_bytes || conf->limit_fraction > 0 || conf->per_process_memory_fraction < 1;
+}
+
+static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
+{
+    CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
+    if (result == CUDA_SUCCESS)
+        sg_core_passed_on(core, device, bytes);
+    return result;
+}
+
+CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+{
+    struct sg_tag tag;
+    int device;
+    if (!ret || !bytes || describe(core, origin, &tag, &device) != CUDA_SUCCESS)
+        return sg_real()->cuMemAlloc_v2(ret, bytes);
+    CUstreamCaptureMode mode;
+    bool relaxed = sg_captures_live() && sg_captures_relax(&mode);
+    CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
+    if (result == CUDA_ERROR_NOT_SUPPORTED ||
+        (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(sg_life_conf()))) {
+        CUresult first = result;
+        result = pass_on(core, device, bytes, ret);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
+            report_out_of_memory(core, device);
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        report_out_of_memory(core, device);
+    }
+    if (relaxed)
+        sg_captures_restore(&mode);
+    if (is_final(result))
+        sg_core_disable(core);
+    return result;
+}
+
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+{
+    struct sg_tag tag;
+    int device;
+    if (sg_captures_live())
+        return sg_captures_park(core, address, origin);
+    CUresult result = describe(core, origin, &tag, &device);
+    if (result == CUDA_SUCCESS)
+        result = sg_core_free(core, address, &tag);
+    if (!is_final(result))
+        return result;
+    sg_core_disable(core);
+    return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
+{
+    struct sg_core *core = sg_begin_allocation();
+    if (!core)
+        return sg_real()->cuMemAlloc_v2(ret, bytes);
+    struct sg_origin origin = observe();
+    CUresult result = sg_memory_alloc(core, bytes, &origin, ret);
+    sg_end();
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    if (!sg_life_owns(address))
+        return sg_real()->cuMemFree_v2(address);
+    if (sg_life_over())
+        return CUDA_SUCCESS;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_origin origin = observe();
+    CUresult result = sg_memory_free(core, address, &origin);
+    sg_end();
+    return result;
+}
+
+static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
+{
+    if (!sg_life_owns(address))
+        return real(address, stream);
+    if (sg_life_over())
+        return CUDA_SUCCESS;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
+    CUresult result = sg_memory_free(core, address, &origin);
+    sg_end();
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    return free_async(sg_real()->cuMemFreeAsync, address, stream);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+    return free_async(sg_real()->cuMemFreeAsync_ptsz, address, stream ? stream : CU_STREAM_PER_THREAD);
+}
+
+/* How the driver aligns rows on this device, learnt from one small allocation of its own. 0 where it gave none. */
+static size_t pitch_alignment(int device, unsigned element)
+{
+    static _Atomic(size_t) known[SG_DEVICES_MAX];
+    size_t alignment = device < SG_DEVICES_MAX ? atomic_load_explicit(&known[device], memory_order_relaxed) : 0;
+    CUdeviceptr probe;
+    if (alignment)
+        return alignment;
+    const struct sg_real *real = sg_real();
+    if (real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element) != CUDA_SUCCESS)
+        return 0;
+    real->cuMemFree_v2(probe);
+    if (alignment & (alignment - 1))
+        return 0;
+    if (device < SG_DEVICES_MAX)
+        atomic_store_explicit(&known[device], alignment, memory_order_relaxed);
+    return alignment;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    struct sg_core *core = sg_begin_allocation();
+    if (!core)
+        return sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
+    CUcontext context;
+    int device;
+    size_t alignment = 0, row, bytes;
+    bool valid = ret && pitch && width && height && (element == 4 || element == 8 || element == 16);
+    if (valid && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
+        alignment = pitch_alignment(device, element);
+    CUresult result;
+    if (!alignment || __builtin_add_overflow(width, alignment - 1, &row) ||
+        __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
+        result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
+    } else {
+        struct sg_origin origin = observe();
+        result = sg_memory_alloc(core, bytes, &origin, ret);
+        if (result == CUDA_SUCCESS)
+            *pitch = row;
+    }
+    sg_end();
+    return result;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return sg_real()->cuMemGetInfo_v2(free_bytes, total_bytes);
+    size_t available, total;
+    CUcontext context;
+    int device;
+    CUresult result = sg_real()->cuMemGetInfo_v2(&available, &total);
+    if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+        sg_core_mem_info(core, device, &available, &total);
+        if (free_bytes)
+            *free_bytes = available;
+        if (total_bytes)
+            *total_bytes = total;
+    }
+    sg_end();
+    return result;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);
+    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_life_passing())
+        return result;
+    const struct sg_conf *conf = sg_life_conf();
+    if (conf->limit_visible && conf->limit_bytes && conf->limit_bytes < *bytes)
+        *bytes = conf->limit_bytes;
+    if (conf->limit_visible && conf->limit_fraction > 0 && conf->limit_fraction < 1)
+        *bytes = (size_t)((double)*bytes * conf->limit_fraction);
+    return result;
+}

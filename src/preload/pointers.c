@@ -1,0 +1,117 @@
+/* Questions about addresses. Memory mapped piece by piece answers them otherwise than cuMemAlloc's: the driver knows
+   pages where the program knows blocks. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "callers.h"
+#include "hooks.h"
+#include "life.h"
+
+/* The block behind an address of ours, CUDA_ERROR_INVALID_VALUE when it was freed, CUDA_ERROR_NOT_FOUND when the
+   driver is to be asked. */
+static CUresult look_up(CUdeviceptr address, struct sg_block_info *ret)
+{
+    if (!sg_life_owns(address) || sg_life_over())
+        return CUDA_ERROR_NOT_FOUND;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return CUDA_ERROR_NOT_FOUND;
+    CUresult result = sg_core_block(core, address, ret);
+    sg_end();
+    return result;
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    struct sg_block_info block;
+    CUresult result = look_up(address, &block);
+    /* NCCL walks a buffer with this call to register it mapping by mapping. */
+    if (result == CUDA_ERROR_NOT_FOUND || sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL)
+        return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (base)
+        *base = block.base;
+    if (bytes)
+        *bytes = block.bytes;
+    return CUDA_SUCCESS;
+}
+
+/* Answers what is about the block; false: the driver knows. */
+static bool block_attribute(const struct sg_block_info *block, CUpointer_attribute attribute, void *data)
+{
+    switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)data = block->context;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+        *(CUdeviceptr *)data = block->base;
+        return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+        *(size_t *)data = block->bytes;
+        return true;
+    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
+        *(unsigned long long *)data = block->buffer_id;
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    struct sg_block_info block;
+    CUresult result = look_up(address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return sg_real()->cuPointerGetAttribute(data, attribute, address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (data && block_attribute(&block, attribute, data))
+        return CUDA_SUCCESS;
+    return sg_real()->cuPointerGetAttribute(data, attribute, address);
+}
+
+CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr address)
+{
+    struct sg_block_info block;
+    const struct sg_real *real = sg_real();
+    CUresult result = look_up(address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return real->cuPointerGetAttributes(count, attributes, data, address);
+    if (result != CUDA_SUCCESS) {
+        /* The driver answers for memory that it doesn't know, with zeros: freed memory of ours is to look like that.
+           No mapping of the driver's is in the first page. */
+        return real->cuPointerGetAttributes(count, attributes, data, 1);
+    }
+    result = real->cuPointerGetAttributes(count, attributes, data, address);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++) {
+        if (data[i])
+            block_attribute(&block, attributes[i], data[i]);
+    }
+    return result;
+}
+
+/* Legacy IPC gives away whole driver allocations. It works for a block of ours only where that is one. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    static atomic_flag explained = ATOMIC_FLAG_INIT;
+    struct sg_block_info block;
+    const struct sg_real *real = sg_real();
+    CUresult result = look_up(address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        return real->cuIpcGetMemHandle(handle, address);
+    if (result != CUDA_SUCCESS)
+        return result;
+    CUdeviceptr base;
+    size_t bytes;
+    if (real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base) {
+        result = real->cuIpcGetMemHandle(handle, address);
+        if (result == CUDA_SUCCESS)
+            return result;
+    }
+    if (!atomic_flag_test_and_set(&explained))
+        sg_life_say("cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a legacy "
+                    "handle; set ipc:always in SEGALLOC_CONF, or run without the library");
+    return CUDA_ERROR_INVALID_VALUE;
+}

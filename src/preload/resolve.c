@@ -1,0 +1,375 @@
+#include "glibc.h"
+
+#include "resolve.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hooks.h"
+#include "life.h"
+
+enum threads { ANY, LEGACY, PER_THREAD };
+
+/* The type to which any function pointer may be cast and back. */
+typedef void any_fn(void);
+
+static const struct hook {
+    const char *symbol, *base;
+    int version;
+    enum threads threads;
+    any_fn *function;
+    size_t offset; /* in struct sg_real */
+} hooks[] = {
+#define HOOK(symbol, base, version, threads, parameters) \
+    {#symbol, #base, version, threads, (any_fn *)symbol, offsetof(struct sg_real, symbol)},
+#include "hooks.def"
+};
+
+static const struct export {
+    const char *name, *library;
+} exports[] = {
+#define EXPORT(name, library) {#name, library},
+#include "exports.def"
+};
+
+enum { EXPORT_COUNT = sizeof exports / sizeof *exports };
+
+static CUresult missing(void)
+{
+    return CUDA_ERROR_NOT_INITIALIZED;
+}
+
+static const struct sg_real absent_table = {
+#define HOOK(symbol, base, version, threads, parameters) .symbol = (CUresult(*) parameters)(any_fn *)missing,
+#include "hooks.def"
+};
+
+static void *address_of(any_fn *function)
+{
+    void *address;
+    memcpy(&address, &function, sizeof address);
+    return address;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    static _Atomic(uintptr_t) cached;
+    uintptr_t address = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (!address) {
+        address = (uintptr_t)dlvsym(RTLD_NEXT, "dlsym", SG_GLIBC_OLDEST);
+        atomic_store_explicit(&cached, address, memory_order_relaxed);
+    }
+    sg_dlsym_fn *function;
+    memcpy(&function, &address, sizeof function);
+    return function;
+}
+
+/* Kept once found: the CUDA runtime doesn't unload the driver either. */
+static void *cuda_handle(void)
+{
+    static _Atomic(void *) cached;
+    void *handle = atomic_load_explicit(&cached, memory_order_acquire);
+    if (handle)
+        return handle;
+    handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *expected = NULL;
+    if (handle && !atomic_compare_exchange_strong(&cached, &expected, handle))
+        dlclose(handle);
+    return handle;
+}
+
+void *sg_cuda_symbol(const char *name)
+{
+    void *handle = cuda_handle();
+    return handle ? sg_dlsym()(handle, name) : NULL;
+}
+
+struct search {
+    const char *prefix;
+    char path[4096];
+};
+
+static int match_library(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    struct search *search = user;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    const char *name = slash ? slash + 1 : info->dlpi_name;
+    if (!name || strncmp(name, search->prefix, strlen(search->prefix)) != 0)
+        return 0;
+    size_t length = strlen(info->dlpi_name);
+    if (length >= sizeof search->path)
+        return 0;
+    memcpy(search->path, info->dlpi_name, length + 1);
+    return 1;
+}
+
+void *sg_library_find(const char *prefix)
+{
+    struct search search = {.prefix = prefix};
+    return dl_iterate_phdr(match_library, &search) ? dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+}
+
+static bool library_loaded(const char *prefix)
+{
+    struct search search = {.prefix = prefix};
+    return dl_iterate_phdr(match_library, &search) != 0;
+}
+
+static struct sg_real real_table;
+static atomic_bool real_loaded;
+
+static void load_real(struct sg_real *table)
+{
+    *table = absent_table;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        void *function = sg_cuda_symbol(hooks[i].symbol);
+        if (function)
+            memcpy((char *)table + hooks[i].offset, &function, sizeof function);
+    }
+}
+
+const struct sg_real *sg_real(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    if (atomic_load_explicit(&real_loaded, memory_order_acquire))
+        return &real_table;
+    if (!cuda_handle())
+        return &absent_table;
+    struct sg_real table;
+    load_real(&table);
+    pthread_mutex_lock(&lock);
+    if (!atomic_load_explicit(&real_loaded, memory_order_relaxed)) {
+        real_table = table;
+        atomic_store_explicit(&real_loaded, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&lock);
+    return &real_table;
+}
+
+static void *real_function(const struct hook *hook)
+{
+    void *function;
+    memcpy(&function, (const char *)sg_real() + hook->offset, sizeof function);
+    return function == address_of((any_fn *)missing) ? NULL : function;
+}
+
+static const struct hook *hook_named(const char *symbol)
+{
+    if (symbol[0] != 'c' || symbol[1] != 'u')
+        return NULL;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (strcmp(hooks[i].symbol, symbol) == 0)
+            return &hooks[i];
+    }
+    return NULL;
+}
+
+/* The newest row that `base` means for a caller of this version and meaning of the default stream. */
+static const struct hook *hook_wanted(const char *base, int version, cuuint64_t flags)
+{
+    enum threads threads = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? PER_THREAD : LEGACY;
+    const struct hook *best = NULL;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        const struct hook *hook = &hooks[i];
+        if (hook->version > version || (hook->threads != ANY && hook->threads != threads) ||
+            strcmp(hook->base, base) != 0 || !real_function(hook))
+            continue;
+        if (!best || hook->version > best->version)
+            best = hook;
+    }
+    return best;
+}
+
+/* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was
+   asked; a driver that answers with a function that it doesn't export is believed to mean what our table says. */
+static void *substitute(void *answer, const char *base, int version, cuuint64_t flags)
+{
+    if (sg_life_passing())
+        return answer;
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (answer == real_function(&hooks[i]))
+            return address_of(hooks[i].function);
+        if (answer == address_of(hooks[i].function))
+            return answer;
+    }
+    const struct hook *hook = hook_wanted(base, version, flags);
+    if (!hook)
+        return answer;
+    Dl_info info;
+    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
+        return answer;
+    return address_of(hook->function);
+}
+
+CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_t flags)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress(symbol, ret, version, flags);
+    sg_thread_leave(outer);
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = substitute(*ret, symbol, version, flags);
+    return result;
+}
+
+CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
+    sg_thread_leave(outer);
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = substitute(*ret, symbol, version, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
+    CUdriverProcAddressQueryResult *status)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_v2(symbol, ret, version, flags, status);
+    sg_thread_leave(outer);
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = substitute(*ret, symbol, version, flags);
+    return result;
+}
+
+CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags,
+    CUdriverProcAddressQueryResult *status)
+{
+    const struct sg_real *real = sg_real();
+    bool outer = sg_thread_enter();
+    CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
+    sg_thread_leave(outer);
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = substitute(*ret, symbol, version, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+    return result;
+}
+
+/* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */
+struct answer {
+    void *value;
+    sg_dlsym_fn *real;
+};
+
+struct answer sg_dlsym_answer(void *handle, const char *name);
+
+/* NULL, with the text that dlerror() has for a name that isn't there. */
+static struct answer absent(const char *name)
+{
+    void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+    if (!libc)
+        return (struct answer){NULL, NULL};
+    void *value = sg_dlsym()(libc, name);
+    dlclose(libc);
+    return (struct answer){value, NULL};
+}
+
+static struct answer answer_hook(const struct hook *hook, void *handle, sg_dlsym_fn *real)
+{
+    void *found = real(handle, hook->symbol);
+    if (!found)
+        return (struct answer){NULL, real};
+    void *ours = address_of(hook->function), *theirs = sg_cuda_symbol(hook->symbol);
+    if (found != ours && found != theirs)
+        return (struct answer){found, NULL};
+    if (!theirs)
+        return absent(hook->symbol);
+    return (struct answer){sg_life_passing() ? theirs : ours, NULL};
+}
+
+static bool is_ours(const void *function)
+{
+    extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+    Dl_info info;
+    return dladdr(function, &info) && info.dli_fbase == (const void *)__ehdr_start;
+}
+
+/* Who asks for such a name gets what the loader finds, save that ours isn't to be found where its library is not. */
+static struct answer answer_export(const struct export *export, void *handle, sg_dlsym_fn *real)
+{
+    void *found = real(handle, export->name);
+    if (found && is_ours(found) && !library_loaded(export->library))
+        return absent(export->name);
+    return (struct answer){NULL, real};
+}
+
+struct answer sg_dlsym_answer(void *handle, const char *name)
+{
+    sg_dlsym_fn *real = sg_dlsym();
+    if (!name || (name[0] != 'c' && name[0] != '_'))
+        return (struct answer){NULL, real};
+    const struct hook *hook = hook_named(name);
+    if (hook && !sg_thread_inside())
+        return answer_hook(hook, handle, real);
+    for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
+        if (strcmp(exports[i].name, name) == 0)
+            return answer_export(&exports[i], handle, real);
+    }
+    return (struct answer){NULL, real};
+}
+
+/* dlsym itself. A call that isn't ours to answer is jumped on to the real one with the caller's return address still
+   in place, because RTLD_NEXT and RTLD_DEFAULT mean something else to every caller. */
+#if defined(__x86_64__)
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, @function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "endbr64\n"
+        "subq $24, %rsp\n"
+        ".cfi_adjust_cfa_offset 24\n"
+        "movq %rdi, 8(%rsp)\n"
+        "movq %rsi, (%rsp)\n"
+        "call sg_dlsym_answer\n"
+        "movq (%rsp), %rsi\n"
+        "movq 8(%rsp), %rdi\n"
+        "addq $24, %rsp\n"
+        ".cfi_adjust_cfa_offset -24\n"
+        "testq %rdx, %rdx\n"
+        "jne 1f\n"
+        "ret\n"
+        "1: jmp *%rdx\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#else
+__asm__(".text\n"
+        ".globl dlsym\n"
+        ".type dlsym, %function\n"
+        "dlsym:\n"
+        ".cfi_startproc\n"
+        "hint #34\n"
+        "stp x29, x30, [sp, #-32]!\n"
+        ".cfi_def_cfa_offset 32\n"
+        ".cfi_offset 29, -32\n"
+        ".cfi_offset 30, -24\n"
+        "mov x29, sp\n"
+        "stp x0, x1, [sp, #16]\n"
+        "bl sg_dlsym_answer\n"
+        "cbnz x1, 1f\n"
+        "ldp x29, x30, [sp], #32\n"
+        ".cfi_remember_state\n"
+        ".cfi_restore 29\n"
+        ".cfi_restore 30\n"
+        ".cfi_def_cfa_offset 0\n"
+        "ret\n"
+        ".cfi_restore_state\n"
+        "1: mov x16, x1\n"
+        "ldp x0, x1, [sp, #16]\n"
+        "ldp x29, x30, [sp], #32\n"
+        ".cfi_restore 29\n"
+        ".cfi_restore 30\n"
+        ".cfi_def_cfa_offset 0\n"
+        "br x16\n"
+        ".cfi_endproc\n"
+        ".size dlsym, . - dlsym\n");
+#endif

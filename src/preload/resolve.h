@@ -1,0 +1,20 @@
+/* Which function a name means: the real dlsym, libcuda's symbols, and our answers in their place. */
+#ifndef SG_RESOLVE_H
+#define SG_RESOLVE_H
+
+#include <stdbool.h>
+
+typedef void *sg_dlsym_fn(void *handle, const char *name);
+
+/* glibc's own dlsym. What it says of RTLD_NEXT is relative to this library. */
+sg_dlsym_fn *sg_dlsym(void);
+
+/* A symbol of the libcuda.so.1 that this process has loaded; NULL if none is loaded or it lacks `name`. Takes the
+   loader's lock. */
+void *sg_cuda_symbol(const char *name);
+
+/* A handle of the first loaded library whose file name begins with `prefix`, from dlopen: the caller gives it to
+   dlclose. NULL where there is none. Takes the loader's lock. */
+void *sg_library_find(const char *prefix);
+
+#endif

@@ -1,0 +1,176 @@
+#include "glibc.h"
+
+#include "torch.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf.h"
+#include "hooks.h"
+#include "life.h"
+#include "memory.h"
+#include "resolve.h"
+#include "segalloc/segalloc.h"
+#include "size.h"
+
+/* std::optional<bool>: two bytes, in a register. */
+typedef uint16_t check_env_fn(const char *name);
+enum { NO_VALUE = 0, HAS_VALUE = 0x100, IS_TRUE = 1 };
+
+/* c10::cuda::CUDAStream: device and stream number, 16 bytes, in two registers. */
+struct torch_stream {
+    uint64_t words[2];
+};
+typedef struct torch_stream current_stream_fn(int8_t device);
+typedef CUstream stream_handle_fn(const struct torch_stream *stream);
+
+SG_EXPORT uint16_t _ZN3c105utils9check_envEPKc(const char *name);
+
+static atomic_bool direct;
+
+bool sg_torch_direct(void)
+{
+    return atomic_load_explicit(&direct, memory_order_relaxed);
+}
+
+static void *torch_symbol(const char *library, const char *name)
+{
+    void *handle = sg_library_find(library);
+    void *symbol = handle ? sg_dlsym()(handle, name) : NULL;
+    if (handle)
+        dlclose(handle);
+    return symbol;
+}
+
+static uint16_t ask_torch(const char *name)
+{
+    void *symbol = torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc");
+    check_env_fn *theirs, *ours = _ZN3c105utils9check_envEPKc;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    return symbol && theirs != ours ? theirs(name) : NO_VALUE;
+}
+
+/* c10::utils::check_env(const char *). PyTorch asks it, once, whether to keep its own cache; the answer reaches this
+   process alone, where a variable of the environment would be inherited. What the user says stands. */
+uint16_t _ZN3c105utils9check_envEPKc(const char *name)
+{
+    uint16_t answer = ask_torch(name);
+    if (!name || strcmp(name, "PYTORCH_NO_CUDA_MEMORY_CACHING") != 0)
+        return answer;
+    if (!(answer & HAS_VALUE) && !sg_life_passing() && sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
+        answer = HAS_VALUE | IS_TRUE;
+    if (answer == (HAS_VALUE | IS_TRUE))
+        atomic_store(&direct, true);
+    return answer;
+}
+
+bool sg_torch_stream(CUstream *ret)
+{
+    static _Atomic(uintptr_t) current_cached, handle_cached;
+    static atomic_bool probed;
+    if (!atomic_load_explicit(&probed, memory_order_acquire)) {
+        atomic_store(&current_cached,
+                     (uintptr_t)torch_symbol("libc10_cuda.so", "_ZN3c104cuda20getCurrentCUDAStreamEa"));
+        atomic_store(&handle_cached,
+                     (uintptr_t)torch_symbol("libc10_cuda.so", "_ZNK3c104cuda10CUDAStream6streamEv"));
+        atomic_store_explicit(&probed, true, memory_order_release);
+    }
+    uintptr_t addresses[2] = {atomic_load_explicit(&current_cached, memory_order_relaxed),
+                              atomic_load_explicit(&handle_cached, memory_order_relaxed)};
+    if (!addresses[0] || !addresses[1])
+        return false;
+    current_stream_fn *current;
+    stream_handle_fn *handle;
+    memcpy(&current, &addresses[0], sizeof current);
+    memcpy(&handle, &addresses[1], sizeof handle);
+    const struct torch_stream stream = current(-1);
+    *ret = handle(&stream);
+    return true;
+}
+
+/* Makes `device` current where it isn't: PyTorch frees without doing so. Returns whether a context has to be popped
+   again. The primary context that this needs stays retained: PyTorch holds it as well. */
+static bool push_device(const struct sg_driver *driver, int device)
+{
+    static _Atomic(CUcontext) primaries[SG_DEVICES_MAX];
+    CUcontext context = NULL;
+    CUdevice current;
+    if (device < 0 || device >= SG_DEVICES_MAX)
+        return false;
+    if (driver->ctx_get_current(&context) == CUDA_SUCCESS && context &&
+        driver->ctx_get_device(&current) == CUDA_SUCCESS && current == device)
+        return false;
+    context = atomic_load(&primaries[device]);
+    if (!context) {
+        if (driver->primary_retain(&context, device) != CUDA_SUCCESS)
+            return false;
+        CUcontext expected = NULL;
+        if (!atomic_compare_exchange_strong(&primaries[device], &expected, context))
+            driver->primary_release(device);
+    }
+    return driver->ctx_push(context) == CUDA_SUCCESS;
+}
+
+static void pop_device(const struct sg_driver *driver, bool pushed)
+{
+    CUcontext ignored;
+    if (pushed)
+        driver->ctx_pop(&ignored);
+}
+
+/* PyTorch takes NULL for a tensor at address 0 and trains on. */
+static void end_for_want_of_memory(size_t bytes, int device)
+{
+    char size[SG_SIZE_TEXT], line[160];
+    snprintf(line, sizeof line, "out of memory: PyTorch asked for %s on device %d; its pluggable interface has no way "
+             "to say that there is none", sg_size_format(bytes, size), device);
+    sg_life_say(line);
+    abort();
+}
+
+void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUdeviceptr address = 0;
+    CUresult result = CUDA_ERROR_NOT_INITIALIZED;
+    if (!bytes)
+        return NULL;
+    if (driver) {
+        bool pushed = push_device(driver, device);
+        struct sg_core *core = sg_begin_allocation();
+        if (core) {
+            const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
+            result = sg_memory_alloc(core, bytes, &origin, &address);
+            sg_end();
+        } else {
+            result = driver->mem_alloc(&address, bytes);
+        }
+        pop_device(driver, pushed);
+    }
+    if (result != CUDA_SUCCESS)
+        end_for_want_of_memory(bytes, device);
+    return (void *)(uintptr_t)address;
+}
+
+void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
+{
+    (void)bytes;
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
+    const struct sg_driver *driver = sg_life_driver();
+    if (!address || !driver || sg_life_over())
+        return;
+    bool pushed = push_device(driver, device);
+    struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
+    if (core) {
+        const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
+        sg_memory_free(core, address, &origin);
+        sg_end();
+    } else {
+        driver->mem_free(address);
+    }
+    pop_device(driver, pushed);
+}

@@ -1,0 +1,16 @@
+/* PyTorch: its question whether to cache, the stream that it has current, its pluggable interface. */
+#ifndef SG_TORCH_H
+#define SG_TORCH_H
+
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+/* Whether PyTorch was told not to cache, so that its every tensor is a cudaMalloc. */
+bool sg_torch_direct(void);
+
+/* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is
+   that of the Itanium C++ ABI for a 16-byte class). False where they are not to be had. */
+bool sg_torch_stream(CUstream *ret);
+
+#endif
