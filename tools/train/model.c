@@ -42,8 +42,8 @@ struct builder {
     uint64_t seed, stream;
 };
 
-static void add(struct builder *b, struct parameter *parameter, int64_t rows, int64_t columns, enum kernel fill,
-                float scale, bool trained)
+static struct parameter *add(struct builder *b, struct parameter *parameter, int64_t rows, int64_t columns,
+                             enum kernel fill, float scale, bool trained)
 {
     struct tensor *value = tensor_new(b->device, b->model->shape.dtype, rows, columns);
     device_launch(b->device, &(struct kernel_args){.kernel = fill, .f = {scale}, .p = {value->data},
@@ -52,6 +52,7 @@ static void add(struct builder *b, struct parameter *parameter, int64_t rows, in
     b->model->elements += rows * columns;
     if (trained)
         b->model->trained_elements += rows * columns;
+    return parameter;
 }
 
 /* Weights first and then the adapters, as a loaded model gets them. */
@@ -93,8 +94,8 @@ static void add_adapters(struct builder *b, const int64_t dims[4])
             int64_t out = dims[projection_shapes[p].out], in = dims[projection_shapes[p].in];
             /* As PEFT: A is uniform within 1 / sqrt(in) (Kaiming with a = sqrt 5), B is zero. */
             float bound = 1 / sqrtf((float)in);
-            add(b, &linear->lora_a, s->rank, in, KERNEL_fill_uniform, bound, true);
-            add(b, &linear->lora_b, out, s->rank, KERNEL_fill, 0, true);
+            add(b, &linear->lora_a, s->rank, in, KERNEL_fill_uniform, bound, true)->adapter = true;
+            add(b, &linear->lora_b, out, s->rank, KERNEL_fill, 0, true)->adapter = true;
         }
 }
 
@@ -140,17 +141,26 @@ void model_open(struct model *model, struct device *device, const struct shape *
     list_parameters(model);
 }
 
-void model_close(struct model *model)
+void model_drop_weights(struct model *model)
 {
-    for (int i = 0; i < model->parameter_count; i++) {
-        struct parameter *p = model->parameters[i];
-        tensor_drop(&p->gradient);
-        tensor_drop(&p->mean);
-        tensor_drop(&p->variance);
-        tensor_drop(&p->value);
-    }
+    for (int i = 0; i < model->parameter_count; i++)
+        if (!model->parameters[i]->adapter && model->parameters[i] != &model->head)
+            tensor_drop(&model->parameters[i]->value);
     tensor_drop(&model->inverse_frequencies);
     tensor_drop(&model->original_inverse_frequencies);
+    tensor_drop(&model->head.value);
+    for (int i = 0; i < model->parameter_count; i++) {
+        tensor_drop(&model->parameters[i]->mean);
+        tensor_drop(&model->parameters[i]->variance);
+    }
+}
+
+void model_close(struct model *model)
+{
+    model_drop_weights(model);
+    model_drop_gradients(model);
+    for (int i = 0; i < model->parameter_count; i++)
+        tensor_drop(&model->parameters[i]->value);
     for (size_t i = 0; i < sizeof model->workspaces / sizeof *model->workspaces; i++)
         tensor_drop(&model->workspaces[i]);
     free(model->parameters);

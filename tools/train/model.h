@@ -18,7 +18,7 @@ struct shape {
 struct parameter {
     struct tensor *value; /* NULL: the model has no such parameter */
     struct tensor *gradient, *mean, *variance; /* made when first needed */
-    bool trained;
+    bool trained, adapter;
 };
 
 struct linear {
@@ -49,6 +49,9 @@ const char *shape_fault(const struct shape *shape);
 
 /* Takes and initialises all parameters. */
 void model_open(struct model *model, struct device *device, const struct shape *shape, uint64_t seed);
+/* Drops what is left of the model, in the order in which a program of PyTorch's does at its end: first the weights and
+   the optimizer's moments, then (model_close) gradients, adapters and workspaces. */
+void model_drop_weights(struct model *model);
 void model_close(struct model *model);
 
 float model_lora_scale(const struct shape *shape);

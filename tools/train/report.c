@@ -5,9 +5,15 @@
 static const char *const outcome_names[] = {
     [OUTCOME_COMPLETED] = "completed", [OUTCOME_OUT_OF_MEMORY] = "out_of_memory", [OUTCOME_FAILED] = "failed"};
 
-static double gib(size_t bytes)
+enum { SIZE_TEXT = 32 };
+
+static const char *size_text(size_t bytes, char buffer[SIZE_TEXT])
 {
-    return (double)bytes / (1 << 30);
+    if (bytes >= (size_t)1 << 30)
+        snprintf(buffer, SIZE_TEXT, "%.2f GiB", (double)bytes / (1 << 30));
+    else
+        snprintf(buffer, SIZE_TEXT, "%.2f MiB", (double)bytes / (1 << 20));
+    return buffer;
 }
 
 static void print_string(FILE *out, const char *text)
@@ -34,11 +40,12 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
             fprintf(out, "%.9g", (double)s->loss);
         fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu}\n", s->tokens, s->seconds, s->peak);
     } else {
+        char live[SIZE_TEXT], peak[SIZE_TEXT];
         fprintf(out, "step %d/%d", s->step, o->steps);
         if (!o->dry)
             fprintf(out, "  loss %.4f", (double)s->loss);
-        fprintf(out, "  %.0f tokens/s  %.2f s  memory %.3f GiB, at peak %.3f\n",
-                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, gib(s->live), gib(s->peak));
+        fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s\n",
+                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, size_text(s->live, live), size_text(s->peak, peak));
     }
     fflush(out);
 }
@@ -70,8 +77,9 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r)
     if (o->json) {
         report_json(out, o, r);
     } else if (r->outcome == OUTCOME_COMPLETED) {
-        fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %.3f GiB in tensors at peak, %" PRIu64
-                     " allocations\n", r->steps, r->tokens, r->seconds, gib(r->peak), r->allocations);
+        char peak[SIZE_TEXT];
+        fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
+                     " allocations\n", r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
         fprintf(stderr, "segalloc-train: %s (after step %d of %d)%s\n", r->error, r->steps, o->steps,
                 r->outcome == OUTCOME_OUT_OF_MEMORY ? "; a smaller --max-len or --batch needs less" : "");

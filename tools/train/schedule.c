@@ -24,8 +24,9 @@ static void drop_leftovers(struct leftovers *last)
 
 void schedule_close(struct schedule *schedule)
 {
-    drop_leftovers(&schedule->last);
     tensor_drop(&schedule->last.tokens);
+    tensor_drop(&schedule->last.loss);
+    drop_leftovers(&schedule->last);
     free(schedule->inputs);
     free(schedule->saved);
 }

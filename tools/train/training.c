@@ -42,6 +42,7 @@ static void training_open(struct training *t, const struct options *o, const str
 static void training_close(struct training *t)
 {
     device_wait(&t->device);
+    model_drop_weights(&t->model);
     schedule_close(&t->schedule);
     model_close(&t->model);
     device_unpin(&t->device, t->tokens);
