@@ -39,6 +39,15 @@ static struct {
     FILE *trace;
 } stub = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
+/* For tests in the same process. */
+EXPORT void stub_set_limit(size_t limit);
+void stub_set_limit(size_t limit)
+{
+    pthread_mutex_lock(&stub.lock);
+    stub.limit = limit;
+    pthread_mutex_unlock(&stub.lock);
+}
+
 static void *run_queue(void *unused)
 {
     pthread_mutex_lock(&stub.lock);
