@@ -2,8 +2,8 @@
 
    Nodes belong to the caller and are not allocated here. A node is in at most one tree; its key must not change while
    it is in one. Equal keys are allowed and keep no order among themselves. Insertion, removal and search take
-   expected O(log n); removal compares no keys. The shape depends on the order of operations alone, so runs repeat exactly.
-   No locking. */
+   expected O(log n); removal compares no keys. The shape depends on the order of operations alone, so runs repeat
+   exactly. No locking. */
 #ifndef SG_KEYTREE_H
 #define SG_KEYTREE_H
 

@@ -33,7 +33,7 @@ struct sg_torch_card {
 extern const struct sg_torch_ops sg_torch_card_ops;
 
 void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity);
-void sg_torch_card_clear(struct sg_torch_card *card); /* frees what it has on the host; init again before the next use */
+void sg_torch_card_clear(struct sg_torch_card *card); /* frees its host memory; to be initialised again before use */
 uint64_t sg_torch_card_calls(const struct sg_torch_card *card); /* all of them */
 const char *sg_torch_call_name(enum sg_torch_call call);
 

@@ -117,14 +117,20 @@ static int read_divisions(struct reader *in, const char *key, bool zero, uint64_
     return 0;
 }
 
-static int expect(struct reader *in, const char *key, const char *mark)
+/* Says that `wanted` was expected instead of the token. */
+static int unexpected(struct reader *in, const char *key, const char *wanted)
+{
+    if (*in->token)
+        snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected %s but got '%s'", key, wanted, in->token);
+    else
+        snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected %s at the end", key, wanted);
+    return -EINVAL;
+}
+
+static int expect_colon(struct reader *in, const char *key)
 {
     next(in);
-    if (at(in, mark))
-        return 0;
-    snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected '%s'%s%s%s", key, mark, *in->token ? " but got '" : " at the end",
-             in->token, *in->token ? "'" : "");
-    return -EINVAL;
+    return at(in, ":") ? 0 : unexpected(in, key, "':'");
 }
 
 /* [MiB:divisions,…,>:divisions]: the first boundary also fills the intervals below it, '>' those above the last one,
@@ -140,10 +146,11 @@ static int read_roundup_list(struct reader *in, const char *key)
         if (!above && read_number(in, key, &mib))
             return -EINVAL;
         if (!above && !power_of_two(mib)) {
-            snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: the boundary %s (MiB) must be a power of two", key, in->token);
+            snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: the boundary %s (MiB) must be a power of two", key,
+                     in->token);
             return -EINVAL;
         }
-        if (expect(in, key, ":"))
+        if (expect_colon(in, key))
             return -EINVAL;
         next(in);
         if (read_divisions(in, key, true, &value))
@@ -161,11 +168,8 @@ static int read_roundup_list(struct reader *in, const char *key)
         next(in);
         if (at(in, "]"))
             break;
-        if (!at(in, ",")) {
-            snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected ',' or ']'%s%s%s", key, *in->token ? " but got '" : " at the end",
-                     in->token, *in->token ? "'" : "");
-            return -EINVAL;
-        }
+        if (!at(in, ","))
+            return unexpected(in, key, "',' or ']'");
     }
     return 0;
 }
@@ -190,7 +194,8 @@ static int read_large_segment(struct reader *in, const char *key)
 
 static int read_max_split(struct reader *in, const char *key)
 {
-    return read_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb", &in->conf->max_split_size);
+    return read_mib(in, key, in->conf->large_segment_size >> MIB_SHIFT, ", as large_segment_size_mb",
+                    &in->conf->max_split_size);
 }
 
 static int read_non_split_rounding(struct reader *in, const char *key)
@@ -218,7 +223,8 @@ static int read_backend(struct reader *in, const char *key)
 {
     if (at(in, "native"))
         return 0;
-    snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s has no rules of its own to follow, only native has", key, in->token);
+    snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s has no rules of its own to follow, only native has", key,
+             in->token);
     return -EINVAL;
 }
 
@@ -274,7 +280,8 @@ static const struct key *find_key(const char *name)
     return NULL;
 }
 
-/* One pass over all pairs. The size of large segments is read in a pass of its own, before the others, as it is their bound. */
+/* One pass over all pairs. The size of large segments is read in a pass of its own, before the others, as it is their
+   bound. */
 static int read_pairs(struct reader *in, bool bounds)
 {
     for (next(in); *in->token; next(in)) {
@@ -283,7 +290,7 @@ static int read_pairs(struct reader *in, bool bounds)
             snprintf(in->error, SG_TORCH_ERROR_TEXT, "'%s' is not a key of PyTorch's CUDA allocator", in->token);
             return -EINVAL;
         }
-        if (expect(in, key->name, ":"))
+        if (expect_colon(in, key->name))
             return -EINVAL;
         next(in);
         if (!*in->token || at(in, ",") || at(in, ":") || at(in, "]")) {
@@ -295,10 +302,8 @@ static int read_pairs(struct reader *in, bool bounds)
         if (error)
             return error;
         next(in);
-        if (*in->token && !at(in, ",")) {
-            snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s: expected ',' but got '%s'", key->name, in->token);
-            return -EINVAL;
-        }
+        if (*in->token && !at(in, ","))
+            return unexpected(in, key->name, "','");
         if (!*in->token)
             break;
     }

@@ -1,7 +1,7 @@
 /* The settings of PyTorch's native CUDA allocator, in PyTorch's own syntax.
 
-   Only what decides where memory goes is kept; keys that PyTorch knows and that change nothing of that (pinned memory,
-   locks, graph capture) are accepted. Rules and bounds: c10/core/AllocatorConfig.cpp and
+   Only what decides where memory goes is kept; keys that PyTorch knows and that change nothing of that (pinned
+   memory, locks, graph capture) are accepted. Rules and bounds: c10/core/AllocatorConfig.cpp and
    c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.11. */
 #ifndef SG_TORCH_CONF_H
 #define SG_TORCH_CONF_H
@@ -17,7 +17,7 @@ enum { SG_TORCH_INTERVALS = SG_ROUNDUP_INTERVALS, SG_TORCH_ERROR_TEXT = 256 };
 
 struct sg_torch_conf {
     bool expandable_segments;
-    uint64_t large_segment_size;     /* bytes: segment for requests of 1 to 10 MiB, chunk of a large expandable segment */
+    uint64_t large_segment_size;     /* bytes: segment for 1 to 10 MiB, chunk of a large expandable segment */
     uint64_t max_split_size;         /* bytes, or SG_TORCH_UNLIMITED */
     uint64_t max_non_split_rounding; /* bytes */
     uint64_t roundup_divisions[SG_TORCH_INTERVALS]; /* interval i: [2^i MiB, 2^(i+1) MiB), open at both ends; 0: off */
@@ -29,12 +29,13 @@ struct sg_torch_conf {
 void sg_torch_conf_init(struct sg_torch_conf *ret);
 
 /* Reads "key:value,key:value" (NULL or "" for the defaults). Returns 0, or -EINVAL with one line in `error` (at least
-   SG_TORCH_ERROR_TEXT bytes) that names the key, the value and the bound, leaving *ret alone. As in PyTorch, numbers may
-   be followed by anything ("128MiB" is 128), True and False are spelt so, and white space is ignored everywhere. */
+   SG_TORCH_ERROR_TEXT bytes) that names the key, the value and the bound, leaving *ret alone. As in PyTorch, numbers
+   may be followed by anything ("128MiB" is 128), True and False are spelt so, and white space is ignored everywhere.
+   */
 int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error);
 
-/* The same settings out of segalloc's own options, for fixed segments under PyTorch's rules; a max_split_size below the size
-   of large segments, which PyTorch refuses, becomes that size. */
+/* The same settings out of segalloc's own options, for fixed segments under PyTorch's rules; a max_split_size below
+   the size of large segments, which PyTorch refuses, becomes that size. */
 void sg_torch_conf_from(const struct sg_conf *conf, struct sg_torch_conf *ret);
 
 /* What a request of `bytes` (at least 1) becomes: a multiple of 512, or of the roundup step. */

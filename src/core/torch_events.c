@@ -56,12 +56,17 @@ static void pop(struct sg_torch *torch, struct torch_stream *stream)
         torch_block_freed(torch, block);
 }
 
+static bool complete(const struct sg_torch *torch, uint64_t event)
+{
+    return !torch->ops->event_done || torch->ops->event_done(torch->user, event);
+}
+
 void torch_events_poll(struct sg_torch *torch)
 {
     if (torch->outstanding == 0)
         return;
     for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
-        while (stream->events && (!torch->ops->event_done || torch->ops->event_done(torch->user, stream->events->event)))
+        while (stream->events && complete(torch, stream->events->event))
             pop(torch, stream);
     }
 }

@@ -63,7 +63,8 @@ static int find(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes,
     return segment_new(torch, pool, ret);
 }
 
-/* Maps at least `bytes` from the start of an unmapped block, which becomes, merged with its free neighbours, a free one. */
+/* Maps at least `bytes` from the start of an unmapped block, which becomes, merged with its free neighbours, a free
+   one. */
 static int map(struct sg_torch *torch, struct sg_torch_block *block, uint64_t bytes)
 {
     assert(block->state == TORCH_UNMAPPED && bytes <= block->size);

@@ -107,7 +107,8 @@ static int play(struct sg_torch_feed *feed, const struct segalloc_trace_record *
     }
 }
 
-int sg_torch_feed(struct sg_torch_feed *feed, const struct segalloc_trace_record *records, size_t count, size_t *ret_done)
+int sg_torch_feed(struct sg_torch_feed *feed, const struct segalloc_trace_record *records, size_t count,
+                  size_t *ret_done)
 {
     int error = 0;
     size_t done = 0;

@@ -1,5 +1,5 @@
-/* uthash for keys that are a uint64_t: Fibonacci hashing (uthash's own function also draws clang's warning about cases that
-   fall through). Without host memory an addition leaves hh.tbl NULL. */
+/* uthash for keys that are a uint64_t: Fibonacci hashing (uthash's own function also draws clang's warning about
+   cases that fall through). Without host memory an addition leaves hh.tbl NULL. */
 #ifndef SG_TORCH_HASH_H
 #define SG_TORCH_HASH_H
 

@@ -15,7 +15,9 @@ struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t tota
     torch->ops = ops;
     torch->user = user;
     torch->total = total_bytes;
-    torch->allowed = conf->memory_fraction < 1 ? (uint64_t)(conf->memory_fraction * (double)total_bytes) : SG_TORCH_UNLIMITED;
+    torch->allowed = SG_TORCH_UNLIMITED;
+    if (conf->memory_fraction < 1)
+        torch->allowed = (uint64_t)(conf->memory_fraction * (double)total_bytes);
     return torch;
 }
 
@@ -129,8 +131,8 @@ static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t
     return 0;
 }
 
-/* The order of recourse: new memory, after garbage collection; free oversize blocks given back; everything given back. The
-   pool is not searched again after that, so what events have just released is not used (pytorch#189504). */
+/* The order of recourse: new memory, after garbage collection; free oversize blocks given back; everything given
+   back. The pool is not searched again after that, so what events have just released is not used (pytorch#189504). */
 static int find_new(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
 {
     if (collects(torch))
@@ -179,7 +181,8 @@ int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, s
             torch_pool_put(torch, block);
             return -ENOMEM;
         }
-        struct sg_torch_block *rest = torch_block_new(torch, pool, block->segment, block->address + size, block->size - size);
+        struct sg_torch_block *rest =
+            torch_block_new(torch, pool, block->segment, block->address + size, block->size - size);
         torch_block_link(rest, block, block->next);
         block->size = size;
         torch_pool_put(torch, rest);

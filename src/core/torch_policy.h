@@ -1,10 +1,11 @@
 /* PyTorch's native CUDA caching allocator (2.11) for one device, as a function of its events.
 
-   It decides as c10/cuda/CUDACachingAllocator.cpp does: pools by stream and by small or large, best fit by (size, address),
-   split and oversize rules, expandable segments, garbage collection, and the order of recourse when memory runs out; also
-   what is wrong with it (both oversize rules on ranges inside expandable segments, pytorch#123548). Not modelled:
-   private pools (CUDA graphs, MemPool) and captures. Memory comes through a table of functions, so the same rules run over
-   bookkeeping (torch_card.h) and over a driver. No globals, no clock, no environment, and no locks: one caller at a time. */
+   It decides as c10/cuda/CUDACachingAllocator.cpp does: pools by stream and by small or large, best fit by (size,
+   address), split and oversize rules, expandable segments, garbage collection, and the order of recourse when memory
+   runs out; also what is wrong with it (both oversize rules on ranges inside expandable segments, pytorch#123548).
+   Not modelled: private pools (CUDA graphs, MemPool) and captures. Memory comes through a table of functions, so the
+   same rules run over bookkeeping (torch_card.h) and over a driver. No globals, no clock, no environment, and no
+   locks: one caller at a time. */
 #ifndef SG_TORCH_POLICY_H
 #define SG_TORCH_POLICY_H
 
@@ -13,12 +14,12 @@
 
 #include "torch_conf.h"
 
-/* Where the memory comes from. Functions that return int give 0, -ENOMEM when there is no memory (which starts the search
-   for some), or another negative errno, which ends the allocation at once. A mode that is off needs none of its functions.
-   The three for events may be NULL together: then every event is complete when it is asked about. */
+/* Where the memory comes from. Functions that return int give 0, -ENOMEM when there is no memory (which starts the
+   search for some), or another negative errno, which ends the allocation at once. A mode that is off needs none of
+   its functions. The three for events may be NULL together: then every event is complete when it is asked about. */
 struct sg_torch_ops {
-    /* One segment of fixed size: cudaMalloc and cudaFree. segment_alloc() may give the caller's lock up while it waits
-       for the driver and take it again (PyTorch's release_lock_on_cudamalloc); no other function may. */
+    /* One segment of fixed size: cudaMalloc and cudaFree. segment_alloc() may give the caller's lock up while it
+       waits for the driver and take it again (PyTorch's release_lock_on_cudamalloc); no other function may. */
     int (*segment_alloc)(void *user, uint64_t bytes, uint64_t *ret_address);
     void (*segment_free)(void *user, uint64_t address, uint64_t bytes);
     /* Address space of an expandable segment. */
@@ -28,8 +29,8 @@ struct sg_torch_ops {
        again, once the work of `stream` is complete. */
     int (*map)(void *user, uint64_t address, uint64_t bytes, uint64_t chunk);
     void (*unmap)(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream);
-    /* Marks the end of what `stream` has been given; asks about it; waits for it. Each event is asked about until it is
-       complete, or waited for, and not mentioned again after that. */
+    /* Marks the end of what `stream` has been given; asks about it; waits for it. Each event is asked about until it
+       is complete, or waited for, and not mentioned again after that. */
     uint64_t (*event_record)(void *user, uint64_t stream);
     bool (*event_done)(void *user, uint64_t event);
     void (*event_wait)(void *user, uint64_t event);
@@ -53,8 +54,8 @@ struct sg_torch_stats {
 struct sg_torch;
 struct sg_torch_block;
 
-/* `total_bytes` is the device's memory: it bounds the address space of an expandable segment (9/8 of it) and is what a memory fraction
-   is a fraction of. `conf` is copied, `ops` kept. NULL when there is no host memory. */
+/* `total_bytes` is the device's memory: it bounds the address space of an expandable segment (9/8 of it) and is what
+   a memory fraction is a fraction of. `conf` is copied, `ops` kept. NULL when there is no host memory. */
 struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t total_bytes, const struct sg_torch_ops *ops,
                                  void *user);
 

@@ -91,12 +91,13 @@ void torch_pool_put(struct sg_torch *torch, struct sg_torch_block *block);   /* 
 void torch_pool_take(struct sg_torch_block *block);
 void torch_unmapped_put(struct sg_torch_block *block);
 void torch_unmapped_take(struct sg_torch_block *block);
-void torch_merge(struct sg_torch *torch, struct sg_torch_block *block);      /* with like neighbours; `block` is in no tree */
+void torch_merge(struct sg_torch *torch, struct sg_torch_block *block); /* with like neighbours; it is in no tree */
 void torch_slabs_free(struct sg_torch *torch);
 void torch_grow(struct sg_torch_level *level, uint64_t bytes);
 
 /* torch_expandable.c: a free block of at least `bytes`, taken out of its pool, and the rest of release_blocks(). */
-int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret);
+int torch_expandable_alloc(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes,
+                           struct sg_torch_block **ret);
 void torch_expandable_release(struct sg_torch *torch, struct torch_pool *pool);
 
 /* torch_release.c */

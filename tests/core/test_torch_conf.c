@@ -52,8 +52,9 @@ static void defaults(void **state)
 static void values(void **state)
 {
     (void)state;
-    struct sg_torch_conf conf = parsed(" max_split_size_mb : 128 , expandable_segments:True,garbage_collection_threshold:0.8,"
-                                       "per_process_memory_fraction:0.5,max_non_split_rounding_mb:64,");
+    struct sg_torch_conf conf = parsed(" max_split_size_mb : 128 , expandable_segments:True,"
+                                       "garbage_collection_threshold:0.8,per_process_memory_fraction:0.5,"
+                                       "max_non_split_rounding_mb:64,");
     assert_true(conf.expandable_segments);
     assert_int_equal(conf.max_split_size, 128 * SG_MIB);
     assert_int_equal(conf.max_non_split_rounding, 64 * SG_MIB);
@@ -132,7 +133,8 @@ static void from_options(void **state)
     struct sg_torch_conf builtin = parsed("");
     assert_memory_equal(&conf, &builtin, sizeof conf);
 
-    const char *text = "max_split_size_mb:64,large_segment_size_mb:32,roundup_power2_divisions:4,max_non_split_rounding_mb:40";
+    const char *text = "max_split_size_mb:64,large_segment_size_mb:32,roundup_power2_divisions:4,"
+                       "max_non_split_rounding_mb:40";
     assert_int_equal(sg_conf_apply(&options, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
     sg_torch_conf_from(&options, &conf);
     builtin = parsed(text);
