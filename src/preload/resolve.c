@@ -268,19 +268,19 @@ static struct answer absent(const char *name)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (!libc)
         return (struct answer){NULL, NULL};
-    void *value = sg_dlsym()(libc, name);
-    dlclose(libc);
-    return (struct answer){value, NULL};
+    dlclose(libc); /* it stays: nobody unloads libc. Closing it later would drop the text. */
+    return (struct answer){sg_dlsym()(libc, name), NULL};
 }
 
+/* What `real` finds for RTLD_NEXT is what comes after us; the caller's next may be ourselves. */
 static struct answer answer_hook(const struct hook *hook, void *handle, sg_dlsym_fn *real)
 {
     void *found = real(handle, hook->symbol);
-    if (!found)
-        return (struct answer){NULL, real};
     void *ours = address_of(hook->function), *theirs = sg_cuda_symbol(hook->symbol);
-    if (found != ours && found != theirs)
-        return (struct answer){found, NULL};
+    if (!found && (theirs || handle != RTLD_NEXT))
+        return (struct answer){NULL, real};
+    if (found && found != ours && found != theirs)
+        return (struct answer){NULL, real};
     if (!theirs)
         return absent(hook->symbol);
     return (struct answer){sg_life_passing() ? theirs : ours, NULL};
@@ -297,7 +297,8 @@ static bool is_ours(const void *function)
 static struct answer answer_export(const struct export *export, void *handle, sg_dlsym_fn *real)
 {
     void *found = real(handle, export->name);
-    if (found && is_ours(found) && !library_loaded(export->library))
+    bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
+    if (ours && !library_loaded(export->library))
         return absent(export->name);
     return (struct answer){NULL, real};
 }
