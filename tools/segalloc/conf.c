@@ -33,7 +33,7 @@ static int help_options(void)
     char values[160];
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         const struct sg_option_info *info = sg_option_info(i);
-        printf("%s:%s%s\n    %s.\n    Takes %s.%s\n", i ? "\n" : "", info->name, *info->def ? info->def : "(empty)", info->text,
+        printf("%s%s:%s\n    %s.\n    Takes %s.%s\n", i ? "\n" : "", info->name, info->def, info->text,
                sg_option_values(NULL, i, values, sizeof values), info->torch ? " PyTorch has this option too." : "");
     }
     return SG_EXIT_OK;

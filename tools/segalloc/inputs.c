@@ -9,7 +9,7 @@ static void warn(void *user, const char *line)
     sg_tool_message(user, "%s", line);
 }
 
-unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
+static unsigned load(struct sg_conf *conf, sg_conf_warn_fn *report, const char *verb)
 {
     const struct sg_conf_inputs inputs = {
         .system_file = SG_CONF_SYSTEM_FILE,
@@ -20,8 +20,18 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
         .pytorch_cuda = getenv("PYTORCH_CUDA_ALLOC_CONF"),
         .pytorch = getenv("PYTORCH_ALLOC_CONF"),
     };
-    unsigned bad = sg_conf_load(ret, &inputs, warn, (void *)(uintptr_t)verb);
+    return sg_conf_load(conf, &inputs, report, (void *)(uintptr_t)verb);
+}
+
+unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
+{
+    unsigned bad = load(ret, warn, verb);
     return bad + sg_tool_conf_apply(verb, text, ret);
+}
+
+void sg_tool_conf_quietly(struct sg_conf *ret)
+{
+    load(ret, NULL, NULL);
 }
 
 unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf)

@@ -1,0 +1,43 @@
+/* What the simulated machine is like, read once from the environment variable SEGALLOC_SIM. */
+#ifndef SIM_CONFIG_H
+#define SIM_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_abi.h"
+
+enum { SIM_DEVICES_MAX = 16, SIM_FAULTS_MAX = 16, SIM_NAME_MAX = 64 };
+
+enum sim_vmm_sync {
+    SIM_VMM_SYNC_NEVER,
+    SIM_VMM_SYNC_ALWAYS, /* cuMemUnmap and cuMemSetAccess wait for all work of the device */
+};
+
+/* The `at`-th call (from 1) of the driver function `name` fails with `code`; with `onward` every later one too. */
+struct sim_fault {
+    char name[SIM_NAME_MAX];
+    uint64_t at;
+    bool onward;
+    CUresult code;
+};
+
+struct sim_config {
+    uint64_t bytes; /* of memory a device */
+    int devices;
+    int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
+    bool vmm, posix_handles, peers;
+    enum sim_vmm_sync vmm_sync;
+    unsigned depth;     /* pieces of work a stream takes before a submission waits */
+    uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
+    struct sim_fault faults[SIM_FAULTS_MAX];
+    unsigned fault_count;
+};
+
+/* The syntax, which `segalloc run --sim` passes on as it is:
+     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,depth=N][,kernel_us=N]
+         [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
+   NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (static, one line) and leaves it. */
+const char *sim_config_parse(const char *spec, struct sim_config *ret);
+
+#endif

@@ -1,0 +1,213 @@
+"""The command line without the library or a GPU: usage, exit statuses, messages, the environment that `run` prepares.
+
+Usage: test_cli.py SEGALLOC"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SEGALLOC = os.path.abspath(sys.argv.pop(1))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH")
+
+
+def segalloc(*arguments, env=None, cwd=None, stdout=subprocess.PIPE):
+    """Runs segalloc in an environment without anything of ours but `env`."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    clean.update(env or {})
+    return subprocess.run([SEGALLOC, *arguments], env=clean, cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True,
+                          timeout=60)
+
+
+class CommandLine(unittest.TestCase):
+    def one_line(self, result, status, *words):
+        self.assertEqual(result.returncode, status, result)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_help_and_version(self):
+        result = segalloc("--help")
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        verbs = [line.split()[0] for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != "-"]
+        self.assertIn("run", verbs)
+        for verb in verbs:
+            for arguments in ((verb, "--help"), ("help", verb)):
+                result = segalloc(*arguments)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), arguments)
+                self.assertTrue(result.stdout.startswith("usage: segalloc " + verb), result.stdout)
+                self.assertLessEqual(max(map(len, result.stdout.splitlines())), 120)
+        self.assertRegex(segalloc("--version").stdout, r"^segalloc \d+\.\d+\.\d+\n$")
+
+    def test_wrong_usage(self):
+        self.one_line(segalloc(), 2, "which verb")
+        self.one_line(segalloc("cnof"), 2, '"cnof"', "did you mean conf?")
+        self.one_line(segalloc("zzzzzzzzz"), 2, "zzzzzzzzz")
+        self.one_line(segalloc("--nope"), 2, "--nope")
+        self.one_line(segalloc("conf", "--jsn"), 2, "--jsn", "did you mean --json?", "segalloc conf --help")
+        self.one_line(segalloc("conf", "--json=1"), 2, "--json takes no value")
+        self.one_line(segalloc("conf", "-x"), 2, "-x")
+        self.one_line(segalloc("conf", "live:True", "live:False"), 2, "live:False")
+        self.one_line(segalloc("run"), 125, "which program")
+        self.one_line(segalloc("run", "--conf"), 125, "--conf needs a value")
+        self.one_line(segalloc("run", "--sym", "24GiB", "true"), 125, "did you mean --sim?")
+
+    def test_full_standard_output(self):
+        with open("/dev/full", "w") as full:
+            result = segalloc("conf", stdout=full)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("standard output", result.stderr)
+
+
+class Conf(unittest.TestCase):
+    def options(self, *arguments, env=None, status=0):
+        result = segalloc("conf", "--json", *arguments, env=env)
+        self.assertEqual(result.returncode, status, result.stderr)
+        self.assertEqual(result.stdout.count("\n"), 1)
+        parsed = json.loads(result.stdout)
+        self.assertEqual(parsed["schema"], "segalloc.conf/1")
+        return parsed["options"], result.stderr
+
+    def test_values_and_sources(self):
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("# of this machine\npage_size_mb:16\nfree_sync:event\n")
+            file.flush()
+            options, _ = self.options("free_sync:strict", env={
+                "SEGALLOC_CONF_FILE": file.name, "SEGALLOC_CONF": "limit:0.5", "SEGALLOC_TRACE": "a,b",
+                "PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:128,garbage_collection_threshold:0.8",
+                "PYTORCH_ALLOC_CONF": "max_split_size_mb:256"})
+        told = {name: (option["value"], option["source"]) for name, option in options.items()}
+        self.assertEqual(told["page_size_mb"], ("16", "SEGALLOC_CONF_FILE"))
+        self.assertEqual(told["free_sync"], ("strict", "--conf"))
+        self.assertEqual(told["limit"], ("0.5", "SEGALLOC_CONF"))
+        self.assertEqual(told["trace"], ("a,b", "SEGALLOC_CONF"))
+        self.assertEqual(told["max_split_size_mb"], ("128", "PYTORCH_CUDA_ALLOC_CONF"))
+        self.assertEqual(told["garbage_collection_threshold"], ("0.8", "PYTORCH_CUDA_ALLOC_CONF"))
+        self.assertEqual(told["live"], ("False", "default"))
+        self.assertTrue(all(o["value"] == o["default"] for o in options.values() if o["source"] == "default"))
+
+    def test_bad_values(self):
+        options, errors = self.options(env={"SEGALLOC_CONF": "max_split_size_mb:7,liive:True,page_size_mb:8"}, status=1)
+        self.assertEqual(options["page_size_mb"]["value"], "8")
+        self.assertEqual(options["max_split_size_mb"]["value"], "0")
+        self.assertEqual(len(errors.splitlines()), 2)
+        self.assertIn("max_split_size_mb:7: must be 0 for off, or 20 to", errors)
+        self.assertIn("did you mean live?", errors)
+
+    def test_texts(self):
+        names = set(self.options()[0])
+        text = segalloc("conf").stdout
+        self.assertEqual({line.split()[0] for line in text.splitlines()}, names)
+        texts = segalloc("conf", "--help-options").stdout
+        for name in names:
+            self.assertIn(name + ":", texts)
+
+
+class Run(unittest.TestCase):
+    """A library that does nothing stands in for libsegalloc.so where one has to be there."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.library = os.path.join(os.path.realpath(cls.folder.name), "libsegalloc.so.0")
+        source = os.path.join(cls.folder.name, "nothing.c")
+        with open(source, "w") as file:
+            file.write("int segalloc_stands_in = 1;\n")
+        compiler = os.environ.get("CC", "cc").split()
+        subprocess.run([*compiler, "-shared", "-fPIC", "-o", cls.library, source], check=True)
+        cls.env = {"SEGALLOC_LIB": cls.library}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_it(self, *arguments, env=None, cwd=None):
+        return segalloc("run", *arguments, env={**self.env, **(env or {})}, cwd=cwd)
+
+    def environment(self, *arguments, env=None, cwd=None):
+        result = self.run_it(*arguments, "env", "-0", env=env, cwd=cwd)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return dict(item.split("=", 1) for item in result.stdout.split("\0") if item)
+
+    def test_exit_status(self):
+        for status in (0, 1, 2, 77, 255):
+            self.assertEqual(self.run_it("--", "sh", "-c", f"exit {status}").returncode, status)
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            self.assertEqual(self.run_it("sh", "-c", f"kill -{int(number)} $$").returncode, -number)
+        missing = self.run_it("--", "no-such-program-anywhere")
+        self.assertEqual(missing.returncode, 127)
+        self.assertEqual(missing.stderr, "segalloc run: no-such-program-anywhere: no such program\n")
+        self.assertEqual(self.run_it("/etc/passwd").returncode, 126)
+        self.assertEqual(self.run_it("/").returncode, 126)
+
+    def test_output_is_the_programs(self):
+        result = self.run_it("sh", "-c", "printf out; printf err >&2")
+        self.assertEqual((result.stdout, result.stderr), ("out", "err"))
+
+    def test_arguments_after_the_command_are_its_own(self):
+        self.assertEqual(self.run_it("echo", "--sim", "--help").stdout, "--sim --help\n")
+
+    def test_preload(self):
+        other = os.path.join(os.path.dirname(self.library), "other.so")
+        os.path.exists(other) or os.link(self.library, other)
+        self.assertEqual(self.environment()["LD_PRELOAD"], self.library)
+        env = {"LD_PRELOAD": f"{other} {self.library}"}
+        self.assertEqual(self.environment(env=env)["LD_PRELOAD"], f"{self.library}:{other}")
+        self.assertEqual(self.environment("--no-preload", env=env)["LD_PRELOAD"], other)
+        self.assertNotIn("LD_PRELOAD", self.environment("--no-preload", env={"LD_PRELOAD": self.library}))
+
+    def test_missing_library(self):
+        result = self.run_it("true", env={"SEGALLOC_LIB": "/nowhere/libsegalloc.so"})
+        self.assertEqual(result.returncode, 125)
+        self.assertEqual(result.stderr, "segalloc run: SEGALLOC_LIB: /nowhere/libsegalloc.so can't be read\n")
+
+    def test_conf(self):
+        self.assertNotIn("SEGALLOC_CONF", self.environment())
+        told = self.environment("--conf", "max_split_size_mb: 128", env={"SEGALLOC_CONF": "limit:0.5,live:True"})
+        self.assertEqual(told["SEGALLOC_CONF"], "limit:0.5,live:True,max_split_size_mb:128")
+        result = self.run_it("--conf", "max_splt_size_mb:128,live:True", "printenv", "SEGALLOC_CONF")
+        self.assertEqual((result.returncode, result.stdout), (0, "live:True\n"))
+        self.assertEqual(result.stderr.count("\n"), 1)
+        self.assertIn("did you mean max_split_size_mb?", result.stderr)
+        fatal = self.run_it("--conf", "live:7,abort_conf:True", "echo", "ran")
+        self.assertEqual((fatal.returncode, fatal.stdout), (125, ""))
+
+    def test_simulator_settings(self):
+        for spec, word in (("", ""), ("24Gib,cnt=2", "cnt=2"), ("lots", "lots"), ("24GiB,driver=12", "driver=12"), ("1KiB", "1KiB")):
+            result = self.run_it("--sim", spec, "echo", "ran")
+            self.assertEqual((result.returncode, result.stdout), (125, ""), spec)
+            self.assertEqual(result.stderr.count("\n"), 1)
+            self.assertTrue(result.stderr.startswith("segalloc run: --sim: "), result.stderr)
+            self.assertIn(word, result.stderr)
+
+    def test_trace(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = os.path.realpath(folder)
+            told = self.environment("-o", "t.trace", cwd=folder)
+            self.assertEqual(told["SEGALLOC_TRACE"], os.path.join(folder, "t.trace"))
+            self.assertNotIn("SEGALLOC_TRACE", self.environment())
+            path = os.path.join(folder, "notes.txt")
+            with open(path, "w") as file:
+                file.write("not a trace at all")
+            result = self.run_it("-o", path, "echo", "ran")
+            self.assertEqual((result.returncode, result.stdout), (125, ""))
+            self.assertIn("is no trace", result.stderr)
+            self.assertTrue(os.path.exists(path))
+            for content in (b"", b"SEGALTR1 and more"):
+                with open(path, "wb") as file:
+                    file.write(content)
+                self.assertEqual(self.run_it("-o", path, "true").returncode, 0)
+                self.assertFalse(os.path.exists(path))
+            self.assertEqual(self.run_it("-o", folder, "true").returncode, 125)
+            self.assertEqual(self.run_it("-o", "", "true").returncode, 125)
+            self.assertEqual(self.run_it("-o", os.path.join(folder, "x" * 600), "true").returncode, 125)
+            native = self.run_it("--no-preload", "-o", "x", "true", cwd=folder)
+            self.assertEqual(native.returncode, 0)
+            self.assertIn("--no-preload", native.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

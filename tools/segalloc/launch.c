@@ -1,0 +1,217 @@
+#include "launch.h"
+
+#include "conf.h"
+#include "config.h"
+#include "inputs.h"
+#include "place.h"
+#include "segalloc/trace_format.h"
+#include "tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LIST_BYTES = 65536 };
+
+/* The last part of a path. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static bool in_list(const char *list, const char *item, size_t length, const char *separators)
+{
+    while (*list) {
+        size_t n = strcspn(list, separators);
+        if (n == length && strncmp(list, item, n) == 0)
+            return true;
+        list += n + (list[n] != '\0');
+    }
+    return false;
+}
+
+/* Sets the list of paths `name` to `first` (NULL: nothing) followed by what it held before, without doubles of what is in
+   `first` and without files whose name begins with `drop`. */
+static bool set_list(const char *verb, const char *name, const char *first, const char *separators, const char *drop)
+{
+    static char list[LIST_BYTES];
+    const char *old = getenv(name);
+    size_t length = first ? strlen(first) : 0;
+    if (length + (old ? strlen(old) : 0) + 2 > sizeof list) {
+        sg_tool_message(verb, "%s is longer than %d bytes", name, LIST_BYTES);
+        return false;
+    }
+    memcpy(list, first ? first : "", length + 1);
+    for (const char *at = old ? old : ""; *at;) {
+        size_t n = strcspn(at, separators);
+        char item[SG_PLACE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)n, at);
+        bool dropped = drop && strncmp(base_name(item), drop, strlen(drop)) == 0;
+        if (n && !dropped && !(first && in_list(first, at, n, separators)))
+            length += (size_t)sprintf(list + length, "%s%.*s", length ? ":" : "", (int)n, at);
+        at += n + (at[n] != '\0');
+    }
+    if (length == 0)
+        unsetenv(name);
+    else
+        setenv(name, list, 1);
+    return true;
+}
+
+static bool set_preload(const struct sg_launch *launch)
+{
+    char library[SG_PLACE_BYTES];
+    if (!launch->preload)
+        return set_list(launch->verb, "LD_PRELOAD", NULL, ": ", "libsegalloc.so");
+    if (!sg_place_library(library)) {
+        const char *named = getenv("SEGALLOC_LIB");
+        if (named && *named)
+            sg_tool_message(launch->verb, "SEGALLOC_LIB: %s can't be read", named);
+        else
+            sg_tool_message(launch->verb, "libsegalloc.so.0 is neither beside this program nor in %s; name it in SEGALLOC_LIB",
+                            SEGALLOC_LIBDIR);
+        return false;
+    }
+    if (strpbrk(library, ": ")) {
+        sg_tool_message(launch->verb, "%s: LD_PRELOAD can't carry a path with a space or a colon; install it elsewhere", library);
+        return false;
+    }
+    return set_list(launch->verb, "LD_PRELOAD", library, ": ", "libsegalloc.so");
+}
+
+static bool set_simulator(const struct sg_launch *launch)
+{
+    struct sim_config config;
+    const char *wrong = sim_config_parse(launch->sim, &config);
+    if (wrong) {
+        static const char variable[] = "SEGALLOC_SIM: ";
+        bool named = strncmp(wrong, variable, sizeof variable - 1) == 0;
+        sg_tool_message(launch->verb, "--sim: %s", named ? wrong + sizeof variable - 1 : wrong);
+        return false;
+    }
+    char folders[SG_PLACE_BYTES];
+    if (!sg_place_simulator(folders)) {
+        sg_tool_message(launch->verb, "--sim: the simulated GPU is neither beside this program nor in %s/segalloc/sim", SEGALLOC_LIBDIR);
+        return false;
+    }
+    setenv("SEGALLOC_SIM", launch->sim, 1);
+    return set_list(launch->verb, "LD_LIBRARY_PATH", folders, ":;", NULL);
+}
+
+/* Adds to SEGALLOC_CONF what is good in --conf, so that the library won't report the rest once more. */
+static bool set_conf(const struct sg_launch *launch)
+{
+    struct sg_conf conf;
+    sg_tool_conf_quietly(&conf);
+    unsigned bad = sg_tool_conf_apply(launch->verb, launch->conf, &conf);
+    if (bad && conf.abort_conf) {
+        sg_tool_message(launch->verb, "--conf is wrong and abort_conf is True: nothing was run");
+        return false;
+    }
+    static char text[LIST_BYTES];
+    const char *old = getenv("SEGALLOC_CONF");
+    size_t length = 0;
+    if (old && strlen(old) < sizeof text / 2)
+        length = (size_t)sprintf(text, "%s", old);
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        char value[SG_PATH_BYTES];
+        if (conf.source[i] == SG_CONF_ARGUMENT)
+            length += (size_t)sprintf(text + length, "%s%s:%s", length ? "," : "", sg_option_info(i)->name,
+                                      sg_conf_format(&conf, i, value, sizeof value));
+    }
+    if (length)
+        setenv("SEGALLOC_CONF", text, 1);
+    return true;
+}
+
+/* Whether a file may make room for a trace: it is one, or empty. */
+static bool replaceable(const char *path)
+{
+    uint64_t magic = 0;
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (file < 0)
+        return false;
+    struct stat status;
+    bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
+    ssize_t got = regular ? read(file, &magic, sizeof magic) : -1;
+    close(file);
+    return got == 0 || (got == (ssize_t)sizeof magic && magic == SEGALLOC_TRACE_MAGIC);
+}
+
+static bool set_trace(const struct sg_launch *launch)
+{
+    char path[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];
+    const char *trace = launch->trace;
+    if (!*trace) {
+        sg_tool_message(launch->verb, "-o needs the name of a file");
+        return false;
+    }
+    if (*trace == '/')
+        *path = '\0';
+    else if (!getcwd(path, sizeof path)) {
+        sg_tool_message(launch->verb, "the working folder has no name: %s", strerror(errno));
+        return false;
+    }
+    size_t length = strlen(path);
+    if (length + strlen(trace) + 2 > SG_PATH_BYTES) {
+        sg_tool_message(launch->verb, "the name of the trace is longer than %d bytes", SG_PATH_BYTES - 1);
+        return false;
+    }
+    snprintf(path + length, sizeof path - length, "%s%s", length ? "/" : "", trace);
+    snprintf(folder, sizeof folder, "%.*s", (int)(base_name(path) - path), path);
+    bool pattern = strchr(path, '%') != NULL;
+    /* Folders that are not there yet the library makes. */
+    if (access(folder, F_OK) == 0 && access(folder, W_OK | X_OK) != 0) {
+        sg_tool_message(launch->verb, "no trace can be written to %s: %s", folder, strerror(errno));
+        return false;
+    }
+    if (!pattern && access(path, F_OK) == 0) {
+        if (!replaceable(path)) {
+            sg_tool_message(launch->verb, "%s is there and is no trace; it stays, name another file", trace);
+            return false;
+        }
+        if (unlink(path) != 0) {
+            sg_tool_message(launch->verb, "the trace that is there can't be replaced: %s: %s", trace, strerror(errno));
+            return false;
+        }
+    }
+    setenv("SEGALLOC_TRACE", path, 1);
+    return true;
+}
+
+bool sg_launch_prepare(const struct sg_launch *launch)
+{
+    if (launch->sim && !set_simulator(launch))
+        return false;
+    if (!set_preload(launch))
+        return false;
+    if (launch->conf && !set_conf(launch))
+        return false;
+    if (launch->trace && !set_trace(launch))
+        return false;
+    if (launch->stats)
+        setenv("SEGALLOC_STATS", launch->stats, 1);
+    return true;
+}
+
+int sg_launch_exec(const struct sg_launch *launch, char **argv)
+{
+    char path[SG_PLACE_BYTES];
+    execvp(argv[0], argv);
+    int error = errno;
+    if (error == ENOENT && sg_place_program(argv[0], path)) {
+        execv(path, argv);
+        error = errno;
+    }
+    bool missing = error == ENOENT || error == ENOTDIR;
+    if (missing && access(argv[0], F_OK) == 0 && strchr(argv[0], '/'))
+        sg_tool_message(launch->verb, "%s: its interpreter or loader is not there", argv[0]);
+    else
+        sg_tool_message(launch->verb, "%s: %s", argv[0], missing ? "no such program" : strerror(error));
+    return missing ? SG_EXIT_NOT_FOUND : SG_EXIT_NOT_EXECUTABLE;
+}

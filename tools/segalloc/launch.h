@@ -1,0 +1,23 @@
+/* The environment of a program under the library, on the simulated GPU, or natively. */
+#ifndef SG_LAUNCH_H
+#define SG_LAUNCH_H
+
+#include <stdbool.h>
+
+struct sg_launch {
+    const char *verb;    /* for messages */
+    const char *sim;     /* what --sim says, NULL for the machine's own GPUs */
+    bool preload;        /* false: natively, also where this process is under the library */
+    const char *conf;    /* what --conf says, NULL */
+    const char *trace;   /* what -o says, NULL */
+    const char *stats;   /* a path or pattern for statistics, NULL */
+};
+
+/* Checks all of it and sets this process's environment for the program. False after a line on stderr. */
+bool sg_launch_prepare(const struct sg_launch *launch);
+
+/* Becomes the program: found on PATH, or else among our own. Returns only on failure, with the exit status for
+   it, after a line on stderr. */
+int sg_launch_exec(const struct sg_launch *launch, char **argv);
+
+#endif

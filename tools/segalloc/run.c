@@ -1,0 +1,66 @@
+/* segalloc run: sets the environment and becomes the program, so that signals and the exit status are its own. */
+#include "tool.h"
+
+#include "launch.h"
+
+#include <stdio.h>
+
+static const struct option long_options[] = {
+    {"sim", required_argument, NULL, 's'},
+    {"no-preload", no_argument, NULL, 'n'},
+    {"conf", required_argument, NULL, 'c'},
+    {"output", required_argument, NULL, 'o'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int help(void)
+{
+    puts("usage: segalloc run [--sim SPEC] [--no-preload] [--conf K:V,…] [-o TRACE] [--] CMD [ARGUMENT]…\n"
+         "Runs CMD with its CUDA memory served by segalloc. Nothing is written and nothing printed unless asked for.\n\n"
+         "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…, such as 24GiB,count=2\n"
+         "      --no-preload   without segalloc, for comparison: the other options may stay\n"
+         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them\n"
+         "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that name,\n"
+         "                     each further one TRACE.PID\n"
+         "  -h, --help         print this\n\n"
+         "Exit status: CMD's; 125 when segalloc itself fails, 126 when CMD can't be run, 127 when there is no CMD.");
+    return SG_EXIT_OK;
+}
+
+int sg_verb_run(int argc, char **argv)
+{
+    struct sg_launch launch = {.verb = argv[0], .preload = true};
+    for (int option; (option = getopt_long(argc, argv, "+:o:h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 's':
+            launch.sim = optarg;
+            break;
+        case 'n':
+            launch.preload = false;
+            break;
+        case 'c':
+            launch.conf = optarg;
+            break;
+        case 'o':
+            launch.trace = optarg;
+            break;
+        case 'h':
+            return help();
+        default:
+            sg_tool_bad_option(argv, option, long_options);
+            return SG_EXIT_OURS;
+        }
+    }
+    if (optind == argc) {
+        sg_tool_usage(argv[0], "which program?");
+        return SG_EXIT_OURS;
+    }
+    if (!launch.preload && launch.trace) {
+        sg_tool_message(argv[0], "--no-preload leaves out the library, so %s is not written", launch.trace);
+        launch.trace = NULL;
+    }
+    if (!sg_launch_prepare(&launch))
+        return SG_EXIT_OURS;
+    return sg_launch_exec(&launch, argv + optind);
+}
