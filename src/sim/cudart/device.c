@@ -60,8 +60,9 @@ cudaError_t sg_cudaGetDeviceFlags(const struct sg_rt_driver *driver, unsigned *r
 cudaError_t sg_cudaDeviceGetAttribute(const struct sg_rt_driver *driver, int *ret, int attribute, int device)
 {
     cudaError_t error = sg_rt_check_device(device);
-    return error != cudaSuccess ? error
-                                : sg_rt_translate(driver->cuDeviceGetAttribute(ret, (CUdevice_attribute)attribute, device));
+    if (error != cudaSuccess)
+        return error;
+    return sg_rt_translate(driver->cuDeviceGetAttribute(ret, (CUdevice_attribute)attribute, device));
 }
 
 cudaError_t sg_cudaDeviceGetPCIBusId(const struct sg_rt_driver *driver, char *text, int length, int device)

@@ -34,8 +34,8 @@ struct cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, i
 void **__cudaRegisterFatBinary(void *image);
 void __cudaRegisterFatBinaryEnd(void **handle);
 void __cudaUnregisterFatBinary(void **handle);
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit, void *tid,
-                            void *bid, dim3 *block, dim3 *grid, int *warp);
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
+                            void *tid, void *bid, dim3 *block, dim3 *grid, int *warp);
 void __cudaRegisterVar(void **handle, char *host, char *device, const char *name, int ext, size_t bytes, int constant,
                        int global);
 void __cudaRegisterManagedVar(void **handle, void **host, char *device, const char *name, int ext, size_t bytes,

@@ -42,7 +42,8 @@ cudaError_t sg_cudaMalloc(const struct sg_rt_driver *driver, void **ret, size_t 
     return hand_out(result, address, ret);
 }
 
-cudaError_t sg_cudaMallocPitch(const struct sg_rt_driver *driver, void **ret, size_t *pitch, size_t width, size_t height)
+cudaError_t sg_cudaMallocPitch(const struct sg_rt_driver *driver, void **ret, size_t *pitch, size_t width,
+                               size_t height)
 {
     cudaError_t error = sg_rt_context();
     if (error != cudaSuccess)

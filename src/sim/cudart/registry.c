@@ -2,8 +2,18 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
+/* All keys are addresses of things: their low bits say little. */
+static unsigned hash_address(const void *key)
+{
+    uintptr_t value;
+    memcpy(&value, key, sizeof value);
+    return (unsigned)((value >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+#define HASH_FUNCTION(key, length, hash) ((hash) = hash_address(key))
 #include <uthash.h>
 
 #include "context.h"
@@ -107,8 +117,8 @@ void __cudaUnregisterFatBinary(void **handle)
     free(binary);
 }
 
-void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit, void *tid,
-                            void *bid, dim3 *block, dim3 *grid, int *warp)
+void __cudaRegisterFunction(void **handle, const char *host, char *device, const char *name, int thread_limit,
+                            void *tid, void *bid, dim3 *block, dim3 *grid, int *warp)
 {
     (void)device, (void)thread_limit, (void)tid, (void)bid, (void)block, (void)grid, (void)warp;
     struct binary *binary = (struct binary *)handle;

@@ -18,7 +18,9 @@ enum {
 #undef RUNTIME
 };
 
-enum sg_rt_copy_kind { COPY_HOST_TO_HOST, COPY_HOST_TO_DEVICE, COPY_DEVICE_TO_HOST, COPY_DEVICE_TO_DEVICE, COPY_DEFAULT };
+enum sg_rt_copy_kind {
+    COPY_HOST_TO_HOST, COPY_HOST_TO_DEVICE, COPY_DEVICE_TO_HOST, COPY_DEVICE_TO_DEVICE, COPY_DEFAULT
+};
 enum sg_rt_memory_type { MEMORY_UNREGISTERED, MEMORY_HOST, MEMORY_DEVICE, MEMORY_MANAGED };
 enum { DEVICE_INVALID = -2 };
 
@@ -77,7 +79,6 @@ struct cudaFuncAttributes {
     int reserved[16];
 };
 _Static_assert(sizeof(struct cudaFuncAttributes) == 144, "cudaFuncAttributes");
-
 
 struct cudaLaunchConfig_st {
     dim3 gridDim;
