@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dictionary.h"
 #include "trace_input.h"
 
 _Static_assert(sizeof(struct segalloc_trace_record) == 32, "a record has 32 bytes");
@@ -144,6 +145,16 @@ static bool next_block(struct sg_trace_reader *reader)
         }
     }
     state->count = there < header.count ? there : header.count;
+    for (size_t i = 0; i < state->count; i++) {
+        struct segalloc_trace_record record;
+        memcpy(&record, records + i * sizeof(record), sizeof(record));
+        if ((record.kind == SEGALLOC_RECORD_DEFINE_STREAM && record.stream >= SG_DICTIONARY_STREAMS) ||
+            (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE && record.stream >= SG_DICTIONARY_DEVICES)) {
+            state->count = 0;
+            end(reader, SG_TRACE_DAMAGED, "a block defines a stream or device that cannot be");
+            return false;
+        }
+    }
     if (there < header.count)
         end(reader, SG_TRACE_CUT, "the file ends inside a block");
     state->unclosed = !header.checksum;

@@ -486,12 +486,28 @@ static __attribute__((noinline)) uint16_t index_thread(struct sg_trace_writer *w
     return self.index;
 }
 
+/* What the header says of the devices comes from their definitions. Called with the lock. */
+static __attribute__((noinline)) void note_device(struct sg_trace_writer *writer,
+                                                  const struct segalloc_trace_record *define)
+{
+    if (writer->header.devices <= define->stream)
+        writer->header.devices = define->stream + 1;
+    if (define->stream == 0) {
+        writer->header.granularity = define->id;
+        writer->header.device_bytes = define->size;
+    }
+    if (writer->life == OPEN)
+        write_all(writer->fd, &writer->header, sizeof(writer->header), 0);
+}
+
 void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
 {
     struct sg_trace_writer *writer = sink;
     struct segalloc_trace_record record = *event;
     uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
     lock(writer);
+    if (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE)
+        note_device(writer, &record);
     /* The first event opens the file and with it the clock. */
     if (writer->used < writer->limit || next_place(writer)) {
         record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
@@ -506,24 +522,6 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
 struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer)
 {
     return (struct sg_event_sink){sg_trace_writer_emit, writer};
-}
-
-void sg_trace_writer_device(struct sg_trace_writer *writer, uint32_t device, uint64_t granularity, uint64_t bytes)
-{
-    struct segalloc_trace_record define = {.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = device, .id = granularity,
-                                           .size = bytes};
-    lock(writer);
-    if (writer->header.devices <= device)
-        writer->header.devices = device + 1;
-    if (device == 0) {
-        writer->header.granularity = granularity;
-        writer->header.device_bytes = bytes;
-    }
-    bool opened = writer->life == UNOPENED;
-    append(writer, &define);
-    if (writer->life == OPEN && !opened)
-        write_all(writer->fd, &writer->header, sizeof(writer->header), 0);
-    unlock(writer);
 }
 
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)

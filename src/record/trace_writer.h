@@ -38,15 +38,14 @@ struct sg_trace_writer_options {
 /* Makes a writer; no file and no thread before the first event. 0 or a negative errno. */
 int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct sg_trace_writer **ret);
 
-/* The event sink of a writer: emits one record; time and thread are filled in. */
+/* The event sink of a writer: writes one record; time and thread are filled in. Definitions of devices also fill in the
+   header. */
 struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer);
 void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *record);
 
-/* Notes a device: a DEFINE_DEVICE record, and the header's fields for device 0. Opens the file. */
-void sg_trace_writer_device(struct sg_trace_writer *writer, uint32_t device, uint64_t granularity, uint64_t bytes);
-
-/* Writes what differs from the last snapshot of this device. Cheap enough for every growth of the device; call it also
-   when sg_trace_writer_due() says so and before closing, never with a snapshot that is older than the last one. */
+/* Writes what differs from the last snapshot of this device: the figures that a report of the trace has (reserved,
+   allocated, driver calls …) are as of the last one. Cheap enough for every growth of the device; to be called also
+   when sg_trace_writer_due() says so and before closing, never with figures older than those of the call before. */
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats);
 
 /* Whether SG_TRACE_SNAPSHOT_EVENTS events have passed since the last snapshot of `device`. Lock-free. */

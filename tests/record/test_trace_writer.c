@@ -71,6 +71,12 @@ static void emit(struct sg_trace_writer *writer, uint64_t from, uint64_t to)
     }
 }
 
+static void define_device(struct sg_trace_writer *writer, uint32_t device, uint64_t bytes)
+{
+    sg_trace_writer_emit(writer, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = device,
+                                                                 .id = 2 << 20, .size = bytes});
+}
+
 static struct sg_trace_reader *open_trace(const char *path)
 {
     struct sg_trace_reader *reader = NULL;
@@ -103,9 +109,9 @@ static void written_and_read(bool helper)
     struct sg_trace_writer *writer = make_writer("a/b/t.%r.%%", helper);
     struct stat status;
     assert_int_equal(stat(in_folder("a"), &status), -1); /* nothing before the first event */
-    sg_trace_writer_device(writer, 0, 2 << 20, UINT64_C(80) << 30);
+    define_device(writer, 0, UINT64_C(80) << 30);
     emit(writer, 0, 100000);
-    sg_trace_writer_device(writer, 1, 2 << 20, UINT64_C(40) << 30);
+    define_device(writer, 1, UINT64_C(40) << 30);
     struct sg_trace_writer_state state;
     sg_trace_writer_state(writer, &state);
     assert_string_equal(state.path, in_folder("a/b/t.3_.._4.%"));
