@@ -1,6 +1,7 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast halves of malloc and free are here. */
 #include "core.h"
 
+#include "classic.h"
 #include "device.h"
 #include "meta.h"
 
@@ -35,6 +36,12 @@ static void destroy_device(struct sg_device *device)
     }
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
+    if (device->classic) {
+        sg_unlock(&device->grow);
+        sg_classic_context_gone(device, NULL);
+        sg_classic_trim(device);
+        sg_classic_destroy(device->classic);
+    }
     for (uint32_t i = 0; i < device->region_count; i++) {
         if (device->region_class[i] != SG_CLASS_COUNT)
             sg_device_drop_region(device, device->region[i]);
@@ -83,18 +90,16 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_ERROR_NOT_SUPPORTED;
     struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || device->mode != SG_MODE_EXPANDABLE)
+    if (!device || device->mode == SG_MODE_PASS_ON)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     size_t rounded = bytes > device->capacity_bytes ? 0 : round_request(&core->conf, bytes);
-    if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX) {
-        sg_lock(&device->lock);
-        device->oom_request = bytes;
-        sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
-        sg_unlock(&device->lock);
-        sg_count(device, SG_STAT_ooms, 1);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
+        return sg_device_ran_out(device, bytes, tag);
+    if (device->mode == SG_MODE_CLASSIC) {
+        CUresult result = sg_classic_malloc(device, bytes, tag, ret);
+        return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
     }
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
     enum sg_class class = classify(device, rounded);
@@ -119,9 +124,20 @@ static struct sg_range find_range(const struct sg_core *core, CUdeviceptr addres
     return (struct sg_range){0};
 }
 
+/* The device in classic mode one of whose segments holds `address`; NULL if none does. */
+static struct sg_device *find_classic(const struct sg_core *core, CUdeviceptr address)
+{
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
+        if (device && device->classic && sg_classic_owns(device, address))
+            return device;
+    }
+    return NULL;
+}
+
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
 {
-    return find_range(core, address).region != NULL;
+    return find_range(core, address).region != NULL || find_classic(core, address) != NULL;
 }
 
 /* Waits for every context that could be using the device's memory. Returns the first error. */
@@ -179,11 +195,30 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_unlock(&device->grow);
 }
 
+/* Classic blocks are freed at once, so whoever has not waited does now. */
+static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
+{
+    struct sg_block_info block;
+    bool waits = tag->sync != SG_FREE_SYNC_AUTO;
+    CUresult result = sg_classic_block(device, address, /* inside */ false, &block);
+    if (result == CUDA_SUCCESS && waits)
+        result = wait_like_the_driver(device);
+    if (result == CUDA_SUCCESS)
+        result = sg_classic_free(device, address, tag, waits);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        sg_count(device, SG_STAT_double_frees, 1);
+    return result;
+}
+
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_range range = find_range(core, address);
-    if (!range.region)
-        return CUDA_ERROR_NOT_FOUND;
+    if (!range.region) {
+        struct sg_device *classic = find_classic(core, address);
+        if (!classic)
+            return CUDA_ERROR_NOT_FOUND;
+        return atomic_load_explicit(&core->disabled, memory_order_relaxed) ? CUDA_SUCCESS : free_classic(classic, address, tag);
+    }
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
     struct sg_device *device = range.device;
@@ -237,8 +272,10 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     struct sg_range range = find_range(core, address);
-    if (!range.region)
-        return CUDA_ERROR_NOT_FOUND;
+    if (!range.region) {
+        struct sg_device *classic = find_classic(core, address);
+        return classic ? sg_classic_block(classic, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
+    }
     struct sg_device *device = range.device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     sg_lock(&device->lock);
@@ -273,7 +310,11 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
-    if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
+    if (!device || core->disabled)
+        return 0;
+    if (device->mode == SG_MODE_CLASSIC)
+        return sg_classic_trim(device);
+    if (device->mode != SG_MODE_EXPANDABLE)
         return 0;
     sg_device_poll(device, /* wait */ false);
     sg_lock(&device->grow);
@@ -345,6 +386,11 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         }
     }
     device->event_count = 0; /* events die with their context */
+    if (device->classic) {
+        sg_unlock(&device->lock);
+        sg_classic_context_gone(device, context);
+        return;
+    }
     for (uint32_t i = 0; i < device->region_count; i++)
         if (device->region_class[i] != SG_CLASS_COUNT)
             sg_device_release_all(device, device->region[i], context);

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "classic.h"
 #include "meta.h"
 
 void sg_usage_derive(struct sg_device *device)
@@ -123,26 +124,36 @@ static uint64_t capacity_of(const struct sg_conf *conf, uint64_t total)
     return capacity;
 }
 
-static enum sg_device_mode choose_mode(struct sg_device *device)
+/* Whether pages can come and go on this device, with the granularity noted. */
+static bool can_expand(struct sg_device *device)
 {
     const struct sg_driver *driver = device->core->driver;
-    int vmm = 0;
-    size_t total = 0, granularity = 0;
-    if (device->core->conf.backend != SG_BACKEND_NATIVE || !sg_driver_has_vmm(driver))
-        return SG_MODE_PASS_ON;
-    if (driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) != CUDA_SUCCESS || !vmm)
-        return SG_MODE_PASS_ON;
-    CUmemAllocationProp prop = page_prop(device);
-    if (driver->device_total(&total, device->ordinal) != CUDA_SUCCESS ||
-        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || granularity < SG_UNIT)
-        return SG_MODE_PASS_ON;
     const struct sg_conf *conf = &device->core->conf;
+    CUmemAllocationProp prop = page_prop(device);
+    int vmm = 0;
+    size_t granularity = 0;
+    if (!conf->expandable_segments || conf->ipc == SG_IPC_ALWAYS || !sg_driver_has_vmm(driver) ||
+        driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) != CUDA_SUCCESS || !vmm ||
+        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || granularity < SG_UNIT)
+        return false;
     device->granularity = granularity;
-    device->total_bytes = total;
-    device->capacity_bytes = capacity_of(conf, total);
     device->page_bytes[SG_CLASS_SMALL] = granularity;
     device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity : round_up(conf->page_size, granularity);
-    return probe(device) ? SG_MODE_EXPANDABLE : SG_MODE_PASS_ON;
+    return probe(device);
+}
+
+static enum sg_device_mode choose_mode(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    size_t total = 0;
+    if (core->conf.backend != SG_BACKEND_NATIVE || core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0)
+        return SG_MODE_PASS_ON;
+    device->total_bytes = total;
+    device->capacity_bytes = capacity_of(&core->conf, total);
+    if (can_expand(device))
+        return SG_MODE_EXPANDABLE;
+    device->classic = sg_classic_create(device);
+    return device->classic ? SG_MODE_CLASSIC : SG_MODE_PASS_ON;
 }
 
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal)

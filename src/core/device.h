@@ -19,6 +19,7 @@ enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT 
 enum sg_device_mode {
     SG_MODE_NEW,        /* never used */
     SG_MODE_EXPANDABLE,
+    SG_MODE_CLASSIC,    /* fixed segments: classic.h */
     SG_MODE_PASS_ON     /* we cannot serve it: the driver does */
 };
 
@@ -67,6 +68,7 @@ struct sg_device {
     uint64_t granularity, total_bytes, capacity_bytes; /* capacity: what may be held */
     uint64_t page_bytes[SG_CLASS_COUNT];
     struct sg_nodes nodes;
+    struct sg_classic *classic; /* of SG_MODE_CLASSIC */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_class[SG_REGIONS_MAX];
@@ -174,6 +176,9 @@ void sg_device_release_all(struct sg_device *device, struct sg_region *region, C
 
 /* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
 CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret);
+
+/* Notes and reports an allocation that cannot be had; returns CUDA_ERROR_OUT_OF_MEMORY. No lock held. */
+CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, const struct sg_tag *tag);

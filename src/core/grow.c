@@ -85,6 +85,28 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     return result;
 }
 
+CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
+{
+    sg_lock(&device->lock);
+    device->oom_request = bytes;
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
+    sg_unlock(&device->lock);
+    sg_count(device, SG_STAT_ooms, 1);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+/* garbage_collection_threshold, as in PyTorch: above that share of what may be held, idle memory goes back first. */
+static void collect_garbage(struct sg_device *device)
+{
+    double threshold = device->core->conf.garbage_collection_threshold;
+    uint64_t target = (uint64_t)(threshold * (double)device->capacity_bytes);
+    sg_lock(&device->lock);
+    uint64_t reserved = device->usage.reserved.now;
+    sg_unlock(&device->lock);
+    if (threshold > 0 && reserved > target)
+        sg_device_give_back(device, reserved - target);
+}
+
 CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     const struct request request = {class, units, bytes, high, tag};
@@ -93,16 +115,10 @@ CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, 
     note_pressure(device);
     do {
         sg_lock(&device->grow);
+        collect_garbage(device);
         result = attempt(device, &request, ret);
         sg_unlock(&device->grow);
         /* `grow` is not held while waiting: what we wait for may need another thread that is about to grow. */
     } while (result == CUDA_ERROR_OUT_OF_MEMORY && sg_device_poll(device, /* wait */ true));
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        sg_lock(&device->lock);
-        device->oom_request = bytes;
-        sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
-        sg_unlock(&device->lock);
-        sg_count(device, SG_STAT_ooms, 1);
-    }
-    return result;
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }

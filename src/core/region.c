@@ -54,6 +54,16 @@ static void node_drop(struct sg_nodes *nodes, uint32_t id)
     nodes->unused = id;
 }
 
+uint32_t sg_node_new(struct sg_nodes *nodes)
+{
+    return nodes_left(nodes, NODES_SPARE) ? node_new(nodes) : 0;
+}
+
+void sg_node_drop(struct sg_nodes *nodes, uint32_t node)
+{
+    node_drop(nodes, node);
+}
+
 static inline struct sg_node *at(const struct sg_region *region, uint32_t id)
 {
     return &region->nodes->node[id];

@@ -47,6 +47,10 @@ struct sg_nodes {
 bool sg_nodes_init(struct sg_nodes *nodes);
 void sg_nodes_fini(struct sg_nodes *nodes);
 
+/* A node that belongs to no region, for others to keep things in; 0 when none is left. And back. */
+uint32_t sg_node_new(struct sg_nodes *nodes);
+void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
+
 struct sg_region {
     struct sg_nodes *nodes;
     CUdeviceptr base;

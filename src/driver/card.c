@@ -98,6 +98,15 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     return CUDA_SUCCESS;
 }
 
+static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    CUresult result = take(bytes);
+    uint64_t *size = result == CUDA_SUCCESS ? table_add(&current->plain, current->next_address, bytes) : NULL;
+    if (result == CUDA_SUCCESS && !size)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
+}
+
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     *free_bytes = current->total_bytes - current->used_bytes;

@@ -1,0 +1,313 @@
+#include "classic.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "idmap.h"
+#include "meta.h"
+#include "torch_policy.h"
+
+enum { SEGMENTS_ROOM = 1 << 16 };
+
+struct sg_classic {
+    struct sg_device *device;
+    struct sg_torch *torch;
+    struct sg_idmap live; /* address -> node, which holds what the rules do not */
+    struct segment {
+        CUdeviceptr base;
+        uint64_t bytes;
+    } *segment; /* what we hold from the driver, by address */
+    uint32_t segments;
+    /* The question put to the driver, and its answer, between two takes of a decision. */
+    uint64_t wanted, refused;
+    struct segment in_hand;
+    struct segment *doomed; /* to be freed as soon as the lock is dropped */
+    uint32_t doomed_count;
+};
+
+/* First segment that ends after `address`. */
+static uint32_t find_segment(const struct sg_classic *classic, CUdeviceptr address)
+{
+    uint32_t low = 0, high = classic->segments;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (classic->segment[middle].base + classic->segment[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address)
+{
+    uint32_t at = find_segment(classic, address);
+    return at < classic->segments && address >= classic->segment[at].base;
+}
+
+static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_classic *classic = user;
+    struct sg_usage *usage = &classic->device->usage;
+    uint64_t doomed = 0;
+    for (uint32_t i = 0; i < classic->doomed_count; i++)
+        doomed += classic->doomed[i].bytes;
+    if (usage->reserved.now + bytes > classic->device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
+        return -ENOMEM;
+    if (classic->in_hand.bytes != bytes) {
+        if (classic->refused == bytes && doomed == 0)
+            return -ENOMEM;
+        classic->wanted = bytes;
+        return -EAGAIN;
+    }
+    struct segment new = classic->in_hand;
+    classic->in_hand = (struct segment){0};
+    uint32_t at = find_segment(classic, new.base);
+    for (uint32_t i = classic->segments++; i > at; i--)
+        classic->segment[i] = classic->segment[i - 1];
+    classic->segment[at] = new;
+    sg_gauge_add(&usage->reserved, bytes);
+    sg_gauge_add(&usage->segments, 1);
+    sg_count(classic->device, SG_STAT_grows, 1);
+    *ret_address = new.base;
+    return 0;
+}
+
+static void segment_free(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_classic *classic = user;
+    uint32_t at = find_segment(classic, address);
+    assert(at < classic->segments && classic->segment[at].base == address);
+    for (uint32_t i = at; i + 1 < classic->segments; i++)
+        classic->segment[i] = classic->segment[i + 1];
+    classic->segments--;
+    sg_gauge_sub(&classic->device->usage.reserved, bytes);
+    sg_gauge_sub(&classic->device->usage.segments, 1);
+    classic->doomed[classic->doomed_count++] = (struct segment){address, bytes};
+}
+
+static const struct sg_torch_ops classic_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
+
+static struct sg_torch_conf rules_of(const struct sg_conf *conf)
+{
+    struct sg_torch_conf rules;
+    sg_torch_conf_init(&rules);
+    rules.large_segment_size = conf->large_segment_size;
+    rules.max_split_size = conf->max_split_size ? conf->max_split_size : SG_TORCH_UNLIMITED;
+    rules.max_non_split_rounding = conf->max_non_split_rounding;
+    for (int i = 0; i < SG_ROUNDUP_INTERVALS; i++)
+        rules.roundup_divisions[i] = conf->roundup_divisions[i];
+    rules.garbage_collection_threshold = conf->garbage_collection_threshold;
+    rules.memory_fraction = conf->per_process_memory_fraction;
+    return rules;
+}
+
+struct sg_classic *sg_classic_create(struct sg_device *device)
+{
+    struct sg_classic *classic = sg_meta_map(sizeof *classic);
+    if (!classic)
+        return NULL;
+    const struct sg_torch_conf rules = rules_of(&device->core->conf);
+    classic->device = device;
+    classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
+    classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);
+    classic->torch = sg_torch_create(&rules, device->total_bytes, &classic_ops, classic);
+    if (classic->segment && classic->doomed && classic->torch && sg_idmap_init(&classic->live))
+        return classic;
+    sg_classic_destroy(classic);
+    return NULL;
+}
+
+void sg_classic_destroy(struct sg_classic *classic)
+{
+    if (classic->torch)
+        sg_torch_destroy(classic->torch);
+    sg_idmap_fini(&classic->live);
+    sg_meta_unmap(classic->segment, SEGMENTS_ROOM * sizeof *classic->segment);
+    sg_meta_unmap(classic->doomed, SEGMENTS_ROOM * sizeof *classic->doomed);
+    sg_meta_unmap(classic, sizeof *classic);
+}
+
+/* Carries out what the rules left to be asked of the driver. Holds `grow`, takes and drops the lock. */
+static void ask_driver(struct sg_classic *classic)
+{
+    struct sg_device *device = classic->device;
+    const struct sg_driver *driver = device->core->driver;
+    sg_lock(&device->lock);
+    while (classic->doomed_count) {
+        struct segment segment = classic->doomed[--classic->doomed_count];
+        sg_unlock(&device->lock);
+        sg_count(device, SG_STAT_calls_free, 1);
+        (void)driver->mem_free(segment.base); /* a context that is gone has freed it already */
+        sg_lock(&device->lock);
+    }
+    uint64_t wanted = classic->wanted;
+    struct segment surplus = classic->in_hand;
+    classic->wanted = 0;
+    classic->in_hand = (struct segment){0};
+    sg_unlock(&device->lock);
+    if (surplus.bytes) { /* another size is wanted now */
+        sg_count(device, SG_STAT_calls_free, 1);
+        (void)driver->mem_free(surplus.base);
+    }
+    if (!wanted)
+        return;
+    CUdeviceptr base;
+    sg_count(device, SG_STAT_calls_alloc, 1);
+    CUresult result = driver->mem_alloc(&base, wanted);
+    sg_lock(&device->lock);
+    if (result == CUDA_SUCCESS)
+        classic->in_hand = (struct segment){base, wanted};
+    classic->refused = result == CUDA_SUCCESS ? 0 : wanted;
+    sg_unlock(&device->lock);
+}
+
+/* One take of the decision. Under the lock. -EAGAIN: the driver must be asked first. */
+static int decide(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    struct sg_classic *classic = device->classic;
+    struct sg_usage *usage = &device->usage;
+    struct sg_torch_block *block;
+    uint32_t id = sg_node_new(&device->nodes);
+    if (!id)
+        return -ENOMEM;
+    int status = sg_torch_alloc(classic->torch, bytes, (uint64_t)(uintptr_t)tag->stream, &block);
+    CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
+    if (status == 0 && !sg_idmap_put(&classic->live, address, id)) {
+        sg_torch_free(classic->torch, block);
+        status = -ENOMEM;
+    }
+    if (status != 0) {
+        sg_node_drop(&device->nodes, id);
+        return status;
+    }
+    uint64_t rounded = sg_torch_bytes(block);
+    device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
+                                              .requested = bytes,
+                                              .stream = sg_device_stream(device, tag),
+                                              .context = (uint64_t)(uintptr_t)tag->context,
+                                              .event = (uint64_t)(uintptr_t)block,
+                                              .serial = atomic_fetch_add_explicit(&device->core->serial, 1, memory_order_relaxed)};
+    sg_gauge_add(&usage->requested, bytes);
+    sg_gauge_add(&usage->allocated, rounded);
+    sg_gauge_add(&usage->active, rounded);
+    sg_gauge_add(&usage->allocations, 1);
+    usage->allocs++;
+    usage->allocated_total += rounded;
+    sg_usage_derive(device);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream, address, bytes);
+    *ret = address;
+    return 0;
+}
+
+CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    sg_lock(&device->lock);
+    int status = decide(device, bytes, tag, ret);
+    bool asks = device->classic->doomed_count || status == -EAGAIN;
+    sg_unlock(&device->lock);
+    if (!asks && status == 0)
+        return CUDA_SUCCESS;
+    sg_lock(&device->grow);
+    while (asks) {
+        ask_driver(device->classic);
+        sg_lock(&device->lock);
+        if (status == -EAGAIN)
+            status = decide(device, bytes, tag, ret);
+        asks = device->classic->doomed_count || status == -EAGAIN || (status == 0 && device->classic->in_hand.bytes);
+        sg_unlock(&device->lock);
+    }
+    device->classic->refused = 0;
+    sg_unlock(&device->grow);
+    return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool sg_classic_owns(struct sg_device *device, CUdeviceptr address)
+{
+    sg_lock(&device->lock);
+    bool owns = inside_segment(device->classic, address);
+    sg_unlock(&device->lock);
+    return owns;
+}
+
+CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
+{
+    const struct sg_classic *classic = device->classic;
+    sg_lock(&device->lock);
+    uint64_t id = sg_idmap_get(&classic->live, address);
+    CUdeviceptr base = address;
+    for (size_t i = 0; inside && !id && i <= classic->live.mask; i++) {
+        const struct sg_idmap_entry *entry = &classic->live.entry[i];
+        if (entry->value && address > entry->id && address - entry->id < device->nodes.node[entry->value].requested) {
+            id = entry->value;
+            base = entry->id;
+        }
+    }
+    if (id) {
+        const struct sg_node *node = &device->nodes.node[id];
+        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial};
+    }
+    sg_unlock(&device->lock);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Under the lock. */
+static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+{
+    struct sg_usage *usage = &device->usage;
+    const struct sg_node *node = &device->nodes.node[id];
+    struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)node->event;
+    uint64_t rounded = sg_torch_bytes(block);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+    sg_gauge_sub(&usage->requested, node->requested);
+    sg_gauge_sub(&usage->allocated, rounded);
+    sg_gauge_sub(&usage->active, rounded);
+    sg_gauge_sub(&usage->allocations, 1);
+    usage->frees++;
+    usage->freed_total += rounded;
+    sg_torch_free(device->classic->torch, block);
+    sg_node_drop(&device->nodes, id);
+    sg_usage_derive(device);
+}
+
+CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
+{
+    uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
+    sg_lock(&device->lock);
+    uint32_t id = (uint32_t)sg_idmap_take(&device->classic->live, address);
+    if (id)
+        release(device, address, id, flags);
+    sg_unlock(&device->lock);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t sg_classic_trim(struct sg_device *device)
+{
+    sg_lock(&device->grow);
+    sg_lock(&device->lock);
+    uint64_t before = device->usage.reserved.now;
+    sg_torch_empty_cache(device->classic->torch);
+    uint64_t given = before - device->usage.reserved.now;
+    sg_unlock(&device->lock);
+    ask_driver(device->classic);
+    sg_unlock(&device->grow);
+    return given;
+}
+
+void sg_classic_context_gone(struct sg_device *device, CUcontext context)
+{
+    struct sg_idmap *live = &device->classic->live;
+    sg_lock(&device->lock);
+    for (size_t i = 0; i <= live->mask;) {
+        struct sg_idmap_entry entry = live->entry[i];
+        bool goes = entry.value && (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
+        if (goes) { /* what is shifted back into this entry is looked at next */
+            sg_idmap_take(live, entry.id);
+            release(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
+        } else {
+            i++;
+        }
+    }
+    sg_unlock(&device->lock);
+}

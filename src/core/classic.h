@@ -1,0 +1,34 @@
+/* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (torch_policy.h). For devices
+   without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it.
+
+   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked. So a decision that
+   needs a segment is broken off, the driver is asked, and the decision is taken again with the answer in hand. */
+#ifndef SG_CLASSIC_H
+#define SG_CLASSIC_H
+
+#include "device.h"
+
+struct sg_classic;
+
+/* The rules' state for a device; NULL when out of host memory. */
+struct sg_classic *sg_classic_create(struct sg_device *device);
+void sg_classic_destroy(struct sg_classic *classic);
+
+CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+
+/* Whether `address` lies in a segment. Takes the lock. */
+bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);
+
+/* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the lock. */
+CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
+
+/* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none does. */
+CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
+
+/* Gives all unsplit free segments back to the driver. Returns their bytes. */
+uint64_t sg_classic_trim(struct sg_device *device);
+
+/* Frees the live blocks of `context` (NULL: all). */
+void sg_classic_context_gone(struct sg_device *device, CUcontext context);
+
+#endif
