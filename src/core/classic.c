@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
 
 #include "idmap.h"
 #include "meta.h"
@@ -19,9 +18,6 @@ struct sg_classic {
         uint64_t bytes;
     } *segment; /* what we hold from the driver, by address */
     uint32_t segments;
-    /* The question put to the driver, and its answer, between two takes of a decision. */
-    uint64_t wanted, refused;
-    struct segment in_hand;
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
     uint32_t doomed_count;
 };
@@ -46,31 +42,44 @@ static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address
     return at < classic->segments && address >= classic->segment[at].base;
 }
 
+/* Frees what the rules have given back. Drops the lock meanwhile; returns with it held. */
+static void free_doomed(struct sg_classic *classic)
+{
+    struct sg_device *device = classic->device;
+    while (classic->doomed_count) {
+        struct segment segment = classic->doomed[--classic->doomed_count];
+        sg_unlock(&device->lock);
+        sg_count(device, SG_STAT_calls_free, 1);
+        (void)device->core->driver->mem_free(segment.base); /* a context that is gone has freed it already */
+        sg_lock(&device->lock);
+    }
+}
+
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_classic *classic = user;
-    struct sg_usage *usage = &classic->device->usage;
-    uint64_t doomed = 0;
-    for (uint32_t i = 0; i < classic->doomed_count; i++)
-        doomed += classic->doomed[i].bytes;
-    if (usage->reserved.now + bytes > classic->device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
+    struct sg_device *device = classic->device;
+    struct sg_usage *usage = &device->usage;
+    CUdeviceptr base;
+    if (usage->reserved.now + bytes > device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
         return -ENOMEM;
-    if (classic->in_hand.bytes != bytes) {
-        if (classic->refused == bytes && doomed == 0)
-            return -ENOMEM;
-        classic->wanted = bytes;
-        return -EAGAIN;
+    sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
+    free_doomed(classic);
+    sg_unlock(&device->lock);
+    sg_count(device, SG_STAT_calls_alloc, 1);
+    CUresult result = device->core->driver->mem_alloc(&base, bytes);
+    sg_lock(&device->lock);
+    if (result != CUDA_SUCCESS) {
+        sg_gauge_sub(&usage->reserved, bytes);
+        return -ENOMEM;
     }
-    struct segment new = classic->in_hand;
-    classic->in_hand = (struct segment){0};
-    uint32_t at = find_segment(classic, new.base);
+    uint32_t at = find_segment(classic, base);
     for (uint32_t i = classic->segments++; i > at; i--)
         classic->segment[i] = classic->segment[i - 1];
-    classic->segment[at] = new;
-    sg_gauge_add(&usage->reserved, bytes);
+    classic->segment[at] = (struct segment){base, bytes};
     sg_gauge_add(&usage->segments, 1);
-    sg_count(classic->device, SG_STAT_grows, 1);
-    *ret_address = new.base;
+    sg_count(device, SG_STAT_grows, 1);
+    *ret_address = base;
     return 0;
 }
 
@@ -89,26 +98,13 @@ static void segment_free(void *user, uint64_t address, uint64_t bytes)
 
 static const struct sg_torch_ops classic_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
 
-static struct sg_torch_conf rules_of(const struct sg_conf *conf)
-{
-    struct sg_torch_conf rules;
-    sg_torch_conf_init(&rules);
-    rules.large_segment_size = conf->large_segment_size;
-    rules.max_split_size = conf->max_split_size ? conf->max_split_size : SG_TORCH_UNLIMITED;
-    rules.max_non_split_rounding = conf->max_non_split_rounding;
-    for (int i = 0; i < SG_ROUNDUP_INTERVALS; i++)
-        rules.roundup_divisions[i] = conf->roundup_divisions[i];
-    rules.garbage_collection_threshold = conf->garbage_collection_threshold;
-    rules.memory_fraction = conf->per_process_memory_fraction;
-    return rules;
-}
-
 struct sg_classic *sg_classic_create(struct sg_device *device)
 {
     struct sg_classic *classic = sg_meta_map(sizeof *classic);
     if (!classic)
         return NULL;
-    const struct sg_torch_conf rules = rules_of(&device->core->conf);
+    struct sg_torch_conf rules;
+    sg_torch_conf_from(&device->core->conf, &rules);
     classic->device = device;
     classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
     classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);
@@ -129,42 +125,9 @@ void sg_classic_destroy(struct sg_classic *classic)
     sg_meta_unmap(classic, sizeof *classic);
 }
 
-/* Carries out what the rules left to be asked of the driver. Holds `grow`, takes and drops the lock. */
-static void ask_driver(struct sg_classic *classic)
-{
-    struct sg_device *device = classic->device;
-    const struct sg_driver *driver = device->core->driver;
-    sg_lock(&device->lock);
-    while (classic->doomed_count) {
-        struct segment segment = classic->doomed[--classic->doomed_count];
-        sg_unlock(&device->lock);
-        sg_count(device, SG_STAT_calls_free, 1);
-        (void)driver->mem_free(segment.base); /* a context that is gone has freed it already */
-        sg_lock(&device->lock);
-    }
-    uint64_t wanted = classic->wanted;
-    struct segment surplus = classic->in_hand;
-    classic->wanted = 0;
-    classic->in_hand = (struct segment){0};
-    sg_unlock(&device->lock);
-    if (surplus.bytes) { /* another size is wanted now */
-        sg_count(device, SG_STAT_calls_free, 1);
-        (void)driver->mem_free(surplus.base);
-    }
-    if (!wanted)
-        return;
-    CUdeviceptr base;
-    sg_count(device, SG_STAT_calls_alloc, 1);
-    CUresult result = driver->mem_alloc(&base, wanted);
-    sg_lock(&device->lock);
-    if (result == CUDA_SUCCESS)
-        classic->in_hand = (struct segment){base, wanted};
-    classic->refused = result == CUDA_SUCCESS ? 0 : wanted;
-    sg_unlock(&device->lock);
-}
-
-/* One take of the decision. Under the lock. -EAGAIN: the driver must be asked first. */
-static int decide(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+/* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
+   share one pool. */
+static int take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     struct sg_classic *classic = device->classic;
     struct sg_usage *usage = &device->usage;
@@ -172,7 +135,7 @@ static int decide(struct sg_device *device, size_t bytes, const struct sg_tag *t
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
-    int status = sg_torch_alloc(classic->torch, bytes, (uint64_t)(uintptr_t)tag->stream, &block);
+    int status = sg_torch_alloc(classic->torch, bytes, /* stream */ 0, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
     if (status == 0 && !sg_idmap_put(&classic->live, address, id)) {
         sg_torch_free(classic->torch, block);
@@ -204,22 +167,9 @@ static int decide(struct sg_device *device, size_t bytes, const struct sg_tag *t
 CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     sg_lock(&device->lock);
-    int status = decide(device, bytes, tag, ret);
-    bool asks = device->classic->doomed_count || status == -EAGAIN;
+    int status = take_block(device, bytes, tag, ret);
+    free_doomed(device->classic);
     sg_unlock(&device->lock);
-    if (!asks && status == 0)
-        return CUDA_SUCCESS;
-    sg_lock(&device->grow);
-    while (asks) {
-        ask_driver(device->classic);
-        sg_lock(&device->lock);
-        if (status == -EAGAIN)
-            status = decide(device, bytes, tag, ret);
-        asks = device->classic->doomed_count || status == -EAGAIN || (status == 0 && device->classic->in_hand.bytes);
-        sg_unlock(&device->lock);
-    }
-    device->classic->refused = 0;
-    sg_unlock(&device->grow);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -284,14 +234,12 @@ CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const st
 
 uint64_t sg_classic_trim(struct sg_device *device)
 {
-    sg_lock(&device->grow);
     sg_lock(&device->lock);
     uint64_t before = device->usage.reserved.now;
     sg_torch_empty_cache(device->classic->torch);
     uint64_t given = before - device->usage.reserved.now;
+    free_doomed(device->classic);
     sg_unlock(&device->lock);
-    ask_driver(device->classic);
-    sg_unlock(&device->grow);
     return given;
 }
 

@@ -1,8 +1,8 @@
 /* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (torch_policy.h). For devices
    without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it.
 
-   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked. So a decision that
-   needs a segment is broken off, the driver is asked, and the decision is taken again with the answer in hand. */
+   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked: the lock is
+   dropped for that and taken again, which the rules allow. What they give back is freed after the decision. */
 #ifndef SG_CLASSIC_H
 #define SG_CLASSIC_H
 

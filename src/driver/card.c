@@ -14,7 +14,9 @@ void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granulari
 void sg_card_fini(struct sg_card *card)
 {
     free(card->recording);
+    free(card->plain);
     card->recording = NULL;
+    card->plain = NULL;
 }
 
 void sg_card_use(struct sg_card *card)
@@ -98,13 +100,36 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     return CUDA_SUCCESS;
 }
 
+/* Plain memory: addresses carry their size in the book of the card. */
 static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
+    if (current->plain_count == current->plain_room) {
+        uint64_t room = current->plain_room ? 2 * current->plain_room : 256;
+        struct sg_card_plain *plain = realloc(current->plain, room * sizeof *plain);
+        if (!plain)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        current->plain = plain;
+        current->plain_room = room;
+    }
     CUresult result = take(bytes);
-    uint64_t *size = result == CUDA_SUCCESS ? table_add(&current->plain, current->next_address, bytes) : NULL;
-    if (result == CUDA_SUCCESS && !size)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        *ret = current->next_address;
+        current->next_address += (bytes + current->granularity - 1) / current->granularity * current->granularity;
+        current->plain[current->plain_count++] = (struct sg_card_plain){*ret, bytes};
+    }
     return result;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    for (uint64_t i = 0; i < current->plain_count; i++) {
+        if (current->plain[i].address == address) {
+            current->used_bytes -= current->plain[i].bytes;
+            current->plain[i] = current->plain[--current->plain_count];
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
@@ -191,6 +216,8 @@ const struct sg_driver sg_card_driver = {
     .device_attribute = device_attribute,
     .device_total = device_total,
     .mem_info = mem_info,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
     .address_reserve = address_reserve,
     .address_free = address_free,
     .granularity = granularity,

@@ -17,6 +17,11 @@ struct sg_card {
     uint64_t recordings, recordings_complete;
     uint64_t *recording; /* of each event: the number of its latest recording */
     uint64_t events, events_room;
+    struct sg_card_plain {
+        CUdeviceptr address;
+        uint64_t bytes;
+    } *plain; /* by cuMemAlloc */
+    uint64_t plain_count, plain_room;
 };
 
 void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity);

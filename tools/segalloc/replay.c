@@ -18,6 +18,7 @@ static const struct option long_options[] = {
     {"limit", required_argument, NULL, 'l'},
     {"min-limit", no_argument, NULL, 'm'},
     {"policy", required_argument, NULL, 'p'},
+    {"bench", no_argument, NULL, 'b'},
     {"json", no_argument, NULL, 'j'},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -29,7 +30,8 @@ static const struct option long_options[] = {
 
 struct replay {
     const char *verb, *path, *conf_text;
-    bool json, min_limit;
+    bool json, min_limit, bench;
+    double ns_per_op; /* of --bench */
     uint64_t limit;
     struct sg_trace_reader *reader;
     struct sg_play play;
@@ -49,6 +51,7 @@ static int help(void)
          "  -l, --limit SIZE   size of the card, such as 24GiB (default: the recorded device's, or 1 TiB)\n"
          "  -m, --min-limit    also find the smallest card, to 2 MiB, on which every allocation fits\n"
          "  -p, --policy NAME  segalloc (default), or pytorch: decide as PyTorch's own allocator does\n"
+         "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
          "      --json         print one object on one line\n"
          "  -h, --help         print this\n\n"
          "Exit status: 0 when the whole trace was played, 1 when it could not be, 2 for bad usage.");
@@ -158,6 +161,8 @@ static void print_json(const struct replay *replay)
 #undef CALL
     printf("},\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->event_calls, (double)result->growth_ns / 1000,
            (double)result->move_ns / 1000);
+    if (replay->bench)
+        printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
     printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds, (double)result->events / replay->seconds);
 }
 
@@ -191,6 +196,8 @@ static void print_text(const struct replay *replay)
     printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table\n", "pages moved", result->pages_moved, (double)result->move_ns / 1e6);
     if (result->unmatched_frees)
         printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
+    if (replay->bench)
+        printf("  %-16s %9.1f ns an allocation or free\n", "core alone", replay->ns_per_op);
     const struct sg_trace_info *info = sg_trace_info(replay->reader);
     if (info->end_text)
         printf("  the trace is incomplete: %s\n", info->end_text);
@@ -213,6 +220,9 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             break;
         case 'p':
             *ret_policy = optarg;
+            break;
+        case 'b':
+            replay->bench = true;
             break;
         case 'j':
             replay->json = true;
@@ -245,6 +255,17 @@ static int configure(struct replay *replay, const char *policy)
     return sg_tool_conf_apply(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
 }
 
+static int time_core(struct replay *replay)
+{
+    char error[SG_PLAY_ERROR];
+    if (replay->play.policy != SG_POLICY_SEGALLOC)
+        return sg_tool_usage(replay->verb, "--bench times segalloc's own rules, not --policy pytorch");
+    if (sg_trace_rewind(replay->reader) != 0)
+        return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once", replay->path);
+    replay->play.card_bytes = replay->limit;
+    return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
+}
+
 int sg_verb_replay(int argc, char **argv)
 {
     struct replay replay = {.verb = argv[0], .conf_text = ""};
@@ -271,6 +292,8 @@ int sg_verb_replay(int argc, char **argv)
     replay.seconds = now() - began;
     if (status == 0 && replay.min_limit)
         status = find_smallest(&replay);
+    if (status == 0 && replay.bench)
+        status = time_core(&replay);
     if (status == 0)
         (replay.json ? print_json : print_text)(&replay);
     sg_trace_close(replay.reader);
