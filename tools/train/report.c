@@ -1,6 +1,7 @@
 #include "report.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 static const char *const outcome_names[] = {
     [OUTCOME_COMPLETED] = "completed", [OUTCOME_OUT_OF_MEMORY] = "out_of_memory", [OUTCOME_FAILED] = "failed"};
@@ -34,10 +35,10 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
 {
     if (o->json) {
         fprintf(out, "{\"step\":%d,\"loss\":", s->step);
-        if (o->dry)
-            fputs("null", out);
-        else
+        if (!o->dry && isfinite(s->loss))
             fprintf(out, "%.9g", (double)s->loss);
+        else
+            fputs("null", out); /* JSON has no number for a loss that is none */
         fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu}\n", s->tokens, s->seconds, s->peak);
     } else {
         char live[SIZE_TEXT], peak[SIZE_TEXT];
