@@ -70,6 +70,13 @@ def check_usage(text):
     assert "segalloc run --sim" in none.stderr and len(none.stderr.splitlines()) == 1, none.stderr
 
 
+def check_real_gpu(text):
+    """The CPU cannot compute in the memory of a GPU; the schedule alone runs there all the same."""
+    refused = run("--text", text, status=1, STUB_POISON="unreachable")
+    assert len(refused.stderr.splitlines()) == 1 and "--dry" in refused.stderr, refused.stderr
+    run("--dry", "--steps", 1, STUB_POISON="unreachable")
+
+
 def check_order(folder):
     trace = folder / "trace"
     last = objects("--preset", "qwen25-7b-lora", "--dry", "--steps", 3, "--max-len", 2048, "--lengths",
@@ -88,4 +95,5 @@ with tempfile.TemporaryDirectory() as name:
     check_bits(text)
     check_running_out(text)
     check_usage(text)
+    check_real_gpu(text)
     check_order(Path(name))

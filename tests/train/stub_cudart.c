@@ -2,7 +2,7 @@
    with NaNs when it is taken and, in stream order, when it is freed. So a read before a write, a use after a free and a
    host that looks at device memory all end in a wrong loss.
    STUB_LIMIT=BYTES bounds memory, STUB_TRACE=FILE writes each call as a row "allocate|free,SIZE", STUB_POISON=0 leaves
-   memory untouched. */
+   memory untouched; STUB_POISON=unreachable keeps the host from it, as a GPU does. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2, HEADER = 512, QUEUE = 1024, NAN_BYTE = 0xff };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, HEADER = 4096, QUEUE = 1024, NAN_BYTE = 0xff };
 
 struct work {
     void (*run)(void *);
@@ -34,7 +34,7 @@ static struct {
     pthread_cond_t changed;
     struct work queue[QUEUE];
     unsigned long submitted, done;
-    bool started, poison;
+    bool started, poison, unreachable;
     size_t live, limit;
     FILE *trace;
 } stub = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
@@ -71,7 +71,8 @@ static void start(void)
     stub.started = true;
     stub.limit = limit ? strtoull(limit, NULL, 10) : (size_t)24 << 30;
     stub.trace = trace ? fopen(trace, "w") : NULL;
-    stub.poison = !poison || strcmp(poison, "0");
+    stub.unreachable = poison && !strcmp(poison, "unreachable");
+    stub.poison = !stub.unreachable && (!poison || strcmp(poison, "0"));
     if (pthread_create(&thread, NULL, run_queue, NULL))
         abort();
     pthread_detach(thread);
@@ -126,6 +127,8 @@ int cudaMalloc(void **pointer, size_t bytes)
     block->bytes = bytes;
     if (stub.poison)
         memset((char *)block + HEADER, NAN_BYTE, bytes);
+    if (stub.unreachable)
+        mprotect((char *)block + HEADER, bytes, PROT_NONE);
     *pointer = (char *)block + HEADER;
     return SUCCESS;
 }

@@ -2,6 +2,7 @@
 #ifndef TRAIN_ARITHMETIC_H
 #define TRAIN_ARITHMETIC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum kernel {
@@ -25,7 +26,8 @@ struct kernel_args {
 
 struct arithmetic {
     const char *name;
-    uint32_t dtypes; /* bit set of the dtypes that weights may have */
+    uint32_t dtypes;       /* bit set of the dtypes that weights may have */
+    bool from_host;        /* runs on the host, which must be able to reach the device's memory */
     void (*start)(void);
     /* Runs one kernel now, on the thread of the stream that reached it. */
     void (*run)(const struct kernel_args *args);

@@ -180,4 +180,4 @@ static void run(const struct kernel_args *args)
     kernels[args->kernel](args);
 }
 
-const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, start, run};
+const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, run};

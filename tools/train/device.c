@@ -2,9 +2,11 @@
 #include "tensor.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Arguments of queued kernels. A slot is used again when the event recorded at the end of its quarter has passed, which
    also bounds how far the host runs ahead. */
@@ -43,6 +45,25 @@ static bool check(struct device *device, int rc, const char *call, size_t bytes)
     return false;
 }
 
+/* Only a simulated GPU, or one that shares the host's memory, lets the host at its bytes. The kernel is asked to read
+   one, for it answers with an error where the process would get a signal. */
+static void check_host_reach(struct device *device)
+{
+    int ends[2];
+    void *memory = device_take(device, TENSOR_ALIGNMENT);
+    if (memory && !pipe(ends)) {
+        if (write(ends[1], memory, 1) != 1 && errno == EFAULT) {
+            device->state = DEVICE_BROKEN;
+            snprintf(device->error, sizeof device->error,
+                     "the CPU does the arithmetic and cannot reach this GPU's memory; use --dry, or: "
+                     "segalloc run --sim 24GiB -- segalloc-train ...");
+        }
+        close(ends[0]);
+        close(ends[1]);
+    }
+    device_give(device, memory, TENSOR_ALIGNMENT);
+}
+
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
                  const struct arithmetic *arithmetic)
 {
@@ -58,8 +79,11 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
     for (int i = 0; i < RING_QUARTERS; i++)
         check(device, rt->cudaEventCreateWithFlags(&device->ring->passed[i], CUDA_EVENT_WITHOUT_TIMING),
               "cudaEventCreateWithFlags", 0);
-    if (arithmetic)
-        arithmetic->start();
+    if (!arithmetic)
+        return;
+    arithmetic->start();
+    if (arithmetic->from_host)
+        check_host_reach(device);
 }
 
 void device_close(struct device *device)

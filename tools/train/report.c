@@ -82,8 +82,10 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r)
         fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
                      " allocations\n", r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
-        fprintf(stderr, "segalloc-train: %s (after step %d of %d)%s\n", r->error, r->steps, o->steps,
-                r->outcome == OUTCOME_OUT_OF_MEMORY ? "; a smaller --max-len or --batch needs less" : "");
+        fprintf(stderr, "segalloc-train: %s", r->error);
+        if (r->outcome == OUTCOME_OUT_OF_MEMORY)
+            fprintf(stderr, " (after step %d of %d); a smaller --max-len or --batch needs less", r->steps, o->steps);
+        fputc('\n', stderr);
     }
     fflush(out);
 }
