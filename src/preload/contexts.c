@@ -2,6 +2,7 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "hooks.h"
 #include "life.h"
@@ -70,16 +71,21 @@ static CUcontext primary_of(int device)
 
 void sg_contexts_tell(struct sg_core *core)
 {
+    struct context list[CONTEXTS_MAX];
+    uint64_t peers[SG_DEVICES_MAX];
     sg_guard(SG_GUARD_CONTEXTS);
-    for (int i = 0; i < contexts.count; i++)
-        sg_core_context_seen(core, contexts.list[i].device, contexts.list[i].context);
+    int count = contexts.count;
+    memcpy(list, contexts.list, sizeof list);
+    memcpy(peers, contexts.peers, sizeof peers);
+    sg_unguard(SG_GUARD_CONTEXTS);
+    for (int i = 0; i < count; i++)
+        sg_core_context_seen(core, list[i].device, list[i].context);
     for (int owner = 0; owner < SG_DEVICES_MAX; owner++) {
-        for (int peer = 0; contexts.peers[owner] >> peer; peer++) {
-            if (contexts.peers[owner] >> peer & 1)
+        for (int peer = 0; peer < 64 && peers[owner] >> peer; peer++) {
+            if (peers[owner] >> peer & 1)
                 sg_core_peer_access(core, owner, peer, true);
         }
     }
-    sg_unguard(SG_GUARD_CONTEXTS);
 }
 
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device)

@@ -9,18 +9,18 @@ static const char *const kept_names[] = {"SEGALLOC_CONF", "SEGALLOC_CONF_FILE", 
 enum { KEPT = sizeof kept_names / sizeof *kept_names, KEPT_BYTES = 8192 };
 
 static char kept_text[KEPT_BYTES]; /* untouched, and so without cost, where nothing is meant for us */
-static const char *kept_values[KEPT];
+static char *kept_values[KEPT];
 
-static const char *value_of(const char *entry, const char *name)
+static char *value_of(char *entry, const char *name)
 {
     size_t length = strlen(name);
     return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
 }
 
-static const char *look_up(const char *name)
+static char *look_up(const char *name)
 {
     for (char **entry = environ; entry && *entry; entry++) {
-        const char *value = value_of(*entry, name);
+        char *value = value_of(*entry, name);
         if (value)
             return value;
     }
@@ -40,9 +40,9 @@ void sg_environment_keep(void)
     }
 }
 
-const char *sg_environment(const char *name)
+char *sg_environment(const char *name)
 {
-    const char *value = look_up(name);
+    char *value = look_up(name);
     for (int i = 0; !value && i < KEPT; i++) {
         if (strcmp(kept_names[i], name) == 0)
             value = kept_values[i];

@@ -7,6 +7,6 @@ void sg_environment_keep(void);
 
 /* The value of `name` now, else the one kept, else NULL. Reads environ itself: programs replace getenv() by their
    own, bash among them. */
-const char *sg_environment(const char *name);
+char *sg_environment(const char *name);
 
 #endif

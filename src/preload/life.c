@@ -16,7 +16,7 @@
 #include "recorder.h"
 #include "resolve.h"
 
-enum state { EARLY, LIVE, PASSING, CHILD, EXITING };
+enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
 
 enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
 
@@ -195,29 +195,18 @@ static void confirm_conf(const struct sg_conf *conf)
     }
 }
 
-static void ask_device(const struct sg_driver *driver, struct sg_recorder_device *ret)
-{
-    size_t granularity, bytes;
-    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    *ret = (struct sg_recorder_device){0};
-    if (driver->granularity &&
-        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS)
-        ret->granularity = granularity;
-    if (driver->device_total(&bytes, 0) == CUDA_SUCCESS)
-        ret->bytes = bytes;
-}
-
-/* Holding SG_GUARD_LIFE, in state EARLY. */
-static enum state create_core(const struct sg_recorder_device *device)
+/* By the one thread that took the state from EARLY to STARTING. */
+static enum state create_core(const struct sg_driver *driver)
 {
     struct sg_core_params params = {
         .conf = &life.conf,
-        .driver = &life.driver,
-        .observer = sg_recorder_open(&life.conf, device),
+        .driver = driver,
+        .observer = sg_recorder_open(&life.conf),
         .now_ns = now_ns,
         .warn = sg_life_say,
     };
+    if (life.conf.confirm_conf)
+        confirm_conf(&life.conf);
     life.core = sg_core_create(&params);
     if (!life.core)
         return PASSING;
@@ -225,29 +214,23 @@ static enum state create_core(const struct sg_recorder_device *device)
     return LIVE;
 }
 
-/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
+/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. What other
+   threads allocate while the core is made goes to the driver: waiting for it here could mean waiting for a lock of
+   the loader's that they hold. */
 static enum state start(void)
 {
-    struct sg_recorder_device device = {0};
     CUcontext context = NULL;
-    const struct sg_conf *conf = sg_life_conf();
     const struct sg_driver *driver = sg_life_driver();
     bool passing = sg_life_passing() || !driver;
-    if (!passing) {
-        if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context)
-            return EARLY;
-        ask_device(driver, &device);
-    }
-    sg_guard(SG_GUARD_LIFE);
-    enum state state = atomic_load_explicit(&life.state, memory_order_relaxed);
-    bool first = state == EARLY;
-    if (first) {
-        state = passing ? PASSING : create_core(&device);
-        atomic_store_explicit(&life.state, state, memory_order_release);
-    }
-    sg_unguard(SG_GUARD_LIFE);
-    if (first && conf->confirm_conf)
-        confirm_conf(conf);
+    if (!passing && (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context))
+        return EARLY;
+    enum state state = EARLY;
+    if (!atomic_compare_exchange_strong(&life.state, &state, STARTING))
+        return state;
+    state = passing ? PASSING : create_core(driver);
+    atomic_store_explicit(&life.state, state, memory_order_release);
+    if (state == LIVE)
+        sg_contexts_tell(life.core);
     return state;
 }
 
@@ -303,6 +286,8 @@ static void fork_child(void)
         sg_core_disable(life.core);
         sg_recorder_forget();
         atomic_store(&life.state, CHILD);
+    } else if (atomic_load(&life.state) == STARTING) {
+        atomic_store(&life.state, PASSING);
     }
     for (int i = 0; i < SG_GUARD_COUNT; i++)
         pthread_mutex_init(&life.guards[i], NULL);

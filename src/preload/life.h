@@ -1,11 +1,13 @@
 /* What this library is doing in the process that it was loaded into.
 
-   EARLY ──first allocation──▶ LIVE ──fork──▶ CHILD (in the child)
-     │                          │
-     └──────▶ PASSING           └──exit──▶ EXITING
+   EARLY ──first allocation──▶ STARTING ──▶ LIVE ──fork──▶ CHILD (in the child)
+                                  │           │
+                                  ▼           └──exit──▶ EXITING
+                               PASSING
 
    EARLY    Nothing has happened: no thread, no file, no output, nothing asked of the driver. A child forked now is
             EARLY again. Every call is handed on to the driver.
+   STARTING One thread makes the core; for all others as EARLY.
    LIVE     There is a core and it answers.
    PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
             lacks what we need, or there was no host memory.

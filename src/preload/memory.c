@@ -11,6 +11,7 @@
 #include "contexts.h"
 #include "hooks.h"
 #include "life.h"
+#include "recorder.h"
 #include "torch.h"
 
 /* Errors after which the driver answers nothing else in this process. Source: the texts of CUresult in cuda.h. */
@@ -114,6 +115,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     CUstreamCaptureMode mode;
     bool relaxed = sg_captures_live() && sg_captures_relax(&mode);
+    sg_recorder_device(sg_life_driver(), device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(sg_life_conf()))) {
@@ -126,6 +128,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     }
     if (relaxed)
         sg_captures_restore(&mode);
+    sg_recorder_tick(core, device);
     if (is_final(result))
         sg_core_disable(core);
     return result;
@@ -138,8 +141,10 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (sg_captures_live())
         return sg_captures_park(core, address, origin);
     CUresult result = describe(core, origin, &tag, &device);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         result = sg_core_free(core, address, &tag);
+        sg_recorder_tick(core, device);
+    }
     if (!is_final(result))
         return result;
     sg_core_disable(core);

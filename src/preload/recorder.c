@@ -1,19 +1,194 @@
 #include "recorder.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
-struct sg_event_sink sg_recorder_open(const struct sg_conf *conf, const struct sg_recorder_device *device)
+#include <dlfcn.h>
+
+#include "environment.h"
+#include "life.h"
+#include "resolve.h"
+#include "stats_file.h"
+#include "trace_writer.h"
+
+enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
+
+/* Written before the core exists or under `busy`. */
+static struct {
+    struct sg_trace_writer *trace; /* NULL: none */
+    const char *stats;             /* path pattern, NULL: none */
+    uint64_t start_ns, written_ns;
+    char conf[TEXT_BYTES], command[TEXT_BYTES];
+    struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
+    _Atomic uint64_t known; /* bit by ordinal */
+    _Atomic uint64_t events;
+    atomic_flag busy; /* somebody takes a snapshot: an older one must not be written after it */
+    double limit_fraction;
+    uint64_t limit_bytes;
+} recorder = {.busy = ATOMIC_FLAG_INIT};
+
+static uint64_t now_ns(clockid_t clock)
 {
-    (void)conf;
-    (void)device;
-    return (struct sg_event_sink){NULL, NULL};
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void read_command(char *command, size_t size)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, command, size - 1);
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i + 1 < length; i++) {
+        if (command[i] == '\0')
+            command[i] = ' ';
+    }
+    command[length > 0 ? length : 0] = '\0';
+}
+
+static void open_trace(const struct sg_conf *conf)
+{
+    struct sg_trace_writer_options options = {
+        .path = conf->trace,
+        .conf = recorder.conf,
+        .command = recorder.command,
+        .limit_bytes = conf->limit_bytes,
+        .environment = sg_environment,
+        .warn = sg_life_say,
+    };
+    void *create_thread = sg_dlsym()(RTLD_DEFAULT, "pthread_create");
+    memcpy(&options.create_thread, &create_thread, sizeof create_thread);
+    int error = sg_trace_writer_create(&options, &recorder.trace);
+    if (error) {
+        char line[SG_PATH_BYTES + 64];
+        snprintf(line, sizeof line, "no trace in %s: %s", conf->trace, strerror(-error));
+        sg_life_say(line);
+    }
+}
+
+struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
+{
+    if (!conf->trace[0] && !conf->stats[0])
+        return (struct sg_event_sink){NULL, NULL};
+    recorder.start_ns = now_ns(CLOCK_REALTIME);
+    recorder.limit_bytes = conf->limit_bytes;
+    recorder.limit_fraction = conf->limit_fraction;
+    sg_conf_print(conf, recorder.conf, sizeof recorder.conf);
+    read_command(recorder.command, sizeof recorder.command);
+    if (conf->stats[0])
+        recorder.stats = conf->stats;
+    if (conf->trace[0])
+        open_trace(conf);
+    return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
+}
+
+void sg_recorder_device(const struct sg_driver *driver, int device)
+{
+    uint64_t bit = UINT64_C(1) << device;
+    if ((!recorder.trace && !recorder.stats) || atomic_load_explicit(&recorder.known, memory_order_acquire) & bit)
+        return;
+    size_t granularity = 0, bytes = 0;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    if (!driver->granularity ||
+        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+        granularity = 0;
+    if (driver->device_total(&bytes, device) != CUDA_SUCCESS)
+        bytes = 0;
+    if (atomic_fetch_or(&recorder.known, bit) & bit)
+        return;
+    recorder.devices[device] = (struct sg_stats_device){
+        .device = (uint32_t)device,
+        .granularity = granularity,
+        .total_bytes = bytes,
+        .limit_bytes = recorder.limit_fraction > 0 ? (uint64_t)((double)bytes * recorder.limit_fraction)
+                                                   : recorder.limit_bytes,
+    };
+    if (recorder.trace)
+        sg_trace_writer_device(recorder.trace, (uint32_t)device, granularity, bytes);
+}
+
+/* Holding `busy`. */
+static void write_stats_file(struct sg_core *core)
+{
+    struct sg_stats_device used[SG_DEVICES_MAX];
+    struct sg_stats_file file = {
+        .pid = (uint64_t)getpid(),
+        .start_realtime_ns = recorder.start_ns,
+        .end_realtime_ns = now_ns(CLOCK_REALTIME),
+        .conf = recorder.conf,
+        .command = recorder.command,
+        .devices = used,
+    };
+    uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (known >> i & 1 && sg_core_stats(core, i, &recorder.devices[i].stats))
+            used[file.count++] = recorder.devices[i];
+    }
+    int error = sg_stats_file_write(recorder.stats, sg_environment, &file);
+    recorder.written_ns = now_ns(CLOCK_MONOTONIC_COARSE);
+    if (!error)
+        return;
+    char line[SG_PATH_BYTES + 64];
+    snprintf(line, sizeof line, "no statistics in %s: %s", recorder.stats, strerror(-error));
+    sg_life_say(line);
+    recorder.stats = NULL;
+}
+
+/* Often at first, so that a short process leaves a file, then twice a second. */
+static bool stats_due(void)
+{
+    if (!recorder.stats)
+        return false;
+    uint64_t events = atomic_fetch_add_explicit(&recorder.events, 1, memory_order_relaxed) + 1;
+    if (events <= STATS_EVENTS)
+        return (events & (events - 1)) == 0;
+    return events % STATS_EVENTS == 0 && now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
+}
+
+void sg_recorder_tick(struct sg_core *core, int device)
+{
+    bool trace = recorder.trace && sg_trace_writer_due(recorder.trace, (uint32_t)device);
+    bool stats = stats_due();
+    if ((!trace && !stats) || atomic_flag_test_and_set_explicit(&recorder.busy, memory_order_acquire))
+        return;
+    struct sg_stats snapshot;
+    if (trace && sg_core_stats(core, device, &snapshot))
+        sg_trace_writer_statistics(recorder.trace, (uint32_t)device, &snapshot);
+    if (stats)
+        write_stats_file(core);
+    atomic_flag_clear_explicit(&recorder.busy, memory_order_release);
 }
 
 void sg_recorder_close(struct sg_core *core)
 {
-    (void)core;
+    const struct timespec moment = {.tv_nsec = 1000000};
+    if (!recorder.trace && !recorder.stats)
+        return;
+    for (int i = 0; i < 100 && atomic_flag_test_and_set(&recorder.busy); i++)
+        nanosleep(&moment, NULL);
+    uint64_t known = atomic_load(&recorder.known);
+    struct sg_stats snapshot;
+    for (int i = 0; recorder.trace && i < SG_DEVICES_MAX; i++) {
+        if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
+            sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
+    }
+    if (recorder.stats)
+        write_stats_file(core);
+    if (recorder.trace)
+        sg_trace_writer_close(recorder.trace);
 }
 
 void sg_recorder_forget(void)
 {
+    if (recorder.trace)
+        sg_trace_writer_fork_child(recorder.trace);
+    recorder.stats = NULL;
 }

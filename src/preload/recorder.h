@@ -5,16 +5,19 @@
 #include "conf.h"
 #include "core.h"
 
-struct sg_recorder_device {
-    uint64_t granularity, bytes; /* of device 0; 0 when unknown */
-};
+/* Makes ready what the configuration asks for and returns the observer for the core; nobody listens where nothing is
+   asked for or can't be had (said on stderr). No file and no thread before the first event. Called once, before the core
+   exists. */
+struct sg_event_sink sg_recorder_open(const struct sg_conf *conf);
 
-/* Opens what the configuration asks for and returns the observer for the core; nobody listens where nothing is asked
-   for or a file can't be had (said on stderr). Called once, before the core exists. */
-struct sg_event_sink sg_recorder_open(const struct sg_conf *conf, const struct sg_recorder_device *device);
+/* Notes that `device` is about to be used for the first time: asks the driver for what the files say about it. */
+void sg_recorder_device(const struct sg_driver *driver, int device);
 
-/* Writes the statistics of `core` to their file and closes the trace; nothing is recorded afterwards. The caller makes sure
-   that nobody is in the core. */
+/* After each allocation and free: takes a snapshot of the statistics of `device` when one is due, so that the files are
+   right also where the process ends without a word. */
+void sg_recorder_tick(struct sg_core *core, int device);
+
+/* Writes the last snapshots and closes the files; nothing is recorded afterwards. */
 void sg_recorder_close(struct sg_core *core);
 
 /* In a forked child: the files are the parent's. */
