@@ -111,8 +111,6 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
         .limit_bytes = recorder.limit_fraction > 0 ? (uint64_t)((double)bytes * recorder.limit_fraction)
                                                    : recorder.limit_bytes,
     };
-    if (recorder.trace)
-        sg_trace_writer_device(recorder.trace, (uint32_t)device, granularity, bytes);
 }
 
 /* Holding `busy`. */
