@@ -1,0 +1,91 @@
+"""What holds of the tree and of the built library as a whole.
+
+Usage: test_tree.py SOURCE_ROOT LIBSEGALLOC COMPILER…"""
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT, LIBRARY = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
+COMPILER = sys.argv[1:]
+del sys.argv[1:]
+
+# What each layer may include from, by src/README.md.
+LAYERS = {"base": [], "driver": ["base"], "record": ["base"], "core": ["base", "driver"],
+          "preload": ["base", "driver", "record", "core"], "sim": ["base", "driver"]}
+
+
+def output(*command):
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class Headers(unittest.TestCase):
+    def compiles_alone(self, header, folders, language="c"):
+        flags = ["-x", language, "-std=c11" if language == "c" else "-std=c++11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+                 "-DCUDART_MAJOR=13"]
+        include = [f"-I{folder}" for folder in [ROOT / "include", *folders]]
+        with tempfile.NamedTemporaryFile("w", suffix=".c") as unit:
+            unit.write(f'#include "{header}"\n#include "{header}"\n')
+            unit.flush()
+            result = subprocess.run([*COMPILER, *flags, *include, "-fsyntax-only", unit.name], stderr=subprocess.PIPE, text=True)
+        self.assertEqual(result.returncode, 0, f"{header}\n{result.stderr}")
+
+    def test_layers(self):
+        for layer, below in LAYERS.items():
+            folders = [ROOT / "src" / name for name in [layer, *below]]
+            for header in sorted((ROOT / "src" / layer).rglob("*.h")):
+                with self.subTest(header=str(header.relative_to(ROOT))):
+                    self.compiles_alone(header, [header.parent, *folders])
+
+    def test_public(self):
+        for header in sorted((ROOT / "include").rglob("*.h")):
+            with self.subTest(header=str(header.relative_to(ROOT))):
+                self.compiles_alone(header, [])
+
+    def test_public_in_cxx(self):
+        compiler = COMPILER[-1].replace("gcc", "g++").replace("clang", "clang++")
+        if subprocess.run([*COMPILER, "-x", "c++", "-fsyntax-only", os.devnull], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest(f"no C++ compiler ({compiler})")
+        for header in sorted((ROOT / "include").rglob("*.h")):
+            with self.subTest(header=str(header.relative_to(ROOT))):
+                self.compiles_alone(header, [], "c++")
+
+
+class Library(unittest.TestCase):
+    """libsegalloc.so comes into every program there is: it must not need what a program may lack."""
+
+    def test_needs_only_libc(self):
+        needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-dW", LIBRARY))
+        self.assertTrue(set(needed) <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2",
+                                        "ld-linux-aarch64.so.1"}, needed)
+
+    def test_needs_an_old_glibc(self):
+        versions = {tuple(map(int, v.split("."))) for v in
+                    re.findall(r"Name: GLIBC_([0-9.]+)", output("readelf", "-VW", LIBRARY))}
+        self.assertTrue(versions)
+        self.assertLessEqual(max(versions), (2, 17))
+
+    def test_name_and_stack(self):
+        dynamic = output("readelf", "-dW", LIBRARY)
+        self.assertIn("[libsegalloc.so.0]", dynamic)
+        self.assertNotIn("TEXTREL", dynamic)
+        self.assertRegex(output("readelf", "-lW", LIBRARY), r"GNU_STACK.* RW ")
+
+    def test_exports(self):
+        def names(file, macro):
+            text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
+            return set(re.findall(rf"^{macro}\((\w+)", text, flags=re.M))
+        expected = names("hooks.def", "HOOK") | names("exports.def", "EXPORT")
+        self.assertIn("cuMemAlloc_v2", expected)
+        symbols = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]
+        exported = {fields[-1] for fields in symbols}
+        # A hook in a version node of its own would not be used by programs linked with the driver's.
+        hooks = {name for name in exported if not name.startswith(("segalloc_", "SEGALLOC_"))}
+        self.assertEqual(hooks, expected)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
