@@ -250,14 +250,6 @@ int cudaSetDevice(int device)
     return device;
 }
 
-EXPORT int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
-int cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
-{
-    *free_bytes = stub.limit - stub.live;
-    *total_bytes = stub.limit;
-    return SUCCESS;
-}
-
 EXPORT int cudaGetLastError(void);
 int cudaGetLastError(void)
 {
