@@ -1,0 +1,43 @@
+"""Prints segalloc.conf(5) in scdoc's language, from the table of `segalloc conf --help-options`.
+
+Usage: options.py SEGALLOC"""
+import re
+import subprocess
+import sys
+
+INTRODUCTION = """segalloc.conf(5)
+
+# NAME
+
+segalloc.conf - options of libsegalloc.so
+
+# SYNOPSIS
+
+SEGALLOC_CONF="max_split_size_mb:128,reserve_slack:1.02" program
+
+# DESCRIPTION
+
+Options are written _key_:_value_ and separated by commas; in a file also by new lines, with comments after #. Lists are in brackets. The
+library reads, each overriding the one before: its defaults, /etc/segalloc.conf, the file that *SEGALLOC_CONF_FILE* names, and
+*SEGALLOC_CONF*. PyTorch's options that none of these sets are taken from *PYTORCH_CUDA_ALLOC_CONF*, or where that is not set from
+*PYTORCH_ALLOC_CONF*, so that a line made for PyTorch can be used as it is.
+
+An unknown key or a bad value is reported once, in one line on stderr, and has no effect; with abort_conf:True it ends the program.
+*segalloc conf* prints what is in force and where it came from.
+
+# OPTIONS
+"""
+
+
+def escaped(text):
+    return re.sub(r"([\\*_#`\[\]])", r"\\\1", text)
+
+
+entries = subprocess.run([sys.argv[1], "conf", "--help-options"], check=True, stdout=subprocess.PIPE, text=True).stdout
+print(INTRODUCTION)
+for entry in entries.strip().split("\n\n"):
+    head, text, values = (line.strip() for line in entry.split("\n"))
+    name, default = head.split(":", 1)
+    print(f"*{escaped(name)}* (default: {escaped(default) or 'empty'})")
+    print(f"\t{escaped(text[0].upper() + text[1:])} {escaped(values)}\n")
+print("# SEE ALSO\n\n*segalloc*(1)")
