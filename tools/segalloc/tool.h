@@ -11,6 +11,8 @@ enum {
     SG_EXIT_OK = 0,
     SG_EXIT_ERROR = 1, /* data or run time */
     SG_EXIT_USAGE = 2,
+    SG_EXIT_ABOVE = 3,     /* report --fail-above */
+    SG_EXIT_TRUNCATED = 4, /* --strict, and the trace is usable but incomplete */
     SG_EXIT_OURS = 125,
     SG_EXIT_NOT_EXECUTABLE = 126,
     SG_EXIT_NOT_FOUND = 127

@@ -1,0 +1,195 @@
+#include "summary.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "progress.h"
+#include "rmm_csv.h"
+#include "trace_file.h"
+
+enum { BATCH = 4096, DEVICE_SHIFT = 58 };
+#define SIZE_MAX_KEPT ((UINT64_C(1) << DEVICE_SHIFT) - 2) /* larger ones are lies and count as this much */
+
+const char *sg_record_kind_name(unsigned kind)
+{
+    static const char *const names[] = {
+        [SEGALLOC_RECORD_DONE] = "done", [SEGALLOC_RECORD_PRESSURE] = "pressure",
+        [SEGALLOC_RECORD_SLOW_BEGIN] = "slow_begin", [SEGALLOC_RECORD_SLOW_STEP] = "slow_step",
+        [SEGALLOC_RECORD_PASSED_ON] = "passed_on", [SEGALLOC_RECORD_STATISTIC] = "statistic",
+        [SEGALLOC_RECORD_END] = "end", [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
+        [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
+    };
+    const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
+    if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
+        return "allocate_failure"; /* RMM's has a space */
+    if (action)
+        return action;
+    return kind < sizeof(names) / sizeof(names[0]) ? names[kind] : NULL;
+}
+
+static struct sg_summary_device *device_at(struct sg_summary *summary, uint32_t ordinal)
+{
+    ordinal = ordinal < SG_DICTIONARY_DEVICES ? ordinal : SG_DICTIONARY_DEVICES - 1;
+    if (ordinal >= summary->devices)
+        summary->devices = ordinal + 1;
+    summary->device[ordinal].used = true;
+    return &summary->device[ordinal];
+}
+
+static uint32_t ordinal_of(const struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    uint32_t device = sg_dictionary_stream(&summary->dictionary, record->stream)->device;
+    return device < SG_DICTIONARY_DEVICES ? device : SG_DICTIONARY_DEVICES - 1;
+}
+
+static unsigned size_class(uint64_t size)
+{
+    return size ? 64 - (unsigned)__builtin_clzll(size) : 0;
+}
+
+static void block_gone(struct sg_summary *summary, uint64_t kept)
+{
+    uint64_t size = (kept & ((UINT64_C(1) << DEVICE_SHIFT) - 1)) - 1;
+    struct sg_summary_device *device = &summary->device[kept >> DEVICE_SHIFT];
+    device->live_bytes -= size;
+    device->live_blocks--;
+    summary->live_bytes -= size;
+}
+
+static int allocate(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    uint32_t ordinal = ordinal_of(summary, record);
+    struct sg_summary_device *device = device_at(summary, ordinal);
+    uint64_t size = record->size < SIZE_MAX_KEPT ? record->size : SIZE_MAX_KEPT;
+    uint64_t before = sg_idmap_get(&summary->live, record->id);
+    if (before) {
+        summary->repeated++;
+        block_gone(summary, before);
+    }
+    if (!sg_idmap_put(&summary->live, record->id, (uint64_t)ordinal << DEVICE_SHIFT | (size + 1)))
+        return -ENOMEM;
+    device->allocs++;
+    device->alloc_bytes += size;
+    device->class_count[size_class(size)]++;
+    device->live_bytes += size;
+    device->live_blocks++;
+    summary->live_bytes += size;
+    if (device->live_bytes > device->peak_live_bytes)
+        device->peak_live_bytes = device->live_bytes;
+    if (device->live_blocks > device->peak_live_blocks)
+        device->peak_live_blocks = device->live_blocks;
+    if (summary->live_bytes > summary->peak_live_bytes)
+        summary->peak_live_bytes = summary->live_bytes;
+    if (size > device->largest_request)
+        device->largest_request = size;
+    return 0;
+}
+
+static void statistic(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    static uint64_t hash[SG_STAT_COUNT];
+    if (record->stream >= SG_DICTIONARY_DEVICES)
+        return;
+    if (!hash[0])
+        for (int i = 0; i < SG_STAT_COUNT; i++)
+            hash[i] = sg_name_hash(sg_stat_info((enum sg_stat)i)->name);
+    struct sg_summary_device *device = device_at(summary, record->stream);
+    struct sg_stats *pending = &summary->pending[record->stream];
+    for (int i = 0; i < SG_STAT_COUNT; i++)
+        if (hash[i] == record->id)
+            (record->flags & SEGALLOC_FLAG_PEAK ? pending->peak : pending->value)[i] = record->size;
+    if (record->flags & SEGALLOC_FLAG_LAST) {
+        device->stats = *pending;
+        device->has_stats = true;
+        device->stats_age = 0;
+    }
+}
+
+static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    struct sg_summary_device *device;
+    uint64_t kept;
+    summary->kind[record->kind]++;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        device = device_at(summary, record->stream);
+        device->granularity = record->id;
+        device->total_bytes = record->size;
+        return sg_dictionary_add(&summary->dictionary, record);
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+    case SEGALLOC_RECORD_DEFINE_THREAD:
+        return sg_dictionary_add(&summary->dictionary, record);
+    case SEGALLOC_RECORD_STATISTIC:
+        statistic(summary, record);
+        return 0;
+    case SEGALLOC_RECORD_END:
+        return 0;
+    }
+    if (!summary->events++)
+        summary->first_ns = record->time_ns;
+    if (record->time_ns > summary->last_ns)
+        summary->last_ns = record->time_ns;
+    device = device_at(summary, ordinal_of(summary, record));
+    device->stats_age++;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return allocate(summary, record);
+    case SEGALLOC_RECORD_FREE:
+        kept = sg_idmap_take(&summary->live, record->id);
+        if (kept) {
+            summary->device[kept >> DEVICE_SHIFT].frees++;
+            block_gone(summary, kept);
+        } else {
+            summary->unmatched_frees++;
+        }
+        break;
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+        device->failures++;
+        if (record->size > device->failed_largest)
+            device->failed_largest = record->size;
+        break;
+    case SEGALLOC_RECORD_PASSED_ON:
+        device->passed_on++;
+        device->passed_on_bytes += record->size;
+        break;
+    }
+    return 0;
+}
+
+int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader)
+{
+    memset(summary, 0, sizeof(*summary));
+    summary->device = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->device));
+    summary->pending = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->pending));
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
+    int error = summary->device && summary->pending && record && sg_idmap_init(&summary->live) ? 0 : -ENOMEM;
+    struct sg_progress progress = {0};
+    size_t n;
+    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error; i++)
+            error = add(summary, &record[i]);
+        sg_progress_show(&progress, "reading", sg_trace_progress(reader));
+    }
+    sg_progress_end(&progress);
+    free(record);
+    if (!error) {
+        const struct segalloc_trace_header *header = &sg_trace_info(reader)->header;
+        struct sg_summary_device *first = device_at(summary, 0);
+        first->limit_bytes = header->limit_bytes;
+        if (!first->granularity)
+            first->granularity = header->granularity;
+        if (!first->total_bytes)
+            first->total_bytes = header->device_bytes;
+    }
+    return error;
+}
+
+void sg_summary_free(struct sg_summary *summary)
+{
+    sg_idmap_fini(&summary->live);
+    sg_dictionary_free(&summary->dictionary);
+    free(summary->device);
+    free(summary->pending);
+}

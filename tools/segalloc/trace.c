@@ -1,0 +1,425 @@
+/* segalloc trace: what is in a trace, as CSV, and from CSV. */
+#include "tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "progress.h"
+#include "rmm_csv.h"
+#include "size.h"
+#include "summary.h"
+#include "trace_output.h"
+#include "trace_reader.h"
+
+enum { BATCH = 4096 };
+
+static const struct option long_options[] = {
+    {"from", required_argument, NULL, 'F'},   {"to", required_argument, NULL, 'T'}, {"output", required_argument, NULL, 'o'},
+    {"device", required_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},    {"json", no_argument, NULL, 'j'},
+    {"strict", no_argument, NULL, 's'},       {"help", no_argument, NULL, 'h'},     {0},
+};
+
+struct arguments {
+    const char *verb, *input, *output;
+    uint64_t from_ns, to_ns;
+    uint32_t device;
+    bool one_device, force, json, strict;
+};
+
+static int help(void)
+{
+    puts("usage: segalloc trace info FILE [--json]\n"
+         "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N] [-o CSV]\n"
+         "       segalloc trace import FILE -o TRACE\n"
+         "Works on traces: ours, or RMM's replay CSV, also as .zst; - is standard input.\n\n"
+         "  info    what the trace holds: events, peak of live memory, devices, configuration, how it ends\n"
+         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what was imported comes back the same\n"
+         "  import  writes it in our own format\n\n"
+         "      --from SECONDS  cat: leave out what is before this time, counted from the first event\n"
+         "      --to SECONDS    cat: leave out what is at this time or later\n"
+         "      --device N      cat: only what concerns this device\n"
+         "  -o, --output FILE   where to; - is standard output\n"
+         "  -f, --force         replace FILE if it is there\n"
+         "      --json          info: print one object on one line\n"
+         "      --strict        a trace that is incomplete is exit status 4\n"
+         "  -h, --help          print this\n\n"
+         "Exit status: 0 when all was read, 1 when it could not be, 2 for bad usage, 4 see --strict.");
+    return SG_EXIT_OK;
+}
+
+/* Says how an incomplete trace ends; the exit status for it. */
+static int check_end(const struct arguments *arguments, const struct sg_trace_reader *reader)
+{
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    if (sg_trace_error(reader))
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
+    if (info->dropped)
+        sg_tool_message(arguments->verb, "%s: %" PRIu64 " events were lost when it was written", arguments->input,
+                        info->dropped);
+    if (info->end_text)
+        sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all", arguments->input,
+                        info->end_text, info->records);
+    return arguments->strict && (info->end_text || info->dropped) ? SG_EXIT_TRUNCATED : SG_EXIT_OK;
+}
+
+/* The file written to. With -f a new one that takes the other's place when it is whole. */
+struct output {
+    int fd;
+    char path[4096]; /* "" for standard output */
+};
+
+/* 0, or an exit status after a message. */
+static int open_output(const struct arguments *arguments, struct output *ret)
+{
+    struct stat status;
+    const char *name = arguments->output;
+    ret->fd = STDOUT_FILENO;
+    ret->path[0] = '\0';
+    if (!name || !strcmp(name, "-"))
+        return 0;
+    bool replace = arguments->force && stat(name, &status) == 0 && S_ISREG(status.st_mode);
+    int length = snprintf(ret->path, sizeof(ret->path), replace ? "%s.%ld.new" : "%s", name, (long)getpid());
+    if ((size_t)length >= sizeof(ret->path))
+        return sg_tool_error(arguments->verb, "%s: %s", name, strerror(ENAMETOOLONG));
+    int flags = replace || arguments->force ? O_TRUNC : O_EXCL;
+    ret->fd = open(ret->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+    if (ret->fd < 0 && errno == EEXIST)
+        return sg_tool_error(arguments->verb, "%s is there already; -f replaces it", name);
+    return ret->fd < 0 ? sg_tool_error(arguments->verb, "%s: %s", name, strerror(errno)) : 0;
+}
+
+/* After closing: puts the file in its place, or removes what is not whole. */
+static int finish_output(const struct arguments *arguments, const struct output *output, int error, bool whole)
+{
+    struct stat status;
+    bool regular = output->path[0] && stat(output->path, &status) == 0 && S_ISREG(status.st_mode);
+    if (regular && !error && whole && strcmp(output->path, arguments->output) && rename(output->path, arguments->output) < 0)
+        error = -errno;
+    if (regular && (error || !whole))
+        unlink(output->path);
+    return error ? sg_tool_error(arguments->verb, "%s: %s", output->path[0] ? arguments->output : "standard output",
+                                 strerror(-error)) : 0;
+}
+
+/* -f must not empty the file that is being read. */
+static bool same_file(const char *input, const char *output)
+{
+    struct stat in, out;
+    return output && stat(output, &out) == 0 && S_ISREG(out.st_mode) &&
+           (strcmp(input, "-") ? stat(input, &in) : fstat(STDIN_FILENO, &in)) == 0 && in.st_dev == out.st_dev &&
+           in.st_ino == out.st_ino;
+}
+
+static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *reader, FILE *out)
+{
+    struct sg_dictionary dictionary = {0};
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
+    struct sg_progress progress = {0};
+    uint64_t start = 0;
+    bool started = false;
+    int error = record ? 0 : -ENOMEM;
+    size_t n;
+    if (fputs(SG_RMM_HEADER "\n", out) < 0)
+        error = -errno;
+    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error; i++) {
+            char row[SG_RMM_ROW];
+            error = sg_dictionary_add(&dictionary, &record[i]);
+            size_t length = sg_rmm_row(&dictionary, &record[i], row);
+            if (!length)
+                continue;
+            if (!started)
+                start = record[i].time_ns;
+            started = true;
+            uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
+            if (time < arguments->from_ns || time >= arguments->to_ns)
+                continue;
+            if (arguments->one_device && sg_dictionary_stream(&dictionary, record[i].stream)->device != arguments->device)
+                continue;
+            if (fwrite(row, 1, length, out) != length)
+                error = -errno;
+        }
+        sg_progress_show(&progress, "writing", sg_trace_progress(reader));
+    }
+    sg_progress_end(&progress);
+    free(record);
+    sg_dictionary_free(&dictionary);
+    return error;
+}
+
+static int cat(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct output output;
+    if (same_file(arguments->input, arguments->output))
+        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
+    int error = out ? copy_rows(arguments, reader, out) : -errno;
+    if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
+        error = -errno;
+    status = finish_output(arguments, &output, error, true);
+    return status ? status : check_end(arguments, reader);
+}
+
+static int copy_records(struct sg_trace_reader *reader, int fd)
+{
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
+    struct sg_trace_output *output;
+    struct sg_progress progress = {0};
+    int error = record ? sg_trace_output_open(fd, &info->header, info->conf, info->command, &output) : -ENOMEM;
+    if (error) {
+        free(record);
+        return error;
+    }
+    size_t n;
+    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error; i++)
+            if (record[i].kind != SEGALLOC_RECORD_END)
+                error = sg_trace_output_put(output, &record[i]);
+        sg_progress_show(&progress, "importing", sg_trace_progress(reader));
+    }
+    sg_progress_end(&progress);
+    free(record);
+    int closed = sg_trace_output_close(output, info->dropped);
+    return error ? error : closed;
+}
+
+static int import(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    if (!arguments->output)
+        return sg_tool_usage(arguments->verb, "import needs -o TRACE");
+    if (!strcmp(arguments->output, "-") && isatty(STDOUT_FILENO))
+        return sg_tool_usage(arguments->verb, "a trace is not written to a terminal");
+    if (same_file(arguments->input, arguments->output))
+        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    struct output output;
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    int error = copy_records(reader, output.fd);
+    if (output.path[0] && close(output.fd) < 0 && !error)
+        error = -errno;
+    status = finish_output(arguments, &output, error, !sg_trace_error(reader));
+    return status ? status : check_end(arguments, reader);
+}
+
+static const char *end_name(enum sg_trace_end end)
+{
+    static const char *const names[] = {"open", "closed", "killed", "cut", "damaged"};
+    return names[end];
+}
+
+static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first)
+{
+    size_t offset = (size_t)((const char *)of_first - (const char *)summary->device);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        sum += *(const uint64_t *)(const void *)((const char *)&summary->device[i] + offset);
+    return sum;
+}
+
+static void info_json(const struct arguments *arguments, const struct sg_trace_info *info, const struct sg_summary *summary)
+{
+    const struct sg_summary_device *first = summary->device;
+    fputs("{\"schema\":\"segalloc.trace-info/1\",\"trace\":", stdout);
+    sg_tool_json_string(arguments->input);
+    printf(",\"format\":\"%s\",\"compressed\":%s,\"end\":\"%s\",\"truncated\":%s,\"end_text\":", info->format,
+           info->compressed ? "true" : "false", end_name(info->end), info->end_text ? "true" : "false");
+    if (info->end_text)
+        sg_tool_json_string(info->end_text);
+    else
+        fputs("null", stdout);
+    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
+           ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
+           ",\"repeated_addresses\":%" PRIu64,
+           info->records, summary->events, info->dropped, total(summary, &first->allocs), total(summary, &first->frees),
+           summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
+    printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
+           ",\"threads\":%" PRIu64, summary->events ? summary->last_ns - summary->first_ns : 0,
+           info->header.start_realtime_ns, info->header.pid, summary->kind[SEGALLOC_RECORD_DEFINE_STREAM],
+           summary->kind[SEGALLOC_RECORD_DEFINE_THREAD]);
+    fputs(",\"kinds\":{", stdout);
+    const char *comma = "";
+    for (unsigned i = 0; i < 256; i++)
+        if (summary->kind[i]) {
+            const char *name = sg_record_kind_name(i);
+            if (name)
+                printf("%s\"%s\":%" PRIu64, comma, name, summary->kind[i]);
+            else
+                printf("%s\"kind_%u\":%" PRIu64, comma, i, summary->kind[i]);
+            comma = ",";
+        }
+    fputs("},\"devices\":[", stdout);
+    comma = "";
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used)
+            continue;
+        printf("%s{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 "}", comma, i,
+               device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+               device->peak_live_bytes);
+        comma = ",";
+    }
+    fputs("],\"conf\":", stdout);
+    sg_tool_json_string(info->conf);
+    fputs(",\"command\":", stdout);
+    sg_tool_json_string(info->command);
+    puts("}");
+}
+
+static void info_text(const struct sg_trace_info *info, const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    const struct sg_summary_device *first = summary->device;
+    printf("%-12s %s%s%s\n", "format", !strcmp(info->format, "rmm-csv") ? "RMM's CSV" : "segalloc's trace",
+           info->header.imported && strcmp(info->format, "rmm-csv") ? ", imported" : "", info->compressed ? ", zstd" : "");
+    printf("%-12s %s\n", "end", info->end_text ? info->end_text : "complete");
+    if (info->dropped)
+        printf("%-12s %" PRIu64 " events, by the writer\n", "lost", info->dropped);
+    printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
+           summary->events ? (double)(summary->last_ns - summary->first_ns) / 1e9 : 0.);
+    for (unsigned i = 0; i < 256; i++)
+        if (summary->kind[i] && i != SEGALLOC_RECORD_END) {
+            const char *name = sg_record_kind_name(i);
+            char number[24];
+            snprintf(number, sizeof(number), "kind %u", i);
+            printf("  %-18s %12" PRIu64 "\n", name ? name : number, summary->kind[i]);
+        }
+    printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
+           summary->peak_live_bytes);
+    printf("%-12s %s in %" PRIu64 " blocks\n", "at the end", sg_size_format(summary->live_bytes, a),
+           total(summary, &first->live_blocks));
+    printf("%-12s %s\n", "largest", sg_size_format(first->largest_request, a));
+    if (summary->unmatched_frees)
+        printf("%-12s %" PRIu64 " of what was not allocated in this trace\n", "frees", summary->unmatched_frees);
+    if (summary->repeated)
+        printf("%-12s %" PRIu64 " at addresses that were in use: the trace contradicts itself\n", "allocations",
+               summary->repeated);
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used || !device->total_bytes)
+            continue;
+        printf("device %-5u %s, granule %s", i, sg_size_format(device->total_bytes, a), sg_size_format(device->granularity, b));
+        if (device->limit_bytes)
+            printf(", limit %s", sg_size_format(device->limit_bytes, c));
+        putchar('\n');
+    }
+    if (info->header.pid)
+        printf("%-12s %" PRIu64 "\n", "process", info->header.pid);
+    if (*info->command)
+        printf("%-12s %s\n", "command", info->command);
+    if (!info->header.imported)
+        printf("%-12s %s\n", "conf", *info->conf ? info->conf : "defaults");
+}
+
+static int info(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct sg_summary summary;
+    int error = sg_summary_read(&summary, reader), status = SG_EXIT_OK;
+    if (error)
+        status = sg_tool_error(arguments->verb, "%s: %s", arguments->input, strerror(-error));
+    else if (sg_trace_error(reader))
+        status = sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
+    else if (arguments->json)
+        info_json(arguments, sg_trace_info(reader), &summary);
+    else
+        info_text(sg_trace_info(reader), &summary);
+    if (!status && arguments->strict && sg_trace_info(reader)->end_text)
+        status = SG_EXIT_TRUNCATED;
+    if (!status && !summary.events)
+        status = sg_tool_error(arguments->verb, "%s: the trace has no events", arguments->input);
+    sg_summary_free(&summary);
+    return status;
+}
+
+static bool seconds(const char *text, uint64_t *ret_ns)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= 0) || value > 1e9)
+        return false;
+    *ret_ns = (uint64_t)(value * 1e9 + 0.5);
+    return true;
+}
+
+/* 0, or an exit status after a message. */
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    for (int option; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
+        char *end;
+        switch (option) {
+        case 'F':
+        case 'T':
+            if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
+                return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"", option == 'F' ? "from" : "to",
+                                     optarg);
+            break;
+        case 'd':
+            ret->device = (uint32_t)strtoul(optarg, &end, 10);
+            ret->one_device = true;
+            if (end == optarg || *end || ret->device >= SG_DICTIONARY_DEVICES)
+                return sg_tool_usage(ret->verb, "--device takes a number below %d, not \"%s\"", SG_DICTIONARY_DEVICES, optarg);
+            break;
+        case 'o':
+            ret->output = optarg;
+            break;
+        case 'f':
+            ret->force = true;
+            break;
+        case 'j':
+            ret->json = true;
+            break;
+        case 's':
+            ret->strict = true;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    return 0;
+}
+
+int sg_verb_trace(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
+    } actions[] = {{"info", info}, {"cat", cat}, {"import", import}};
+    struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX};
+    struct sg_trace_reader *reader;
+    char error[SG_TRACE_ERROR];
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return help();
+    int status = read_arguments(argc, argv, &arguments);
+    if (status)
+        return status;
+    if (optind == argc)
+        return sg_tool_usage(argv[0], "info, cat or import?");
+    const char *name = argv[optind];
+    size_t action = 0, count = sizeof(actions) / sizeof(actions[0]);
+    while (action < count && strcmp(name, actions[action].name))
+        action++;
+    if (action == count)
+        return sg_tool_usage(argv[0], "there is no \"%s\"; it is info, cat or import", name);
+    if (optind + 1 == argc)
+        return sg_tool_usage(argv[0], "%s: which trace?", name);
+    if (optind + 2 < argc)
+        return sg_tool_usage(argv[0], "one trace at a time, \"%s\" is left over", argv[optind + 2]);
+    arguments.input = argv[optind + 1];
+    if (sg_trace_open(arguments.input, &reader, error) < 0)
+        return sg_tool_error(argv[0], "%s: %s", arguments.input, error);
+    status = actions[action].run(&arguments, reader);
+    sg_trace_close(reader);
+    return status;
+}
