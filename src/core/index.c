@@ -125,19 +125,20 @@ uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t si
 {
     if (before > index->slots)
         before = index->slots;
-    uint32_t level = 0, slot = before;
-    /* Climb until something before `slot` in its group of 16 fits. */
+    if (before == 0)
+        return SG_INDEX_NONE;
+    uint32_t level = 0, slot = before - 1;
+    /* Climb until something at or before `slot` in its group of 16 fits. */
     for (;; level++) {
-        if (level == index->levels)
-            return SG_INDEX_NONE;
         uint32_t group = slot & ~(uint32_t)MASK;
-        uint32_t ahead = slot & MASK;
-        uint32_t bits = ahead ? fitting(index->level[level] + group, size) & ((UINT32_C(1) << ahead) - 1) : 0;
+        uint32_t bits = fitting(index->level[level] + group, size) & ((UINT32_C(2) << (slot & MASK)) - 1);
         if (bits) {
             slot = group + 31 - (uint32_t)__builtin_clz(bits);
             break;
         }
-        slot >>= BITS;
+        if (group == 0)
+            return SG_INDEX_NONE;
+        slot = (slot >> BITS) - 1;
     }
     while (level-- > 0) {
         slot <<= BITS;

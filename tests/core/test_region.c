@@ -1,0 +1,366 @@
+/* A region against an array that says of each unit what it is. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "random.h"
+#include "region.h"
+
+enum { FREE = 1, HOLE = 2, BUSY = 3, FIRST_BLOCK = 4 }; /* FIRST_BLOCK + i: block i of the model */
+enum { BLOCKS_MOST = 2000 };
+
+struct model {
+    struct sg_nodes nodes;
+    struct sg_region region;
+    struct random random;
+    uint32_t *unit;
+    struct {
+        uint32_t node, begin, units;
+        bool live, pending;
+    } block[BLOCKS_MOST];
+    uint32_t blocks, least; /* smallest block */
+    uint64_t handles;
+};
+
+static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint64_t seed)
+{
+    memset(model, 0, sizeof *model);
+    model->random.state = seed;
+    model->least = slot_shift ? (UINT32_C(1) << slot_shift) + 1 : 1;
+    assert_true(sg_nodes_init(&model->nodes));
+    uint64_t page_bytes = (uint64_t)page_units << SG_UNIT_SHIFT;
+    assert_true(sg_region_init(&model->region, &model->nodes, 0x7f0000000000, pages * page_bytes, page_bytes, slot_shift));
+    model->unit = calloc(model->region.units, sizeof *model->unit);
+    assert_non_null(model->unit);
+    for (uint32_t i = 0; i < model->region.units; i++)
+        model->unit[i] = HOLE;
+}
+
+static void model_fini(struct model *model)
+{
+    sg_region_fini(&model->region);
+    sg_nodes_fini(&model->nodes);
+    free(model->unit);
+}
+
+static void fill(struct model *model, uint32_t begin, uint32_t units, uint32_t what)
+{
+    for (uint32_t i = begin; i < begin + units; i++)
+        model->unit[i] = what;
+}
+
+static uint32_t run_end(const struct model *model, uint32_t begin)
+{
+    uint32_t end = begin;
+    while (end < model->region.units && model->unit[end] == model->unit[begin])
+        end++;
+    return end;
+}
+
+static uint32_t whole_pages(const struct model *model, uint32_t begin, uint32_t end)
+{
+    uint32_t page = model->region.page_units, from = (begin + page - 1) / page, to = end / page;
+    return to > from ? to - from : 0;
+}
+
+static void compare(const struct model *model)
+{
+    const struct sg_region *region = &model->region;
+    const struct sg_node *node = NULL;
+    uint32_t id = region->first, whole = 0, largest = 0;
+    sg_region_check(region);
+    for (uint32_t begin = 0, end; begin < region->units; begin = end, id = node->next) {
+        end = run_end(model, begin);
+        uint32_t what = model->unit[begin];
+        assert_true(id != 0);
+        node = &model->nodes.node[id];
+        assert_int_equal(node->begin, begin);
+        assert_int_equal(node->size, end - begin);
+        if (what == FREE) {
+            assert_int_equal(node->state, SG_NODE_FREE);
+            whole += whole_pages(model, begin, end);
+            largest = end - begin > largest ? end - begin : largest;
+        } else if (what == HOLE) {
+            assert_int_equal(node->state, SG_NODE_HOLE);
+            assert_int_equal(sg_index_get(&region->hole_index, begin / region->page_units), (end - begin) / region->page_units);
+        } else {
+            bool pending = model->block[what - FIRST_BLOCK].pending;
+            assert_int_equal(node->state, pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
+            assert_int_equal(model->block[what - FIRST_BLOCK].node, id);
+            assert_int_equal(sg_region_block_at(region, begin), pending ? 0 : id);
+            assert_int_equal(sg_region_block_around(region, begin + (end - begin) / 2), pending ? 0 : id);
+            if (end - begin > 1)
+                assert_int_equal(sg_region_block_at(region, begin + 1), 0);
+        }
+        if (what == FREE || what == HOLE)
+            assert_int_equal(sg_region_block_around(region, begin), 0);
+    }
+    assert_int_equal(id, 0);
+    assert_int_equal(region->whole_free, whole);
+    assert_int_equal(sg_region_largest(region), largest);
+}
+
+static uint32_t new_block(struct model *model, uint32_t node, uint32_t begin, uint32_t units)
+{
+    uint32_t i = 0;
+    while (i < model->blocks && model->block[i].live)
+        i++;
+    assert_true(i < BLOCKS_MOST);
+    model->blocks = i == model->blocks ? i + 1 : model->blocks;
+    model->block[i].node = node;
+    model->block[i].begin = begin;
+    model->block[i].units = units;
+    model->block[i].live = true;
+    model->block[i].pending = false;
+    fill(model, begin, units, FIRST_BLOCK + i);
+    return i;
+}
+
+static void take(struct model *model, uint32_t units, bool high)
+{
+    uint32_t want = UINT32_MAX;
+    for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
+        end = run_end(model, begin);
+        if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))
+            want = high ? end - units : begin;
+    }
+    uint32_t node = sg_region_take(&model->region, units, high);
+    assert_int_equal(node != 0, want != UINT32_MAX);
+    if (node) {
+        assert_int_equal(model->nodes.node[node].begin, want);
+        new_block(model, node, want, units);
+    }
+}
+
+static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t units, enum sg_thrift thrift, uint32_t *ret_new, uint32_t *ret_whole)
+{
+    uint32_t new_pages = 0, whole = 0, page_units = model->region.page_units, last = UINT32_MAX;
+    for (uint32_t i = begin; i < begin + units; i++) {
+        if (model->unit[i] == HOLE && i / page_units != last) {
+            last = i / page_units;
+            new_pages++;
+        }
+    }
+    for (uint32_t from = 0, to; from < model->region.units; from = to) {
+        to = run_end(model, from);
+        if (model->unit[from] != FREE || to <= begin || from >= begin + units)
+            continue;
+        uint32_t left = begin > from ? whole_pages(model, from, begin) : 0;
+        uint32_t right = begin + units < to ? whole_pages(model, begin + units, to) : 0;
+        whole += whole_pages(model, from, to) - left - right;
+    }
+    *ret_new = new_pages;
+    *ret_whole = whole;
+    return thrift == SG_FEWEST_NEW ? new_pages : new_pages + whole;
+}
+
+/* The least cost of any place that needs a new page, by trying every one. UINT32_MAX: there is none. */
+static uint32_t least_cost(const struct model *model, uint32_t units, enum sg_thrift thrift)
+{
+    uint32_t least = UINT32_MAX, open = 0;
+    for (uint32_t end = 1; end <= model->region.units; end++) {
+        uint32_t what = model->unit[end - 1], new_pages, whole;
+        open = what == FREE || what == HOLE ? open + 1 : 0;
+        if (open < units)
+            continue;
+        uint32_t cost = cost_at(model, end - units, units, thrift, &new_pages, &whole);
+        if (new_pages && cost < least)
+            least = cost;
+    }
+    return least;
+}
+
+static void place(struct model *model, uint32_t units, bool high, enum sg_thrift thrift, bool keep)
+{
+    struct sg_region *region = &model->region;
+    struct sg_place place;
+    if (sg_region_largest(region) >= units) /* is taken without a place */
+        return;
+    uint32_t least = least_cost(model, units, thrift), new_pages, whole;
+    bool found = sg_region_find_place(region, units, high, thrift, &place);
+    assert_int_equal(found, least != UINT32_MAX);
+    if (!found)
+        return;
+    assert_int_equal(place.units, units);
+    uint32_t cost = cost_at(model, place.begin, units, thrift, &new_pages, &whole);
+    assert_int_equal(place.new_pages, new_pages);
+    assert_int_equal(place.whole, whole);
+    assert_int_equal(cost, least);
+    uint32_t busy = sg_region_claim(region, &place);
+    assert_true(busy != 0);
+    const struct sg_node *node = &model->nodes.node[busy];
+    assert_int_equal(node->state, SG_NODE_BUSY);
+    assert_true(node->begin <= place.begin && node->begin + node->size >= place.begin + units);
+    sg_region_check(region);
+    uint32_t begin = node->begin, end = begin + node->size;
+    if (!keep) {
+        sg_region_abandon(region, busy);
+        compare(model);
+        return;
+    }
+    for (uint32_t page = begin / region->page_units; page <= (end - 1) / region->page_units; page++)
+        if (!region->handle[page])
+            region->handle[page] = ++model->handles;
+    region->mapped += new_pages;
+    for (uint32_t i = begin; i < end; i++)
+        if (model->unit[i] == HOLE)
+            model->unit[i] = FREE;
+    uint32_t block = sg_region_commit(region, busy, &place);
+    new_block(model, block, place.begin, units);
+    compare(model);
+}
+
+static void release_random(struct model *model)
+{
+    uint32_t i = (uint32_t)random_below(&model->random, model->blocks + 1);
+    if (i == model->blocks || !model->block[i].live)
+        return;
+    if (!model->block[i].pending && random_below(&model->random, 4) == 0) {
+        sg_region_suspend(&model->region, model->block[i].node);
+        model->block[i].pending = true;
+        return;
+    }
+    sg_region_release(&model->region, model->block[i].node);
+    fill(model, model->block[i].begin, model->block[i].units, FREE);
+    model->block[i].live = false;
+}
+
+static bool movable(const struct model *model, uint32_t page)
+{
+    for (uint32_t i = page * model->region.page_units; i < (page + 1) * model->region.page_units; i++)
+        if (model->unit[i] != FREE)
+            return false;
+    return !model->region.pin[page];
+}
+
+static void cut(struct model *model)
+{
+    struct sg_region *region = &model->region;
+    uint32_t want = (uint32_t)random_between(&model->random, 1, 4), before = (uint32_t)random_between(&model->random, 0, region->pages), first, busy;
+    uint32_t highest = before;
+    while (highest > 0 && !movable(model, highest - 1))
+        highest--;
+    uint32_t pages = sg_region_cut(region, before, want, &first, &busy);
+    assert_int_equal(pages > 0, highest > 0);
+    if (!pages)
+        return;
+    assert_true(pages <= want);
+    assert_int_equal(first + pages, highest);
+    for (uint32_t page = first; page < first + pages; page++)
+        assert_true(movable(model, page));
+    assert_true(pages == want || first == 0 || !movable(model, first - 1));
+    sg_region_check(region);
+    if (random_below(&model->random, 3)) {
+        for (uint32_t page = first; page < first + pages; page++)
+            region->handle[page] = 0;
+        region->mapped -= pages;
+        sg_region_cut_done(region, busy);
+        fill(model, first * region->page_units, pages * region->page_units, HOLE);
+    } else {
+        sg_region_cut_undone(region, busy);
+    }
+}
+
+static void steps(struct model *model, unsigned count)
+{
+    for (unsigned i = 0; i < count; i++) {
+        uint32_t most = random_below(&model->random, 8) ? 3 * model->region.page_units / 2 : 6 * model->region.page_units;
+        uint32_t units = (uint32_t)random_between(&model->random, model->least, most > model->least ? most : model->least);
+        bool high = random_below(&model->random, 3) == 0;
+        switch (random_below(&model->random, 8)) {
+        case 0:
+        case 1:
+            take(model, units, high);
+            break;
+        case 2:
+            place(model, units, high, SG_FEWEST_NEW, /* keep */ true);
+            break;
+        case 3:
+            place(model, units, high, (enum sg_thrift)random_below(&model->random, 2), random_below(&model->random, 2));
+            break;
+        case 4:
+            cut(model);
+            break;
+        case 5:
+            if (random_below(&model->random, 20) == 0) {
+                uint32_t page = (uint32_t)random_below(&model->random, model->region.pages);
+                model->region.pinned += model->region.pin[page] ? -1u : 1u;
+                model->region.pin[page] ^= 1;
+            }
+            /* fall through */
+        default:
+            release_random(model);
+        }
+        compare(model);
+    }
+    for (uint32_t i = 0; i < model->blocks; i++) {
+        if (!model->block[i].live)
+            continue;
+        sg_region_release(&model->region, model->block[i].node);
+        fill(model, model->block[i].begin, model->block[i].units, FREE);
+        model->block[i].live = false;
+        compare(model);
+    }
+    memset(model->region.pin, 0, model->region.pages);
+    uint32_t first, busy, pages;
+    while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, &first, &busy))) {
+        for (uint32_t page = first; page < first + pages; page++)
+            model->region.handle[page] = 0;
+        sg_region_cut_done(&model->region, busy);
+        fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
+        compare(model);
+    }
+    assert_int_equal(model->nodes.live, 1); /* one hole */
+}
+
+static void run(uint32_t pages, uint32_t page_units, uint32_t slot_shift, unsigned count)
+{
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        struct model *model = malloc(sizeof *model);
+        assert_non_null(model);
+        model_init(model, pages, page_units, slot_shift, seed * 1000 + page_units);
+        steps(model, count);
+        model_fini(model);
+        free(model);
+    }
+}
+
+static void test_small_slots(void **state)
+{
+    (void)state;
+    run(24, 16, 0, 2500);
+}
+
+static void test_large_slots(void **state)
+{
+    (void)state;
+    run(40, 16, 3, 2500); /* blocks longer than half a page, as in the regular region */
+}
+
+static void test_odd_pages(void **state)
+{
+    (void)state;
+    run(24, 24, 3, 2500); /* not a power of two */
+}
+
+static void test_one_page(void **state)
+{
+    (void)state;
+    run(1, 64, 3, 1500);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_slots),
+        cmocka_unit_test(test_large_slots),
+        cmocka_unit_test(test_odd_pages),
+        cmocka_unit_test(test_one_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,103 @@
+/* The bookkeeping card: its memory, its addresses and its events. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "card.h"
+
+static const uint64_t GRANULE = UINT64_C(2) << 20;
+
+static void test_memory(void **state)
+{
+    (void)state;
+    const struct sg_driver *driver = &sg_card_driver;
+    struct sg_card card;
+    CUmemGenericAllocationHandle handle[4], none = 77;
+    size_t free_bytes, total;
+    sg_card_init(&card, 3 * GRANULE, GRANULE);
+    sg_card_use(&card);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(driver->create(&handle[i], GRANULE, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(driver->create(&none, GRANULE, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(none, 77);
+    assert_int_equal(driver->mem_info(&free_bytes, &total), CUDA_SUCCESS);
+    assert_int_equal(free_bytes, 0);
+    assert_int_equal(total, 3 * GRANULE);
+    assert_int_equal(driver->release(handle[0]), CUDA_SUCCESS);
+    assert_int_equal(driver->create(&handle[3], 2 * GRANULE, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(driver->create(&handle[3], GRANULE, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(card.peak_bytes, 3 * GRANULE);
+    assert_int_equal(driver->create(&handle[3], UINT64_MAX, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    sg_card_fini(&card);
+}
+
+static void test_addresses_differ(void **state)
+{
+    (void)state;
+    struct sg_card card;
+    CUdeviceptr a, b;
+    sg_card_init(&card, GRANULE, GRANULE);
+    sg_card_use(&card);
+    assert_int_equal(sg_card_driver.address_reserve(&a, 10 * GRANULE, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(sg_card_driver.address_reserve(&b, GRANULE, 0, 0, 0), CUDA_SUCCESS);
+    assert_true(a % GRANULE == 0 && b >= a + 10 * GRANULE);
+    sg_card_fini(&card);
+}
+
+static void test_events(void **state)
+{
+    (void)state;
+    const struct sg_driver *driver = &sg_card_driver;
+    struct sg_card card;
+    CUevent event[200];
+    sg_card_init(&card, GRANULE, GRANULE);
+    sg_card_use(&card);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(driver->event_create(&event[i], 0), CUDA_SUCCESS);
+        assert_int_equal(driver->event_query(event[i]), CUDA_SUCCESS); /* never recorded: complete, as in CUDA */
+        assert_int_equal(driver->ctx_record_event(NULL, event[i]), CUDA_SUCCESS);
+        assert_int_equal(driver->event_query(event[i]), CUDA_ERROR_NOT_READY);
+    }
+    card.recordings_complete = 50;
+    assert_int_equal(driver->event_query(event[49]), CUDA_SUCCESS);
+    assert_int_equal(driver->event_query(event[50]), CUDA_ERROR_NOT_READY);
+    assert_int_equal(driver->event_synchronize(event[99]), CUDA_SUCCESS);
+    assert_int_equal(driver->event_query(event[99]), CUDA_SUCCESS);
+    assert_int_equal(driver->event_query(event[100]), CUDA_ERROR_NOT_READY);
+    assert_int_equal(driver->ctx_record_event(NULL, event[0]), CUDA_SUCCESS);
+    assert_int_equal(driver->event_query(event[0]), CUDA_ERROR_NOT_READY); /* of the latest recording */
+    sg_card_fini(&card);
+}
+
+/* What has no unit of its own must still answer as the core expects. */
+static void test_table(void **state)
+{
+    (void)state;
+    int vmm = 0;
+    struct sg_card card;
+    size_t granularity = 0, total = 0;
+    sg_card_init(&card, 5 * GRANULE, GRANULE);
+    sg_card_use(&card);
+    assert_true(sg_driver_has_vmm(&sg_card_driver));
+    assert_int_equal(sg_card_driver.device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0), CUDA_SUCCESS);
+    assert_int_equal(vmm, 1);
+    assert_int_equal(sg_card_driver.granularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
+    assert_int_equal(granularity, GRANULE);
+    assert_int_equal(sg_card_driver.device_total(&total, 0), CUDA_SUCCESS);
+    assert_int_equal(total, 5 * GRANULE);
+    sg_card_fini(&card);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_addresses_differ),
+        cmocka_unit_test(test_events),
+        cmocka_unit_test(test_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
