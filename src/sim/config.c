@@ -112,7 +112,7 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
 
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
-    static char message[256];
+    static char message[384];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024};
     char buffer[1024];
@@ -128,12 +128,12 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (item == buffer) {
             if (!sg_size_parse(item, &config.bytes) || config.bytes < 2 * SG_MIB || config.bytes > 64 * SG_TIB) {
                 snprintf(message, sizeof message,
-                    "SEGALLOC_SIM: \"%s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2", item);
+                    "SEGALLOC_SIM: \"%.100s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2", item);
                 return message;
             }
             continue;
         }
-        char shown[128];
+        char shown[101];
         snprintf(shown, sizeof shown, "%s", item);
         char *value = strchr(item, '=');
         if (value)

@@ -13,12 +13,16 @@ static void unknown(void)
 }
 
 static void **image;
-static const int wrapped[] = {0x466243b1, 1, 0, 0, 0, 0};
+static const struct {
+    int magic, version;
+    const void *image;
+    void *unused;
+} wrapped = {0x466243b1, 1, "code", NULL};
 
 static int register_known(void **state)
 {
     (void)state;
-    image = __cudaRegisterFatBinary((void *)wrapped);
+    image = __cudaRegisterFatBinary((void *)&wrapped);
     __cudaRegisterFunction(image, (const char *)known, (char *)"_Z5knowni", "_Z5knowni", -1, NULL, NULL, NULL, NULL,
                            NULL);
     __cudaRegisterFatBinaryEnd(image);

@@ -1,0 +1,36 @@
+/* Contexts: primary and created. A context is never freed, only emptied, so that a stale handle is recognised. */
+#ifndef SIM_CONTEXT_H
+#define SIM_CONTEXT_H
+
+#include "sim.h"
+
+enum { SIM_PEERS_MAX = SIM_DEVICES_MAX };
+
+struct CUctx_st {
+    struct sim_handle handle;
+    uint64_t id;
+    struct sim_device *device;
+    CUcontext next; /* in sim.contexts */
+    bool primary, alive;
+    unsigned flags;
+    CUresult error; /* sticky: the context is lost once a piece of work failed */
+    CUstream streams;       /* every stream of it, the two below included */
+    CUstream legacy;
+    CUstream marker;        /* carries no work of the program: what waits for all streams waits there */
+    struct sim_deps *barriers; /* what work submitted from now on waits for (cuCtxWaitEvent) */
+    bool peers[SIM_PEERS_MAX]; /* devices whose memory it may use */
+    size_t limits[CU_LIMIT_MAX];
+    CUfunc_cache cache;
+    CUsharedconfig shared_config;
+    CUmodule modules;
+};
+
+/* Locked. The calling thread's context, which must be alive: CUDA_ERROR_INVALID_CONTEXT if there is none,
+   CUDA_ERROR_CONTEXT_IS_DESTROYED if it was, or its sticky error. */
+CUresult sim_context_current(CUcontext *ret);
+/* Locked. As above for a handle; NULL means the current one. */
+CUresult sim_context_get(CUcontext handle, CUcontext *ret);
+/* Locked. The device's primary context if it is active, else NULL. */
+CUcontext sim_context_primary(struct sim_device *device);
+
+#endif

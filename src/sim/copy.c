@@ -1,0 +1,102 @@
+#include "copy.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to this size a copy from pageable memory is staged, so that the call need not wait for the stream. */
+enum { STAGED_MAX = 1 << 20 };
+
+struct copy {
+    struct sim_box box;
+    bool device_dst, device_src, bad;
+    unsigned char *staged;
+};
+
+static uint64_t extent(const struct sim_box *box, const struct sim_side *side)
+{
+    return (box->depth - 1) * side->slice + (box->height - 1) * side->pitch + box->width;
+}
+
+static void run(struct sim_work *work)
+{
+    struct copy *copy = (struct copy *)work->payload;
+    const struct sim_box *box = &copy->box;
+    sim_lock();
+    copy->bad = (copy->device_dst &&
+                    sim_span(box->dst.address, extent(box, &box->dst), true, NULL) != SIM_SPAN_DEVICE) ||
+                (copy->device_src &&
+                    sim_span(box->src.address, extent(box, &box->src), false, NULL) != SIM_SPAN_DEVICE);
+    sim_unlock();
+    if (copy->bad)
+        return;
+    unsigned char *dst = (unsigned char *)(uintptr_t)box->dst.address;
+    const unsigned char *src = copy->staged ? copy->staged : (const unsigned char *)(uintptr_t)box->src.address;
+    for (uint64_t z = 0; z < box->depth; z++) {
+        for (uint64_t y = 0; y < box->height; y++)
+            memmove(dst + z * box->dst.slice + y * box->dst.pitch, src + z * box->src.slice + y * box->src.pitch,
+                box->width);
+    }
+}
+
+/* A copy that finds its memory unmapped is what a GPU reports as an illegal address: the context is lost. */
+static void finish(struct sim_work *work)
+{
+    struct copy *copy = (struct copy *)work->payload;
+    if (copy->bad && !work->dropped && work->context->error == CUDA_SUCCESS)
+        work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
+    free(copy->staged);
+}
+
+static bool fits(enum sim_span span, const struct sim_side *side)
+{
+    if (span == SIM_SPAN_BAD)
+        return false;
+    return side->expected != SIM_SIDE_DEVICE || span != SIM_SPAN_PAGEABLE;
+}
+
+CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
+{
+    bool empty = !box->width || !box->height || !box->depth;
+    sim_lock();
+    CUstream stream;
+    CUresult result = sim_stream_get(handle, &stream);
+    enum sim_span dst = SIM_SPAN_BAD, src = SIM_SPAN_BAD;
+    if (result == CUDA_SUCCESS && !empty) {
+        dst = sim_span(box->dst.address, extent(box, &box->dst), true, NULL);
+        src = sim_span(box->src.address, extent(box, &box->src), false, NULL);
+        if (!fits(dst, &box->dst) || !fits(src, &box->src))
+            result = CUDA_ERROR_INVALID_VALUE;
+    }
+    sim_unlock();
+    if (result != CUDA_SUCCESS || empty)
+        return result;
+    struct sim_work *work = sim_work_new(sizeof(struct copy), run, finish);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct copy *copy = (struct copy *)work->payload;
+    copy->box = *box;
+    copy->device_dst = dst == SIM_SPAN_DEVICE;
+    copy->device_src = src == SIM_SPAN_DEVICE;
+    bool wait = dst == SIM_SPAN_PAGEABLE || (blocking && !(copy->device_dst && copy->device_src));
+    if (!wait && src == SIM_SPAN_PAGEABLE) {
+        uint64_t bytes = extent(box, &box->src);
+        copy->staged = bytes <= STAGED_MAX ? malloc(bytes) : NULL;
+        if (copy->staged)
+            memcpy(copy->staged, (const void *)(uintptr_t)box->src.address, bytes);
+        else
+            wait = true;
+    }
+    sim_lock();
+    uint64_t position;
+    result = sim_stream_get(handle, &stream);
+    if (result == CUDA_SUCCESS) {
+        result = sim_submit(stream, work, &position);
+    } else {
+        free(copy->staged);
+        sim_work_free(work);
+    }
+    if (result == CUDA_SUCCESS && wait)
+        result = sim_wait(stream, position);
+    sim_unlock();
+    return result;
+}

@@ -1,0 +1,343 @@
+/* Kernels: what is asked about them, and launches. */
+#include "module.h"
+#include "work.h"
+
+#define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+enum { WARP = 32, THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32, SHARED_PER_SM = 164 * 1024, THREADS_PER_BLOCK = 1024,
+    SHARED_PER_BLOCK = 163 * 1024, SMS = 108 };
+
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+    CUstream stream_handle)
+{
+    uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
+    sim_lock();
+    CUfunction f;
+    CUstream stream;
+    CUresult result = sim_function_get(handle, &f);
+    if (result == CUDA_SUCCESS)
+        result = sim_stream_get(stream_handle, &stream);
+    if (result == CUDA_SUCCESS && f->code->context && f->code->context != stream->context)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS &&
+        (!grid[0] || !grid[1] || !grid[2] || grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || !threads ||
+            threads > THREADS_PER_BLOCK || block[2] > 64 || shared_bytes > SHARED_PER_BLOCK))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS) {
+        struct sim_work *work = sim_work_new(0, NULL, NULL);
+        if (work)
+            work->busy_ns = sim.config.kernel_ns;
+        result = work ? sim_submit(stream, work, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_unlock();
+    return result;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+    unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+    void **params, void **extra)
+{
+    SIM_ENTER(cuLaunchKernel);
+    (void)params, (void)extra;
+    const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+    return launch(f, grid, block, shared_bytes, stream);
+}
+
+CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+    unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+    void **params, void **extra)
+{
+    return cuLaunchKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, PER_THREAD(stream),
+        params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+    unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+    void **params)
+{
+    SIM_ENTER(cuLaunchCooperativeKernel);
+    (void)params;
+    const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+    return launch(f, grid, block, shared_bytes, stream);
+}
+
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
+    unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream,
+    void **params)
+{
+    return cuLaunchCooperativeKernel(f, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes,
+        PER_THREAD(stream), params);
+}
+
+static CUresult launch_config(const CUlaunchConfig *config, CUfunction f, bool per_thread)
+{
+    if (!config || (config->numAttrs && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
+    const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
+    return launch(f, grid, block, config->sharedMemBytes, per_thread ? PER_THREAD(config->hStream) : config->hStream);
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+    SIM_ENTER(cuLaunchKernelEx);
+    (void)params, (void)extra;
+    return launch_config(config, f, false);
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+    SIM_ENTER(cuLaunchKernelEx);
+    (void)params, (void)extra;
+    return launch_config(config, f, true);
+}
+
+static CUresult get_attribute(int *value, CUfunction_attribute attribute, CUfunction handle)
+{
+    if (!value || (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    CUfunction f;
+    CUresult result = sim_function_get(handle, &f);
+    if (result == CUDA_SUCCESS)
+        *value = f->attributes[attribute];
+    sim_unlock();
+    return result;
+}
+
+static CUresult set_attribute(CUfunction handle, CUfunction_attribute attribute, int value)
+{
+    if ((unsigned)attribute < CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES ||
+        (unsigned)attribute >= CU_FUNC_ATTRIBUTE_MAX ||
+        (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && (value < 0 || value > SHARED_PER_BLOCK)))
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    CUfunction f;
+    CUresult result = sim_function_get(handle, &f);
+    if (result == CUDA_SUCCESS)
+        f->attributes[attribute] = value;
+    sim_unlock();
+    return result;
+}
+
+static CUresult check(CUfunction handle)
+{
+    sim_lock();
+    CUfunction f;
+    CUresult result = sim_function_get(handle, &f);
+    sim_unlock();
+    return result;
+}
+
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    SIM_ENTER(cuFuncGetAttribute);
+    return get_attribute(value, attribute, function);
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    SIM_ENTER(cuFuncSetAttribute);
+    return set_attribute(function, attribute, value);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction function, CUfunc_cache config)
+{
+    SIM_ENTER(cuFuncSetCacheConfig);
+    (void)config;
+    return check(function);
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction function, CUsharedconfig config)
+{
+    SIM_ENTER(cuFuncSetSharedMemConfig);
+    (void)config;
+    return check(function);
+}
+
+static CUresult get_name(const char **name, CUfunction handle)
+{
+    if (!name)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(handle);
+    if (result == CUDA_SUCCESS)
+        *name = handle->name;
+    return result;
+}
+
+CUresult cuFuncGetName(const char **name, CUfunction function)
+{
+    SIM_ENTER(cuFuncGetName);
+    return get_name(name, function);
+}
+
+CUresult cuFuncGetModule(CUmodule *module, CUfunction function)
+{
+    SIM_ENTER(cuFuncGetModule);
+    if (!module)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(function);
+    if (result == CUDA_SUCCESS)
+        *module = (CUmodule)function->code;
+    return result;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *state, CUfunction function)
+{
+    SIM_ENTER(cuFuncIsLoaded);
+    if (!state)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(function);
+    if (result == CUDA_SUCCESS)
+        *state = CU_FUNCTION_LOADING_STATE_LOADED;
+    return result;
+}
+
+CUresult cuFuncLoad(CUfunction function)
+{
+    SIM_ENTER(cuFuncLoad);
+    return check(function);
+}
+
+CUresult cuKernelGetFunction(CUfunction *function, CUkernel kernel)
+{
+    SIM_ENTER(cuKernelGetFunction);
+    if (!function)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check((CUfunction)kernel);
+    if (result == CUDA_SUCCESS)
+        *function = (CUfunction)kernel;
+    return result;
+}
+
+CUresult cuKernelGetAttribute(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
+{
+    SIM_ENTER(cuKernelGetAttribute);
+    return sim_device(device) ? get_attribute(value, attribute, (CUfunction)kernel) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute attribute, int value, CUkernel kernel, CUdevice device)
+{
+    SIM_ENTER(cuKernelSetAttribute);
+    return sim_device(device) ? set_attribute((CUfunction)kernel, attribute, value) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuKernelSetCacheConfig(CUkernel kernel, CUfunc_cache config, CUdevice device)
+{
+    SIM_ENTER(cuKernelSetCacheConfig);
+    (void)config;
+    return sim_device(device) ? check((CUfunction)kernel) : CUDA_ERROR_INVALID_DEVICE;
+}
+
+CUresult cuKernelGetName(const char **name, CUkernel kernel)
+{
+    SIM_ENTER(cuKernelGetName);
+    return get_name(name, (CUfunction)kernel);
+}
+
+CUresult cuKernelGetLibrary(CUlibrary *library, CUkernel kernel)
+{
+    SIM_ENTER(cuKernelGetLibrary);
+    if (!library)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check((CUfunction)kernel);
+    if (result == CUDA_SUCCESS)
+        *library = (CUlibrary)((CUfunction)kernel)->code;
+    return result;
+}
+
+static CUresult occupancy(int *blocks, CUfunction function, int block_size, size_t shared_bytes)
+{
+    if (!blocks || block_size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(function);
+    if (result != CUDA_SUCCESS)
+        return result;
+    int threads = (block_size + WARP - 1) / WARP * WARP, n = BLOCKS_PER_SM;
+    if (n > THREADS_PER_SM / threads)
+        n = THREADS_PER_SM / threads;
+    if (shared_bytes && (size_t)n > SHARED_PER_SM / (shared_bytes + 1024))
+        n = (int)(SHARED_PER_SM / (shared_bytes + 1024));
+    *blocks = threads > THREADS_PER_BLOCK ? 0 : n;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction function, int block_size,
+    size_t shared_bytes)
+{
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+    return occupancy(blocks, function, block_size, shared_bytes);
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks, CUfunction function, int block_size,
+    size_t shared_bytes, unsigned int flags)
+{
+    SIM_ENTER(cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
+    return flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE ? CUDA_ERROR_INVALID_VALUE
+                                                         : occupancy(blocks, function, block_size, shared_bytes);
+}
+
+static CUresult block_size_for(int *min_grid, int *block_size, CUfunction function,
+    CUoccupancyB2DSize shared_for_block, size_t shared_bytes, int limit)
+{
+    if (!min_grid || !block_size || limit < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int size = limit && limit < THREADS_PER_BLOCK ? limit : THREADS_PER_BLOCK, blocks;
+    if (shared_for_block)
+        shared_bytes = shared_for_block(size);
+    CUresult result = occupancy(&blocks, function, size, shared_bytes);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *block_size = size;
+    *min_grid = SMS * (blocks ? blocks : 1);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *min_grid, int *block_size, CUfunction function,
+    CUoccupancyB2DSize shared_for_block, size_t shared_bytes, int block_limit)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSize);
+    return block_size_for(min_grid, block_size, function, shared_for_block, shared_bytes, block_limit);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *min_grid, int *block_size, CUfunction function,
+    CUoccupancyB2DSize shared_for_block, size_t shared_bytes, int block_limit, unsigned int flags)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialBlockSizeWithFlags);
+    return flags > CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE
+               ? CUDA_ERROR_INVALID_VALUE
+               : block_size_for(min_grid, block_size, function, shared_for_block, shared_bytes, block_limit);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunction function, int blocks,
+    int block_size)
+{
+    SIM_ENTER(cuOccupancyAvailableDynamicSMemPerBlock);
+    if (!shared_bytes || blocks <= 0 || block_size <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(function);
+    if (result == CUDA_SUCCESS)
+        *shared_bytes = SHARED_PER_SM / (size_t)blocks - 1024;
+    return result;
+}
+
+/* Thread block clusters came with compute capability 9.0. */
+CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction function, const CUlaunchConfig *config)
+{
+    SIM_ENTER(cuOccupancyMaxPotentialClusterSize);
+    if (!size || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = check(function);
+    if (result == CUDA_SUCCESS)
+        *size = 1;
+    return result;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const CUlaunchConfig *config)
+{
+    SIM_ENTER(cuOccupancyMaxActiveClusters);
+    if (!clusters || !config)
+        return CUDA_ERROR_INVALID_VALUE;
+    return occupancy(clusters, function, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
+        config->sharedMemBytes);
+}

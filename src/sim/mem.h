@@ -1,0 +1,70 @@
+/* Memory that programs can point at: what lies at an address, and the arenas from which it is handed out. */
+#ifndef SIM_MEM_H
+#define SIM_MEM_H
+
+#include "context.h"
+#include "work.h"
+#include "sim.h"
+
+enum sim_memory_kind {
+    SIM_MEMORY_DEVICE,      /* cuMemAlloc, cuMemAllocPitch, module globals */
+    SIM_MEMORY_POOL,        /* cuMemAllocAsync, cuMemAllocFromPoolAsync */
+    SIM_MEMORY_MANAGED,
+    SIM_MEMORY_HOST,        /* cuMemAllocHost, cuMemHostAlloc */
+    SIM_MEMORY_REGISTERED,  /* cuMemHostRegister */
+    SIM_MEMORY_RESERVATION, /* cuMemAddressReserve: mappings lie in it */
+};
+
+struct sim_memory {
+    struct sim_range range; /* base and requested size; in sim.memory */
+    enum sim_memory_kind kind;
+    struct sim_device *device; /* NULL for a reservation */
+    CUcontext context;         /* that it dies with; NULL for pool memory and reservations */
+    CUmemoryPool pool;
+    uint64_t charged; /* bytes taken from its arena */
+    uint64_t buffer_id;
+    unsigned flags;
+    bool uncharged;   /* counts for nothing on the device: what a module brings */
+    bool sync_memops;
+    bool leaving;     /* freed, but what was submitted before may still use it */
+    CUstream leaving_on;             /* of pool memory: freed in the order of this stream; only to be compared */
+    struct sim_memory *next_leaving; /* in the pool's list */
+    struct sim_ranges mappings; /* of a reservation: struct sim_mapping */
+};
+
+/* Addresses handed out from reservations that are wholly mapped and writable: over a device's memfd, where pages cost
+   nothing until they are touched, or over anonymous memory. Locked. */
+struct sim_arena;
+struct sim_arena *sim_arena_new(struct sim_device *device, uint64_t chunk);
+/* 0 when no address space is left. `size` is rounded up to SIM_ALIGNMENT. */
+uint64_t sim_arena_take(struct sim_arena *arena, uint64_t size);
+/* Any part of what was taken, in units of SIM_ALIGNMENT. Its pages go back to the host and read as zero again. */
+void sim_arena_give(struct sim_arena *arena, uint64_t base, uint64_t size);
+
+/* Locked. */
+struct sim_memory *sim_memory_find(uint64_t address);
+/* Enters an allocation of `size` bytes at `base` into sim.memory; NULL when out of host memory. */
+struct sim_memory *sim_memory_enter(enum sim_memory_kind kind, uint64_t base, uint64_t size, CUcontext context,
+    struct sim_device *device);
+void sim_memory_forget(struct sim_memory *memory);
+/* Charged device memory (cuMemAlloc). */
+CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struct sim_memory **ret);
+/* Gives back whatever kind of memory it is (not a reservation). */
+void sim_memory_drop(struct sim_memory *memory);
+void sim_memory_drop_context(CUcontext context);
+bool sim_device_charge(struct sim_device *device, uint64_t bytes);
+
+/* What [address, address + size) is to a copy. */
+enum sim_span { SIM_SPAN_PAGEABLE, SIM_SPAN_PINNED, SIM_SPAN_DEVICE, SIM_SPAN_BAD };
+/* Locked. BAD: begins in memory of the device, and is not wholly usable there. `ret_device` may be NULL. */
+enum sim_span sim_span(uint64_t address, uint64_t size, bool write, struct sim_device **ret_device);
+/* Locked. Whether all of a range of a reservation is mapped with that right on the host's side. */
+bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint64_t size, bool write);
+
+/* Locked. Pools. */
+CUresult sim_pool_start(struct sim_device *device);
+void sim_pool_give(struct sim_memory *memory);
+/* At a synchronisation: what is above the release thresholds goes back to the device. */
+void sim_pool_trim(void);
+
+#endif

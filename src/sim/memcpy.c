@@ -1,0 +1,203 @@
+/* The entry points of copying: each says which box it means, in which stream, and whether it waits. */
+#include "copy.h"
+
+#define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
+
+static struct sim_side side(uint64_t address, int expected)
+{
+    struct sim_side s = {.address = address};
+    s.expected = expected;
+    return s;
+}
+
+static uint64_t host(const void *pointer)
+{
+    return (uint64_t)(uintptr_t)pointer;
+}
+
+static CUresult linear(struct sim_side dst, struct sim_side src, size_t bytes, CUstream stream, bool blocking)
+{
+    struct sim_box box = {dst, src, bytes, 1, 1};
+    return sim_copy(&box, stream, blocking);
+}
+
+/* A function that waits, in its legacy and its …_ptds form, and the one that does not, also …_ptsz. */
+#define LINEAR(blocking, async, parameters, async_parameters, dst, src)                          \
+    CUresult blocking parameters                                                                 \
+    {                                                                                            \
+        SIM_ENTER(blocking);                                                                     \
+        return linear(dst, src, bytes, CU_STREAM_LEGACY, true);                                  \
+    }                                                                                            \
+    CUresult blocking##_ptds parameters                                                          \
+    {                                                                                            \
+        SIM_ENTER(blocking);                                                                     \
+        return linear(dst, src, bytes, CU_STREAM_PER_THREAD, true);                              \
+    }                                                                                            \
+    CUresult async async_parameters                                                              \
+    {                                                                                            \
+        SIM_ENTER(async);                                                                        \
+        return linear(dst, src, bytes, stream, false);                                           \
+    }                                                                                            \
+    CUresult async##_ptsz async_parameters                                                       \
+    {                                                                                            \
+        SIM_ENTER(async);                                                                        \
+        return linear(dst, src, bytes, PER_THREAD(stream), false);                               \
+    }
+
+LINEAR(cuMemcpy, cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+    (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_ANY), side(src, SIM_SIDE_ANY))
+
+LINEAR(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void *src, size_t bytes),
+    (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_DEVICE),
+    side(host(src), SIM_SIDE_HOST))
+
+LINEAR(cuMemcpyDtoH_v2, cuMemcpyDtoHAsync_v2, (void *dst, CUdeviceptr src, size_t bytes),
+    (void *dst, CUdeviceptr src, size_t bytes, CUstream stream), side(host(dst), SIM_SIDE_HOST),
+    side(src, SIM_SIDE_DEVICE))
+
+LINEAR(cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
+    (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_DEVICE),
+    side(src, SIM_SIDE_DEVICE))
+
+static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
+    CUstream stream)
+{
+    sim_lock();
+    CUcontext found;
+    CUresult result = sim_context_get(dst_context, &found);
+    if (result == CUDA_SUCCESS)
+        result = sim_context_get(src_context, &found);
+    sim_unlock();
+    if (result != CUDA_SUCCESS)
+        return result;
+    return linear(side(dst, SIM_SIDE_DEVICE), side(src, SIM_SIDE_DEVICE), bytes, stream, false);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes)
+{
+    SIM_ENTER(cuMemcpyPeer);
+    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_LEGACY);
+}
+
+CUresult cuMemcpyPeer_ptds(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+    size_t bytes)
+{
+    SIM_ENTER(cuMemcpyPeer);
+    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_PER_THREAD);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+    size_t bytes, CUstream stream)
+{
+    SIM_ENTER(cuMemcpyPeerAsync);
+    return peer(dst, dst_context, src, src_context, bytes, stream);
+}
+
+CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
+    size_t bytes, CUstream stream)
+{
+    SIM_ENTER(cuMemcpyPeerAsync);
+    return peer(dst, dst_context, src, src_context, bytes, PER_THREAD(stream));
+}
+
+/* One side of a 2D or 3D copy. A pitch or height of 0 means rows or slices without a gap. Arrays are not simulated. */
+static CUresult place(CUmemorytype type, const void *host_pointer, CUdeviceptr device_pointer, size_t x, size_t y,
+    size_t z, size_t pitch, size_t height, const struct sim_box *box, struct sim_side *ret)
+{
+    uint64_t base;
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        base = host(host_pointer);
+        ret->expected = SIM_SIDE_HOST;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        base = device_pointer;
+        ret->expected = SIM_SIDE_DEVICE;
+        break;
+    case CU_MEMORYTYPE_UNIFIED:
+        base = device_pointer;
+        ret->expected = SIM_SIDE_ANY;
+        break;
+    case CU_MEMORYTYPE_ARRAY:
+        return CUDA_ERROR_NOT_SUPPORTED;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!pitch)
+        pitch = box->width + x;
+    if (!height)
+        height = box->height + y;
+    if (box->width + x > pitch || (box->depth > 1 && box->height + y > height))
+        return CUDA_ERROR_INVALID_VALUE;
+    ret->pitch = pitch;
+    ret->slice = pitch * height;
+    ret->address = base + z * ret->slice + y * pitch + x;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
+{
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_box box = {.width = c->WidthInBytes, .height = c->Height, .depth = 1};
+    CUresult result = place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, 0, c->srcPitch, 0,
+        &box, &box.src);
+    if (result == CUDA_SUCCESS)
+        result = place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, 0, c->dstPitch, 0, &box,
+            &box.dst);
+    return result == CUDA_SUCCESS ? sim_copy(&box, stream, blocking) : result;
+}
+
+/* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for the contexts. */
+#define COPY_3D(c, stream, blocking)                                                                              \
+    if (!(c) || (c)->srcLOD || (c)->dstLOD)                                                                       \
+        return CUDA_ERROR_INVALID_VALUE;                                                                          \
+    struct sim_box box = {.width = (c)->WidthInBytes, .height = (c)->Height, .depth = (c)->Depth};                \
+    CUresult result = place((c)->srcMemoryType, (c)->srcHost, (c)->srcDevice, (c)->srcXInBytes, (c)->srcY,        \
+        (c)->srcZ, (c)->srcPitch, (c)->srcHeight, &box, &box.src);                                                \
+    if (result == CUDA_SUCCESS)                                                                                   \
+        result = place((c)->dstMemoryType, (c)->dstHost, (c)->dstDevice, (c)->dstXInBytes, (c)->dstY, (c)->dstZ,  \
+            (c)->dstPitch, (c)->dstHeight, &box, &box.dst);                                                       \
+    return result == CUDA_SUCCESS ? sim_copy(&box, stream, blocking) : result
+
+static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool blocking)
+{
+    COPY_3D(c, stream, blocking);
+}
+
+static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool blocking)
+{
+    COPY_3D(c, stream, blocking);
+}
+
+#define BOX(symbol, type, body)                             \
+    CUresult symbol(const type *copy)                       \
+    {                                                       \
+        SIM_ENTER(symbol);                                  \
+        return body(copy, CU_STREAM_LEGACY, true);          \
+    }                                                       \
+    CUresult symbol##_ptds(const type *copy)                \
+    {                                                       \
+        SIM_ENTER(symbol);                                  \
+        return body(copy, CU_STREAM_PER_THREAD, true);      \
+    }
+
+#define BOX_ASYNC(symbol, type, body)                       \
+    CUresult symbol(const type *copy, CUstream stream)      \
+    {                                                       \
+        SIM_ENTER(symbol);                                  \
+        return body(copy, stream, false);                   \
+    }                                                       \
+    CUresult symbol##_ptsz(const type *copy, CUstream stream) \
+    {                                                       \
+        SIM_ENTER(symbol);                                  \
+        return body(copy, PER_THREAD(stream), false);       \
+    }
+
+BOX(cuMemcpy2D_v2, CUDA_MEMCPY2D, copy_2d)
+BOX(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, copy_2d)
+BOX(cuMemcpy3D_v2, CUDA_MEMCPY3D, copy_3d)
+BOX(cuMemcpy3DPeer, CUDA_MEMCPY3D_PEER, copy_3d_peer)
+BOX_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, copy_2d)
+BOX_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, copy_3d)
+BOX_ASYNC(cuMemcpy3DPeerAsync, CUDA_MEMCPY3D_PEER, copy_3d_peer)

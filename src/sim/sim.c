@@ -1,0 +1,255 @@
+#include "sim.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "extra.h"
+#include "work.h"
+
+struct sim sim;
+_Thread_local bool sim_in_host_function;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t start_lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic(enum sim_state) state;
+
+struct call {
+    const char *name, *symbol;
+    uint64_t cost_ns;
+    atomic_uint_fast64_t count;
+    struct sim_fault *fault;      /* the last one configured for this name; set once, before SIM_READY */
+    atomic_uint_fast64_t *hits;   /* calls of all symbols of that name */
+};
+
+static struct call calls[SIM_CALLS] = {
+#define ENTRY(name_, symbol_, version) [SIM_CALL_##symbol_] = {.name = #name_, .symbol = #symbol_},
+#define ENTRY_STREAM(name_, symbol_, version, variant) [SIM_CALL_##symbol_] = {.name = #name_, .symbol = #symbol_},
+#include "entry.def"
+#undef ENTRY
+#undef ENTRY_STREAM
+};
+
+static const struct {
+    enum sim_call call;
+    uint64_t ns;
+} costs[] = {
+#define COST(symbol, ns) {SIM_CALL_##symbol, ns},
+#include "cost.def"
+#undef COST
+};
+
+static struct sim_fault faults[SIM_FAULTS_MAX];
+static atomic_uint_fast64_t fault_hits[SIM_FAULTS_MAX];
+
+void sim_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void sim_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+pthread_mutex_t *sim_mutex(void)
+{
+    return &lock;
+}
+
+enum sim_state sim_state_now(void)
+{
+    return atomic_load_explicit(&state, memory_order_acquire);
+}
+
+static CUresult injected(struct call *call)
+{
+    if (!call->fault)
+        return CUDA_SUCCESS;
+    uint64_t hit = atomic_fetch_add(call->hits, 1) + 1;
+    bool fails = call->fault->onward ? hit >= call->fault->at : hit == call->fault->at;
+    return fails ? call->fault->code : CUDA_SUCCESS;
+}
+
+/* Calls that say something without a driver having been started. */
+static bool works_before_init(enum sim_call call)
+{
+    switch (call) {
+    case SIM_CALL_cuInit:
+    case SIM_CALL_cuDriverGetVersion:
+    case SIM_CALL_cuGetErrorString:
+    case SIM_CALL_cuGetErrorName:
+    case SIM_CALL_cuGetProcAddress:
+    case SIM_CALL_cuGetProcAddress_v2:
+    case SIM_CALL_cuGetExportTable:
+    case SIM_CALL_cuThreadExchangeStreamCaptureMode:
+        return true;
+    default:
+        return false;
+    }
+}
+
+CUresult sim_enter(enum sim_call id)
+{
+    struct call *call = &calls[id];
+    atomic_fetch_add_explicit(&call->count, 1, memory_order_relaxed);
+    switch (sim_state_now()) {
+    case SIM_READY:
+        break;
+    case SIM_FRESH:
+    case SIM_MISCONFIGURED:
+        return works_before_init(id) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    case SIM_FORKED:
+        return works_before_init(id) && id != SIM_CALL_cuInit ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+    case SIM_GONE:
+        return works_before_init(id) && id != SIM_CALL_cuInit ? CUDA_SUCCESS : CUDA_ERROR_DEINITIALIZED;
+    }
+    if (sim_in_host_function && !works_before_init(id))
+        return CUDA_ERROR_NOT_PERMITTED;
+    return injected(call);
+}
+
+static void before_fork(void)
+{
+    sim_lock();
+}
+
+static void after_fork_parent(void)
+{
+    sim_unlock();
+}
+
+static void after_fork_child(void)
+{
+    atomic_store(&state, SIM_FORKED);
+    sim_unlock();
+}
+
+static void at_exit(void)
+{
+    if (sim_state_now() != SIM_READY)
+        return;
+    atomic_store(&state, SIM_GONE);
+    sim_sched_stop();
+}
+
+static void attach_faults(const struct sim_config *config)
+{
+    memcpy(faults, config->faults, sizeof faults);
+    for (unsigned i = 0; i < config->fault_count; i++) {
+        bool known = false;
+        for (unsigned c = 0; c < SIM_CALLS; c++) {
+            if (strcmp(calls[c].name, faults[i].name) != 0)
+                continue;
+            calls[c].fault = &faults[i];
+            calls[c].hits = &fault_hits[i];
+            known = true;
+        }
+        if (!known)
+            fprintf(stderr, "SEGALLOC_SIM: fail=%s: no driver function has that name; nothing fails\n",
+                faults[i].name);
+    }
+}
+
+static CUresult start(void)
+{
+    if (sim_state_now() == SIM_MISCONFIGURED)
+        return CUDA_ERROR_INVALID_VALUE;
+    const char *complaint = sim_config_parse(getenv("SEGALLOC_SIM"), &sim.config);
+    if (complaint) {
+        fprintf(stderr, "%s\n", complaint);
+        atomic_store(&state, SIM_MISCONFIGURED);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (sim.config.devices == 0)
+        return CUDA_ERROR_NO_DEVICE;
+    CUresult result = sim_devices_start();
+    if (result != CUDA_SUCCESS)
+        return result;
+    attach_faults(&sim.config);
+    for (unsigned i = 0; i < sizeof costs / sizeof *costs; i++)
+        calls[costs[i].call].cost_ns = costs[i].ns;
+    pthread_atfork(before_fork, after_fork_parent, after_fork_child);
+    atexit(at_exit);
+    atomic_store_explicit(&state, SIM_READY, memory_order_release);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuInit(unsigned int flags)
+{
+    SIM_ENTER(cuInit);
+    if (flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&start_lock);
+    CUresult result = sim_state_now() == SIM_READY ? CUDA_SUCCESS : start();
+    pthread_mutex_unlock(&start_lock);
+    return result;
+}
+
+int sim_driver_version(void)
+{
+    if (sim_state_now() != SIM_FRESH)
+        return sim.config.driver;
+    struct sim_config config = {.driver = 13000};
+    sim_config_parse(getenv("SEGALLOC_SIM"), &config);
+    return config.driver;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    SIM_ENTER(cuDriverGetVersion);
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&start_lock);
+    *version = sim_driver_version();
+    pthread_mutex_unlock(&start_lock);
+    return CUDA_SUCCESS;
+}
+
+/* It hands out private tables by a UUID; NVIDIA's own runtime verifies the driver through them. None here. */
+CUresult cuGetExportTable(const void **table, const CUuuid *id)
+{
+    SIM_ENTER(cuGetExportTable);
+    if (!table || !id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *table = NULL;
+    return CUDA_ERROR_NOT_FOUND;
+}
+
+void sim_handle_add(struct sim_handle *handle, enum sim_kind kind)
+{
+    handle->key = handle;
+    handle->kind = kind;
+    HASH_ADD_PTR(sim.handles, key, handle);
+}
+
+void sim_handle_drop(struct sim_handle *handle)
+{
+    HASH_DEL(sim.handles, handle);
+}
+
+bool sim_handle_valid(const void *key, enum sim_kind kind)
+{
+    struct sim_handle *handle;
+    HASH_FIND_PTR(sim.handles, &key, handle);
+    return handle && handle->kind == kind;
+}
+
+size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max)
+{
+    for (size_t i = 0; i < SIM_CALLS && i < max; i++) {
+        uint64_t count = atomic_load_explicit(&calls[i].count, memory_order_relaxed);
+        ret_rows[i] = (struct segalloc_sim_call){calls[i].symbol, count, count * calls[i].cost_ns};
+    }
+    return SIM_CALLS;
+}
+
+uint64_t segalloc_sim_ns(void)
+{
+    uint64_t total = 0;
+    for (size_t i = 0; i < SIM_CALLS; i++)
+        total += atomic_load_explicit(&calls[i].count, memory_order_relaxed) * calls[i].cost_ns;
+    return total;
+}

@@ -1,0 +1,111 @@
+/* The simulated GPU: what its files share.
+
+   One lock (sim_lock) guards all state: devices, contexts, streams, events, memory. It is never held while bytes are
+   copied, while a host function runs, or while anything waits. The names of functions that need it held say so in
+   their comments ("locked"). */
+#ifndef SIM_H
+#define SIM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <uthash.h>
+
+#include "config.h"
+#include "range.h"
+
+/* What is declared here is exported: libcuda's symbols carry no version node. */
+#pragma GCC visibility push(default)
+#include "cuda_proto.h"
+#define ENTRY(name, symbol, version)
+#define ENTRY_STREAM(name, symbol, version, variant) __typeof__(symbol) variant;
+#include "entry.def"
+#undef ENTRY
+#undef ENTRY_STREAM
+#pragma GCC visibility pop
+
+enum sim_call {
+#define ENTRY(name, symbol, version) SIM_CALL_##symbol,
+#define ENTRY_STREAM(name, symbol, version, variant) SIM_CALL_##symbol,
+#include "entry.def"
+#undef ENTRY
+#undef ENTRY_STREAM
+    SIM_CALLS
+};
+
+enum {
+    SIM_ALIGNMENT = 512,          /* of cuMemAlloc memory, as PyTorch and CuPy count on */
+    SIM_GRANULE = 2 * 1024 * 1024 /* the VMM granularity of every NVIDIA part reported */
+};
+
+enum sim_state {
+    SIM_FRESH,
+    SIM_READY,
+    SIM_MISCONFIGURED,
+    SIM_FORKED, /* a child of a process that had called cuInit */
+    SIM_GONE,   /* the process is exiting */
+};
+
+/* Every handle that the program is given begins with this, and is looked up before it is believed. */
+enum sim_kind { SIM_KIND_CONTEXT, SIM_KIND_STREAM, SIM_KIND_EVENT, SIM_KIND_MODULE, SIM_KIND_FUNCTION,
+    SIM_KIND_POOL, SIM_KIND_PHYSICAL };
+
+struct sim_handle {
+    const void *key;
+    enum sim_kind kind;
+    UT_hash_handle hh;
+};
+
+struct sim_device {
+    int ordinal;
+    uint64_t bytes, used;
+    int fd;            /* the memory: a sparse memfd, addressed by ever-growing offsets */
+    uint64_t file_end;
+    struct sim_arena *arena; /* cuMemAlloc and pool memory */
+    CUcontext primary;
+    unsigned primary_refs, primary_flags;
+    CUmemoryPool default_pool, pool;
+};
+
+struct sim {
+    struct sim_config config;
+    struct sim_device devices[SIM_DEVICES_MAX];
+    struct sim_handle *handles;
+    struct sim_ranges memory; /* struct sim_memory by address */
+    CUcontext contexts;       /* all that ever were, newest first */
+    uint64_t next_id;         /* of streams, buffers, contexts */
+};
+
+extern struct sim sim;
+
+void sim_lock(void);
+void sim_unlock(void);
+pthread_mutex_t *sim_mutex(void); /* for condition variables */
+enum sim_state sim_state_now(void);
+
+/* At the start of each entry point: counts the call, and returns what it must return at once: an injected fault,
+   CUDA_ERROR_NOT_INITIALIZED before cuInit, CUDA_ERROR_NOT_PERMITTED in a host function, and so on. */
+CUresult sim_enter(enum sim_call call);
+#define SIM_ENTER(symbol)                                \
+    do {                                                 \
+        CUresult entered_ = sim_enter(SIM_CALL_##symbol); \
+        if (entered_ != CUDA_SUCCESS)                    \
+            return entered_;                             \
+    } while (0)
+
+/* Set while a simulator thread runs a function of the program. */
+extern _Thread_local bool sim_in_host_function;
+
+/* Locked. */
+void sim_handle_add(struct sim_handle *handle, enum sim_kind kind);
+void sim_handle_drop(struct sim_handle *handle);
+bool sim_handle_valid(const void *handle, enum sim_kind kind);
+
+/* Locked; NULL if there is no such device. */
+struct sim_device *sim_device(int ordinal);
+CUresult sim_devices_start(void);
+int sim_driver_version(void);
+
+#endif

@@ -1,0 +1,447 @@
+#include "work.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { THREADS_MAX = 64, BATCH = 32 };
+
+static pthread_cond_t work_ready = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
+static CUstream ready_first, ready_last;
+static unsigned ready_count, idle, threads, running;
+static bool stopping;
+
+uint64_t sim_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+void sim_stream_ref(CUstream stream)
+{
+    stream->refs++;
+}
+
+void sim_stream_unref(CUstream stream)
+{
+    assert(stream->refs > 0);
+    if (--stream->refs == 0) {
+        assert(!stream->head && !stream->alive && !stream->waiters);
+        free(stream);
+    }
+}
+
+bool sim_stream_idle(const struct CUstream_st *stream)
+{
+    return stream->completed == stream->submitted;
+}
+
+int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position)
+{
+    if (stream->completed >= position)
+        return 0;
+    struct sim_deps *d = *deps;
+    unsigned kept = 0;
+    for (unsigned i = 0; d && i < d->count; i++) {
+        if (d->at[i].stream == stream) {
+            if (d->at[i].position < position)
+                d->at[i].position = position;
+            return 0;
+        }
+        if (d->at[i].stream->completed >= d->at[i].position)
+            sim_stream_unref(d->at[i].stream);
+        else
+            d->at[kept++] = d->at[i];
+    }
+    if (d)
+        d->count = kept;
+    if (!d || kept == d->room) {
+        unsigned room = d ? 2 * d->room : 2;
+        struct sim_deps *grown = realloc(d, sizeof *grown + room * sizeof grown->at[0]);
+        if (!grown)
+            return -ENOMEM;
+        grown->count = kept;
+        grown->room = room;
+        *deps = d = grown;
+    }
+    sim_stream_ref(stream);
+    d->at[d->count++] = (struct sim_dep){stream, position};
+    return 0;
+}
+
+void sim_deps_free(struct sim_deps *deps)
+{
+    for (unsigned i = 0; deps && i < deps->count; i++)
+        sim_stream_unref(deps->at[i].stream);
+    free(deps);
+}
+
+struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finish)
+{
+    struct sim_work *work = calloc(1, sizeof *work + payload);
+    if (work) {
+        work->run = run;
+        work->finish = finish;
+    }
+    return work;
+}
+
+void sim_work_free(struct sim_work *work)
+{
+    sim_deps_free(work->deps);
+    free(work);
+}
+
+int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position)
+{
+    return sim_deps_add(&work->deps, stream, position);
+}
+
+static void drop(struct sim_work *work)
+{
+    work->dropped = true;
+    if (work->finish)
+        work->finish(work);
+    sim_work_free(work);
+}
+
+static void *worker(void *unused);
+
+static void start_thread(void)
+{
+    /* Signals of the program are handled on the program's threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    pthread_t thread;
+    int error = pthread_create(&thread, NULL, worker, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error == 0) {
+        pthread_detach(thread);
+        threads++;
+    } else if (threads == 0) {
+        fprintf(stderr, "segalloc simulator: no thread to run the device's work on: error %d of pthread_create\n",
+            error);
+        abort();
+    }
+}
+
+/* Puts the stream among those that can run, or among the waiters of what its head depends on. */
+static void advance(CUstream stream)
+{
+    if (stream->running || stream->ready || stream->waiting || !stream->head || stopping)
+        return;
+    struct sim_deps *deps = stream->head->deps;
+    while (deps && deps->count) {
+        struct sim_dep *dep = &deps->at[deps->count - 1];
+        if (dep->stream->completed < dep->position) {
+            sim_stream_ref(stream);
+            stream->waiting = true;
+            stream->next_waiter = dep->stream->waiters;
+            dep->stream->waiters = stream;
+            return;
+        }
+        sim_stream_unref(dep->stream);
+        deps->count--;
+    }
+    sim_stream_ref(stream);
+    stream->ready = true;
+    stream->next_ready = NULL;
+    if (ready_last)
+        ready_last->next_ready = stream;
+    else
+        ready_first = stream;
+    ready_last = stream;
+    /* Each ready stream has a thread of its own to go to, so that a host function that waits for another stream's
+       work cannot hold that work up. */
+    if (++ready_count > idle && threads < THREADS_MAX)
+        start_thread();
+    else
+        pthread_cond_signal(&work_ready);
+}
+
+/* The caller has a reference beside the one that goes. */
+static void unlink_stream(CUstream stream)
+{
+    CUstream *link = &stream->context->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    stream->linked = false;
+    assert(stream->refs > 1);
+    stream->refs--;
+}
+
+/* After `completed` or the queue has changed. The caller has a reference. */
+static void announce(CUstream stream)
+{
+    if (!stream->head)
+        stream->completed = stream->submitted;
+    CUstream waiter = stream->waiters;
+    stream->waiters = NULL;
+    while (waiter) {
+        CUstream next = waiter->next_waiter;
+        waiter->waiting = false;
+        advance(waiter);
+        sim_stream_unref(waiter);
+        waiter = next;
+    }
+    if (stream->completed >= stream->host_wants) {
+        stream->host_wants = UINT64_MAX;
+        pthread_cond_broadcast(&progress);
+    }
+    if (!stream->head && !stream->alive && stream->linked)
+        unlink_stream(stream);
+}
+
+static void execute(CUstream stream, struct sim_work *work)
+{
+    if (work->run || work->busy_ns) {
+        sim_unlock();
+        if (work->busy_ns) {
+            struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
+            nanosleep(&busy, NULL);
+        }
+        if (work->run) {
+            sim_in_host_function = work->host_function;
+            work->run(work);
+            sim_in_host_function = false;
+        }
+        sim_lock();
+    }
+    stream->head = work->next;
+    if (!stream->head)
+        stream->tail = NULL;
+    stream->completed = work->position;
+    if (work->finish)
+        work->finish(work);
+    sim_work_free(work);
+    announce(stream);
+}
+
+static bool head_can_run(CUstream stream)
+{
+    struct sim_work *work = stream->head;
+    if (!work || stopping)
+        return false;
+    for (unsigned i = 0; work->deps && i < work->deps->count; i++) {
+        if (work->deps->at[i].stream->completed < work->deps->at[i].position)
+            return false;
+    }
+    return true;
+}
+
+static void *worker(void *unused)
+{
+    (void)unused;
+    sim_lock();
+    for (;;) {
+        while (!ready_first && !stopping) {
+            idle++;
+            pthread_cond_wait(&work_ready, sim_mutex());
+            idle--;
+        }
+        if (stopping)
+            break;
+        CUstream stream = ready_first;
+        ready_first = stream->next_ready;
+        if (!ready_first)
+            ready_last = NULL;
+        ready_count--;
+        stream->ready = false;
+        stream->running = true;
+        running++;
+        for (unsigned i = 0; i < BATCH && head_can_run(stream); i++)
+            execute(stream, stream->head);
+        stream->running = false;
+        running--;
+        advance(stream);
+        sim_stream_unref(stream);
+    }
+    threads--;
+    pthread_cond_broadcast(&progress);
+    sim_unlock();
+    return NULL;
+}
+
+/* The caller has a reference to the stream. */
+static CUresult wait_until(CUstream stream, uint64_t position)
+{
+    while (stream->completed < position && !stopping) {
+        if (stream->host_wants > position)
+            stream->host_wants = position;
+        pthread_cond_wait(&progress, sim_mutex());
+    }
+    return stopping ? CUDA_ERROR_DEINITIALIZED : stream->context->error;
+}
+
+CUresult sim_wait(CUstream stream, uint64_t position)
+{
+    sim_stream_ref(stream);
+    CUresult result = wait_until(stream, position);
+    sim_stream_unref(stream);
+    return result;
+}
+
+CUresult sim_wait_stream(CUstream stream)
+{
+    return sim_wait(stream, stream->submitted);
+}
+
+/* What the legacy stream's rules and cuCtxWaitEvent make `work` wait for. */
+static int add_implied(CUstream stream, struct sim_work *work)
+{
+    CUcontext context = stream->context;
+    int error = 0;
+    if (stream->kind == SIM_STREAM_LEGACY) {
+        for (CUstream s = context->streams; s && !error; s = s->next) {
+            if (s != stream && s->kind != SIM_STREAM_MARKER && !(s->flags & CU_STREAM_NON_BLOCKING))
+                error = sim_work_depend(work, s, s->submitted);
+        }
+    } else if (stream->kind != SIM_STREAM_MARKER && !(stream->flags & CU_STREAM_NON_BLOCKING) && context->legacy) {
+        error = sim_work_depend(work, context->legacy, context->legacy->submitted);
+    }
+    struct sim_deps *barriers = stream->kind == SIM_STREAM_MARKER ? NULL : context->barriers;
+    for (unsigned i = 0; barriers && i < barriers->count && !error; i++)
+        error = sim_work_depend(work, barriers->at[i].stream, barriers->at[i].position);
+    return error;
+}
+
+/* The caller has a reference to the stream, which may be destroyed while this waits. */
+static CUresult wait_for_room(CUstream stream)
+{
+    unsigned depth = sim.config.depth;
+    CUresult result = stream->context->error;
+    if (stream->kind != SIM_STREAM_MARKER && stream->submitted - stream->completed >= depth)
+        result = wait_until(stream, stream->submitted - depth + depth / 8 + 1);
+    if (stopping)
+        return CUDA_ERROR_DEINITIALIZED;
+    return result == CUDA_SUCCESS && !stream->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
+}
+
+CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_position)
+{
+    sim_stream_ref(stream);
+    CUresult result = wait_for_room(stream);
+    if (result == CUDA_SUCCESS && add_implied(stream, work) != 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS) {
+        work->context = stream->context;
+        work->stream = stream;
+        work->position = ++stream->submitted;
+        if (stream->tail)
+            stream->tail->next = work;
+        else
+            stream->head = work;
+        stream->tail = work;
+        if (ret_position)
+            *ret_position = work->position;
+        advance(stream);
+    } else {
+        drop(work);
+    }
+    sim_stream_unref(stream);
+    return result;
+}
+
+CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position)
+{
+    if (!work && !(work = sim_work_new(0, NULL, NULL)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (CUstream s = context->streams; s; s = s->next) {
+        if (s != context->marker && sim_work_depend(work, s, s->submitted) != 0) {
+            drop(work);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+    }
+    return sim_submit(context->marker, work, ret_position);
+}
+
+CUresult sim_wait_context(CUcontext context)
+{
+    bool busy = false;
+    for (CUstream s = context->streams; s; s = s->next)
+        busy |= !sim_stream_idle(s);
+    if (!busy)
+        return context->error;
+    uint64_t position;
+    CUresult result = sim_context_point(context, NULL, &position);
+    return result == CUDA_SUCCESS ? sim_wait(context->marker, position) : result;
+}
+
+CUresult sim_wait_device(struct sim_device *device)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (CUcontext c = sim.contexts; c; c = c->next) {
+        if (c->alive && c->device == device) {
+            CUresult waited = sim_wait_context(c);
+            result = result == CUDA_SUCCESS ? waited : result;
+        }
+    }
+    return result;
+}
+
+CUresult sim_stream_new(CUcontext context, enum sim_stream_kind kind, unsigned flags, int priority, CUstream *ret)
+{
+    CUstream stream = calloc(1, sizeof *stream);
+    if (!stream)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stream->context = context;
+    stream->kind = kind;
+    stream->flags = flags;
+    stream->priority = priority;
+    stream->id = ++sim.next_id;
+    stream->refs = 1;
+    stream->alive = stream->linked = true;
+    stream->host_wants = UINT64_MAX;
+    stream->next = context->streams;
+    context->streams = stream;
+    sim_handle_add(&stream->handle, SIM_KIND_STREAM);
+    *ret = stream;
+    return CUDA_SUCCESS;
+}
+
+void sim_stream_close(CUstream stream, bool forget)
+{
+    assert(stream->alive);
+    sim_handle_drop(&stream->handle);
+    stream->alive = false;
+    sim_stream_ref(stream);
+    if (forget) {
+        struct sim_work *keep = stream->running ? stream->head : NULL;
+        struct sim_work *work = keep ? keep->next : stream->head;
+        if (keep)
+            keep->next = NULL;
+        stream->head = stream->tail = keep;
+        while (work) {
+            struct sim_work *next = work->next;
+            drop(work);
+            work = next;
+        }
+    }
+    announce(stream);
+    sim_stream_unref(stream);
+}
+
+/* Threads are detached: one that is inside a function of the program cannot be joined in bounded time. */
+void sim_sched_stop(void)
+{
+    enum { PATIENCE_S = 1 };
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += PATIENCE_S;
+    sim_lock();
+    stopping = true;
+    pthread_cond_broadcast(&work_ready);
+    pthread_cond_broadcast(&progress);
+    while (threads > 0 && !sim_in_host_function) {
+        if (pthread_cond_timedwait(&progress, sim_mutex(), &until) != 0)
+            break;
+    }
+    sim_unlock();
+}
