@@ -50,6 +50,8 @@ static void destroy_device(struct sg_device *device)
     }
     for (uint32_t i = 0; i < device->event_count; i++)
         driver->event_destroy(device->event[i]);
+    sg_meta_unmap(device->handles.memory, device->handles.bytes);
+    sg_meta_unmap(device->runs.memory, device->runs.bytes);
     sg_nodes_fini(&device->nodes);
     sg_meta_unmap(device, sizeof *device);
 }

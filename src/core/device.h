@@ -91,6 +91,10 @@ struct sg_device {
     uint64_t peers;          /* bit per device that must have access */
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
+    struct sg_scratch {
+        void *memory;
+        size_t bytes;
+    } handles, runs; /* of the plan (plan.h) */
 };
 
 struct sg_core {

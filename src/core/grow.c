@@ -81,7 +81,6 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     }
     sg_usage_derive(device);
     sg_unlock(&device->lock);
-    sg_plan_fini(&plan);
     return result;
 }
 

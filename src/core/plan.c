@@ -1,10 +1,11 @@
 #include "plan.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "meta.h"
 
-enum { FIRST_RUNS = 256 };
+enum { SCRATCH_LEAST = 1 << 16 };
 
 /* With reserve_slack:auto nothing is moved while less than LOOSE of the device is in use; from there the slack slides
    from SLACK_LOOSE to 1 at TIGHT. */
@@ -54,20 +55,29 @@ static void moves_wanted(const struct sg_device *device, uint64_t page, uint32_t
     *ret_must = must < pages ? (uint32_t)must : must > pages ? pages + 1 : pages;
 }
 
+/* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
+static bool room_for(struct sg_scratch *scratch, size_t count, size_t size)
+{
+    if (count * size <= scratch->bytes)
+        return true;
+    size_t bytes = scratch->bytes ? scratch->bytes : SCRATCH_LEAST;
+    while (bytes < count * size)
+        bytes *= 2;
+    void *memory = sg_meta_map(bytes);
+    if (!memory)
+        return false;
+    if (scratch->bytes)
+        memcpy(memory, scratch->memory, scratch->bytes);
+    sg_meta_unmap(scratch->memory, scratch->bytes);
+    *scratch = (struct sg_scratch){memory, bytes};
+    return true;
+}
+
 static bool room_for_run(struct sg_plan *plan)
 {
-    if (plan->run_count < plan->run_room)
-        return true;
-    uint32_t room = plan->run_room ? 2 * plan->run_room : FIRST_RUNS;
-    struct sg_run *runs = sg_meta_map(room * sizeof *runs);
-    if (!runs)
-        return false;
-    for (uint32_t i = 0; i < plan->run_count; i++)
-        runs[i] = plan->runs[i];
-    sg_meta_unmap(plan->runs, plan->run_room * sizeof *runs);
-    plan->runs = runs;
-    plan->run_room = room;
-    return true;
+    bool room = room_for(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
+    plan->runs = plan->device->runs.memory;
+    return room;
 }
 
 /* Cuts one run of at most `bytes` out of a region's free pages, from its high end. Returns its bytes. */
@@ -161,12 +171,12 @@ CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t un
         sg_count(device, SG_STAT_thrash_backoffs, 1);
         should = must;
     }
-    plan.handles = sg_meta_map(plan.place.new_pages * sizeof *plan.handles + 1);
-    plan.busy = plan.handles ? sg_region_claim(plan.region, &plan.place) : 0;
-    if (!plan.busy) {
-        sg_plan_fini(&plan);
+    if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    plan.handles = device->handles.memory;
+    plan.busy = sg_region_claim(plan.region, &plan.place);
+    if (!plan.busy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     const struct sg_node *node = &device->nodes.node[plan.busy];
     plan.first_page = node->begin / plan.region->page_units;
     plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
@@ -174,7 +184,6 @@ CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t un
     settle(&plan);
     if (got < must * page) {
         sg_plan_abandon(&plan);
-        sg_plan_fini(&plan);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *ret = plan;
@@ -255,10 +264,4 @@ void sg_plan_abandon(struct sg_plan *plan)
 {
     settle_runs(plan, /* moved */ false);
     sg_region_abandon(plan->region, plan->busy);
-}
-
-void sg_plan_fini(struct sg_plan *plan)
-{
-    sg_meta_unmap(plan->runs, plan->run_room * sizeof *plan->runs);
-    sg_meta_unmap(plan->handles, plan->place.new_pages * sizeof *plan->handles + 1);
 }

@@ -21,10 +21,10 @@ struct sg_plan {
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
     uint32_t first_page, last_page; /* of the busy node */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
-    CUmemGenericAllocationHandle *handles; /* place.new_pages of them */
+    CUmemGenericAllocationHandle *handles; /* place.new_pages of them; the device's scratch memory, as the runs are */
     uint32_t accesses, unmaps, releases; /* calls made, for the accounts */
     struct sg_run *runs;
-    uint32_t run_count, run_room;
+    uint32_t run_count;
 };
 
 /* Chooses a place for `units` and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no region has
@@ -44,8 +44,5 @@ void sg_plan_drop_created(struct sg_plan *plan);
 /* Ends a plan that was carried out; returns the block. Or undoes it. Under the lock. */
 uint32_t sg_plan_commit(struct sg_plan *plan);
 void sg_plan_abandon(struct sg_plan *plan);
-
-/* Frees the plan's host memory. */
-void sg_plan_fini(struct sg_plan *plan);
 
 #endif
