@@ -1,13 +1,9 @@
 #include "lock.h"
 
-#include <linux/futex.h>
-#include <stddef.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#include <time.h>
 
-/* A critical section lasts well under a microsecond, a futex wait and wake several: so look again for about as long
-   as a section lasts before sleeping. */
-enum { SPINS = 100 };
+/* A critical section lasts well under a microsecond: look for about as long before sleeping. */
+enum { SPINS = 200, NAP_NS = 50000 };
 
 static void pause_briefly(void)
 {
@@ -18,18 +14,14 @@ static void pause_briefly(void)
 
 void sg_lock_wait(struct sg_lock *lock)
 {
-    for (int i = 0; i < SPINS; i++) {
+    for (unsigned tries = 0;; tries++) {
         uint32_t expected = 0;
         if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
             atomic_compare_exchange_weak_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
             return;
-        pause_briefly();
+        if (tries < SPINS)
+            pause_briefly();
+        else /* the holder has been descheduled or is asking the driver */
+            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
     }
-    while (atomic_exchange_explicit(&lock->word, 2, memory_order_acquire) != 0)
-        syscall(SYS_futex, &lock->word, FUTEX_WAIT_PRIVATE, 2, NULL, NULL, 0);
-}
-
-void sg_lock_wake(struct sg_lock *lock)
-{
-    syscall(SYS_futex, &lock->word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }

@@ -1,5 +1,9 @@
-/* A mutex of one word for short critical sections: one compare-and-swap to take, one exchange to give back, and the
-   kernel only where threads really wait. Plain memory, so a forked child may simply initialise it anew. */
+/* A mutex of one word for short critical sections: one locked instruction to take it, a plain store to give it back.
+
+   Giving back does not look for waiters, which would cost a second locked instruction on every operation; a waiter that
+   has spun for longer than a section lasts sleeps for a bounded time and looks again. So the lock also serves where it
+   is held for long and rarely contended, at the price of waking up late by at most that time. Plain memory: a forked
+   child may simply initialise it anew. */
 #ifndef SG_LOCK_H
 #define SG_LOCK_H
 
@@ -7,11 +11,10 @@
 #include <stdint.h>
 
 struct sg_lock {
-    _Atomic uint32_t word; /* 0 free, 1 held, 2 held and somebody waits */
+    _Atomic uint32_t word; /* 0 free, 1 held */
 };
 
 void sg_lock_wait(struct sg_lock *lock); /* the slow half of sg_lock() */
-void sg_lock_wake(struct sg_lock *lock); /* the slow half of sg_unlock() */
 
 static inline void sg_lock_init(struct sg_lock *lock)
 {
@@ -27,8 +30,7 @@ static inline void sg_lock(struct sg_lock *lock)
 
 static inline void sg_unlock(struct sg_lock *lock)
 {
-    if (atomic_exchange_explicit(&lock->word, 0, memory_order_release) == 2)
-        sg_lock_wake(lock);
+    atomic_store_explicit(&lock->word, 0, memory_order_release);
 }
 
 #endif

@@ -24,6 +24,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
 {
     const struct sg_usage *usage = &device->usage;
     *ret = (struct sg_stats){0};
+    sg_usage_derive(device);
     for (int i = 0; i < SG_STAT_COUNT; i++)
         ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
     set_gauge(ret, SG_STAT_requested_bytes, usage->requested);

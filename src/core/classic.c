@@ -151,7 +151,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
                                               .stream = sg_device_stream(device, tag),
                                               .context = (uint64_t)(uintptr_t)tag->context,
                                               .event = (uint64_t)(uintptr_t)block,
-                                              .serial = atomic_fetch_add_explicit(&device->core->serial, 1, memory_order_relaxed)};
+                                              .serial = ++device->serial};
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);

@@ -15,7 +15,6 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->observer = params->observer;
     core->now_ns = params->now_ns;
     core->warn = params->warn;
-    atomic_store(&core->serial, 1);
     return core;
 }
 
@@ -109,10 +108,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     struct sg_region *region;
     sg_lock(&device->lock);
     uint32_t node = sg_device_take(device, class, units, high, &region);
-    if (node) {
+    if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
-        sg_usage_derive(device);
-    }
     sg_unlock(&device->lock);
     return node ? CUDA_SUCCESS : sg_grow(device, class, units, bytes, high, tag, ret);
 }
@@ -190,6 +187,7 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
 {
     sg_lock(&device->grow);
     sg_lock(&device->lock);
+    sg_region_flush(region);
     bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages && !region->pinned;
     sg_unlock(&device->lock);
     if (idle && sg_device_empty_region(device, region))

@@ -12,12 +12,12 @@ void sg_usage_derive(struct sg_device *device)
     uint64_t whole = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        whole += (uint64_t)region->whole_free * region->page_units;
+        whole += (uint64_t)(region->whole_free + region->whole_cached) * region->page_units;
     }
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
     sg_gauge_set(&usage->stranded, stranded);
-    sg_gauge_set(&usage->inactive_split, stranded > whole ? stranded - whole : 0);
+    sg_gauge_set(&usage->inactive_split, device->classic ? stranded : stranded - whole);
 }
 
 uint64_t sg_device_idle(const struct sg_device *device)
@@ -168,6 +168,7 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
         device->ordinal = ordinal;
+        device->serial = (uint64_t)ordinal << 56;
         device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
@@ -241,12 +242,21 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     return CUDA_SUCCESS;
 }
 
+void sg_device_flush(struct sg_device *device)
+{
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region_class[i] != SG_CLASS_COUNT)
+            sg_region_flush(device->region[i]);
+}
+
 uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret)
 {
     for (uint32_t i = 0; i < device->region_count; i++) {
         if (device->region_class[i] != class)
             continue;
         uint32_t node = sg_region_take(device->region[i], units, high);
+        if (!node && sg_region_flush(device->region[i]))
+            node = sg_region_take(device->region[i], units, high);
         if (node) {
             *ret = device->region[i];
             return node;
@@ -297,7 +307,7 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     node->requested = bytes;
     node->stream = sg_device_stream(device, tag);
     node->context = (uint64_t)(uintptr_t)tag->context;
-    node->serial = atomic_fetch_add_explicit(&device->core->serial, 1, memory_order_relaxed);
+    node->serial = ++device->serial;
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
@@ -306,6 +316,7 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
         sg_gauge_add(&usage->small_allocated, rounded);
     usage->allocs++;
     usage->allocated_total += rounded;
+    usage->stranded.now = usage->reserved.now - usage->active.now;
     device->move_tokens++;
     CUdeviceptr address = sg_region_address(region, node->begin);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, node->stream, address, bytes);
@@ -330,8 +341,8 @@ void sg_device_release(struct sg_device *device, uint32_t id)
         usage->frees++;
         usage->freed_total += rounded;
     }
+    sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id);
-    sg_usage_derive(device);
 }
 
 void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
@@ -353,13 +364,18 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
 
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)
 {
-    for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
-        struct sg_node *node = &device->nodes.node[id];
-        if (node->state != SG_NODE_BLOCK || (context && node->context != (uint64_t)(uintptr_t)context))
-            continue;
-        uint32_t prev = node->prev;
-        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, node->stream, sg_region_address(region, node->begin), node->requested);
+    struct sg_node *nodes = device->nodes.node;
+    uint32_t doomed = 0;
+    for (uint32_t id = region->first; id; id = nodes[id].next) {
+        if (nodes[id].state == SG_NODE_BLOCK && (!context || nodes[id].context == (uint64_t)(uintptr_t)context)) {
+            nodes[id].later = doomed;
+            doomed = id;
+        }
+    }
+    while (doomed) {
+        uint32_t id = doomed;
+        doomed = nodes[id].later;
+        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, nodes[id].stream, sg_region_address(region, nodes[id].begin), nodes[id].requested);
         sg_device_release(device, id);
-        id = prev ? prev : region->first; /* merging may have taken this node: go on from what stands before it */
     }
 }

@@ -79,7 +79,7 @@ struct sg_device {
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
     uint64_t move_tokens;    /* thrash guard, in units of 1/SG_TOKENS_PER_PAGE pages */
-    uint64_t slow_serial;
+    uint64_t serial; /* of the latest allocation; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
     uint32_t oom_largest;
     CUcontext context[SG_CONTEXTS_MAX];
@@ -105,7 +105,6 @@ struct sg_core {
     void (*warn)(const char *line);
     _Atomic bool disabled;
     struct sg_lock setup; /* taken before any device's locks; guards the making of devices */
-    _Atomic uint64_t serial;
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
@@ -136,7 +135,10 @@ enum {
 #include "cost.def"
 };
 
-/* Figures that follow from others and are kept for their peaks. Under the lock, after any change. */
+/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. */
+void sg_device_flush(struct sg_device *device);
+
+/* Figures that follow from others, brought up to date. Under the lock, after growing and before a snapshot. */
 void sg_usage_derive(struct sg_device *device);
 
 /* The device, made ready on first use; NULL when out of host memory or disabled. */

@@ -30,10 +30,24 @@ static inline uint32_t fitting(const int32_t *group, int32_t size)
 
 static inline int32_t largest_of(const int32_t *group)
 {
+#if defined(__SSE2__)
+    const __m128i *four = (const __m128i *)(const void *)group;
+    __m128i largest = _mm_load_si128(four);
+    for (int quarter = 1; quarter < 4; quarter++) {
+        __m128i other = _mm_load_si128(four + quarter), less = _mm_cmpgt_epi32(other, largest);
+        largest = _mm_or_si128(_mm_and_si128(less, other), _mm_andnot_si128(less, largest));
+    }
+    for (int half = 0; half < 2; half++) { /* the other two lanes, then the other one */
+        __m128i other = half ? _mm_shuffle_epi32(largest, 0xb1) : _mm_shuffle_epi32(largest, 0x4e), less = _mm_cmpgt_epi32(other, largest);
+        largest = _mm_or_si128(_mm_and_si128(less, other), _mm_andnot_si128(less, largest));
+    }
+    return _mm_cvtsi128_si32(largest);
+#else
     int32_t largest = group[0];
     for (int i = 1; i < SG_INDEX_FANOUT; i++)
         largest = group[i] > largest ? group[i] : largest;
     return largest;
+#endif
 }
 
 static uint64_t rounded(uint64_t entries)
@@ -71,15 +85,12 @@ void sg_index_fini(struct sg_index *index)
     *index = (struct sg_index){0};
 }
 
-void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
+/* Brings the levels above up to date: below `slot` of `level` the largest was `old` and is `size` now. */
+static inline void propagate(struct sg_index *index, uint32_t level, uint32_t slot, int32_t old, int32_t size)
 {
-    assert(slot < index->slots && size >= 0);
-    int32_t old = index->level[0][slot];
-    index->level[0][slot] = size;
-    for (uint32_t level = 1; level < index->levels; level++) {
+    while (++level < index->levels) {
         uint32_t parent = slot >> BITS;
-        int32_t known = index->level[level][parent];
-        int32_t now = known;
+        int32_t known = index->level[level][parent], now = known;
         if (size > known)
             now = size;
         else if (old == known && size < known)
@@ -90,6 +101,33 @@ void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
         old = known;
         size = now;
         slot = parent;
+    }
+}
+
+void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
+{
+    assert(slot < index->slots && size >= 0);
+    int32_t old = index->level[0][slot];
+    index->level[0][slot] = size;
+    propagate(index, 0, slot, old, size);
+}
+
+void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size)
+{
+    assert(from < index->slots && to < index->slots && size >= 0);
+    if (from >> BITS != to >> BITS) {
+        sg_index_set(index, from, 0);
+        sg_index_set(index, to, size);
+        return;
+    }
+    index->level[0][from] = 0;
+    index->level[0][to] = size;
+    if (index->levels > 1) {
+        uint32_t parent = to >> BITS;
+        int32_t known = index->level[1][parent], now = largest_of(index->level[0] + (parent << BITS));
+        index->level[1][parent] = now;
+        if (now != known)
+            propagate(index, 1, parent, known, now);
     }
 }
 

@@ -29,6 +29,9 @@ void sg_index_fini(struct sg_index *index);
 /* `size` >= 0; 0 means that there is nothing in the slot. */
 void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size);
 
+/* The same as setting `from` to 0 and then `to` to `size`, in one pass where they are close. */
+void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size);
+
 static inline int32_t sg_index_get(const struct sg_index *index, uint32_t slot)
 {
     return index->level[0][slot];

@@ -216,6 +216,7 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
     for (bool found = true; found && given < bytes;) {
         struct sg_run run;
         sg_lock(&device->lock);
+        sg_device_flush(device);
         found = cut_idle(device, bytes - given, &run);
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
@@ -229,6 +230,7 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
 {
     struct sg_run run = {.region = region};
     sg_lock(&device->lock);
+    sg_region_flush(region);
     run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
     sg_unlock(&device->lock);
     return run.pages && give_back_run(device, &run) && region->mapped == 0;

@@ -156,6 +156,7 @@ CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t un
     struct sg_plan plan = {.device = device};
     uint64_t block_bytes = (uint64_t)units << SG_UNIT_SHIFT;
     uint32_t should, must;
+    sg_device_flush(device);
     if (!find_place(device, class, units, high, SG_FEWEST_NEW, &plan))
         return CUDA_ERROR_NOT_FOUND;
     moves_wanted(device, page_bytes(plan.region), plan.place.new_pages, block_bytes, &should, &must);
@@ -195,6 +196,7 @@ bool sg_plan_make_do(struct sg_plan *plan)
     assert(plan->created < plan->create);
     uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
     uint32_t runs = plan->run_count;
+    sg_device_flush(plan->device);
     uint64_t got = take(plan, missing);
     if (got < missing) {
         while (plan->run_count > runs) {

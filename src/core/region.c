@@ -105,7 +105,7 @@ static inline void free_remove(struct sg_region *region, const struct sg_node *n
     region->whole_free -= pages_inside(region, node->begin, node->size);
 }
 
-/* Moves the bounds of a free range: one search path where it starts in the same slot as before, two otherwise. */
+/* Moves the bounds of a free range. */
 static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
 {
     struct sg_node *node = at(region, id);
@@ -114,11 +114,9 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
     region->whole_free += pages_inside(region, begin, size);
     node->begin = begin;
     node->size = size;
-    if (old != slot) {
-        sg_index_set(&region->free_index, old, 0);
+    if (old != slot)
         region->free_at[slot] = id;
-    }
-    sg_index_set(&region->free_index, slot, (int32_t)size);
+    sg_index_move(&region->free_index, old, slot, (int32_t)size);
 }
 
 static void hole_insert(struct sg_region *region, uint32_t id)
@@ -144,7 +142,10 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     *region = (struct sg_region){.nodes = nodes, .base = base, .units = units, .page_units = page_units, .pages = pages, .slot_shift = slot_shift};
     if ((page_units & (page_units - 1)) == 0)
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
-    region->tables_bytes = pages * (sizeof *region->handle + sizeof *region->hole_at + sizeof *region->pin) + slots * (sizeof *region->free_at + sizeof *region->block_at);
+    /* Where a slot is one unit only one node starts in it, so one table does for both. */
+    uint32_t block_slots = slot_shift ? slots : 0;
+    region->tables_bytes = pages * (sizeof *region->handle + sizeof *region->hole_at + sizeof *region->pin) + slots * sizeof *region->free_at +
+                           block_slots * sizeof *region->block_at;
     region->tables = sg_meta_map(region->tables_bytes);
     bool have_free = sg_index_init(&region->free_index, slots), have_holes = sg_index_init(&region->hole_index, pages);
     if (!region->tables || !have_free || !have_holes) {
@@ -154,8 +155,9 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->handle = region->tables;
     region->hole_at = (uint32_t *)(region->handle + pages);
     region->free_at = region->hole_at + pages;
-    region->block_at = region->free_at + slots;
-    region->pin = (uint8_t *)(region->block_at + slots);
+    region->block_at = slot_shift ? region->free_at + slots : region->free_at;
+    region->pin = (uint8_t *)(region->free_at + slots + block_slots);
+    region->caches = slot_shift == 0;
     region->first = node_new(nodes);
     *at(region, region->first) = (struct sg_node){.size = units};
     hole_insert(region, region->first);
@@ -212,8 +214,24 @@ static inline void block_insert(struct sg_region *region, uint32_t id)
     region->block_at[at(region, id)->begin >> region->slot_shift] = id;
 }
 
+/* Fibonacci hashing of a size to its bin. */
+static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units)
+{
+    return &region->bin[(units * UINT32_C(0x9e3779b9)) >> (32 - __builtin_ctz(SG_BINS))];
+}
+
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
 {
+    struct sg_bin *bin = bin_of(region, units);
+    if (bin->count && bin->units == units) {
+        uint32_t cached = bin->top;
+        bin->top = at(region, cached)->later;
+        bin->count--;
+        region->cached--;
+        region->whole_cached -= pages_inside(region, at(region, cached)->begin, units);
+        block_insert(region, cached);
+        return cached;
+    }
     uint32_t slot = high ? sg_index_last(&region->free_index, region->free_index.slots, (int32_t)units)
                          : sg_index_first(&region->free_index, 0, (int32_t)units);
     if (slot == SG_INDEX_NONE)
@@ -238,17 +256,24 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
     return id;
 }
 
+/* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
+static inline bool is_block(const struct sg_region *region, uint32_t id, uint32_t slot)
+{
+    const struct sg_node *node = at(region, id);
+    return node->state == SG_NODE_BLOCK && node->region == region->index && node->begin >> region->slot_shift == slot;
+}
+
 uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
 {
-    uint32_t id = region->block_at[position >> region->slot_shift];
-    return id && at(region, id)->begin == position ? id : 0;
+    uint32_t slot = position >> region->slot_shift, id = region->block_at[slot];
+    return id && is_block(region, id, slot) && at(region, id)->begin == position ? id : 0;
 }
 
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position)
 {
     for (uint32_t slot = position >> region->slot_shift;; slot--) {
         uint32_t id = region->block_at[slot];
-        if (id && at(region, id)->begin <= position)
+        if (id && is_block(region, id, slot) && at(region, id)->begin <= position)
             return position < end_of(at(region, id)) ? id : 0;
         if (slot == 0)
             return 0;
@@ -259,7 +284,6 @@ void sg_region_suspend(struct sg_region *region, uint32_t block)
 {
     struct sg_node *node = at(region, block);
     assert(node->state == SG_NODE_BLOCK);
-    region->block_at[node->begin >> region->slot_shift] = 0;
     node->state = SG_NODE_PENDING;
 }
 
@@ -287,14 +311,44 @@ static void become_free(struct sg_region *region, uint32_t id)
     }
 }
 
+static void bin_empty(struct sg_region *region, struct sg_bin *bin)
+{
+    for (uint32_t id = bin->top, later; bin->count; id = later) {
+        later = at(region, id)->later;
+        bin->count--;
+        region->cached--;
+        region->whole_cached -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
+        become_free(region, id);
+    }
+}
+
+bool sg_region_flush(struct sg_region *region)
+{
+    bool any = region->cached > 0;
+    for (int i = 0; region->cached; i++)
+        bin_empty(region, &region->bin[i]);
+    return any;
+}
+
 void sg_region_release(struct sg_region *region, uint32_t block)
 {
     struct sg_node *node = at(region, block);
-    if (node->state == SG_NODE_BLOCK)
-        region->block_at[node->begin >> region->slot_shift] = 0;
-    else
-        assert(node->state == SG_NODE_PENDING);
-    become_free(region, block);
+    assert(node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING);
+    if (!region->caches) {
+        become_free(region, block);
+        return;
+    }
+    struct sg_bin *bin = bin_of(region, node->size);
+    if (bin->units != node->size || bin->count == SG_BIN_DEPTH) {
+        bin_empty(region, bin);
+        bin->units = node->size;
+    }
+    node->state = SG_NODE_CACHED;
+    node->later = bin->top;
+    bin->top = block;
+    bin->count++;
+    region->cached++;
+    region->whole_cached += pages_inside(region, node->begin, node->size);
 }
 
 static bool is_open(const struct sg_node *node)

@@ -1,7 +1,8 @@
 /* A region: one reservation of device addresses, tiled by nodes in address order.
 
    Unit of all positions and sizes here: SG_UNIT bytes. A node is a block, a free range, a pending block, a hole (no
-   page mapped) or busy (pages being mapped or taken away outside the lock). Invariants, checked by sg_region_check():
+   page mapped), busy (pages being mapped or taken away outside the lock), or cached: free, but kept as it was for the next
+   request of that size. Invariants, checked by sg_region_check():
      - the nodes tile [0, units) without gap or overlap, neighbours differ in state unless both are blocks or pending;
      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes aside);
      - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
@@ -22,7 +23,7 @@
 
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of cudaMalloc's users */
 
-enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY };
+enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY, SG_NODE_CACHED };
 
 struct sg_node {
     uint32_t begin, size;  /* units */
@@ -51,6 +52,13 @@ void sg_nodes_fini(struct sg_nodes *nodes);
 uint32_t sg_node_new(struct sg_nodes *nodes);
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
+/* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
+   sizes again and again; this answers them without touching the index. */
+enum { SG_BINS = 64, SG_BIN_DEPTH = 4 };
+struct sg_bin {
+    uint32_t units, count, top; /* top: node, the others follow by `later` */
+};
+
 struct sg_region {
     struct sg_nodes *nodes;
     CUdeviceptr base;
@@ -64,9 +72,13 @@ struct sg_region {
     uint32_t mapped;     /* pages with a handle */
     uint32_t whole_free; /* pages entirely inside free ranges */
     uint32_t pinned;     /* pages that may not move */
+    bool caches;         /* blocks are kept in bins when they are freed */
+    uint32_t cached;     /* nodes in bins */
+    uint32_t whole_cached; /* pages entirely inside one of them */
+    struct sg_bin bin[SG_BINS];
     struct sg_index free_index; /* slot -> size of the free range that starts there */
     struct sg_index hole_index; /* page -> pages of the hole that starts there */
-    uint32_t *free_at, *block_at; /* slot -> node */
+    uint32_t *free_at, *block_at; /* slot -> node, which may be another by now: its state and bounds tell */
     uint32_t *hole_at;            /* page -> node */
     CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
     uint8_t *pin;                         /* page -> may not move */
@@ -90,8 +102,12 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free and is merged with its free neighbours. */
+/* A block or pending block becomes free: cached, or merged with its free neighbours. */
 void sg_region_release(struct sg_region *region, uint32_t block);
+
+/* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
+   there was any. */
+bool sg_region_flush(struct sg_region *region);
 
 /* Where a block could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
 struct sg_place {
