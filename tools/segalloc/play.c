@@ -136,7 +136,7 @@ static void empty_cache(struct player *player, const struct segalloc_trace_recor
 
 static int apply(struct player *player, const struct segalloc_trace_record *record)
 {
-    if (record->kind < SEGALLOC_RECORD_DEFINE_STREAM)
+    if (record->kind < SEGALLOC_RECORD_DONE) /* what the program did */
         player->result->events++;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "inputs.h"
 #include "play.h"
 #include "size.h"
