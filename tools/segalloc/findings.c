@@ -1,0 +1,229 @@
+#include "findings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "size.h"
+#include "stats_file.h"
+
+/* Where utilization is called what: below 0.90 STAlloc's README speaks of severe fragmentation. */
+#define UTILIZATION_SEVERE 0.90
+#define UTILIZATION_GOOD 0.97
+
+double sg_findings_utilization(const struct sg_findings_device *device)
+{
+    uint64_t reserved = device->stats.peak[SG_STAT_reserved_bytes];
+    return device->known[SG_STAT_reserved_bytes] && reserved
+               ? (double)device->stats.peak[SG_STAT_allocated_bytes] / (double)reserved : -1;
+}
+
+static void add_up(struct sg_findings *findings)
+{
+    findings->knows_reserved = findings->devices > 0;
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const struct sg_findings_device *device = &findings->device[i];
+        const struct sg_stats *stats = &device->stats;
+        findings->allocs += stats->value[SG_STAT_allocs];
+        findings->frees += stats->value[SG_STAT_frees];
+        findings->passed_on += stats->value[SG_STAT_passed_on];
+        findings->passed_on_bytes += stats->value[SG_STAT_passed_on_bytes];
+        findings->ooms += stats->value[SG_STAT_ooms];
+        findings->peak_requested += stats->peak[SG_STAT_requested_bytes];
+        findings->peak_allocated += stats->peak[SG_STAT_allocated_bytes];
+        findings->peak_pending += stats->peak[SG_STAT_pending_bytes];
+        findings->peak_reserved += stats->peak[SG_STAT_reserved_bytes];
+        findings->peak_stranded += stats->peak[SG_STAT_stranded_bytes];
+        findings->stranded += stats->value[SG_STAT_stranded_bytes];
+        findings->knows_reserved &= device->known[SG_STAT_reserved_bytes];
+        if (device->failed_largest > findings->failed_largest)
+            findings->failed_largest = device->failed_largest;
+        if (device->largest_request > findings->largest_request)
+            findings->largest_request = device->largest_request;
+    }
+    uint64_t asked = findings->allocs + findings->passed_on;
+    findings->served_share = asked && !findings->imported ? (double)findings->allocs / (double)asked : -1;
+    findings->utilization = findings->knows_reserved && findings->peak_reserved
+                                ? (double)findings->peak_allocated / (double)findings->peak_reserved : -1;
+}
+
+/* A figure that the events themselves give: at least as good as the last snapshot's. */
+static void from_events(struct sg_findings_device *device, enum sg_stat stat, uint64_t value, uint64_t peak)
+{
+    if (!device->known[stat] || sg_stat_info(stat)->kind == SG_STAT_COUNTER)
+        device->stats.value[stat] = value > device->stats.value[stat] ? value : device->stats.value[stat];
+    if (peak > device->stats.peak[stat])
+        device->stats.peak[stat] = peak;
+    device->known[stat] = true;
+}
+
+static void from_summary(struct sg_findings_device *to, const struct sg_summary_device *from, bool imported)
+{
+    to->granularity = from->granularity;
+    to->total_bytes = from->total_bytes;
+    to->limit_bytes = from->limit_bytes;
+    to->largest_request = from->largest_request;
+    to->failed_largest = from->failed_largest;
+    to->stats_age = from->stats_age;
+    to->has_classes = true;
+    memcpy(to->class_count, from->class_count, sizeof(to->class_count));
+    if (from->has_stats) {
+        to->stats = from->stats;
+        memset(to->known, true, sizeof(to->known));
+    }
+    from_events(to, SG_STAT_requested_bytes, from->live_bytes, from->peak_live_bytes);
+    from_events(to, SG_STAT_allocations, from->live_blocks, from->peak_live_blocks);
+    from_events(to, SG_STAT_allocs, from->allocs, 0);
+    from_events(to, SG_STAT_frees, from->frees, 0);
+    from_events(to, SG_STAT_ooms, from->failures, 0);
+    if (!imported) {
+        from_events(to, SG_STAT_passed_on, from->passed_on, 0);
+        from_events(to, SG_STAT_passed_on_bytes, from->passed_on_bytes, 0);
+    }
+}
+
+static int take_devices(struct sg_findings *findings, const struct sg_summary *summary)
+{
+    findings->device = calloc(summary->devices + 1, sizeof(*findings->device));
+    if (!findings->device)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        if (summary->device[i].used) {
+            struct sg_findings_device *device = &findings->device[findings->devices++];
+            device->ordinal = i;
+            from_summary(device, &summary->device[i], findings->imported);
+        }
+    return 0;
+}
+
+static int read_trace(struct sg_findings *findings, char *error)
+{
+    struct sg_trace_reader *reader;
+    struct sg_summary summary;
+    int status = sg_trace_open(findings->path, &reader, error);
+    if (status)
+        return status;
+    status = sg_summary_read(&summary, reader);
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    findings->imported = info->header.imported;
+    if (!status)
+        status = take_devices(findings, &summary);
+    findings->conf = strdup(info->conf);
+    findings->command = strdup(info->command);
+    if (status) {
+        snprintf(error, SG_FINDINGS_ERROR, "%s", strerror(-status));
+    } else if (sg_trace_error(reader)) {
+        snprintf(error, SG_FINDINGS_ERROR, "%s", sg_trace_error(reader));
+        status = -EINVAL;
+    } else if (!summary.events) {
+        snprintf(error, SG_FINDINGS_ERROR, "the trace has no events%s%s", info->end_text ? ": " : "",
+                 info->end_text ? info->end_text : "");
+        status = -ENODATA;
+    }
+    findings->trace = true;
+    findings->pid = info->header.pid;
+    findings->duration_ns = summary.events ? summary.last_ns - summary.first_ns : 0;
+    findings->events = summary.events;
+    findings->dropped = info->dropped;
+    findings->unmatched_frees = summary.unmatched_frees;
+    findings->repeated = summary.repeated;
+    if (info->end_text) {
+        snprintf(findings->end_room, sizeof(findings->end_room), "%s", info->end_text);
+        findings->end_text = findings->end_room;
+    }
+    sg_summary_free(&summary);
+    sg_trace_close(reader);
+    return status;
+}
+
+static int read_statistics(struct sg_findings *findings, char *error)
+{
+    struct sg_stats_file file;
+    int status = sg_stats_file_read(findings->path, &file, error);
+    if (status)
+        return status;
+    findings->conf = strdup(file.conf);
+    findings->command = strdup(file.command);
+    findings->pid = file.pid;
+    findings->duration_ns = file.end_realtime_ns > file.start_realtime_ns ? file.end_realtime_ns - file.start_realtime_ns : 0;
+    findings->device = calloc(file.count + 1, sizeof(*findings->device));
+    for (uint32_t i = 0; findings->device && i < file.count; i++) {
+        struct sg_findings_device *device = &findings->device[findings->devices++];
+        device->ordinal = file.devices[i].device;
+        device->stats = file.devices[i].stats;
+        memset(device->known, true, sizeof(device->known));
+        device->granularity = file.devices[i].granularity;
+        device->total_bytes = file.devices[i].total_bytes;
+        device->limit_bytes = file.devices[i].limit_bytes;
+    }
+    sg_stats_file_free(&file);
+    return findings->device ? 0 : -ENOMEM;
+}
+
+int sg_findings_read(const char *path, struct sg_findings *ret, char *error)
+{
+    struct sg_findings findings = {.path = path};
+    int status = sg_stats_file_detect(path) ? read_statistics(&findings, error) : read_trace(&findings, error);
+    if (!status && (!findings.conf || !findings.command)) {
+        snprintf(error, SG_FINDINGS_ERROR, "out of memory");
+        status = -ENOMEM;
+    }
+    if (!status)
+        add_up(&findings);
+    if (!status && !findings.trace && !findings.allocs && !findings.passed_on && !findings.ooms) {
+        snprintf(error, SG_FINDINGS_ERROR, "the program asked for no device memory while segalloc was in it");
+        status = -ENODATA;
+    }
+    if (status) {
+        sg_findings_free(&findings);
+        return status;
+    }
+    *ret = findings;
+    return 0;
+}
+
+void sg_findings_free(struct sg_findings *findings)
+{
+    free(findings->conf);
+    free(findings->command);
+    free(findings->device);
+    findings->conf = findings->command = NULL;
+    findings->device = NULL;
+}
+
+char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    uint64_t asked = findings->allocs + findings->passed_on;
+    uint64_t waste = findings->peak_reserved > findings->peak_allocated ? findings->peak_reserved - findings->peak_allocated : 0;
+    sg_size_format(findings->peak_reserved, a);
+    sg_size_format(findings->peak_allocated, b);
+    sg_size_format(waste, c);
+    double percent = findings->utilization * 100;
+    if (findings->passed_on && !findings->allocs)
+        snprintf(text, size, "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.", asked);
+    else if (findings->ooms && findings->failed_largest)
+        snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, the largest of %s, with at most %s "
+                 "requested at once.", findings->ooms, asked + findings->ooms, sg_size_format(findings->failed_largest, a),
+                 sg_size_format(findings->peak_requested, b));
+    else if (findings->ooms)
+        snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, with at most %s requested at once.",
+                 findings->ooms, asked + findings->ooms, sg_size_format(findings->peak_requested, b));
+    else if (findings->passed_on)
+        snprintf(text, size, "Partly served: %" PRIu64 " of %" PRIu64 " allocations (%s) went to the driver, not to segalloc.",
+                 findings->passed_on, asked, sg_size_format(findings->passed_on_bytes, a));
+    else if (!findings->knows_reserved)
+        snprintf(text, size, "At least %s are needed: live at the peak of %" PRIu64 " allocations. `segalloc replay %s` says what "
+                 "an allocator makes of it.", sg_size_format(findings->peak_requested, a), findings->allocs, findings->path);
+    else if (findings->utilization < 0)
+        snprintf(text, size, "Nothing was held: %" PRIu64 " allocations, and no memory reserved.", findings->allocs);
+    else if (findings->utilization < UTILIZATION_SEVERE)
+        snprintf(text, size, "Fragmented: %s were reserved at the peak for %s allocated, utilization %.1f %%: %s lay idle.", a, b,
+                 percent, c);
+    else
+        snprintf(text, size, "%s: all %" PRIu64 " allocations served, %s reserved at the peak for %s allocated, utilization %.1f %%.",
+                 findings->utilization < UTILIZATION_GOOD ? "Fair" : "Good", asked, a, b, percent);
+    return text;
+}

@@ -1,0 +1,55 @@
+/* What is known of one process's memory, from its trace or its statistics file, and what follows from it. */
+#ifndef SG_FINDINGS_H
+#define SG_FINDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "stats.h"
+#include "summary.h"
+
+enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
+
+struct sg_findings_device {
+    uint32_t ordinal;
+    struct sg_stats stats;
+    bool known[SG_STAT_COUNT];                      /* without: no source for this figure */
+    uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
+    uint64_t largest_request, failed_largest;       /* 0: unknown, or none */
+    uint64_t stats_age;                             /* events after the allocator's last snapshot */
+    bool has_classes;
+    uint64_t class_count[SG_SIZE_CLASSES]; /* as in summary.h */
+};
+
+struct sg_findings {
+    const char *path;
+    bool trace;    /* else a statistics file */
+    bool imported; /* a trace of another program: there is nothing in it of what an allocator did */
+    char *conf, *command;
+    uint64_t pid, duration_ns, events, dropped, unmatched_frees, repeated;
+    const char *end_text; /* why the trace is incomplete, or NULL */
+    char end_room[128];
+    uint32_t devices;
+    struct sg_findings_device *device;
+    /* All devices together. */
+    uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, failed_largest, largest_request;
+    uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
+    bool knows_reserved;
+    double served_share, utilization; /* negative: nothing to divide */
+};
+
+/* Reads either kind of file. 0, or a negative errno with one line in error[SG_FINDINGS_ERROR]. */
+int sg_findings_read(const char *path, struct sg_findings *ret, char *error);
+void sg_findings_free(struct sg_findings *findings);
+
+/* Peak allocated ÷ peak reserved, negative when unknown. */
+double sg_findings_utilization(const struct sg_findings_device *device);
+
+/* One sentence that says how it went and what to do. Returns `text`. */
+char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size);
+
+/* Calls `say` with each piece of advice; none names a setting that is on. */
+typedef void sg_advice_fn(void *user, const char *line);
+void sg_findings_advice(const struct sg_findings *findings, sg_advice_fn *say, void *user);
+
+#endif

@@ -1,0 +1,267 @@
+/* segalloc report: what a program's memory did, from its trace or its statistics. */
+#include "report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "size.h"
+#include "tool.h"
+
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, 'j'},  {"format", required_argument, NULL, 'F'}, {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'}, {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
+    {"help", no_argument, NULL, 'h'},  {0},
+};
+
+/* What --fail-above can compare. */
+enum unit { PERCENT, BYTES, COUNT };
+
+static double fragmentation(const struct sg_findings *findings)
+{
+    return findings->utilization < 0 ? -1 : findings->utilization > 1 ? 0 : 100 * (1 - findings->utilization);
+}
+
+static double unserved(const struct sg_findings *findings)
+{
+    return findings->imported || findings->served_share < 0 ? -1 : 100 * (1 - findings->served_share);
+}
+
+static double reserved(const struct sg_findings *findings)
+{
+    return findings->knows_reserved ? (double)findings->peak_reserved : -1;
+}
+
+static double stranded(const struct sg_findings *findings)
+{
+    return findings->knows_reserved ? (double)findings->peak_stranded : -1;
+}
+
+static double requested(const struct sg_findings *findings)
+{
+    return (double)findings->peak_requested;
+}
+
+static double ooms(const struct sg_findings *findings)
+{
+    return (double)findings->ooms;
+}
+
+static const struct measure {
+    const char *name;
+    enum unit unit;
+    double (*value)(const struct sg_findings *findings); /* negative: unknown */
+} measures[] = {
+    {"frag", PERCENT, fragmentation}, {"unserved", PERCENT, unserved},  {"reserved", BYTES, reserved},
+    {"stranded", BYTES, stranded},    {"requested", BYTES, requested}, {"ooms", COUNT, ooms},
+};
+
+enum { BOUNDS_MAX = 16 };
+
+struct bound {
+    const struct measure *measure;
+    double limit;
+    const char *text;
+};
+
+struct arguments {
+    const char *verb, *output;
+    bool json, force, strict;
+    struct bound bound[BOUNDS_MAX];
+    int bounds;
+};
+
+static int help(void)
+{
+    puts("usage: segalloc report FILE… [--json] [-o FILE [-f]] [--strict] [--fail-above KEY=VALUE]…\n"
+         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as .zst; - is standard input), or of a\n"
+         "statistics file. Begins with a verdict. Several files: one line each.\n\n"
+         "      --json              print one object on one line; bytes are integers\n"
+         "      --format text|json  the same choice by name\n"
+         "  -o, --output FILE       where to; - is standard output\n"
+         "  -f, --force             replace FILE if it is there\n"
+         "      --strict            exit status 4 for a trace that is incomplete\n"
+         "      --fail-above K=V    exit status 3 when K is above V: frag=20%, unserved=0%, reserved=20GiB, stranded=1GiB,\n"
+         "                          requested=20GiB, ooms=0; may be given several times\n"
+         "  -h, --help              print this\n\n"
+         "Exit status: 0, 1 when a file could not be read or holds nothing, 2 for bad usage, 3 and 4 as above.");
+    return SG_EXIT_OK;
+}
+
+/* "KEY=VALUE" into the next bound. 0, or an exit status after a message. */
+static int add_bound(struct arguments *arguments, const char *text)
+{
+    static const char *const examples[] = {"a share such as 20%", "a size such as 1GiB", "a number"};
+    const char *value = strchr(text, '=');
+    const struct measure *measure = NULL;
+    for (size_t i = 0; value && i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (strlen(measures[i].name) == (size_t)(value - text) && !strncmp(measures[i].name, text, (size_t)(value - text)))
+            measure = &measures[i];
+    if (!measure)
+        return sg_tool_usage(arguments->verb, "--fail-above takes frag=, unserved=, reserved=, stranded=, requested= or ooms=, not \"%s\"",
+                             text);
+    if (arguments->bounds == BOUNDS_MAX)
+        return sg_tool_usage(arguments->verb, "--fail-above may be given %d times", BOUNDS_MAX);
+    char *end;
+    uint64_t bytes;
+    double limit = strtod(++value, &end);
+    bool good = end != value && limit >= 0;
+    if (measure->unit == PERCENT) {
+        good = good && (!*end || !strcmp(end, "%")) && limit <= 100;
+        if (good && !*end && limit <= 1)
+            limit *= 100; /* 0.2 as well as 20% */
+    } else if (measure->unit == COUNT) {
+        good = good && !*end;
+    } else if ((good = sg_size_parse(value, &bytes))) {
+        limit = (double)bytes;
+    }
+    if (!good)
+        return sg_tool_usage(arguments->verb, "--fail-above %s takes %s, not \"%s\"", measure->name, examples[measure->unit], value);
+    arguments->bound[arguments->bounds++] = (struct bound){measure, limit, value};
+    return 0;
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    for (int option, status; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'j':
+            ret->json = true;
+            break;
+        case 'F':
+            if (strcmp(optarg, "json") && strcmp(optarg, "text"))
+                return sg_tool_usage(ret->verb, "--format is text or json, not \"%s\"", optarg);
+            ret->json = !strcmp(optarg, "json");
+            break;
+        case 'o':
+            ret->output = optarg;
+            break;
+        case 'f':
+            ret->force = true;
+            break;
+        case 's':
+            ret->strict = true;
+            break;
+        case 'a':
+            status = add_bound(ret, optarg);
+            if (status)
+                return status;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    return optind < argc ? 0 : sg_tool_usage(ret->verb, "which trace or statistics file?");
+}
+
+/* Makes stdout the file asked for. */
+static int open_output(const struct arguments *arguments)
+{
+    if (!arguments->output || !strcmp(arguments->output, "-"))
+        return 0;
+    int fd = open(arguments->output, O_WRONLY | O_CREAT | O_CLOEXEC | (arguments->force ? O_TRUNC : O_EXCL), 0666);
+    if (fd < 0 && errno == EEXIST)
+        return sg_tool_error(arguments->verb, "%s is there already; -f replaces it", arguments->output);
+    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->output, strerror(errno));
+    close(fd);
+    return 0;
+}
+
+static int check_bounds(const struct arguments *arguments, const struct sg_findings *findings)
+{
+    int status = 0;
+    for (int i = 0; i < arguments->bounds; i++) {
+        const struct bound *bound = &arguments->bound[i];
+        double value = bound->measure->value(findings);
+        char text[SG_SIZE_TEXT];
+        if (value < 0)
+            return sg_tool_error(arguments->verb, "%s: %s is not known from this file", findings->path, bound->measure->name);
+        if (value <= bound->limit)
+            continue;
+        if (bound->measure->unit == BYTES)
+            sg_size_format((uint64_t)value, text);
+        else
+            snprintf(text, sizeof(text), bound->measure->unit == PERCENT ? "%.2f %%" : "%.0f", value);
+        sg_tool_message(arguments->verb, "%s: %s is %s, above %s", findings->path, bound->measure->name, text, bound->text);
+        status = SG_EXIT_ABOVE;
+    }
+    return status;
+}
+
+static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count, bool several)
+{
+    if (!several && count) {
+        (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0]));
+    } else if (arguments->json) {
+        fputs("{\"schema\":\"segalloc.report/1\",\"reports\":[", stdout);
+        for (size_t i = 0; i < count; i++) {
+            if (i)
+                putchar(',');
+            sg_report_json(findings[i], true);
+        }
+        fputs("]}", stdout);
+    } else if (count) {
+        sg_report_table(findings, count);
+    }
+    if (arguments->json)
+        putchar('\n');
+}
+
+/* An unreadable file outweighs a bound that was passed, and that an incomplete trace. */
+static int worse(int a, int b)
+{
+    static const int weight[] = {[SG_EXIT_OK] = 0, [SG_EXIT_ERROR] = 3, [SG_EXIT_USAGE] = 4, [SG_EXIT_ABOVE] = 2,
+                                 [SG_EXIT_TRUNCATED] = 1};
+    return weight[b] > weight[a] ? b : a;
+}
+
+static int report(const struct arguments *arguments, char **paths, size_t count)
+{
+    struct sg_findings *all = calloc(count, sizeof(*all));
+    const struct sg_findings **good = calloc(count, sizeof(*good));
+    char error[SG_FINDINGS_ERROR];
+    size_t goods = 0;
+    int status = SG_EXIT_OK;
+    if (!all || !good)
+        status = sg_tool_error(arguments->verb, "out of memory");
+    for (size_t i = 0; all && good && i < count; i++) {
+        if (sg_findings_read(paths[i], &all[i], error))
+            status = worse(status, sg_tool_error(arguments->verb, "%s: %s", paths[i], error));
+        else
+            good[goods++] = &all[i];
+    }
+    if (goods) {
+        int opened = open_output(arguments);
+        if (!opened)
+            print(arguments, good, goods, count > 1);
+        status = worse(status, opened);
+        if (fflush(stdout))
+            status = worse(status, sg_tool_error(arguments->verb, "%s: %s", arguments->output ? arguments->output : "standard output",
+                                                 strerror(errno)));
+    }
+    for (size_t i = 0; i < goods; i++) {
+        if (arguments->strict && (good[i]->end_text || good[i]->dropped))
+            status = worse(status, SG_EXIT_TRUNCATED);
+        status = worse(status, check_bounds(arguments, good[i]));
+    }
+    for (size_t i = 0; all && i < count; i++)
+        sg_findings_free(&all[i]);
+    free(all);
+    free(good);
+    return status;
+}
+
+int sg_verb_report(int argc, char **argv)
+{
+    struct arguments arguments = {.verb = argv[0]};
+    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return help();
+    int status = read_arguments(argc, argv, &arguments);
+    return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
+}

@@ -1,0 +1,114 @@
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "report.h"
+#include "tool.h"
+
+static void number(const char *name, uint64_t value, bool known)
+{
+    if (known)
+        printf(",\"%s\":%" PRIu64, name, value);
+    else
+        printf(",\"%s\":null", name);
+}
+
+static void ratio(const char *name, double value)
+{
+    if (value >= 0)
+        printf(",\"%s\":%.6f", name, value);
+    else
+        printf(",\"%s\":null", name);
+}
+
+static void fragmentation(double utilization)
+{
+    ratio("utilization", utilization);
+    ratio("fragmentation", utilization < 0 ? -1 : utilization < 1 ? 1 - utilization : 0);
+}
+
+static void print_device(const struct sg_findings_device *device, bool imported)
+{
+    const struct sg_stats *stats = &device->stats;
+    uint64_t asked = stats->value[SG_STAT_allocs] + stats->value[SG_STAT_passed_on];
+    printf("{\"device\":%" PRIu32, device->ordinal);
+    number("total_bytes", device->total_bytes, device->total_bytes);
+    number("granularity_bytes", device->granularity, device->granularity);
+    number("limit_bytes", device->limit_bytes, device->limit_bytes);
+    number("largest_request_bytes", device->largest_request, device->largest_request);
+    ratio("served_share", asked && !imported ? (double)stats->value[SG_STAT_allocs] / (double)asked : -1);
+    fragmentation(sg_findings_utilization(device));
+    fputs(",\"statistics\":{", stdout);
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        char peak[128];
+        if (i)
+            putchar(',');
+        if (device->known[i])
+            printf("\"%s\":%" PRIu64, info->name, stats->value[i]);
+        else
+            printf("\"%s\":null", info->name);
+        snprintf(peak, sizeof(peak), "peak_%s", info->name);
+        if (info->kind == SG_STAT_LEVEL)
+            number(peak, stats->peak[i], device->known[i]);
+    }
+    fputs("},\"sizes\":", stdout);
+    if (!device->has_classes) {
+        fputs("null}", stdout);
+        return;
+    }
+    const char *comma = "";
+    putchar('[');
+    for (int i = 0; i < SG_SIZE_CLASSES; i++)
+        if (device->class_count[i]) {
+            printf("%s{\"from_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 "}", comma, i ? UINT64_C(1) << (i - 1) : 0,
+                   device->class_count[i]);
+            comma = ",";
+        }
+    fputs("]}", stdout);
+}
+
+static void print_advice(void *user, const char *line)
+{
+    const char **comma = user;
+    fputs(*comma, stdout);
+    sg_tool_json_string(line);
+    *comma = ",";
+}
+
+void sg_report_json(const struct sg_findings *findings, bool nested)
+{
+    char verdict[1024];
+    const char *comma = "";
+    fputs(nested ? "{\"file\":" : "{\"schema\":\"segalloc.report/1\",\"file\":", stdout);
+    sg_tool_json_string(findings->path);
+    printf(",\"source\":\"%s\",\"verdict\":", findings->trace ? "trace" : "statistics");
+    sg_tool_json_string(sg_findings_verdict(findings, verdict, sizeof(verdict)));
+    printf(",\"complete\":%s,\"end_text\":", findings->end_text || findings->dropped ? "false" : "true");
+    if (findings->end_text)
+        sg_tool_json_string(findings->end_text);
+    else
+        fputs("null", stdout);
+    number("events", findings->events, findings->trace);
+    number("dropped", findings->dropped, findings->trace);
+    printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64, findings->allocs,
+           findings->frees, findings->passed_on, findings->ooms);
+    ratio("served_share", findings->served_share);
+    number("peak_requested_bytes", findings->peak_requested, true);
+    number("peak_allocated_bytes", findings->peak_allocated, findings->knows_reserved);
+    number("peak_pending_bytes", findings->peak_pending, findings->knows_reserved);
+    number("peak_reserved_bytes", findings->peak_reserved, findings->knows_reserved);
+    fragmentation(findings->utilization);
+    printf(",\"duration_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"conf\":", findings->duration_ns, findings->pid);
+    sg_tool_json_string(findings->conf);
+    fputs(",\"command\":", stdout);
+    sg_tool_json_string(findings->command);
+    fputs(",\"devices\":[", stdout);
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        if (i)
+            putchar(',');
+        print_device(&findings->device[i], findings->imported);
+    }
+    fputs("],\"advice\":[", stdout);
+    sg_findings_advice(findings, print_advice, &comma);
+    fputs("]}", stdout);
+}

@@ -1,0 +1,182 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report.h"
+#include "size.h"
+
+static void figure(uint64_t value, const char *unit)
+{
+    char text[SG_SIZE_TEXT];
+    if (!strcmp(unit, "BYTES"))
+        printf(" %14s", sg_size_format(value, text));
+    else if (!strcmp(unit, "NS"))
+        printf(" %12.3f s", (double)value / 1e9);
+    else
+        printf(" %14" PRIu64, value);
+}
+
+static void level(const struct sg_findings_device *device, enum sg_stat stat, const char *name)
+{
+    const struct sg_stat_info *info = sg_stat_info(stat);
+    if (!device->known[stat])
+        return;
+    printf("  %-22s", name);
+    figure(device->stats.value[stat], info->unit);
+    figure(device->stats.peak[stat], info->unit);
+    printf("   %s\n", info->text);
+}
+
+static void levels(const struct sg_findings_device *device)
+{
+    static const struct {
+        enum sg_stat stat;
+        const char *name;
+        bool always;
+    } rows[] = {
+        {SG_STAT_requested_bytes, "requested", true},        {SG_STAT_allocated_bytes, "allocated", true},
+        {SG_STAT_pending_bytes, "pending", true},            {SG_STAT_reserved_bytes, "reserved", true},
+        {SG_STAT_stranded_bytes, "stranded", true},          {SG_STAT_inactive_split_bytes, "inactive split", false},
+        {SG_STAT_pinned_bytes, "pinned", false},             {SG_STAT_aliased_bytes, "aliased", false},
+        {SG_STAT_small_reserved_bytes, "reserved for small", false}, {SG_STAT_allocations, "blocks", true},
+        {SG_STAT_pages, "pages", false},
+    };
+    printf("  %-22s %14s %14s\n", "", "at the end", "peak");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].always || device->stats.peak[rows[i].stat])
+            level(device, rows[i].stat, rows[i].name);
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    bool free_known = device->known[SG_STAT_largest_free_bytes];
+    if (free_known || device->largest_request)
+        putchar('\n');
+    if (device->largest_request)
+        printf("  largest request %s", sg_size_format(device->largest_request, a));
+    if (free_known)
+        printf("%slargest free range at the end %s", device->largest_request ? ", " : "  ",
+               sg_size_format(device->stats.value[SG_STAT_largest_free_bytes], b));
+    if (device->failed_largest)
+        printf(", largest that failed %s", sg_size_format(device->failed_largest, a));
+    if (free_known || device->largest_request)
+        putchar('\n');
+}
+
+/* Counters that are not zero, under a heading of their own. */
+static void counters(const struct sg_findings *findings, const struct sg_findings_device *device, const char *heading,
+                     enum sg_stat first, enum sg_stat last)
+{
+    bool any = false;
+    for (int i = first; i <= (int)last; i++) {
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        if (info->kind != SG_STAT_COUNTER || !device->known[i] || !device->stats.value[i])
+            continue;
+        if (!any)
+            printf("\n%s\n", heading);
+        any = true;
+        printf("  %-22s", info->name);
+        figure(device->stats.value[i], info->unit);
+        printf("   %s\n", findings->imported ? "in the trace" : info->text);
+    }
+}
+
+static void histogram(const struct sg_findings_device *device)
+{
+    enum { WIDTH = 40 };
+    static const char bar[WIDTH + 1] = "########################################";
+    uint64_t most = 0;
+    for (int i = 0; device->has_classes && i < SG_SIZE_CLASSES; i++)
+        most = device->class_count[i] > most ? device->class_count[i] : most;
+    if (!most)
+        return;
+    puts("\nSizes asked for");
+    for (int i = 0; i < SG_SIZE_CLASSES; i++) {
+        char from[SG_SIZE_TEXT];
+        uint64_t count = device->class_count[i];
+        if (!count)
+            continue;
+        int length = (int)((double)count / (double)most * WIDTH + 0.999);
+        printf("  from %12s %12" PRIu64 "  %.*s\n", sg_size_format(i ? UINT64_C(1) << (i - 1) : 0, from), count, length, bar);
+    }
+}
+
+static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    char a[SG_SIZE_TEXT];
+    printf("\nDevice %" PRIu32, device->ordinal);
+    if (device->total_bytes)
+        printf(", %s", sg_size_format(device->total_bytes, a));
+    if (device->limit_bytes)
+        printf(", limit %s", sg_size_format(device->limit_bytes, a));
+    if (sg_findings_utilization(device) >= 0)
+        printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
+    putchar('\n');
+    levels(device);
+    if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
+        printf("  (allocated, pending, reserved and what follows: as they were %" PRIu64 " events before the end)\n", device->stats_age);
+    histogram(device);
+    counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
+    counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
+}
+
+static void print_advice(void *user, const char *line)
+{
+    bool *any = user;
+    if (!*any)
+        puts("\nAdvice");
+    *any = true;
+    printf("  %s\n", line);
+}
+
+static void glossary(void)
+{
+    puts("\nWords\n"
+         "  requested   asked for by the program and not freed; allocated: the same after rounding\n"
+         "  pending     freed, but queued work may still use it\n"
+         "  reserved    physical memory held; stranded: reserved, neither allocated nor pending\n"
+         "  utilization peak allocated / peak reserved; fragmentation is 1 minus that");
+}
+
+void sg_report_text(const struct sg_findings *findings)
+{
+    char verdict[1024];
+    bool advised = false;
+    puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
+    if (findings->end_text)
+        printf("The trace is incomplete: %s. It was read to the last complete record.\n", findings->end_text);
+    for (uint32_t i = 0; i < findings->devices; i++)
+        print_device(findings, &findings->device[i]);
+    sg_findings_advice(findings, print_advice, &advised);
+    puts("\nSource");
+    printf("  %-10s %s, %s", "file", findings->path, findings->trace ? "a trace" : "statistics");
+    if (findings->trace)
+        printf(" of %" PRIu64 " events", findings->events);
+    printf(", %.1f s\n", (double)findings->duration_ns / 1e9);
+    if (*findings->command)
+        printf("  %-10s %s\n", "command", findings->command);
+    if (findings->pid)
+        printf("  %-10s %" PRIu64 "\n", "process", findings->pid);
+    if (!findings->imported)
+        printf("  %-10s %s\n", "conf", *findings->conf ? findings->conf : "defaults");
+    glossary();
+}
+
+void sg_report_table(const struct sg_findings *const *findings, size_t count)
+{
+    int width = 4;
+    for (size_t i = 0; i < count; i++) {
+        int length = (int)strlen(findings[i]->path);
+        width = length > width ? length : width;
+    }
+    printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested", "peak reserved",
+           "utilization", "OOMs");
+    for (size_t i = 0; i < count; i++) {
+        const struct sg_findings *file = findings[i];
+        char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], served[16] = "-", used[16] = "-";
+        if (file->served_share >= 0 && !file->imported)
+            snprintf(served, sizeof(served), "%.1f %%", file->served_share * 100);
+        if (file->utilization >= 0)
+            snprintf(used, sizeof(used), "%.1f %%", file->utilization * 100);
+        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served, file->allocs + file->passed_on,
+               sg_size_format(file->peak_requested, a), file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used,
+               file->ooms, file->end_text ? "  incomplete" : "");
+    }
+}
