@@ -219,8 +219,9 @@ void options_print_help(FILE *out)
                 *c = '-';
         fprintf(out, "  %-22s %s\n", left, table[i].help);
     }
-    fputs("\nOptions after --preset change the preset. Exit status: 0 completed, 1 out of memory or another error of the "
-          "run, 2 usage.\n", out);
+    fputs("\nThe other options change the preset, wherever they stand. Exit status: 0 completed, 1 out of memory or\n"
+          "another error of the run, 2 usage.\n\nPresets:\n", out);
+    options_print_list(out, false);
 }
 
 void options_print_list(FILE *out, bool json)
@@ -232,7 +233,7 @@ void options_print_list(FILE *out, bool json)
         if (json)
             fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\"}", i ? "," : "", p->name, p->text);
         else
-            fprintf(out, "%-18s %s\n", p->name, p->text);
+            fprintf(out, "  %-18s %s\n", p->name, p->text);
     }
     if (json)
         fputs("]}\n", out);

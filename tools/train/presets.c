@@ -14,7 +14,7 @@ const struct preset presets[] = {
     },
     {
         .name = "qwen25-7b-lora",
-        .text = "Qwen2.5-7B in bfloat16 with LoRA r128 on all linear layers, checkpointing, batch 1 of up to 1536 tokens",
+        .text = "Qwen2.5-7B in bfloat16, LoRA r128 on all linear layers, checkpointing, batch 1, up to 1536 tokens",
         .shape = {.layers = 28, .hidden = 3584, .heads = 28, .kv_heads = 4, .head_dim = 128, .ffn = 18944,
                   .vocabulary = 152064, .rope_theta = 1e6, .norm_eps = 1e-6, .dtype = DTYPE_BF16, .rank = 128,
                   .lora_alpha = 256, .workspace = 8519680, .workspace_small = 1048576},
