@@ -1,0 +1,104 @@
+"""`segalloc doctor` on the simulated GPU: who is served, and why others are not.
+
+Usage: test_doctor.py SEGALLOC CLIENT STATIC_PROGRAM (empty: none could be linked)"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SEGALLOC, CLIENT, STATIC = (sys.argv.pop(1) for _ in range(3))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+
+
+def doctor(*arguments, env=None):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    with tempfile.TemporaryDirectory() as folder:
+        clean.update({"TMPDIR": folder, **(env or {})})
+        result = subprocess.run([SEGALLOC, "doctor", *arguments], env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                text=True, timeout=60)
+        assert os.listdir(folder) == [], "files are left"
+    return result
+
+
+class Doctor(unittest.TestCase):
+    def answer(self, *command, options=(), status=1, env=None):
+        result = doctor("--sim", "1GiB", "--json", *options, *(["--", *command] if command else []), env=env)
+        self.assertEqual(result.returncode, status, result)
+        told = json.loads(result.stdout)
+        self.assertEqual(told["schema"], "segalloc.doctor/1")
+        return told
+
+    def test_machine(self):
+        told = self.answer(status=0, options=("--conf", "live:False"))
+        self.assertEqual(told["answer"], "ready")
+        self.assertEqual([d["bytes"] for d in told["devices"]], [1 << 30])
+        self.assertIn("libsegalloc.so", told["library"])
+        self.assertEqual(self.answer(status=1, options=("--conf", "backend:cudaMallocAsync"))["answer"], "switched_off")
+        told = doctor("--sim", "1GiB,count=2,no-vmm").stdout
+        self.assertIn("ready: without virtual memory management", told)
+        self.assertIn("device   1", told)
+
+    def test_served(self):
+        told = self.answer(CLIENT, "ordinary", status=0)
+        self.assertEqual((told["answer"], told["served"], told["passed_on"], told["status"]), ("served", 3, 0, 0))
+        self.assertEqual([p["served"] for p in told["processes"]], [3])
+
+    def test_served_in_a_child(self):
+        told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)
+        self.assertEqual((told["answer"], told["served"], told["status"]), ("served", 6, 7))
+
+    def test_static(self):
+        if not STATIC:
+            self.skipTest("no static libc")
+        told = self.answer(STATIC)
+        self.assertEqual(told["answer"], "statically_linked")
+        self.assertIn(os.path.basename(STATIC), told["because"])
+
+    def test_preload_taken_away(self):
+        told = self.answer("sh", "-c", "exec env -i SEGALLOC_SIM=$SEGALLOC_SIM LD_LIBRARY_PATH=$LD_LIBRARY_PATH "
+                           f"'{CLIENT}' ordinary")
+        self.assertEqual(told["answer"], "not_loaded")
+        self.assertIn("LD_PRELOAD", told["because"])
+
+    def test_memory_from_elsewhere(self):
+        for way in ("virtual", "pooled", "none"):
+            told = self.answer(CLIENT, way)
+            self.assertIn(told["answer"], ("allocated_elsewhere", "passed_on"), way)
+            self.assertEqual(told["served"], 0)
+            self.assertEqual(told["status"], 0)
+
+    def test_switched_off(self):
+        self.assertEqual(self.answer(CLIENT, "ordinary", options=("--conf", "backend:cudaMallocAsync"))["answer"], "switched_off")
+        told = self.answer(CLIENT, "ordinary", env={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
+        self.assertEqual(told["answer"], "switched_off")
+
+    def test_no_cuda(self):
+        told = self.answer("true")
+        self.assertEqual(told["answer"], "no_cuda_call")
+
+    def test_no_device(self):
+        result = doctor("--sim", "1GiB,count=0", "--json", "--", CLIENT, "ordinary")
+        self.assertEqual(result.returncode, 1)
+        told = json.loads(result.stdout)
+        self.assertEqual((told["answer"], told["status"]), ("no_device", 3))
+
+    def test_command_that_cannot_run(self):
+        result = doctor("--sim", "1GiB", "--json", "--", "no-such-program")
+        self.assertEqual((result.returncode, result.stdout), (127, ""))
+        self.assertEqual(result.stderr.count("\n"), 1)
+
+    def test_killed(self):
+        told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; kill -9 $$", status=0)
+        self.assertEqual((told["served"], told["status"]), (3, 137))
+
+    def test_what_the_command_prints(self):
+        result = doctor("--sim", "1GiB", "echo", "hello")
+        self.assertTrue(result.stdout.startswith("hello\nnot served: "), result.stdout)
+        result = doctor("--sim", "1GiB", "--json", "echo", "hello")
+        self.assertEqual(result.stderr, "hello\n")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
