@@ -227,6 +227,23 @@ static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first
     return sum;
 }
 
+/* Definitions may be repeated, and indices left out. */
+static uint64_t streams(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.streams; i++)
+        count += summary->dictionary.stream[i].known;
+    return count;
+}
+
+static uint64_t threads(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.threads; i++)
+        count += summary->dictionary.thread[i].known;
+    return count;
+}
+
 static void info_json(const struct arguments *arguments, const struct sg_trace_info *info, const struct sg_summary *summary)
 {
     const struct sg_summary_device *first = summary->device;
@@ -245,8 +262,7 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
            summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
     printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
            ",\"threads\":%" PRIu64, summary->events ? summary->last_ns - summary->first_ns : 0,
-           info->header.start_realtime_ns, info->header.pid, summary->kind[SEGALLOC_RECORD_DEFINE_STREAM],
-           summary->kind[SEGALLOC_RECORD_DEFINE_THREAD]);
+           info->header.start_realtime_ns, info->header.pid, streams(summary), threads(summary));
     fputs(",\"kinds\":{", stdout);
     const char *comma = "";
     for (unsigned i = 0; i < 256; i++)
@@ -288,13 +304,14 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
         printf("%-12s %" PRIu64 " events, by the writer\n", "lost", info->dropped);
     printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
            summary->events ? (double)(summary->last_ns - summary->first_ns) / 1e9 : 0.);
-    for (unsigned i = 0; i < 256; i++)
+    for (unsigned i = 0; i < SEGALLOC_RECORD_DEFINE_STREAM; i++)
         if (summary->kind[i] && i != SEGALLOC_RECORD_END) {
             const char *name = sg_record_kind_name(i);
             char number[24];
             snprintf(number, sizeof(number), "kind %u", i);
             printf("  %-18s %12" PRIu64 "\n", name ? name : number, summary->kind[i]);
         }
+    printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", streams(summary), "threads", threads(summary));
     printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
            summary->peak_live_bytes);
     printf("%-12s %s in %" PRIu64 " blocks\n", "at the end", sg_size_format(summary->live_bytes, a),
