@@ -30,7 +30,7 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     if (result == CUDA_ERROR_NOT_FOUND || sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL)
         return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
     if (result != CUDA_SUCCESS)
-        return result;
+        return CUDA_ERROR_NOT_FOUND; /* as the driver says of an address without an allocation */
     if (base)
         *base = block.base;
     if (bytes)

@@ -208,6 +208,12 @@ static void *substitute(void *answer, const char *base, int version, cuuint64_t 
     return address_of(hook->function);
 }
 
+/* In code compiled for per-thread default streams a request without flags means those. */
+static cuuint64_t per_thread(cuuint64_t flags)
+{
+    return flags == CU_GET_PROC_ADDRESS_DEFAULT ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : flags;
+}
+
 CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_t flags)
 {
     const struct sg_real *real = sg_real();
@@ -226,7 +232,7 @@ CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuui
     CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
     sg_thread_leave(outer);
     if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+        *ret = substitute(*ret, symbol, version, per_thread(flags));
     return result;
 }
 
@@ -250,7 +256,7 @@ CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, c
     CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
     if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, flags | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM);
+        *ret = substitute(*ret, symbol, version, per_thread(flags));
     return result;
 }
 

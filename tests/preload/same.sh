@@ -1,0 +1,32 @@
+#!/bin/sh
+# usage: same.sh LIBRARY PROGRAM [ARGUMENT…]. The program prints the same with the library as without, under several
+# configurations; what it says on stderr natively, and at most one report of running out.
+library=$1
+shift
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+status=0
+
+"$@" >"$work/native" 2>"$work/native.err"
+native=$?
+for conf in "" expandable_segments:False reserve_slack:1.0,page_size_mb:2 oom_report:never backend:cudaMallocAsync; do
+    LD_PRELOAD=$library SEGALLOC_CONF=$conf "$@" >"$work/out" 2>"$work/err"
+    code=$?
+    if [ $code != $native ] || ! cmp -s "$work/native" "$work/out"; then
+        echo "differs with \"$conf\": exit status $code, natively $native"
+        diff "$work/native" "$work/out"
+        status=1
+    fi
+    reports=$(grep -c '^segalloc: out of memory' "$work/err")
+    if [ "$reports" -gt 1 ] || { [ "$conf" = oom_report:never ] && [ "$reports" != 0 ]; }; then
+        echo "running out was reported $reports times with \"$conf\""
+        status=1
+    fi
+    sed -e '/^segalloc: out of memory/d' -e '/^  [a-z]/d' "$work/err" >"$work/rest"
+    if ! cmp -s "$work/native.err" "$work/rest"; then
+        echo "says more with \"$conf\":"
+        cat "$work/rest"
+        status=1
+    fi
+done
+exit $status
