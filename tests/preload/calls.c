@@ -92,6 +92,14 @@ static void pitches(void)
     SAY(cuMemAllocPitch_v2(&device_address, &pitch, SIZE_MAX, 3, 4));
 }
 
+/* What is free may differ by what a cache keeps back: whole pages count, and less than this is in others. */
+#define ABOUT (64 * MIB)
+
+static int is_about(size_t got, size_t expected)
+{
+    return got + ABOUT >= expected && got <= expected + ABOUT;
+}
+
 static void information(void)
 {
     size_t free_before, free_after, total;
@@ -99,11 +107,10 @@ static void information(void)
     SAY(cudaMemGetInfo(&free_before, &total));
     SAY(cudaMalloc(&address, 512 * MIB));
     SAY(cudaMemGetInfo(&free_after, &total));
-    SHOW("at least so much less: %d", free_before - free_after >= 512 * MIB);
-    SHOW("not much more: %d", free_before - free_after <= 600 * MIB);
+    SHOW("so much less: %d", is_about(free_after, free_before - 512 * MIB));
     SAY(cudaFree(address));
     SAY(cudaMemGetInfo(&free_after, &total));
-    SHOW("and back: %d of %zu", free_before - free_after <= 64 * MIB, total);
+    SHOW("and back: %d of %zu", is_about(free_after, free_before), total);
     SAY(cuMemGetInfo_v2(&free_after, NULL));
     SAY(cuMemGetInfo_v2(NULL, &total));
     SAY(cuMemGetInfo_v2(NULL, NULL));
@@ -230,18 +237,22 @@ static void reset(void)
     SAY(cudaDeviceSynchronize());
 }
 
-int main(void)
+/* Any argument leaves out what needs several contexts, or one that ends. */
+int main(int argc, char **argv)
 {
+    (void)argv;
     sizes();
     frees();
     bytes();
     pitches();
-    information();
     attributes();
     asynchronous();
     waiting();
-    contexts();
     running_out();
+    if (argc > 1)
+        return 0;
+    information();
+    contexts();
     reset();
     return 0;
 }

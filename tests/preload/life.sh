@@ -18,7 +18,7 @@ run() {
     code=$?
     cat "$work.err" >&2
     [ "$code" = "$2" ] || fault "$1: exit status $code"
-    [ -s "$work.err" ] && fault "$1: silent"
+    grep -qv -e "^Killed" -e "^Terminated" "$work.err" && fault "$1: silent"
     rm -f "$work.err"
 }
 
@@ -29,7 +29,7 @@ trace() {
 }
 
 run exit 0
-trace "$work/trace" 1001 1000 closed
+trace "$work/trace" 1001 1001 closed
 [ -s "$work/stats" ] || fault "exit: statistics written"
 run _exit 0
 trace "$work/trace" 1000 1000 killed

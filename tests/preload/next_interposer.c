@@ -25,8 +25,9 @@ int interposer_calls(void)
     return calls;
 }
 
-/* What this library, and nobody else, gets for RTLD_NEXT. */
+/* What this library, and nobody else, gets for RTLD_NEXT: with a jump in place of a call it would be its caller. */
 void *next_of(const char *name)
 {
-    return dlsym(RTLD_NEXT, name);
+    void *volatile found = dlsym(RTLD_NEXT, name);
+    return found;
 }

@@ -1,15 +1,16 @@
 #!/bin/sh
-# usage: same.sh LIBRARY PROGRAM [ARGUMENT…]. The program prints the same with the library as without, under several
-# configurations; what it says on stderr natively, and at most one report of running out.
+# usage: same.sh LIBRARY "CONF CONF…" PROGRAM [ARGUMENT…]. The program prints the same with the library as without, under
+# each of the configurations; what it says on stderr natively, and at most one report of running out.
 library=$1
-shift
+confs=$2
+shift 2
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 status=0
 
 "$@" >"$work/native" 2>"$work/native.err"
 native=$?
-for conf in "" expandable_segments:False reserve_slack:1.0,page_size_mb:2 oom_report:never backend:cudaMallocAsync; do
+for conf in $confs; do
     LD_PRELOAD=$library SEGALLOC_CONF=$conf "$@" >"$work/out" 2>"$work/err"
     code=$?
     if [ $code != $native ] || ! cmp -s "$work/native" "$work/out"; then
