@@ -104,8 +104,8 @@ cudaError_t sg_cudaArrayGetInfo(const struct sg_rt_driver *driver, struct cudaCh
             if (formats[i].format == shape.format)
                 kind = formats[i].kind;
         }
-        *desc = cudaCreateChannelDesc(bits, shape.channels > 1 ? bits : 0, shape.channels > 2 ? bits : 0,
-                                      shape.channels > 3 ? bits : 0, kind);
+        *desc = (struct cudaChannelFormatDesc){bits, shape.channels > 1 ? bits : 0, shape.channels > 2 ? bits : 0,
+                                               shape.channels > 3 ? bits : 0, kind};
     }
     if (extent)
         *extent = (struct cudaExtent){shape.width, shape.height, shape.depth};

@@ -60,13 +60,28 @@ int sg_rt_device_of(CUcontext context)
     return found;
 }
 
+/* The primary context can end without us: the program or another runtime may reset it through the driver. */
+static cudaError_t set_primary(int device, CUcontext *ret)
+{
+    cudaError_t error = sg_rt_primary(device, ret);
+    if (error != cudaSuccess)
+        return error;
+    error = sg_rt_translate(sg_rt_legacy.cuCtxSetCurrent(*ret));
+    if (error != cudaErrorDeviceUninitialized && error != cudaErrorContextIsDestroyed)
+        return error;
+    pthread_mutex_lock(&state.lock);
+    if (state.primary[device] == *ret)
+        state.primary[device] = NULL;
+    pthread_mutex_unlock(&state.lock);
+    error = sg_rt_primary(device, ret);
+    return error != cudaSuccess ? error : sg_rt_translate(sg_rt_legacy.cuCtxSetCurrent(*ret));
+}
+
 static cudaError_t make_current(int device)
 {
     CUcontext context = NULL;
     int era = sg_rt_era();
-    cudaError_t error = sg_rt_primary(device, &context);
-    if (error == cudaSuccess)
-        error = sg_rt_translate(sg_rt_legacy.cuCtxSetCurrent(context));
+    cudaError_t error = set_primary(device, &context);
     if (error != cudaSuccess)
         return error;
     thread.device = device;

@@ -83,16 +83,21 @@ void sg_rt_forget_sticky(void)
     atomic_fetch_add(&era, 1);
 }
 
-cudaError_t cudaPeekAtLastError(void)
+static cudaError_t last(void)
 {
     if (sticky(thread.last) && thread.era != atomic_load(&era))
         thread.last = cudaSuccess;
     return thread.last;
 }
 
+cudaError_t cudaPeekAtLastError(void)
+{
+    return last();
+}
+
 cudaError_t cudaGetLastError(void)
 {
-    cudaError_t error = cudaPeekAtLastError();
+    cudaError_t error = last();
     if (!sticky(error))
         thread.last = cudaSuccess;
     return error;

@@ -16,7 +16,7 @@ static void **image;
 static const struct {
     int magic, version;
     const void *image;
-    void *unused;
+    void *more;
 } wrapped = {0x466243b1, 1, "code", NULL};
 
 static int register_known(void **state)
