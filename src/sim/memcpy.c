@@ -59,45 +59,53 @@ LINEAR(cuMemcpyDtoD_v2, cuMemcpyDtoDAsync_v2, (CUdeviceptr dst, CUdeviceptr src,
     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_DEVICE),
     side(src, SIM_SIDE_DEVICE))
 
+/* The form without a stream is serialized with all work of both devices, past and to come (CUDA Driver API,
+   cuMemcpyPeer): here by waiting for it. */
 static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes,
-    CUstream stream)
+    CUstream stream, bool serialized)
 {
     sim_lock();
-    CUcontext found;
-    CUresult result = sim_context_get(dst_context, &found);
+    CUcontext dst_found, src_found;
+    CUresult result = sim_context_get(dst_context, &dst_found);
     if (result == CUDA_SUCCESS)
-        result = sim_context_get(src_context, &found);
+        result = sim_context_get(src_context, &src_found);
+    if (result == CUDA_SUCCESS && serialized) {
+        struct sim_device *dst_device = dst_found->device, *src_device = src_found->device;
+        result = sim_wait_device(dst_device);
+        if (result == CUDA_SUCCESS)
+            result = sim_wait_device(src_device);
+    }
     sim_unlock();
     if (result != CUDA_SUCCESS)
         return result;
-    return linear(side(dst, SIM_SIDE_DEVICE), side(src, SIM_SIDE_DEVICE), bytes, stream, false);
+    return linear(side(dst, SIM_SIDE_DEVICE), side(src, SIM_SIDE_DEVICE), bytes, stream, serialized);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes)
 {
     SIM_ENTER(cuMemcpyPeer);
-    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_LEGACY);
+    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_LEGACY, true);
 }
 
 CUresult cuMemcpyPeer_ptds(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
     size_t bytes)
 {
     SIM_ENTER(cuMemcpyPeer);
-    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_PER_THREAD);
+    return peer(dst, dst_context, src, src_context, bytes, CU_STREAM_PER_THREAD, true);
 }
 
 CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
     size_t bytes, CUstream stream)
 {
     SIM_ENTER(cuMemcpyPeerAsync);
-    return peer(dst, dst_context, src, src_context, bytes, stream);
+    return peer(dst, dst_context, src, src_context, bytes, stream, false);
 }
 
 CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context,
     size_t bytes, CUstream stream)
 {
     SIM_ENTER(cuMemcpyPeerAsync);
-    return peer(dst, dst_context, src, src_context, bytes, PER_THREAD(stream));
+    return peer(dst, dst_context, src, src_context, bytes, PER_THREAD(stream), false);
 }
 
 /* One side of a 2D or 3D copy. A pitch or height of 0 means rows or slices without a gap. Arrays are not simulated. */
