@@ -299,6 +299,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
         return;
     sg_device_poll(device, /* wait */ false);
     sg_lock(&device->lock);
+    sg_device_flush(device);
     uint64_t idle = sg_device_idle(device), held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     *free_bytes = available < allowed ? available : allowed;
