@@ -30,7 +30,8 @@ bool sg_trace_more(struct sg_trace_reader *reader)
     size_t size;
     int status = sg_source_next(reader->source, &data, &size);
     if (status == 1) {
-        memcpy(data - reader->size, reader->data, reader->size);
+        if (reader->size)
+            memcpy(data - reader->size, reader->data, reader->size);
         reader->data = data - reader->size;
         reader->size += size;
         return true;
