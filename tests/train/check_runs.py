@@ -12,14 +12,15 @@ TRAIN = sys.argv[1]
 HERE = Path(sys.argv[2])
 
 # All allocations and frees of the recorded training loop (Qwen2.5-7B with LoRA r128 under PyTorch 2.11, transformers
-# 5.23, peft 0.21), from loading the model to the program's last free, as lines "allocate,SIZE" and "free,SIZE" joined by
-# newlines. qwen25-7b-lora.lengths are the lengths of its 48 micro-steps.
+# 5.23, peft 0.21), from loading the model to the program's last free, as lines "allocate,SIZE" and "free,SIZE" with
+# newlines between them. qwen25-7b-lora.lengths are the lengths of its 48 micro-steps.
 RECORDED_EVENTS = 646270
 RECORDED_SHA256 = "fc4ddd7db98a2ad53168ed02908289c6f7cf736b0ec98be5f257f10b39da6859"
 
 
 def run(*args, status=0, **env):
-    done = subprocess.run([TRAIN, *map(str, args)], env={**os.environ, **env}, capture_output=True, text=True, timeout=200)
+    done = subprocess.run([TRAIN, *map(str, args)], env={**os.environ, **env}, capture_output=True, text=True,
+                          timeout=200)
     assert done.returncode == status, f"{args}: status {done.returncode}, wanted {status}\n{done.stderr}"
     return done
 

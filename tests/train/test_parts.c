@@ -140,8 +140,17 @@ static void options_change_the_preset_wherever_they_stand(void **state)
     assert_int_equal(o.shape.layers, 28);
     assert_true(o.arena && o.dry && o.checkpoint);
     static const char *const wrong[] = {
-        "--dry --preset nosuch", "--dry --steps", "--dry --steps x", "--dry --steps -1", "--dry --json=1", "--dry extra",
-        "--dry --alloc lazy",    "--preset tiny", "--dry --heads 3",  "--dry --nosuch",  "--preset qwen25-7b-lora --text x",
+        "--dry --preset nosuch",
+        "--dry --steps",
+        "--dry --steps x",
+        "--dry --steps -1",
+        "--dry --json=1",
+        "--dry extra",
+        "--dry --alloc lazy",
+        "--preset tiny",
+        "--dry --heads 3",
+        "--dry --nosuch",
+        "--preset qwen25-7b-lora --text x",
         "--dry --rank 0 --train lora",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

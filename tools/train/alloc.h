@@ -19,9 +19,10 @@ struct allocator {
 /* cudaMalloc and cudaFree a tensor at a time. */
 struct allocator *alloc_eager_open(const struct cuda_rt *rt);
 
-/* One cudaMalloc of `capacity` bytes, tensors at the lowest offset that fits, on multiples of TENSOR_ALIGNMENT: the same
-   sequence of calls gives the same offsets. Memory given back is taken again at once, which is right for work that is all
-   queued on one stream. `rt` NULL plans: nothing is allocated, `capacity` is ignored and the pointers are not memory. */
+/* One cudaMalloc of `capacity` bytes, tensors at the lowest offset that fits, on multiples of TENSOR_ALIGNMENT: the
+   same sequence of calls gives the same offsets. Memory given back is taken again at once, which is right for work that
+   is all queued on one stream. `rt` NULL plans: nothing is allocated, `capacity` is ignored and the pointers are not
+   memory. */
 int alloc_arena_open(const struct cuda_rt *rt, size_t capacity, struct allocator **ret_allocator);
 
 /* The most bytes of the arena that were in use up to their highest offset. */

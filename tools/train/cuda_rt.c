@@ -34,7 +34,8 @@ int cuda_rt_open(struct cuda_rt *ret_rt, char *error, size_t error_size)
     if (rc == CUDA_SUCCESS_VALUE && count > 0)
         rc = rt.cudaSetDevice(0);
     if (rc != CUDA_SUCCESS_VALUE || count == 0) {
-        snprintf(error, error_size, "no CUDA device (%s); " WAY_OUT, rc != CUDA_SUCCESS_VALUE ? rt.cudaGetErrorString(rc) : "none found");
+        snprintf(error, error_size, "no CUDA device (%s); " WAY_OUT,
+                 rc != CUDA_SUCCESS_VALUE ? rt.cudaGetErrorString(rc) : "none found");
         return -1;
     }
     *ret_rt = rt;

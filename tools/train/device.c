@@ -38,7 +38,8 @@ static bool check(struct device *device, int rc, const char *call, size_t bytes)
                  bytes, device->live);
     } else {
         device->state = DEVICE_BROKEN;
-        snprintf(device->error, sizeof device->error, "%s failed: %s (%d)", call, device->rt->cudaGetErrorString(rc), rc);
+        snprintf(device->error, sizeof device->error, "%s failed: %s (%d)", call, device->rt->cudaGetErrorString(rc),
+                 rc);
     }
     if (device->rt)
         device->rt->cudaGetLastError();

@@ -1,4 +1,4 @@
-/* The device as the training schedule sees it: memory, a stream of kernels, copies, and the first thing that went wrong.
+/* The device as the training schedule sees it: memory, a stream of kernels, copies, and what went wrong first.
    After a failure every call does nothing, so that a schedule unwinds by running to its end. Host thread only. */
 #ifndef TRAIN_DEVICE_H
 #define TRAIN_DEVICE_H

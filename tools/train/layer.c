@@ -3,7 +3,8 @@
 
 #include <assert.h>
 
-static struct tensor *attention_part(struct pass *pass, struct layer *layer, struct tensor *x, struct layer_saved *saved)
+static struct tensor *attention_part(struct pass *pass, struct layer *layer, struct tensor *x,
+                                     struct layer_saved *saved)
 {
     const struct shape *s = &pass->model->shape;
     struct linear *p = layer->projections;

@@ -12,7 +12,7 @@ struct shape {
     int rank;           /* of the LoRA adapters on all linear layers; 0 for none */
     double lora_alpha;
     bool train_all;     /* the weights too, not only the adapters */
-    size_t workspace, workspace_small; /* what the library of matrix products takes, once for each direction; 0 for none */
+    size_t workspace, workspace_small; /* of the library of matrix products, once for each direction; 0 for none */
 };
 
 struct parameter {

@@ -6,7 +6,8 @@
 static struct tensor *mul_heads(struct pass *pass, struct tensor *x, struct tensor *factor, int heads)
 {
     struct tensor *result = tensor_new(pass->device, x->dtype, x->rows, x->columns);
-    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_mul_heads, .n = {x->rows, heads, factor->columns, factor->rows},
+    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_mul_heads,
+                                                      .n = {x->rows, heads, factor->columns, factor->rows},
                                                       .p = {result->data, x->data, factor->data}});
     return result;
 }

@@ -166,7 +166,7 @@ static int check(const struct options *o, char *error, size_t error_size)
         snprintf(error, error_size, "--text FILE is needed to train on, or --dry for the allocations alone");
         fault = error;
     } else if (!o->dry && !(arithmetic_cpu.dtypes & 1U << o->shape.dtype)) {
-        snprintf(error, error_size, "the CPU computes in fp32 only: add --dtype fp32, or --dry for the allocations alone");
+        snprintf(error, error_size, "the CPU computes in fp32 only: add --dtype fp32, or --dry for allocations alone");
         fault = error;
     }
     return fault ? -1 : 0;
@@ -208,8 +208,8 @@ void options_print_help(FILE *out)
     fputs("usage: segalloc-train [--preset NAME] --text FILE [OPTION]...\n"
           "       segalloc-train [--preset NAME] --dry [OPTION]...\n\n"
           "Trains a Qwen2-like decoder with LoRA adapters as PyTorch would: an ordinary asynchronous CUDA program\n"
-          "that takes and frees its tensors one by one. Without a GPU: segalloc run --sim 24GiB -- segalloc-train ...\n\n",
-          out);
+          "that takes and frees its tensors one by one. Without a GPU:\n\n"
+          "       segalloc run --sim 24GiB -- segalloc-train ...\n\n", out);
     for (int i = 0; i < OPTION_COUNT; i++) {
         char left[64];
         snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].value ? " " : "",

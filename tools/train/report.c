@@ -46,7 +46,8 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
         if (!o->dry)
             fprintf(out, "  loss %.4f", (double)s->loss);
         fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s\n",
-                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, size_text(s->live, live), size_text(s->peak, peak));
+                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, size_text(s->live, live),
+                size_text(s->peak, peak));
     }
     fflush(out);
 }
