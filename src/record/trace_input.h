@@ -9,12 +9,15 @@ struct sg_trace_reader {
     struct sg_source *source;
     const struct sg_trace_format *format;
     void *state; /* the format's */
-    struct sg_trace_info info;
+    struct sg_trace_info info;  /* as far as the format has read */
+    struct sg_trace_info shown; /* as far as records have been handed out */
     char error[SG_TRACE_ERROR];
     unsigned char *data; /* not yet used bytes of the current chunk */
     size_t size;
     bool source_end;
     char *text; /* conf and command */
+    struct sg_read_ahead *ahead; /* NULL: records are read when they are asked for */
+    bool begun;
 };
 
 /* A format: `detect` looks at the first bytes (at least 256, or all there are); `open` reads the header, from the first

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,26 @@
 
 #include "rmm_csv.h"
 #include "trace_input.h"
+
+enum { BATCHES = 4, BATCH_RECORDS = 4096 };
+
+/* Records read by a thread of its own before they are asked for, so that parsing and what is done with the records go
+   on side by side. The thread has the format's part of the reader for itself. */
+struct sg_read_ahead {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    unsigned full, next; /* batches that are read; the one that the records at hand are from */
+    bool stop;
+    size_t at;           /* records of it handed out */
+    bool holding;        /* a batch is at hand */
+    struct batch {
+        size_t count;
+        struct sg_trace_info info; /* after these records */
+        bool failed;               /* nothing comes after it, because of an error */
+        struct segalloc_trace_record record[BATCH_RECORDS];
+    } batch[BATCHES];
+};
 
 static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv};
 
@@ -67,7 +88,9 @@ static int open_format(struct sg_trace_reader *reader)
     reader->info.format = reader->format->name;
     reader->info.compressed = sg_source_compressed(reader->source);
     reader->info.conf = reader->info.command = "";
-    return reader->format->open(reader);
+    int status = reader->format->open(reader);
+    reader->shown = reader->info;
+    return status;
 }
 
 int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
@@ -93,10 +116,125 @@ int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
     return 0;
 }
 
+static void *read_ahead(void *user)
+{
+    struct sg_trace_reader *reader = user;
+    struct sg_read_ahead *ahead = reader->ahead;
+    unsigned at = 0;
+    bool more = true;
+    pthread_mutex_lock(&ahead->mutex);
+    while (more) {
+        while (ahead->full >= BATCHES && !ahead->stop)
+            pthread_cond_wait(&ahead->changed, &ahead->mutex);
+        if (ahead->stop)
+            break;
+        pthread_mutex_unlock(&ahead->mutex);
+        struct batch *batch = &ahead->batch[at];
+        batch->count = reader->error[0] ? 0 : reader->format->read(reader, batch->record, BATCH_RECORDS);
+        batch->info = reader->info;
+        batch->failed = !batch->count && reader->error[0];
+        more = batch->count > 0;
+        at = (at + 1) % BATCHES;
+        pthread_mutex_lock(&ahead->mutex);
+        ahead->full++;
+        pthread_cond_signal(&ahead->changed);
+    }
+    pthread_mutex_unlock(&ahead->mutex);
+    return NULL;
+}
+
+/* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be told to stop. */
+static void start_ahead(struct sg_trace_reader *reader)
+{
+    bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;
+    reader->begun = true;
+    if (!worth || !sg_source_size(reader->source) || !(reader->ahead = calloc(1, sizeof(*reader->ahead))))
+        return;
+    pthread_mutex_init(&reader->ahead->mutex, NULL);
+    pthread_cond_init(&reader->ahead->changed, NULL);
+    if (pthread_create(&reader->ahead->thread, NULL, read_ahead, reader) == 0)
+        return;
+    pthread_cond_destroy(&reader->ahead->changed);
+    pthread_mutex_destroy(&reader->ahead->mutex);
+    free(reader->ahead);
+    reader->ahead = NULL;
+}
+
+static void stop_ahead(struct sg_trace_reader *reader)
+{
+    struct sg_read_ahead *ahead = reader->ahead;
+    if (!ahead)
+        return;
+    pthread_mutex_lock(&ahead->mutex);
+    ahead->stop = true;
+    pthread_cond_signal(&ahead->changed);
+    pthread_mutex_unlock(&ahead->mutex);
+    pthread_join(ahead->thread, NULL);
+    pthread_cond_destroy(&ahead->changed);
+    pthread_mutex_destroy(&ahead->mutex);
+    free(ahead);
+    reader->ahead = NULL;
+}
+
+/* Makes the next batch the one at hand. */
+static struct batch *next_batch(struct sg_read_ahead *ahead)
+{
+    pthread_mutex_lock(&ahead->mutex);
+    if (ahead->holding) {
+        ahead->holding = false;
+        ahead->next = (ahead->next + 1) % BATCHES;
+        ahead->full--;
+        pthread_cond_signal(&ahead->changed);
+    }
+    while (!ahead->full)
+        pthread_cond_wait(&ahead->changed, &ahead->mutex);
+    ahead->holding = true;
+    ahead->at = 0;
+    pthread_mutex_unlock(&ahead->mutex);
+    return &ahead->batch[ahead->next];
+}
+
+static size_t take_ahead(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    struct sg_read_ahead *ahead = reader->ahead;
+    size_t done = 0;
+    while (done < n) {
+        struct batch *batch = &ahead->batch[ahead->next];
+        if (!ahead->holding || (batch->count && ahead->at == batch->count)) {
+            batch = next_batch(ahead);
+            reader->shown = batch->info;
+        }
+        if (!batch->count)
+            break; /* the end, and it stays at hand */
+        size_t part = batch->count - ahead->at < n - done ? batch->count - ahead->at : n - done;
+        memcpy(out + done, batch->record + ahead->at, part * sizeof(*out));
+        ahead->at += part;
+        done += part;
+    }
+    return done;
+}
+
+size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    uint64_t records = reader->shown.records;
+    size_t count;
+    if (!reader->begun)
+        start_ahead(reader);
+    if (reader->ahead) {
+        count = take_ahead(reader, out, n);
+    } else {
+        count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
+        reader->shown = reader->info;
+    }
+    reader->shown.records = records + count;
+    return count;
+}
+
 void sg_trace_close(struct sg_trace_reader *reader)
 {
     if (!reader)
         return;
+    stop_ahead(reader);
     if (reader->format)
         reader->format->close(reader);
     sg_source_close(reader->source);
@@ -104,15 +242,12 @@ void sg_trace_close(struct sg_trace_reader *reader)
     free(reader);
 }
 
-size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
-{
-    size_t count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
-    reader->info.records += count;
-    return count;
-}
-
 int sg_trace_rewind(struct sg_trace_reader *reader)
 {
+    if (!sg_source_size(reader->source))
+        return -ESPIPE;
+    stop_ahead(reader);
+    reader->begun = false;
     int status = sg_source_rewind(reader->source);
     if (status < 0)
         return status;
@@ -129,12 +264,16 @@ int sg_trace_rewind(struct sg_trace_reader *reader)
 
 const char *sg_trace_error(const struct sg_trace_reader *reader)
 {
+    const struct sg_read_ahead *ahead = reader->ahead;
+    /* The thread may have come to an error that the records handed out have not. */
+    if (ahead && !(ahead->holding && ahead->batch[ahead->next].failed))
+        return NULL;
     return reader->error[0] ? reader->error : NULL;
 }
 
 const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
 {
-    return &reader->info;
+    return &reader->shown;
 }
 
 double sg_trace_progress(const struct sg_trace_reader *reader)
