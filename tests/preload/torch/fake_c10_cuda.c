@@ -1,0 +1,69 @@
+/* libc10_cuda.so as far as the library deals with it: a current stream a thread, and tensors, which come from cudaMalloc one
+   by one where the cache is off, else from one segment. */
+#include <stdint.h>
+#include <stddef.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+struct stream {
+    uint64_t device, id;
+};
+
+uint16_t _ZN3c105utils9check_envEPKc(const char *name);
+int cudaMalloc(void **ret, size_t bytes);
+int cudaFree(void *address);
+
+EXPORT struct stream _ZN3c104cuda20getCurrentCUDAStreamEa(int8_t device);
+EXPORT void *_ZNK3c104cuda10CUDAStream6streamEv(const struct stream *stream);
+EXPORT void set_current_stream(void *stream);
+EXPORT int is_caching(void);
+EXPORT void *tensor(size_t bytes);
+EXPORT void release(void *address);
+
+static __thread void *current;
+
+void set_current_stream(void *stream)
+{
+    current = stream;
+}
+
+struct stream _ZN3c104cuda20getCurrentCUDAStreamEa(int8_t device)
+{
+    return (struct stream){(uint64_t)(uint8_t)device, (uint64_t)(uintptr_t)current};
+}
+
+void *_ZNK3c104cuda10CUDAStream6streamEv(const struct stream *stream)
+{
+    return (void *)(uintptr_t)stream->id;
+}
+
+int is_caching(void)
+{
+    static int answer = -1;
+    if (answer < 0)
+        answer = _ZN3c105utils9check_envEPKc("PYTORCH_NO_CUDA_MEMORY_CACHING") != 0x101;
+    return answer;
+}
+
+/* Calls are followed by something, so that the return address is in this library. */
+void *tensor(size_t bytes)
+{
+    static char *segment;
+    static size_t used;
+    enum { SEGMENT_BYTES = 20 << 20 };
+    void *address = NULL;
+    if (!is_caching())
+        return cudaMalloc(&address, bytes) == 0 ? address : NULL;
+    if (!segment && cudaMalloc((void **)&segment, SEGMENT_BYTES) != 0)
+        return NULL;
+    used += (bytes + 511) / 512 * 512;
+    return used <= SEGMENT_BYTES ? segment + used - (bytes + 511) / 512 * 512 : NULL;
+}
+
+void release(void *address)
+{
+    volatile int result = 0;
+    if (!is_caching())
+        result = cudaFree(address);
+    (void)result;
+}
