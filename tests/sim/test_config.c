@@ -1,0 +1,106 @@
+/* The settings themselves, and what the driver does with those that make calls fail. */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "config.h"
+#include "extra.h"
+#include "sim_test.h"
+
+static void good_settings(void **state)
+{
+    (void)state;
+    struct sim_config config;
+    assert_null(sim_config_parse(NULL, &config));
+    assert_int_equal(config.bytes, 24 * GIB);
+    assert_int_equal(config.driver, 13000);
+    assert_int_equal(config.depth, 1024);
+    assert_null(sim_config_parse("79.18GiB,count=2,driver=12.4,no-vmm,no-p2p,depth=16,kernel_us=5,vmm_sync=always",
+        &config));
+    assert_int_equal(config.bytes % (2 * MIB), 0);
+    assert_int_equal(config.bytes / MIB, 81080);
+    assert_int_equal(config.devices, 2);
+    assert_int_equal(config.driver, 12040);
+    assert_false(config.vmm);
+    assert_false(config.peers);
+    assert_true(config.posix_handles);
+    assert_int_equal(config.depth, 16);
+    assert_int_equal(config.kernel_ns, 5000);
+    assert_int_equal(config.vmm_sync, SIM_VMM_SYNC_ALWAYS);
+    assert_null(sim_config_parse("1GiB,fail=cuMemCreate:3,fail=cuMemMap:2+:CUDA_ERROR_UNKNOWN", &config));
+    assert_int_equal(config.fault_count, 2);
+    assert_string_equal(config.faults[0].name, "cuMemCreate");
+    assert_int_equal(config.faults[0].at, 3);
+    assert_false(config.faults[0].onward);
+    assert_int_equal(config.faults[0].code, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(config.faults[1].onward);
+    assert_int_equal(config.faults[1].code, CUDA_ERROR_UNKNOWN);
+}
+
+static void bad_settings(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "big", "1MiB", "24GiB,", "24GiB,count", "24GiB,count=17", "24GiB,count=-1",
+        "24GiB,driver=12", "24GiB,driver=12.4x", "24GiB,depth=0", "24GiB,vmm_sync=maybe", "24GiB,fail=cuMemCreate",
+        "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB"};
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sim_config config = {.bytes = 77};
+        const char *message = sim_config_parse(bad[i], &config);
+        if (!message)
+            fail_msg("\"%s\" was accepted", bad[i]);
+        assert_non_null(strstr(message, "SEGALLOC_SIM"));
+        assert_null(strchr(message, '\n'));
+        assert_int_equal(config.bytes, 77);
+    }
+}
+
+/* The environment of this test: fail=cuMemAlloc:2,fail=cuMemCreate:2+:CUDA_ERROR_NOT_PERMITTED */
+static void injected_failures(void **state)
+{
+    (void)state;
+    CUdeviceptr a, b;
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = on_device(0);
+    ok(cuMemAlloc_v2(&a, 512));
+    expect_error(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc_v2(&b, 512));
+    ok(cuMemAlloc_v2(&b, 512));
+    ok(cuMemFree_v2(a));
+    ok(cuMemFree_v2(b));
+    ok(cuMemCreate(&handle, PAGE, &prop, 0));
+    ok(cuMemRelease(handle));
+    for (unsigned i = 0; i < 5; i++)
+        expect_error(CUDA_ERROR_NOT_PERMITTED, cuMemCreate(&handle, PAGE, &prop, 0));
+    assert_int_equal(free_bytes(), 256 * MIB);
+}
+
+static void calls_are_counted(void **state)
+{
+    (void)state;
+    segalloc_sim_calls_fn calls = (segalloc_sim_calls_fn)dlsym(RTLD_DEFAULT, "segalloc_sim_calls");
+    segalloc_sim_ns_fn ns = (segalloc_sim_ns_fn)dlsym(RTLD_DEFAULT, "segalloc_sim_ns");
+    assert_non_null(calls);
+    assert_non_null(ns);
+    size_t count = calls(NULL, 0);
+    struct segalloc_sim_call *rows = calloc(count, sizeof *rows);
+    assert_int_equal(calls(rows, count), count);
+    uint64_t made = 0, spent = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(rows[i].symbol, "cuMemCreate") == 0)
+            made = rows[i].calls;
+        spent += rows[i].ns;
+    }
+    assert_int_equal(made, 6);
+    assert_int_equal(spent, ns());
+    assert_true(spent > 0);
+    free(rows);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_settings),
+        cmocka_unit_test(bad_settings),
+        cmocka_unit_test(injected_failures),
+        cmocka_unit_test(calls_are_counted),
+    };
+    return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
+}

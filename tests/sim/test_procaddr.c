@@ -1,0 +1,127 @@
+/* cuGetProcAddress by version and flags, on a driver that says it is 12.4. */
+#include <dlfcn.h>
+#include <stdlib.h>
+
+#include "sim_test.h"
+
+static void *ask(const char *name, int version, cuuint64_t flags, CUdriverProcAddressQueryResult want)
+{
+    void *function = (void *)1;
+    CUdriverProcAddressQueryResult status = 77;
+    ok(cuGetProcAddress_v2(name, &function, version, flags, &status));
+    if (status != want)
+        fail_msg("%s, version %d: status %d, not %d", name, version, status, want);
+    return function;
+}
+
+static void *symbol(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    if (!found)
+        fail_msg("%s is not exported", name);
+    return found;
+}
+
+static void versions(void **state)
+{
+    (void)state;
+    int version;
+    ok(cuDriverGetVersion(&version));
+    assert_int_equal(version, 12040);
+    const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+    assert_ptr_equal(ask("cuMemAlloc", 12000, 0, found), symbol("cuMemAlloc_v2"));
+    assert_ptr_equal(ask("cuCtxCreate", 11030, 0, found), symbol("cuCtxCreate_v2"));
+    assert_ptr_equal(ask("cuCtxCreate", 11040, 0, found), symbol("cuCtxCreate_v3"));
+    assert_ptr_equal(ask("cuCtxCreate", 12040, 0, found), symbol("cuCtxCreate_v3"));
+    assert_ptr_equal(ask("cuStreamGetCaptureInfo", 11020, 0, found), symbol("cuStreamGetCaptureInfo"));
+    assert_ptr_equal(ask("cuStreamGetCaptureInfo", 11030, 0, found), symbol("cuStreamGetCaptureInfo_v2"));
+    assert_ptr_equal(ask("cuGetProcAddress", 11030, 0, found), symbol("cuGetProcAddress"));
+    assert_ptr_equal(ask("cuGetProcAddress", 12000, 0, found), symbol("cuGetProcAddress_v2"));
+    assert_null(ask("cuMemAllocAsync", 10000, 0, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT));
+    assert_null(ask("cuNoSuchThing", 12000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND));
+    assert_null(ask("cuMemAlloc_v2", 12000, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)); /* base names only */
+    assert_null(ask("cuCtxRecordEvent", 12040, 0, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)); /* of 12.5 */
+}
+
+static void flags(void **state)
+{
+    (void)state;
+    const CUdriverProcAddressQueryResult found = CU_GET_PROC_ADDRESS_SUCCESS;
+    const cuuint64_t per_thread = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    assert_ptr_equal(ask("cuMemcpyHtoD", 12000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, found), symbol("cuMemcpyHtoD_v2"));
+    assert_ptr_equal(ask("cuMemcpyHtoD", 12000, per_thread, found), symbol("cuMemcpyHtoD_v2_ptds"));
+    assert_ptr_equal(ask("cuMemcpyHtoD", 6050, per_thread, found), symbol("cuMemcpyHtoD_v2"));
+    assert_ptr_equal(ask("cuLaunchKernel", 12000, per_thread, found), symbol("cuLaunchKernel_ptsz"));
+    assert_ptr_equal(ask("cuMemAlloc", 12000, per_thread, found), symbol("cuMemAlloc_v2")); /* has no such form */
+    void *function;
+    CUdriverProcAddressQueryResult status;
+    ok(cuGetProcAddress_v2_ptsz("cuLaunchKernel", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+    assert_ptr_equal(function, symbol("cuLaunchKernel_ptsz"));
+    ok(cuGetProcAddress("cuLaunchKernel", &function, 12000, CU_GET_PROC_ADDRESS_DEFAULT));
+    assert_ptr_equal(function, symbol("cuLaunchKernel"));
+    ok(cuGetProcAddress_v2("cuLaunchKernel", &function, 12000, 0, NULL)); /* the status is optional */
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &function, 12000, 8, &status));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", &function, 12050, 0, &status));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2(NULL, &function, 12000, 0, &status));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGetProcAddress_v2("cuInit", NULL, 12000, 0, &status));
+}
+
+/* Each row of the table is exported under its symbol, and is found at the version it came with. */
+static void every_entry_is_there(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *symbol, *variant;
+        int version;
+    } entries[] = {
+#define ENTRY(name, symbol, version) {#name, #symbol, NULL, version},
+#define ENTRY_STREAM(name, symbol, version, variant) {#name, #symbol, #variant, version},
+#include "entry.def"
+#undef ENTRY
+#undef ENTRY_STREAM
+    };
+    unsigned newer = 0;
+    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *legacy = symbol(entries[i].symbol);
+        if (entries[i].version > 12040) {
+            newer++;
+            continue;
+        }
+        assert_ptr_equal(ask(entries[i].name, entries[i].version, 0, CU_GET_PROC_ADDRESS_SUCCESS), legacy);
+        if (entries[i].variant && entries[i].version >= 7000)
+            assert_ptr_equal(ask(entries[i].name, entries[i].version, 2, CU_GET_PROC_ADDRESS_SUCCESS),
+                symbol(entries[i].variant));
+    }
+    assert_true(newer >= 4);
+}
+
+static void no_private_tables(void **state)
+{
+    (void)state;
+    const void *table = &table;
+    CUuuid id = {{1}};
+    expect_error(CUDA_ERROR_NOT_FOUND, cuGetExportTable(&table, &id));
+    assert_null(table);
+}
+
+static void not_before_init(void **state)
+{
+    (void)state;
+    int count;
+    CUdeviceptr address;
+    expect_error(CUDA_ERROR_NOT_INITIALIZED, cuDeviceGetCount(&count));
+    expect_error(CUDA_ERROR_NOT_INITIALIZED, cuMemAlloc_v2(&address, 512));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuInit(1));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(versions), /* all of this works without cuInit */
+        cmocka_unit_test(flags),
+        cmocka_unit_test(every_entry_is_there),
+        cmocka_unit_test(no_private_tables),
+        cmocka_unit_test(not_before_init),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
