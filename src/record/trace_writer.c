@@ -34,7 +34,8 @@ enum {
     AHEAD_AT_OPEN = 2,
     WAIT_STEPS = 100, WAIT_STEP_NS = 50000, /* how long an event may wait for the helper to get a processor: 5 ms */
     LOW_FD = 100,               /* programs that close or count on low descriptors find ours out of their way */
-    LAST_EVENT = SG_BLOCK_RECORDS - 1 /* the last place of a block is for SEGALLOC_RECORD_END */
+    LAST_EVENT = SG_BLOCK_RECORDS - 1, /* the last place of a block is for SEGALLOC_RECORD_END */
+    SNAPSHOT_ROOM = 160                /* and those before it for the last statistics, if the disk is full by then */
 };
 
 enum life { UNOPENED, OPEN, FAILED, CLOSED };
@@ -77,6 +78,8 @@ struct sg_trace_writer {
     uint64_t name_hash[SG_STAT_COUNT];
     struct sg_stats last[SG_TRACE_DEVICES];
     bool last_known[SG_TRACE_DEVICES];
+    struct sg_stats unsaved[SG_TRACE_DEVICES]; /* came when there was no place any more */
+    bool has_unsaved[SG_TRACE_DEVICES];
     _Atomic uint64_t snapshot_at[SG_TRACE_DEVICES];
     uint32_t thread_id[THREADS_MAX + 1];
     char pattern[PATH_ROOM], path[PATH_ROOM + 32];
@@ -335,7 +338,7 @@ static void open_block(struct sg_trace_writer *writer, void *mapping)
     writer->block = mapping;
     writer->records = (void *)(writer->block + 1);
     writer->used = 0;
-    writer->limit = LAST_EVENT;
+    writer->limit = LAST_EVENT - SNAPSHOT_ROOM;
     writer->sum = SG_FNV_BASIS;
     writer->block->count = 0;
     writer->block->checksum = 0;
@@ -524,35 +527,64 @@ struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer)
     return (struct sg_event_sink){sg_trace_writer_emit, writer};
 }
 
-void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)
+/* Into the places that every block keeps for the end. */
+static bool append_last(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    if (writer->used >= LAST_EVENT)
+        return false;
+    put(writer, record);
+    atomic_store_explicit(&writer->total, atomic_load_explicit(&writer->total, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return true;
+}
+
+/* Writes what differs from the last snapshot. Returns whether all of it found a place. Called with the lock. */
+static bool write_snapshot(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats, uint64_t now,
+                           bool (*write)(struct sg_trace_writer *, const struct segalloc_trace_record *))
 {
     struct segalloc_trace_record pending = {.kind = SEGALLOC_RECORD_STATISTIC, .stream = device};
-    bool some = false, whole = true;
-    if (device >= SG_TRACE_DEVICES)
-        return;
-    uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
-    lock(writer);
-    struct sg_stats *last = &writer->last[device];
-    bool known = writer->last_known[device];
+    const struct sg_stats *last = &writer->last[device];
+    bool some = false, whole = true, known = writer->last_known[device];
     pending.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
     /* One record behind, so that the last one can be marked. */
-    for (int i = 0; i < SG_STAT_COUNT; i++)
+    for (int i = 0; i < SG_STAT_COUNT && whole; i++)
         for (int peak = 0; peak < (sg_stat_info((enum sg_stat)i)->kind == SG_STAT_LEVEL ? 2 : 1); peak++) {
             const uint64_t *from = peak ? stats->peak : stats->value, *before = peak ? last->peak : last->value;
             if (known && from[i] == before[i])
                 continue;
             if (some)
-                whole &= append(writer, &pending);
+                whole &= write(writer, &pending);
             some = true;
             pending.id = writer->name_hash[i];
             pending.size = from[i];
             pending.flags = peak ? SEGALLOC_FLAG_PEAK : 0;
         }
     pending.flags |= SEGALLOC_FLAG_LAST;
-    if (some)
-        whole &= append(writer, &pending);
-    *last = *stats;
-    writer->last_known[device] = whole;
+    if (some && whole)
+        whole = write(writer, &pending);
+    return whole;
+}
+
+static bool append_now(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    return append(writer, record);
+}
+
+void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)
+{
+    if (device >= SG_TRACE_DEVICES)
+        return;
+    uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
+    lock(writer);
+    bool room = writer->used < writer->limit || next_place(writer);
+    bool whole = room && write_snapshot(writer, device, stats, now, append_now);
+    if (whole)
+        writer->last[device] = *stats;
+    else
+        writer->unsaved[device] = *stats;
+    /* Of a snapshot that broke off nobody knows what was read: the next one has everything. */
+    writer->last_known[device] = whole || (writer->last_known[device] && !room);
+    writer->has_unsaved[device] = !whole;
     atomic_store_explicit(&writer->snapshot_at[device], atomic_load_explicit(&writer->total, memory_order_relaxed),
                           memory_order_relaxed);
     unlock(writer);
@@ -579,6 +611,7 @@ static void reset(struct sg_trace_writer *writer)
     memset(&writer->ready, 0, sizeof(writer->ready));
     memset(&writer->retired, 0, sizeof(writer->retired));
     memset(writer->last_known, 0, sizeof(writer->last_known));
+    memset(writer->has_unsaved, 0, sizeof(writer->has_unsaved));
     for (int i = 0; i < SG_TRACE_DEVICES; i++)
         atomic_store(&writer->snapshot_at[i], 0);
     writer->generation = atomic_fetch_add(&generations, 1) + 1;
@@ -634,9 +667,13 @@ void sg_trace_writer_close(struct sg_trace_writer *writer)
     writer->life = CLOSED;
     uint64_t size = 0;
     if (before == OPEN) {
+        uint64_t now = now_ns(CLOCK_MONOTONIC_COARSE);
+        for (uint32_t i = 0; i < SG_TRACE_DEVICES; i++)
+            if (writer->has_unsaved[i])
+                write_snapshot(writer, i, &writer->unsaved[i], now, append_last);
         struct segalloc_trace_record last = {
             .kind = SEGALLOC_RECORD_END, .id = atomic_load(&writer->total), .size = writer->dropped,
-            .time_ns = now_ns(CLOCK_MONOTONIC_COARSE) - writer->start_ns};
+            .time_ns = now - writer->start_ns};
         put(writer, &last);
         size = writer->data_offset + (writer->sequence - 1) * SEGALLOC_TRACE_BLOCK +
                sizeof(struct segalloc_trace_block) + writer->used * sizeof(struct segalloc_trace_record);

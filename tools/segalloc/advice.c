@@ -103,7 +103,7 @@ static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say
         say(user, line);
     }
     if (findings->dropped) {
-        snprintf(line, sizeof(line), "%" PRIu64 " events are missing from the trace, the disk was too slow for it: write it to another "
+        snprintf(line, sizeof(line), "%" PRIu64 " events are missing from the trace: the disk was full or too slow. Write it to another "
                  "file system.", findings->dropped);
         say(user, line);
     }

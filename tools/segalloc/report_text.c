@@ -142,6 +142,9 @@ void sg_report_text(const struct sg_findings *findings)
     puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
     if (findings->end_text)
         printf("The trace is incomplete: %s. It was read to the last complete record.\n", findings->end_text);
+    if (findings->dropped)
+        printf("%" PRIu64 " events are missing from it: what follows comes from the others and from the last statistics.\n",
+               findings->dropped);
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i]);
     sg_findings_advice(findings, print_advice, &advised);
