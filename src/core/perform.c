@@ -67,7 +67,8 @@ static CUresult create_pages(struct sg_plan *plan)
     return CUDA_SUCCESS;
 }
 
-/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole. */
+/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or lost
+   if what has been mapped there does not go away. */
 static void restore_run(struct sg_plan *plan, struct sg_run *run)
 {
     struct sg_device *device = plan->device;
@@ -79,7 +80,7 @@ static void restore_run(struct sg_plan *plan, struct sg_run *run)
         return;
     }
     if (page > run->first)
-        (void)unmap_pages(device, run->region, run->first, page - run->first);
+        run->lost = unmap_pages(device, run->region, run->first, page - run->first) != CUDA_SUCCESS;
     for (page = run->first; page < end; page++)
         release_page(device, run->region->handle[page]);
 }
@@ -138,7 +139,9 @@ static void unmap_place(struct sg_plan *plan, uint32_t mapped)
     uint32_t length;
     for (uint32_t first = plan->first_page; mapped && (length = next_gap(plan, &first)) > 0; first += length) {
         uint32_t pages = length < mapped ? length : mapped;
-        (void)unmap_pages(plan->device, plan->region, first, pages); /* what can't be unmapped can't be used again either */
+        bool unmapped = unmap_pages(plan->device, plan->region, first, pages) == CUDA_SUCCESS;
+        for (uint32_t page = first; !unmapped && page < first + pages; page++)
+            plan->region->handle[page] = SG_PAGE_LOST;
         mapped -= pages;
     }
 }

@@ -37,22 +37,19 @@ static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t b
     return (uint64_t)(slack * peak);
 }
 
-/* How many of `pages` new ones should be, and how many must be, taken from elsewhere. */
-static void moves_wanted(const struct sg_device *device, uint64_t page, uint32_t pages, uint64_t block_bytes, uint32_t *ret_should, uint32_t *ret_must)
+struct wanted { /* bytes */
+    uint64_t should, must;
+};
+
+/* How much of `more` bytes of new pages should be, and how much must be, taken from elsewhere. */
+static struct wanted moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
 {
-    uint64_t held = device->usage.reserved.now, more = pages * page, allowed = budget(device, more, block_bytes);
-    uint64_t should = 0, must = 0;
-    if (held + more > allowed)
-        should = (held + more - allowed + page - 1) / page;
-    if (held + more > device->capacity_bytes)
-        must = (held + more - device->capacity_bytes + page - 1) / page;
-    if (device->refused_at && held + more > device->refused_at) {
-        uint64_t over = (held + more - device->refused_at + page - 1) / page;
-        should = over > should ? over : should;
-    }
+    uint64_t held = device->usage.reserved.now + more, allowed = budget(device, more, block_bytes);
+    uint64_t should = held > allowed ? held - allowed : 0, must = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
+    if (device->refused_at && held > device->refused_at && held - device->refused_at > should)
+        should = held - device->refused_at;
     should = should > must ? should : must;
-    *ret_should = should < pages ? (uint32_t)should : pages;
-    *ret_must = must < pages ? (uint32_t)must : must > pages ? pages + 1 : pages;
+    return (struct wanted){should < more ? should : more, must};
 }
 
 /* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
@@ -145,32 +142,39 @@ static bool find_place(const struct sg_device *device, enum sg_class class, uint
 }
 
 /* Whether the place's pages can be had at all, as far as our own limit goes. */
-static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint32_t must)
+static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
 {
-    uint64_t idle = sg_device_idle(device), used = plan->place.whole * page_bytes(plan->region);
-    return must * page_bytes(plan->region) + used <= idle || must == 0;
+    return must == 0 || must + plan->place.whole * page_bytes(plan->region) <= sg_device_idle(device);
+}
+
+static struct wanted moves_of(const struct sg_plan *plan)
+{
+    return moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region), (uint64_t)plan->place.units << SG_UNIT_SHIFT);
+}
+
+static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
+{
+    return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
 }
 
 CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_plan *ret)
 {
     struct sg_plan plan = {.device = device};
-    uint64_t block_bytes = (uint64_t)units << SG_UNIT_SHIFT;
-    uint32_t should, must;
     sg_device_flush(device);
     if (!find_place(device, class, units, high, SG_FEWEST_NEW, &plan))
         return CUDA_ERROR_NOT_FOUND;
-    moves_wanted(device, page_bytes(plan.region), plan.place.new_pages, block_bytes, &should, &must);
-    if (!feasible(device, &plan, should)) {
+    struct wanted wanted = moves_of(&plan);
+    if (!feasible(device, &plan, wanted.should)) {
         find_place(device, class, units, high, SG_FEWEST_WHOLE, &plan);
-        moves_wanted(device, page_bytes(plan.region), plan.place.new_pages, block_bytes, &should, &must);
+        wanted = moves_of(&plan);
     }
-    if (!feasible(device, &plan, must))
+    if (!feasible(device, &plan, wanted.must))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (device->move_tokens > TOKENS_MOST)
         device->move_tokens = TOKENS_MOST;
-    if (device->core->conf.reserve_slack == 0 && should > must && device->move_tokens < (uint64_t)should * TOKENS_PER_PAGE) {
+    if (device->core->conf.reserve_slack == 0 && wanted.should > wanted.must && device->move_tokens < pages_of(&plan, wanted.should) * TOKENS_PER_PAGE) {
         sg_count(device, SG_STAT_thrash_backoffs, 1);
-        should = must;
+        wanted.should = wanted.must;
     }
     if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -181,9 +185,9 @@ CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t un
     const struct sg_node *node = &device->nodes.node[plan.busy];
     plan.first_page = node->begin / plan.region->page_units;
     plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
-    uint64_t page = page_bytes(plan.region), got = should ? take(&plan, should * page) : 0;
+    uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
     settle(&plan);
-    if (got < must * page) {
+    if (got < wanted.must) {
         sg_plan_abandon(&plan);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -194,11 +198,13 @@ CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t un
 bool sg_plan_make_do(struct sg_plan *plan)
 {
     assert(plan->created < plan->create);
-    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
+    struct sg_device *device = plan->device;
+    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region), held = device->usage.reserved.now + device->outside_bytes;
+    uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0; /* what the driver can still have: one large page may need both */
     uint32_t runs = plan->run_count;
-    sg_device_flush(plan->device);
+    sg_device_flush(device);
     uint64_t got = take(plan, missing);
-    if (got < missing) {
+    if (got == 0 || got + left < missing) {
         while (plan->run_count > runs) {
             struct sg_run *run = &plan->runs[--plan->run_count];
             sg_region_cut_undone(run->region, run->busy);
@@ -217,7 +223,7 @@ static void settle_runs(struct sg_plan *plan, bool moved)
         struct sg_run *run = &plan->runs[i];
         if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
-                run->region->handle[page] = 0;
+                run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
             if (moved) {
                 sg_count(device, SG_STAT_pages_moved, run->pages);
@@ -227,7 +233,8 @@ static void settle_runs(struct sg_plan *plan, bool moved)
                     sg_count(device, SG_STAT_moves_forced, run->pages);
                 device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
             }
-            sg_region_cut_done(run->region, run->busy);
+            if (!run->lost)
+                sg_region_cut_done(run->region, run->busy);
         } else {
             sg_region_cut_undone(run->region, run->busy);
         }

@@ -10,7 +10,8 @@
 struct sg_run { /* whole pages being taken from one place, in address order */
     struct sg_region *region;
     uint32_t first, pages, busy;
-    bool unmapped, released; /* how far perform.c has come with it */
+    bool unmapped; /* its pages are elsewhere, or given back */
+    bool lost;     /* and its addresses cannot be used again */
 };
 
 struct sg_plan {

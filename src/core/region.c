@@ -530,24 +530,29 @@ static void become_hole(struct sg_region *region, uint32_t id)
     hole_insert(region, id);
 }
 
+static enum sg_node_state after_abandon(const struct sg_region *region, uint32_t page)
+{
+    return region->handle[page] == SG_PAGE_LOST ? SG_NODE_BUSY : region->handle[page] ? SG_NODE_FREE : SG_NODE_HOLE;
+}
+
 void sg_region_abandon(struct sg_region *region, uint32_t busy)
 {
     struct sg_node *node = at(region, busy);
     assert(node->state == SG_NODE_BUSY);
     for (;;) {
         uint32_t begin = node->begin, end = end_of(node), page = page_of(region, begin);
-        bool mapped = region->handle[page] != 0;
+        enum sg_node_state becomes = after_abandon(region, page);
         uint32_t stop = page + 1;
-        while (stop * region->page_units < end && (region->handle[stop] != 0) == mapped)
+        while (stop * region->page_units < end && after_abandon(region, stop) == becomes)
             stop++;
         uint32_t cut = stop * region->page_units < end ? stop * region->page_units : end;
         uint32_t rest = cut < end ? insert_after(region, busy, cut, end - cut) : 0;
         if (rest)
             at(region, rest)->state = SG_NODE_BUSY;
         node->size = cut - begin;
-        if (mapped)
+        if (becomes == SG_NODE_FREE)
             become_free(region, busy);
-        else
+        else if (becomes == SG_NODE_HOLE)
             become_hole(region, busy);
         if (!rest)
             return;

@@ -126,8 +126,11 @@ bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool h
    nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
 
+/* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
+#define SG_PAGE_LOST UINT64_MAX
+
 /* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
-   (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim. */
+   and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place);
 void sg_region_abandon(struct sg_region *region, uint32_t busy);
 

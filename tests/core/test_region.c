@@ -21,7 +21,7 @@ struct model {
     uint32_t *unit;
     struct {
         uint32_t node, begin, units;
-        bool live, pending;
+        bool live, pending, cached;
     } block[BLOCKS_MOST];
     uint32_t blocks, least; /* smallest block */
     uint64_t handles;
@@ -68,11 +68,32 @@ static uint32_t whole_pages(const struct model *model, uint32_t begin, uint32_t 
     return to > from ? to - from : 0;
 }
 
-static void compare(const struct model *model)
+/* Cached blocks that the region has merged meanwhile are free memory now; which ones is its own affair. */
+static void follow_cache(struct model *model)
 {
+    for (uint32_t i = 0; i < model->blocks; i++) {
+        const struct sg_node *node = &model->nodes.node[model->block[i].node];
+        if (!model->block[i].cached || (node->state == SG_NODE_CACHED && node->begin == model->block[i].begin))
+            continue;
+        fill(model, model->block[i].begin, model->block[i].units, FREE);
+        model->block[i].live = model->block[i].cached = false;
+    }
+}
+
+static void flush(struct model *model)
+{
+    uint32_t cached = model->region.cached;
+    assert_int_equal(sg_region_flush(&model->region), cached > 0);
+    assert_int_equal(model->region.cached, 0);
+    follow_cache(model);
+}
+
+static void compare(struct model *model)
+{
+    follow_cache(model);
     const struct sg_region *region = &model->region;
     const struct sg_node *node = NULL;
-    uint32_t id = region->first, whole = 0, largest = 0;
+    uint32_t id = region->first, whole = 0, whole_cached = 0, largest = 0;
     sg_region_check(region);
     for (uint32_t begin = 0, end; begin < region->units; begin = end, id = node->next) {
         end = run_end(model, begin);
@@ -89,8 +110,9 @@ static void compare(const struct model *model)
             assert_int_equal(node->state, SG_NODE_HOLE);
             assert_int_equal(sg_index_get(&region->hole_index, begin / region->page_units), (end - begin) / region->page_units);
         } else {
-            bool pending = model->block[what - FIRST_BLOCK].pending;
-            assert_int_equal(node->state, pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
+            bool cached = model->block[what - FIRST_BLOCK].cached, pending = model->block[what - FIRST_BLOCK].pending || cached;
+            assert_int_equal(node->state, cached ? SG_NODE_CACHED : pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
+            whole_cached += cached ? whole_pages(model, begin, end) : 0;
             assert_int_equal(model->block[what - FIRST_BLOCK].node, id);
             assert_int_equal(sg_region_block_at(region, begin), pending ? 0 : id);
             assert_int_equal(sg_region_block_around(region, begin + (end - begin) / 2), pending ? 0 : id);
@@ -102,6 +124,7 @@ static void compare(const struct model *model)
     }
     assert_int_equal(id, 0);
     assert_int_equal(region->whole_free, whole);
+    assert_int_equal(region->whole_cached, whole_cached);
     assert_int_equal(sg_region_largest(region), largest);
 }
 
@@ -116,7 +139,7 @@ static uint32_t new_block(struct model *model, uint32_t node, uint32_t begin, ui
     model->block[i].begin = begin;
     model->block[i].units = units;
     model->block[i].live = true;
-    model->block[i].pending = false;
+    model->block[i].pending = model->block[i].cached = false;
     fill(model, begin, units, FIRST_BLOCK + i);
     return i;
 }
@@ -130,6 +153,14 @@ static void take(struct model *model, uint32_t units, bool high)
             want = high ? end - units : begin;
     }
     uint32_t node = sg_region_take(&model->region, units, high);
+    for (uint32_t i = 0; i < model->blocks; i++) {
+        if (node && model->block[i].cached && model->block[i].node == node) {
+            assert_int_equal(model->block[i].units, units);
+            model->block[i].cached = false;
+            model->block[i].pending = false;
+            return;
+        }
+    }
     assert_int_equal(node != 0, want != UINT32_MAX);
     if (node) {
         assert_int_equal(model->nodes.node[node].begin, want);
@@ -179,6 +210,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
 {
     struct sg_region *region = &model->region;
     struct sg_place place;
+    flush(model);
     if (sg_region_largest(region) >= units) /* is taken without a place */
         return;
     uint32_t least = least_cost(model, units, thrift), new_pages, whole;
@@ -218,7 +250,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
 static void release_random(struct model *model)
 {
     uint32_t i = (uint32_t)random_below(&model->random, model->blocks + 1);
-    if (i == model->blocks || !model->block[i].live)
+    if (i == model->blocks || !model->block[i].live || model->block[i].cached)
         return;
     if (!model->block[i].pending && random_below(&model->random, 4) == 0) {
         sg_region_suspend(&model->region, model->block[i].node);
@@ -226,8 +258,10 @@ static void release_random(struct model *model)
         return;
     }
     sg_region_release(&model->region, model->block[i].node);
-    fill(model, model->block[i].begin, model->block[i].units, FREE);
-    model->block[i].live = false;
+    model->block[i].cached = true;
+    follow_cache(model);
+    if (random_below(&model->random, 4) == 0)
+        flush(model);
 }
 
 static bool movable(const struct model *model, uint32_t page)
@@ -242,6 +276,7 @@ static void cut(struct model *model)
 {
     struct sg_region *region = &model->region;
     uint32_t want = (uint32_t)random_between(&model->random, 1, 4), before = (uint32_t)random_between(&model->random, 0, region->pages), first, busy;
+    flush(model);
     uint32_t highest = before;
     while (highest > 0 && !movable(model, highest - 1))
         highest--;
@@ -299,13 +334,13 @@ static void steps(struct model *model, unsigned count)
         compare(model);
     }
     for (uint32_t i = 0; i < model->blocks; i++) {
-        if (!model->block[i].live)
+        if (!model->block[i].live || model->block[i].cached)
             continue;
         sg_region_release(&model->region, model->block[i].node);
-        fill(model, model->block[i].begin, model->block[i].units, FREE);
-        model->block[i].live = false;
+        model->block[i].cached = true;
         compare(model);
     }
+    flush(model);
     memset(model->region.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
     while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, &first, &busy))) {

@@ -1,0 +1,114 @@
+#include "inspect.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "device.h"
+#include "strict_driver.h"
+
+static void expect_rules_kept(void)
+{
+    const char *what;
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+}
+
+struct sums {
+    uint64_t blocks, pending, requested, mapped, small, count, whole;
+};
+
+static void add_region(const struct sg_device *device, const struct sg_region *region, struct sums *sums)
+{
+    const struct sg_node *node;
+    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+    uint32_t mapped = 0;
+    bool small = device->region_class[region->index] == SG_CLASS_SMALL;
+    sg_region_check(region);
+    for (uint32_t id = region->first; id; id = node->next) {
+        node = &device->nodes.node[id];
+        uint64_t bytes = (uint64_t)node->size << SG_UNIT_SHIFT;
+        if (node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING)
+            assert_int_equal(node->region, region->index);
+        if (node->state == SG_NODE_BLOCK) {
+            sums->blocks += bytes;
+            sums->requested += node->requested;
+            sums->count++;
+            sums->small += small ? bytes : 0;
+        }
+        sums->pending += node->state == SG_NODE_PENDING ? bytes : 0;
+    }
+    for (uint32_t page = 0; page < region->pages; page++) {
+        CUmemGenericAllocationHandle handle = region->handle[page];
+        if (!handle || handle == SG_PAGE_LOST)
+            continue;
+        mapped++;
+        if (strict_mapped(region->base + page * page_bytes, page_bytes) != handle)
+            fail_msg("page %u of region %u is not mapped where the core believes it is", page, region->index);
+        uint64_t unused;
+        if (!strict_backing(region->base + page * page_bytes, page_bytes, device->ordinal, &unused))
+            fail_msg("page %u of region %u cannot be accessed", page, region->index);
+    }
+    assert_int_equal(mapped, region->mapped);
+    sums->mapped += mapped * page_bytes;
+    sums->whole += (region->whole_free + region->whole_cached) * page_bytes;
+}
+
+static void inspect_device(struct sg_device *device)
+{
+    struct sums sums = {0};
+    struct sg_stats stats;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region_class[i] != SG_CLASS_COUNT)
+            add_region(device, device->region[i], &sums);
+    assert_true(sg_core_stats(device->core, device->ordinal, &stats));
+    const uint64_t *value = stats.value;
+    assert_int_equal(value[SG_STAT_requested_bytes], sums.requested);
+    assert_int_equal(value[SG_STAT_allocated_bytes], sums.blocks);
+    assert_int_equal(value[SG_STAT_pending_bytes], sums.pending);
+    assert_int_equal(value[SG_STAT_active_bytes], sums.blocks + sums.pending);
+    assert_int_equal(value[SG_STAT_reserved_bytes], sums.mapped);
+    assert_int_equal(value[SG_STAT_stranded_bytes], sums.mapped - sums.blocks - sums.pending);
+    assert_int_equal(value[SG_STAT_inactive_split_bytes], sums.mapped - sums.blocks - sums.pending - sums.whole);
+    assert_int_equal(value[SG_STAT_small_allocated_bytes], sums.small);
+    assert_int_equal(value[SG_STAT_allocations], sums.count);
+    assert_int_equal(value[SG_STAT_allocs] - value[SG_STAT_frees], sums.count);
+    assert_int_equal(value[SG_STAT_allocated_total_bytes] - value[SG_STAT_freed_total_bytes], sums.blocks);
+    assert_true(value[SG_STAT_requested_bytes] <= value[SG_STAT_allocated_bytes]);
+    assert_true(value[SG_STAT_allocated_bytes] + value[SG_STAT_pending_bytes] <= value[SG_STAT_reserved_bytes]);
+    assert_true(value[SG_STAT_reserved_bytes] <= device->capacity_bytes);
+    for (int i = 0; i < SG_STAT_COUNT; i++)
+        assert_true(stats.peak[i] == 0 || stats.peak[i] >= value[i]);
+    if (strict_used(device->ordinal) > sums.mapped + strict_stuck(device->ordinal) || strict_used(device->ordinal) < sums.mapped)
+        fail_msg("the core holds %llu bytes, the driver has given it %llu", (unsigned long long)sums.mapped,
+                 (unsigned long long)strict_used(device->ordinal));
+}
+
+void inspect(struct sg_core *core, int devices)
+{
+    expect_rules_kept();
+    for (int i = 0; i < devices; i++)
+        if (core->device[i] && core->device[i]->mode == SG_MODE_EXPANDABLE)
+            inspect_device(core->device[i]);
+}
+
+void inspect_empty(struct sg_core *core, int devices)
+{
+    inspect(core, devices);
+    for (int i = 0; i < devices; i++) {
+        struct sg_stats stats;
+        if (!sg_core_stats(core, i, &stats))
+            continue;
+        static const enum sg_stat zero[] = {SG_STAT_requested_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes, SG_STAT_reserved_bytes,
+                                            SG_STAT_active_bytes, SG_STAT_inactive_split_bytes, SG_STAT_stranded_bytes,
+                                            SG_STAT_small_allocated_bytes, SG_STAT_small_reserved_bytes, SG_STAT_allocations, SG_STAT_pages,
+                                            SG_STAT_largest_free_bytes};
+        for (size_t k = 0; k < sizeof zero / sizeof *zero; k++)
+            if (stats.value[zero[k]])
+                fail_msg("%s of device %d is %llu when all is given back", sg_stat_info(zero[k])->name, i, (unsigned long long)stats.value[zero[k]]);
+    }
+}
