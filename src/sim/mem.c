@@ -96,7 +96,7 @@ void sim_memory_drop(struct sim_memory *memory)
     case SIM_MEMORY_DEVICE:
         if (!memory->uncharged)
             memory->device->used -= memory->charged;
-        /* fall through */
+        __attribute__((fallthrough));
     case SIM_MEMORY_MANAGED:
     case SIM_MEMORY_HOST:
         sim_arena_give(arena_of(memory->kind, memory->device, memory->uncharged), memory->range.base, memory->charged);

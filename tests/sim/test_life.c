@@ -39,7 +39,7 @@ static int no_thread_before_work(void)
     ok(cuMemsetD8Async(0, 0, 0, stream));
     ok(cuLaunchHostFunc(stream, wait_at_gate, &(struct gate){.open = true}));
     ok(cuStreamSynchronize(stream));
-    return threads_of_process() == 2 ? 0 : 2;
+    return threads_of_process() > 1 ? 0 : 2;
 }
 
 static sigset_t blocked;
