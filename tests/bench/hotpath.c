@@ -1,0 +1,264 @@
+/* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc and
+   mimalloc in the same run. The driver underneath does nothing (null/), so what is timed is ours.
+
+   hotpath [--json] [--only NAME] [--seconds S]; one object a line with --json. */
+#include <dlfcn.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "null/null.h"
+
+enum { BATCH = 32, SAMPLES_MOST = 1 << 20, THREADS_MOST = 2 };
+
+struct allocator {
+    const char *name;
+    void *(*take)(size_t bytes);
+    void (*give)(void *block);
+    bool traced; /* run in a process of its own that writes a trace */
+    bool devices; /* knows more than one device */
+};
+
+static void *segalloc_take(size_t bytes)
+{
+    void *block;
+    if (cudaMalloc(&block, bytes) != 0)
+        abort();
+    return block;
+}
+
+static void segalloc_give(void *block)
+{
+    cudaFree(block);
+}
+
+/* Loaded by itself: linked, it would take the C library's place. */
+static void *(*mimalloc_malloc)(size_t bytes);
+static void (*mimalloc_free)(void *block);
+
+static bool mimalloc_load(void)
+{
+    void *library = dlopen("libmimalloc.so.2", RTLD_NOW | RTLD_LOCAL);
+    void *found[2] = {library ? dlsym(library, "mi_malloc") : NULL, library ? dlsym(library, "mi_free") : NULL};
+    memcpy(&mimalloc_malloc, &found[0], sizeof found[0]);
+    memcpy(&mimalloc_free, &found[1], sizeof found[1]);
+    return found[0] && found[1];
+}
+
+static void *mimalloc_take(size_t bytes)
+{
+    return mimalloc_malloc(bytes);
+}
+
+static void mimalloc_give(void *block)
+{
+    mimalloc_free(block);
+}
+
+static const struct allocator allocators[] = {
+    {"segalloc", segalloc_take, segalloc_give, false, true},
+    {"segalloc_traced", segalloc_take, segalloc_give, true, true},
+    {"malloc", malloc, free, false, false},
+    {"mimalloc", mimalloc_take, mimalloc_give, false, false},
+};
+
+struct work {
+    const struct allocator *allocator;
+    const char *name;
+    size_t live, pair_bytes; /* pair_bytes 0: a random mix over `live` blocks */
+    int device;
+    double seconds;
+    pthread_barrier_t *barrier;
+    /* results */
+    uint64_t pairs;
+    double elapsed_ns;
+    float *sample; /* ns of a pair, mean of BATCH */
+    size_t samples;
+};
+
+static double now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static uint64_t random_next(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+/* 512 B to 32 KiB, as many in each power of two. */
+static size_t mixed_size(uint64_t *state)
+{
+    uint64_t bits = random_next(state);
+    size_t low = (size_t)512 << (bits % 6);
+    return low + (bits >> 32) % low;
+}
+
+static void pair(const struct work *work, void **block, uint64_t *state)
+{
+    if (work->pair_bytes) {
+        void *volatile taken = work->allocator->take(work->pair_bytes);
+        work->allocator->give(taken);
+    } else {
+        void **slot = &block[random_next(state) % work->live];
+        work->allocator->give(*slot);
+        *slot = work->allocator->take(mixed_size(state));
+    }
+}
+
+static void *run(void *argument)
+{
+    struct work *work = argument;
+    uint64_t state = 88172645463325252u + (uint64_t)work->device * 7919;
+    void **block = work->pair_bytes ? NULL : malloc(work->live * sizeof *block);
+    null_set_device(work->device);
+    for (size_t i = 0; block && i < work->live; i++)
+        block[i] = work->allocator->take(mixed_size(&state));
+    for (size_t i = 0; i < (block ? work->live : 1000); i++) /* to a steady state */
+        pair(work, block, &state);
+    pthread_barrier_wait(work->barrier);
+    double began = now_ns(), before = began, end = began + work->seconds * 1e9;
+    while (before < end) {
+        for (int i = 0; i < BATCH; i++)
+            pair(work, block, &state);
+        double after = now_ns();
+        if (work->samples < SAMPLES_MOST)
+            work->sample[work->samples++] = (float)((after - before) / BATCH);
+        work->pairs += BATCH;
+        before = after;
+    }
+    work->elapsed_ns = before - began;
+    pthread_barrier_wait(work->barrier);
+    for (size_t i = 0; block && i < work->live; i++)
+        work->allocator->give(block[i]);
+    free(block);
+    return NULL;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void report(const struct work *work, int threads, int devices, bool json)
+{
+    size_t samples = 0;
+    double rate = 0;
+    float *all = malloc(sizeof *all * SAMPLES_MOST * (size_t)threads);
+    for (int i = 0; i < threads; i++) {
+        memcpy(all + samples, work[i].sample, work[i].samples * sizeof *all);
+        samples += work[i].samples;
+        rate += (double)work[i].pairs / work[i].elapsed_ns * 1e9;
+    }
+    qsort(all, samples, sizeof *all, by_value);
+    const char *format = json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"ns_median\":%.1f,"
+                                "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
+                              : "%-9s %-16s %8zu live %2d threads %2d devices %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
+    printf(format, work->name, work->allocator->name, work->live, threads, devices, (double)all[samples / 2],
+           (double)all[samples - 1 - samples / 100], (double)all[samples - 1], rate);
+    fflush(stdout);
+    free(all);
+}
+
+static void measure(const struct allocator *allocator, const char *name, size_t live, size_t pair_bytes, int threads, int devices, double seconds, bool json)
+{
+    struct work work[THREADS_MOST];
+    pthread_t thread[THREADS_MOST];
+    pthread_barrier_t barrier;
+    pthread_barrier_init(&barrier, NULL, (unsigned)threads);
+    for (int i = 0; i < threads; i++) {
+        work[i] = (struct work){.allocator = allocator, .name = name, .live = live, .pair_bytes = pair_bytes, .device = i % devices,
+                                .seconds = seconds, .barrier = &barrier, .sample = malloc(SAMPLES_MOST * sizeof(float))};
+        pthread_create(&thread[i], NULL, run, &work[i]);
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_join(thread[i], NULL);
+    report(work, threads, devices, json);
+    for (int i = 0; i < threads; i++)
+        free(work[i].sample);
+    pthread_barrier_destroy(&barrier);
+}
+
+static void measure_all(const struct allocator *allocator, double seconds, bool json)
+{
+    static const size_t lives[] = {1000, 10000, 100000, 1000000};
+    for (int threads = 1; threads <= THREADS_MOST; threads++) {
+        for (int devices = 1; devices <= (allocator->devices ? threads : 1); devices++) {
+            measure(allocator, "pair_4KiB", 1, 4096, threads, devices, seconds, json);
+            measure(allocator, "pair_4MiB", 1, 4 << 20, threads, devices, seconds, json);
+        }
+    }
+    for (unsigned i = 0; i < sizeof lives / sizeof *lives; i++)
+        measure(allocator, "mix", lives[i], 0, 1, 1, seconds, json);
+    measure(allocator, "mix", 10000, 0, 2, 1, seconds, json);
+    if (allocator->devices)
+        measure(allocator, "mix", 10000, 0, 2, 2, seconds, json);
+}
+
+/* The library reads its configuration when it is loaded, so a traced run is another process. */
+static void measure_traced(const char *program, double seconds, bool json)
+{
+    char trace[] = "/tmp/hotpath-XXXXXX", text[64], conf[128];
+    int fd = mkstemp(trace);
+    if (fd < 0)
+        return;
+    close(fd);
+    unlink(trace);
+    snprintf(text, sizeof text, "%g", seconds);
+    snprintf(conf, sizeof conf, "trace:%s", trace);
+    pid_t child = fork();
+    if (child == 0) {
+        setenv("SEGALLOC_CONF", conf, 1);
+        execl(program, program, "--only", "segalloc_traced", "--seconds", text, json ? "--json" : (char *)NULL, (char *)NULL);
+        _exit(127);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    unlink(trace);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'}, {"seconds", required_argument, NULL, 's'}, {0}};
+    const char *only = NULL;
+    bool json = false;
+    double seconds = 0.4;
+    int version;
+    cudaRuntimeGetVersion(&version); /* makes this an ordinary user of the runtime: nothing else of it is called directly */
+    for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (option == 'j')
+            json = true;
+        else if (option == 'o')
+            only = optarg;
+        else if (option == 's')
+            seconds = atof(optarg);
+        else
+            return 2;
+    }
+    for (unsigned i = 0; i < sizeof allocators / sizeof *allocators; i++) {
+        const struct allocator *allocator = &allocators[i];
+        if (only && strcmp(only, allocator->name) != 0)
+            continue;
+        if (allocator->take == mimalloc_take && !mimalloc_load())
+            continue; /* not installed */
+        if (allocator->traced && !only)
+            measure_traced("/proc/self/exe", seconds / 2, json);
+        else
+            measure_all(allocator, seconds, json);
+    }
+    return 0;
+}
