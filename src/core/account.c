@@ -45,6 +45,9 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     ret->value[SG_STAT_frees] = usage->frees;
     ret->value[SG_STAT_allocated_total_bytes] = usage->allocated_total;
     ret->value[SG_STAT_freed_total_bytes] = usage->freed_total;
+    ret->value[SG_STAT_strict_frees] = usage->strict_frees;
+    ret->value[SG_STAT_strict_wait_ns] = usage->strict_wait_ns;
+    ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
 bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)

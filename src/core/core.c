@@ -139,39 +139,42 @@ bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
     return find_range(core, address).region != NULL || find_classic(core, address) != NULL;
 }
 
-/* Waits for every context that could be using the device's memory. Returns the first error. */
-static CUresult wait_like_the_driver(struct sg_device *device)
+static CUresult synchronize_all(const struct sg_core *core)
 {
-    const struct sg_core *core = device->core;
     const struct sg_driver *driver = core->driver;
-    uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUcontext contexts[SG_CONTEXTS_MAX], current = NULL;
+    CUcontext contexts[SG_CONTEXTS_MAX];
     uint32_t count = 0;
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        struct sg_device *other = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (!other)
+        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
+        if (!device)
             continue;
-        sg_lock(&other->lock);
-        for (uint32_t c = 0; c < other->context_count && count < SG_CONTEXTS_MAX; c++)
-            contexts[count++] = other->context[c];
-        sg_unlock(&other->lock);
+        sg_lock(&device->lock);
+        for (uint32_t c = 0; c < device->context_count && count < SG_CONTEXTS_MAX; c++)
+            contexts[count++] = device->context[c];
+        sg_unlock(&device->lock);
     }
-    CUresult result = driver->ctx_get_current(&current);
-    if (count == 0 || (count == 1 && contexts[0] == current)) {
-        result = driver->ctx_synchronize();
-    } else {
-        for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-            CUcontext popped;
-            result = driver->ctx_push(contexts[i]);
-            if (result == CUDA_SUCCESS) {
-                result = driver->ctx_synchronize();
-                driver->ctx_pop(&popped);
-            }
+    CUresult result = count ? CUDA_SUCCESS : driver->ctx_synchronize();
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext popped;
+        result = driver->ctx_push(contexts[i]);
+        if (result == CUDA_SUCCESS) {
+            result = driver->ctx_synchronize();
+            driver->ctx_pop(&popped);
         }
     }
-    sg_count(device, SG_STAT_calls_sync, 1);
-    sg_count(device, SG_STAT_strict_frees, 1);
-    sg_count(device, SG_STAT_strict_wait_ns, core->now_ns ? core->now_ns() - began : 0);
+    return result;
+}
+
+/* Waits for every context that could be using the device's memory, as cuMemFree does. *ret_ns: how long it took. Returns
+   the first error. */
+static CUresult wait_like_the_driver(const struct sg_core *core, const struct sg_tag *tag, uint64_t *ret_ns)
+{
+    uint64_t began = core->now_ns ? core->now_ns() : 0;
+    bool only = atomic_load_explicit(&((struct sg_core *)core)->contexts, memory_order_relaxed) == 1 &&
+                atomic_load_explicit(&((struct sg_core *)core)->only_context, memory_order_relaxed) == tag->context;
+    CUresult result = only ? core->driver->ctx_synchronize() : synchronize_all(core);
+    uint64_t ended = core->now_ns ? core->now_ns() : 0;
+    *ret_ns = ended > began ? ended - began : 0;
     return result;
 }
 
@@ -195,19 +198,49 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_unlock(&device->grow);
 }
 
+/* Under the lock. */
+static void count_wait(struct sg_device *device, uint64_t ns)
+{
+    device->usage.strict_frees++;
+    device->usage.strict_wait_ns += ns;
+}
+
 /* Classic blocks are freed at once, so whoever has not waited does now. */
 static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
     bool waits = tag->sync != SG_FREE_SYNC_AUTO;
+    uint64_t waited_ns = 0;
     CUresult result = sg_classic_block(device, address, /* inside */ false, &block);
     if (result == CUDA_SUCCESS && waits)
-        result = wait_like_the_driver(device);
+        result = wait_like_the_driver(device->core, tag, &waited_ns);
     if (result == CUDA_SUCCESS)
         result = sg_classic_free(device, address, tag, waits);
     if (result == CUDA_ERROR_INVALID_VALUE)
         sg_count(device, SG_STAT_double_frees, 1);
+    if (waits && result == CUDA_SUCCESS) {
+        sg_lock(&device->lock);
+        count_wait(device, waited_ns);
+        sg_unlock(&device->lock);
+    }
     return result;
+}
+
+/* Records the event after which a live block is free. CUDA_ERROR_NOT_SUPPORTED: there are several contexts, or the driver
+   has no events over a whole context, so that the caller must wait. CUDA_ERROR_INVALID_VALUE: no such block. */
+static CUresult mark(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag, CUevent *ret)
+{
+    struct sg_device *device = range->device;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(range, address);
+    sg_unlock(&device->lock);
+    if (!id) {
+        sg_count(device, SG_STAT_double_frees, 1);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (atomic_load_explicit(&device->core->contexts, memory_order_relaxed) > 1)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return sg_pending_mark(device, tag->context, ret);
 }
 
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
@@ -223,23 +256,18 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         return CUDA_SUCCESS;
     struct sg_device *device = range.device;
     CUevent event = NULL;
-    bool waits = tag->sync == SG_FREE_SYNC_STRICT, marks = tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM;
-    if (waits || marks) {
-        sg_lock(&device->lock);
-        uint32_t id = block_at(&range, address);
-        sg_unlock(&device->lock);
-        CUresult result = id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-        if (id && marks) {
-            result = device->context_count > 1 ? CUDA_ERROR_NOT_SUPPORTED : sg_pending_mark(device, tag->context, &event);
-            waits = result == CUDA_ERROR_NOT_SUPPORTED; /* several contexts, or a driver without context-wide events */
-        }
-        if (id && waits)
-            result = wait_like_the_driver(device);
-        if (result != CUDA_SUCCESS) {
-            if (!id)
-                sg_count(device, SG_STAT_double_frees, 1);
+    uint64_t waited_ns = 0;
+    bool waits = tag->sync == SG_FREE_SYNC_STRICT;
+    if (tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM) {
+        CUresult result = mark(&range, address, tag, &event);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED)
             return result;
-        }
+        waits = result == CUDA_ERROR_NOT_SUPPORTED;
+    }
+    if (waits) {
+        CUresult result = wait_like_the_driver(core, tag, &waited_ns);
+        if (result != CUDA_SUCCESS)
+            return result;
     }
     sg_lock(&device->lock);
     uint32_t id = block_at(&range, address);
@@ -248,16 +276,17 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         struct sg_node *node = &device->nodes.node[id];
         uint8_t flags = (uint8_t)((waits ? SEGALLOC_FLAG_STRICT : 0) | (event ? SEGALLOC_FLAG_PENDING : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+        if (waits)
+            count_wait(device, waited_ns);
         if (event)
             sg_device_suspend(device, id, event);
         else
             sg_device_release(device, id);
         huge = device->region_class[range.region->index] == SG_CLASS_HUGE;
-    } else {
-        sg_count(device, SG_STAT_double_frees, 1);
     }
     sg_unlock(&device->lock);
     if (!id) {
+        sg_count(device, SG_STAT_double_frees, 1);
         if (event)
             core->driver->event_destroy(event);
         return CUDA_ERROR_INVALID_VALUE;
@@ -356,9 +385,21 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
     uint32_t i = 0;
     while (i < device->context_count && device->context[i] != context)
         i++;
-    if (i == device->context_count && i < SG_CONTEXTS_MAX)
+    if (i == device->context_count && i < SG_CONTEXTS_MAX) {
         device->context[device->context_count++] = context;
+        atomic_store(&core->only_context, context);
+        atomic_fetch_add(&core->contexts, 1);
+    }
     sg_unlock(&device->lock);
+}
+
+/* Under the lock. */
+static void forget_context(struct sg_device *device, uint32_t index)
+{
+    struct sg_core *core = device->core;
+    device->context[index] = device->context[--device->context_count];
+    atomic_store(&core->only_context, NULL); /* whichever is left: synchronize_all() finds it */
+    atomic_fetch_sub(&core->contexts, 1);
 }
 
 /* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a
@@ -371,7 +412,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     sg_lock(&device->lock);
     for (uint32_t i = 0; i < device->context_count; i++)
         if (device->context[i] == context)
-            device->context[i--] = device->context[--device->context_count];
+            forget_context(device, i--);
     uint32_t *link = &device->pending.first;
     device->pending.last = 0;
     while (*link) {

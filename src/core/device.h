@@ -52,6 +52,7 @@ struct sg_usage {
     struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
     struct sg_gauge small_allocated, small_reserved, allocations, pages, segments, pinned;
     uint64_t allocs, frees, allocated_total, freed_total;
+    uint64_t strict_frees, strict_wait_ns;
 };
 
 struct sg_pending_queue {
@@ -104,6 +105,8 @@ struct sg_core {
     uint64_t (*now_ns)(void);
     void (*warn)(const char *line);
     _Atomic bool disabled;
+    _Atomic uint32_t contexts;          /* how many are known, on all devices */
+    _Atomic(CUcontext) only_context;    /* the latest: the one there is when `contexts` is 1 */
     struct sg_lock setup; /* taken before any device's locks; guards the making of devices */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */

@@ -8,9 +8,9 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "contexts.h"
 #include "environment.h"
 #include "recorder.h"
@@ -153,13 +153,6 @@ bool sg_life_owns(CUdeviceptr address)
     return (state == LIVE || state == CHILD || state == EXITING) && life.core && sg_core_owns(life.core, address);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void *look_up(void *user, const char *symbol)
 {
     (void)user;
@@ -202,7 +195,7 @@ static enum state create_core(const struct sg_driver *driver)
         .conf = &life.conf,
         .driver = driver,
         .observer = sg_recorder_open(&life.conf),
-        .now_ns = now_ns,
+        .now_ns = sg_clock_ns,
         .warn = sg_life_say,
     };
     if (life.conf.confirm_conf)
