@@ -28,24 +28,36 @@ static inline uint32_t fitting(const int32_t *group, int32_t size)
 #endif
 }
 
-static inline int32_t largest_of(const int32_t *group)
+#if defined(__SSE2__)
+static inline __m128i larger_of(__m128i a, __m128i b)
+{
+    __m128i less = _mm_cmpgt_epi32(b, a);
+    return _mm_or_si128(_mm_and_si128(less, b), _mm_andnot_si128(less, a));
+}
+#endif
+
+/* The largest of a group as if group[lane] were `value` and group[gone] were 0 (`gone` may be `lane`: no other). The
+   group is read as it stands, before the new value is stored: reading a vector over a word that has just been written
+   stalls until that store has left the processor's buffer, which cost more than all else here. */
+static inline int32_t largest_with(const int32_t *group, uint32_t lane, int32_t value, uint32_t gone)
 {
 #if defined(__SSE2__)
     const __m128i *four = (const __m128i *)(const void *)group;
-    __m128i largest = _mm_load_si128(four);
-    for (int quarter = 1; quarter < 4; quarter++) {
-        __m128i other = _mm_load_si128(four + quarter), less = _mm_cmpgt_epi32(other, largest);
-        largest = _mm_or_si128(_mm_and_si128(less, other), _mm_andnot_si128(less, largest));
+    __m128i here = _mm_set1_epi32((int)lane), there = _mm_set1_epi32((int)gone), number = _mm_setr_epi32(0, 1, 2, 3);
+    __m128i largest = _mm_set1_epi32(value);
+    for (int quarter = 0; quarter < 4; quarter++) {
+        __m128i skip = _mm_or_si128(_mm_cmpeq_epi32(number, here), _mm_cmpeq_epi32(number, there));
+        largest = larger_of(largest, _mm_andnot_si128(skip, _mm_load_si128(four + quarter)));
+        number = _mm_add_epi32(number, _mm_set1_epi32(4));
     }
-    for (int half = 0; half < 2; half++) { /* the other two lanes, then the other one */
-        __m128i other = half ? _mm_shuffle_epi32(largest, 0xb1) : _mm_shuffle_epi32(largest, 0x4e), less = _mm_cmpgt_epi32(other, largest);
-        largest = _mm_or_si128(_mm_and_si128(less, other), _mm_andnot_si128(less, largest));
-    }
+    largest = larger_of(largest, _mm_shuffle_epi32(largest, 0x4e));
+    largest = larger_of(largest, _mm_shuffle_epi32(largest, 0xb1));
     return _mm_cvtsi128_si32(largest);
 #else
-    int32_t largest = group[0];
-    for (int i = 1; i < SG_INDEX_FANOUT; i++)
-        largest = group[i] > largest ? group[i] : largest;
+    int32_t largest = value;
+    for (uint32_t i = 0; i < SG_INDEX_FANOUT; i++)
+        if (i != lane && i != gone && group[i] > largest)
+            largest = group[i];
     return largest;
 #endif
 }
@@ -85,20 +97,24 @@ void sg_index_fini(struct sg_index *index)
     *index = (struct sg_index){0};
 }
 
-/* Brings the levels above up to date: below `slot` of `level` the largest was `old` and is `size` now. */
-static inline void propagate(struct sg_index *index, uint32_t level, uint32_t slot, int32_t old, int32_t size)
+/* Sets one entry of a level and brings the levels above up to date. */
+static inline void set_entry(struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
 {
-    while (++level < index->levels) {
+    for (;; level++) {
+        int32_t *entry = &index->level[level][slot];
+        if (level + 1 == index->levels) {
+            *entry = size;
+            return;
+        }
         uint32_t parent = slot >> BITS;
-        int32_t known = index->level[level][parent], now = known;
+        int32_t known = index->level[level + 1][parent], now = known;
         if (size > known)
             now = size;
-        else if (old == known && size < known)
-            now = largest_of(index->level[level - 1] + (slot & ~(uint32_t)MASK));
+        else if (*entry == known && size < known)
+            now = largest_with(entry - (slot & MASK), slot & MASK, size, slot & MASK);
+        *entry = size;
         if (now == known)
             return;
-        index->level[level][parent] = now;
-        old = known;
         size = now;
         slot = parent;
     }
@@ -107,28 +123,23 @@ static inline void propagate(struct sg_index *index, uint32_t level, uint32_t sl
 void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
 {
     assert(slot < index->slots && size >= 0);
-    int32_t old = index->level[0][slot];
-    index->level[0][slot] = size;
-    propagate(index, 0, slot, old, size);
+    set_entry(index, 0, slot, size);
 }
 
 void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size)
 {
     assert(from < index->slots && to < index->slots && size >= 0);
     if (from >> BITS != to >> BITS) {
-        sg_index_set(index, from, 0);
-        sg_index_set(index, to, size);
+        set_entry(index, 0, to, size); /* first, so that taking out a smaller one ends where their paths meet */
+        set_entry(index, 0, from, 0);
         return;
     }
-    index->level[0][from] = 0;
-    index->level[0][to] = size;
-    if (index->levels > 1) {
-        uint32_t parent = to >> BITS;
-        int32_t known = index->level[1][parent], now = largest_of(index->level[0] + (parent << BITS));
-        index->level[1][parent] = now;
-        if (now != known)
-            propagate(index, 1, parent, known, now);
-    }
+    int32_t *group = index->level[0] + (to & ~(uint32_t)MASK);
+    int32_t now = largest_with(group, to & MASK, size, from & MASK);
+    group[from & MASK] = 0;
+    group[to & MASK] = size;
+    if (index->levels > 1 && index->level[1][to >> BITS] != now)
+        set_entry(index, 1, to >> BITS, now);
 }
 
 /* Walks down from `slot` of `level`, whose subtree is known to have something that fits. */
@@ -188,5 +199,6 @@ uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t si
 
 int32_t sg_index_largest(const struct sg_index *index)
 {
-    return largest_of(index->level[index->levels - 1]);
+    const int32_t *root = index->level[index->levels - 1];
+    return largest_with(root, 0, root[0], 0);
 }

@@ -294,18 +294,22 @@ static void become_free(struct sg_region *region, uint32_t id)
     uint32_t prev = node->prev, next = node->next;
     bool left = prev && at(region, prev)->state == SG_NODE_FREE;
     bool right = next && at(region, next)->state == SG_NODE_FREE;
-    if (right) {
-        const struct sg_node *other = at(region, next);
-        uint32_t size = other->size;
-        free_remove(region, other);
-        unlink_node(region, next);
-        node->size += size;
-    }
-    if (left) {
+    if (left) { /* the larger range first: what is then taken out below it changes nothing higher up in the index */
         struct sg_node *other = at(region, prev);
         uint32_t size = node->size;
         unlink_node(region, id);
-        free_resize(region, prev, other->begin, other->size + size);
+        if (right) {
+            struct sg_node *last = at(region, next);
+            free_resize(region, prev, other->begin, other->size + size + last->size);
+            free_remove(region, last);
+            unlink_node(region, next);
+        } else {
+            free_resize(region, prev, other->begin, other->size + size);
+        }
+    } else if (right) { /* the neighbour's entry moves down to where the joined range begins */
+        uint32_t begin = node->begin, size = node->size;
+        unlink_node(region, id);
+        free_resize(region, next, begin, size + at(region, next)->size);
     } else {
         free_insert(region, id);
     }
