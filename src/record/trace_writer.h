@@ -48,7 +48,8 @@ void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *reco
    when sg_trace_writer_due() says so and before closing, never with figures older than those of the call before. */
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats);
 
-/* Whether SG_TRACE_SNAPSHOT_EVENTS events have passed since the last snapshot of `device`. Lock-free. */
+/* Whether it is time for another snapshot of `device`: with the first events, each time that their number has doubled, so
+   that short processes that are killed leave one too; then every SG_TRACE_SNAPSHOT_EVENTS. Lock-free. */
 enum { SG_TRACE_SNAPSHOT_EVENTS = 16384, SG_TRACE_DEVICES = 64 };
 bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device);
 

@@ -170,10 +170,18 @@ class Report(Case):
             return "\n".join(self.report(path)["advice"])
         for setting in ("reserve_slack:1", "free_sync:event", "pending_limit:1GiB"):
             key = setting.split(":")[0]
+            low["peak_pending_bytes"] = GIB if key == "reserve_slack" else 4 * GIB
             self.assertIn(key + ":", advice(""))
             self.assertNotIn(key + ":", advice(setting))
+        low["peak_pending_bytes"] = 0
         self.assertIn("expandable_segments:True", advice("expandable_segments:False"))
         self.assertNotIn("expandable_segments:True", advice(""))
+
+    def test_run_ahead(self):
+        ahead = dict(GOOD, peak_allocated_bytes=GIB, peak_requested_bytes=GIB, peak_pending_bytes=8 * GIB)
+        report = self.report(self.file("t", trace(STREAMS + [record(ALLOCATE, id=1, size=GIB)] + statistics(0, **ahead))))
+        self.assertTrue(report["verdict"].startswith("Run ahead: "), report["verdict"])
+        self.assertTrue(any("pending_limit:4097MiB" in line for line in report["advice"]), report["advice"])
 
     def test_not_served(self):
         rows = STREAMS + [record(ALLOCATE, id=1, size=3)] * 1 + [record(PASSED_ON, size=GIB)] * 3

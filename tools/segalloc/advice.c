@@ -56,7 +56,8 @@ static void about_waste(const struct sg_findings *findings, const struct sg_conf
 {
     char line[1024], a[SG_SIZE_TEXT];
     uint64_t idle = findings->peak_reserved - findings->peak_allocated;
-    if (findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved) {
+    bool wasted = findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
+    if (wasted && findings->peak_pending <= idle / 2) {
         sg_size_format(idle, a);
         if (!conf->expandable_segments) {
             snprintf(line, sizeof(line), "expandable_segments:True lets pages go where they are needed; %s lay idle in fixed segments.", a);

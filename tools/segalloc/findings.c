@@ -219,6 +219,9 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
                  "an allocator makes of it.", sg_size_format(findings->peak_requested, a), findings->allocs, findings->path);
     else if (findings->utilization < 0)
         snprintf(text, size, "Nothing was held: %" PRIu64 " allocations, and no memory reserved.", findings->allocs);
+    else if (findings->utilization < UTILIZATION_SEVERE && findings->peak_pending > waste / 2)
+        snprintf(text, size, "Run ahead: %s were reserved at the peak for %s allocated, because up to %s were freed while queued work "
+                 "still used them.", a, b, sg_size_format(findings->peak_pending, c));
     else if (findings->utilization < UTILIZATION_SEVERE)
         snprintf(text, size, "Fragmented: %s were reserved at the peak for %s allocated, utilization %.1f %%: %s lay idle.", a, b,
                  percent, c);

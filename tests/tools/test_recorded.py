@@ -1,0 +1,85 @@
+"""Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however the
+process ended.
+
+Usage: test_recorded.py SEGALLOC LOOP"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+SEGALLOC, LOOP = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+PEAKS = ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes")
+
+
+def segalloc(*arguments):
+    result = subprocess.run([SEGALLOC, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result
+    return result.stdout
+
+
+class Recorded(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.trace, self.stats = os.path.join(folder.name, "T"), os.path.join(folder.name, "S")
+        self.use("free_sync:strict,reserve_slack:1.0")
+
+    def use(self, conf):
+        self.run_it = [SEGALLOC, "run", "--sim", "1GiB", "-o", self.trace, "--conf", f"stats:{self.stats},{conf}", "--", LOOP]
+
+    def report(self, path):
+        return json.loads(segalloc("report", "--json", path))
+
+    def whole(self, how):
+        subprocess.run([*self.run_it, "20000", how], env=ENVIRONMENT, check=True, timeout=120, stdout=subprocess.DEVNULL)
+        report = self.report(self.trace)
+        self.assertEqual((report["allocs"], report["served_share"], report["ooms"], report["dropped"]), (20000, 1, 0, 0))
+        return report
+
+    def test_return(self):
+        report, statistics = self.whole("return"), self.report(self.stats)
+        self.assertGreater(report["utilization"], 0.3)
+        self.assertTrue(report["complete"])
+        for key in ("allocs", "frees", "passed_on", "ooms", "served_share", *PEAKS):
+            self.assertEqual(report[key], statistics[key], key)
+        self.assertEqual(report["devices"][0]["statistics"], statistics["devices"][0]["statistics"])
+        self.assertEqual(report["pid"], statistics["pid"])
+        self.assertIn(LOOP, report["command"])
+        self.assertIn("reserve_slack:1", report["conf"])
+
+    def test_replay_agrees(self):
+        for conf in ("free_sync:strict,reserve_slack:1.0", "free_sync:event,reserve_slack:1.0", "free_sync:strict"):
+            with self.subTest(conf=conf):
+                self.use(conf)
+                report = self.whole("return")
+                replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
+                self.assertEqual({key: replay[key] for key in PEAKS}, {key: report[key] for key in PEAKS})
+                os.unlink(self.trace)
+
+    def test_exit_without_cleaning_up(self):
+        report = self.whole("_exit")
+        self.assertFalse(report["complete"])
+        self.assertIn("without closing", report["end_text"])
+
+    def test_killed(self):
+        process = subprocess.Popen([*self.run_it, "0"], env=ENVIRONMENT, stdout=subprocess.PIPE)
+        self.addCleanup(process.stdout.close)
+        process.stdout.readline()  # it is at work
+        time.sleep(0.3)
+        process.send_signal(signal.SIGKILL)
+        self.assertEqual(process.wait(60), -signal.SIGKILL)
+        report = self.report(self.trace)
+        self.assertFalse(report["complete"])
+        self.assertGreater(report["allocs"], 1000)
+        self.assertEqual(report["served_share"], 1)
+        self.assertGreater(report["peak_reserved_bytes"], report["peak_requested_bytes"] // 2)
+        self.assertEqual(self.report(self.stats)["served_share"], 1)
+
+
+unittest.main(verbosity=2)
