@@ -10,12 +10,16 @@ import tempfile
 import unittest
 
 SEGALLOC = os.path.abspath(sys.argv.pop(1))
+# In a build with a sanitizer its runtime, which must come before all other libraries.
+SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH")
 
 
 def segalloc(*arguments, env=None, cwd=None, stdout=subprocess.PIPE):
     """Runs segalloc in an environment without anything of ours but `env`."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    if SANITIZER:
+        clean["LD_PRELOAD"] = SANITIZER
     clean.update(env or {})
     return subprocess.run([SEGALLOC, *arguments], env=clean, cwd=cwd, stdout=stdout, stderr=subprocess.PIPE, text=True,
                           timeout=60)
@@ -151,13 +155,25 @@ class Run(unittest.TestCase):
         self.assertEqual(self.run_it("echo", "--sim", "--help").stdout, "--sim --help\n")
 
     def test_preload(self):
+        def joined(*libraries):
+            return ":".join(filter(None, (SANITIZER, *libraries)))
         other = os.path.join(os.path.dirname(self.library), "other.so")
         os.path.exists(other) or os.link(self.library, other)
-        self.assertEqual(self.environment()["LD_PRELOAD"], self.library)
-        env = {"LD_PRELOAD": f"{other} {self.library}"}
-        self.assertEqual(self.environment(env=env)["LD_PRELOAD"], f"{self.library}:{other}")
-        self.assertEqual(self.environment("--no-preload", env=env)["LD_PRELOAD"], other)
-        self.assertNotIn("LD_PRELOAD", self.environment("--no-preload", env={"LD_PRELOAD": self.library}))
+        self.assertEqual(self.environment()["LD_PRELOAD"], joined(self.library))
+        env = {"LD_PRELOAD": " ".join((joined(other), self.library))}
+        self.assertEqual(self.environment(env=env)["LD_PRELOAD"], joined(self.library, other))
+        self.assertEqual(self.environment("--no-preload", env=env)["LD_PRELOAD"], joined(other))
+        env = {"LD_PRELOAD": joined(self.library)}
+        self.assertEqual(self.environment("--no-preload", env=env).get("LD_PRELOAD", ""), SANITIZER)
+
+    @unittest.skipIf(SANITIZER, "a sanitizer is there already")
+    def test_sanitizers_come_first(self):
+        fake = os.path.join(os.path.dirname(self.library), "libasan.so.8")
+        os.link(self.library, fake)
+        other = os.path.join(os.path.dirname(self.library), "another.so")
+        os.link(self.library, other)
+        told = self.environment(env={"LD_PRELOAD": f"{other}:{fake}"})
+        self.assertEqual(told["LD_PRELOAD"], f"{fake}:{self.library}:{other}")
 
     def test_missing_library(self):
         result = self.run_it("true", env={"SEGALLOC_LIB": "/nowhere/libsegalloc.so"})

@@ -9,11 +9,15 @@ import tempfile
 import unittest
 
 SEGALLOC, CLIENT, STATIC = (sys.argv.pop(1) for _ in range(3))
+# In a build with a sanitizer its runtime, which must come before all other libraries.
+SANITIZER = os.environ.get("SANITIZER", "")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 
 
 def doctor(*arguments, env=None):
     clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    if SANITIZER:
+        clean["LD_PRELOAD"] = SANITIZER
     with tempfile.TemporaryDirectory() as folder:
         clean.update({"TMPDIR": folder, **(env or {})})
         result = subprocess.run([SEGALLOC, "doctor", *arguments], env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -35,27 +35,49 @@ static bool in_list(const char *list, const char *item, size_t length, const cha
     return false;
 }
 
-/* Sets the list of paths `name` to `first` (NULL: nothing) followed by what it held before, without doubles of what is in
-   `first` and without files whose name begins with `drop`. */
+/* A sanitizer's runtime, which must be the first of all libraries: libasan.so.8, libtsan.so.2 … */
+static bool is_sanitizer(const char *item)
+{
+    const char *name = base_name(item);
+    return strncmp(name, "lib", 3) == 0 && (strstr(name, "asan.so") || strstr(name, "tsan.so") || strstr(name, "lsan.so"));
+}
+
+enum list_part { LIST_SANITIZERS, LIST_OTHERS };
+
+/* Appends to `list` those of the items of `old` that are of this part, but not what is in `first` or has a file name that begins
+   with `drop`. Returns the new length. */
+static size_t add_items(char *list, size_t length, const char *old, const char *separators, enum list_part part,
+                        const char *first, const char *drop)
+{
+    for (const char *at = old; *at;) {
+        size_t n = strcspn(at, separators);
+        char item[SG_PLACE_BYTES];
+        snprintf(item, sizeof item, "%.*s", (int)n, at);
+        bool dropped = (drop && strncmp(base_name(item), drop, strlen(drop)) == 0) || in_list(first, at, n, separators);
+        if (n && !dropped && is_sanitizer(item) == (part == LIST_SANITIZERS))
+            length += (size_t)sprintf(list + length, "%s%.*s", length ? ":" : "", (int)n, at);
+        at += n + (at[n] != '\0');
+    }
+    return length;
+}
+
+/* Puts `first` ("": nothing) in front of what the list of paths `name` holds already, behind sanitizers' runtimes; without
+   what is in it twice then, and without files whose name begins with `drop` (may be NULL). */
 static bool set_list(const char *verb, const char *name, const char *first, const char *separators, const char *drop)
 {
     static char list[LIST_BYTES];
     const char *old = getenv(name);
-    size_t length = first ? strlen(first) : 0;
-    if (length + (old ? strlen(old) : 0) + 2 > sizeof list) {
+    if (!old)
+        old = "";
+    if (strlen(first) + strlen(old) + 2 > sizeof list) {
         sg_tool_message(verb, "%s is longer than %d bytes", name, LIST_BYTES);
         return false;
     }
-    memcpy(list, first ? first : "", length + 1);
-    for (const char *at = old ? old : ""; *at;) {
-        size_t n = strcspn(at, separators);
-        char item[SG_PLACE_BYTES];
-        snprintf(item, sizeof item, "%.*s", (int)n, at);
-        bool dropped = drop && strncmp(base_name(item), drop, strlen(drop)) == 0;
-        if (n && !dropped && !(first && in_list(first, at, n, separators)))
-            length += (size_t)sprintf(list + length, "%s%.*s", length ? ":" : "", (int)n, at);
-        at += n + (at[n] != '\0');
-    }
+    *list = '\0';
+    size_t length = add_items(list, 0, old, separators, LIST_SANITIZERS, first, drop);
+    if (*first)
+        length += (size_t)sprintf(list + length, "%s%s", length ? ":" : "", first);
+    length = add_items(list, length, old, separators, LIST_OTHERS, first, drop);
     if (length == 0)
         unsetenv(name);
     else
@@ -67,7 +89,7 @@ static bool set_preload(const struct sg_launch *launch)
 {
     char library[SG_PLACE_BYTES];
     if (!launch->preload)
-        return set_list(launch->verb, "LD_PRELOAD", NULL, ": ", "libsegalloc.so");
+        return set_list(launch->verb, "LD_PRELOAD", "", ": ", "libsegalloc.so");
     if (!sg_place_library(library)) {
         const char *named = getenv("SEGALLOC_LIB");
         if (named && *named)
