@@ -45,9 +45,9 @@ static struct sim_range *grow(struct sim_arena *arena, uint64_t size)
     if (!range)
         return NULL;
     struct sim_device *device = arena->device;
-    void *base = device ? mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, device->fd,
-                              (off_t)device->file_end)
-                        : mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int flags = MAP_NORESERVE | (device ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
+    void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, flags, device ? device->fd : -1,
+        device ? (off_t)device->file_end : 0);
     if (base == MAP_FAILED) {
         free(range);
         return NULL;

@@ -128,7 +128,8 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (item == buffer) {
             if (!sg_size_parse(item, &config.bytes) || config.bytes < 2 * SG_MIB || config.bytes > 64 * SG_TIB) {
                 snprintf(message, sizeof message,
-                    "SEGALLOC_SIM: \"%.100s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2", item);
+                    "SEGALLOC_SIM: \"%.100s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2",
+                    item);
                 return message;
             }
             continue;

@@ -1,5 +1,5 @@
-/* Modules, libraries and kernels. No code is read: a module has every kernel and variable that it is asked for, and such
-   a kernel does nothing, in stream order. */
+/* Modules, libraries and kernels. No code is read: a module has every kernel and variable that it is asked for, and
+   such a kernel does nothing, in stream order. */
 #ifndef SIM_MODULE_H
 #define SIM_MODULE_H
 

@@ -1,8 +1,8 @@
 /* Physical allocations that leave the process by a file descriptor.
 
    The descriptor is the device's memory file, opened anew, with its file position at the allocation; what it is
-   (a record) is written far behind all memory in the same file. So it can be passed to another process, and outlives the
-   one that exported it. */
+   (a record) is written far behind all memory in the same file. So it can be passed to another process, and outlives
+   the one that exported it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

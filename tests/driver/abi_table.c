@@ -13,7 +13,8 @@
 
 #define VALUE(x) {#x, (long long)(x)},
 #define TYPE(x) {"sizeof " #x, (long long)sizeof(x)},
-#define MEMBER(type, member) {#type "." #member, (long long)(offsetof(type, member) << 16 | sizeof(((type *)0)->member))},
+#define MEMBER(type, member) \
+    {#type "." #member, (long long)(offsetof(type, member) << 16 | sizeof(((type *)0)->member))},
 
 const struct abi_row TABLE[] = {
 #define RESULT(name, code, text) VALUE(name)

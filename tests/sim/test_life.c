@@ -203,6 +203,33 @@ static int illegal_address(void)
     return 0;
 }
 
+static void *open_later(void *gate)
+{
+    sleep_ms(20);
+    ((struct gate *)gate)->open = true;
+    return NULL;
+}
+
+static int unmapping_waits_where_asked(void)
+{
+    setenv("SEGALLOC_SIM", "1GiB,vmm_sync=always", 1);
+    open_device();
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = on_device(0);
+    CUdeviceptr base;
+    struct gate gate = {0};
+    pthread_t opener;
+    ok(cuMemCreate(&handle, PAGE, &prop, 0));
+    ok(cuMemAddressReserve(&base, PAGE, 0, 0, 0));
+    ok(cuMemMap(base, PAGE, 0, handle, 0));
+    ok(cuLaunchHostFunc(NULL, wait_at_gate, &gate));
+    pthread_create(&opener, NULL, open_later, &gate);
+    ok(cuMemUnmap(base, PAGE));
+    ok(cuStreamQuery(NULL));
+    pthread_join(opener, NULL);
+    return 0;
+}
+
 static const struct {
     const char *name;
     int (*run)(void);
@@ -220,6 +247,7 @@ static const struct {
     {"no_vmm", no_vmm, ""},
     {"no_devices", no_devices, ""},
     {"illegal_address", illegal_address, ""},
+    {"unmapping_waits_where_asked", unmapping_waits_where_asked, ""},
 };
 
 static void in_a_process_of_its_own(void **state)
