@@ -14,7 +14,7 @@ static uint64_t largest_free(const struct sg_device *device)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
-        uint64_t units = device->region_class[i] == SG_CLASS_COUNT ? 0 : sg_region_largest(device->region[i]);
+        uint64_t units = sg_region_largest(device->region[i]);
         largest = units > largest ? units : largest;
     }
     return largest << SG_UNIT_SHIFT;
@@ -74,7 +74,7 @@ static struct holder find_holder(const struct sg_device *device)
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
         uint32_t page = UINT32_MAX, used = 0, block = 0;
-        for (uint32_t id = region->first; id && device->region_class[i] != SG_CLASS_COUNT; id = device->nodes.node[id].next) {
+        for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
             const struct sg_node *node = &device->nodes.node[id];
             if (node->state != SG_NODE_BLOCK && node->state != SG_NODE_PENDING)
                 continue;

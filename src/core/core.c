@@ -27,8 +27,6 @@ static void destroy_device(struct sg_device *device)
     sg_lock(&device->lock);
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_region *region = device->region[i];
-        if (device->region_class[i] == SG_CLASS_COUNT)
-            continue;
         for (uint32_t page = 0; page < region->pages; page++)
             region->pin[page] = 0;
         sg_device_release_all(device, region, NULL);
@@ -42,8 +40,7 @@ static void destroy_device(struct sg_device *device)
         sg_classic_destroy(device->classic);
     }
     for (uint32_t i = 0; i < device->region_count; i++) {
-        if (device->region_class[i] != SG_CLASS_COUNT)
-            sg_device_drop_region(device, device->region[i]);
+        (void)driver->address_free(device->region[i]->base, device->region[i]->reserved); /* a range that isn't taken back costs nothing */
         sg_region_fini(device->region[i]);
         sg_meta_unmap(device->region[i], sizeof *device->region[i]);
     }
@@ -185,7 +182,7 @@ static uint32_t block_at(const struct sg_range *range, CUdeviceptr address)
     return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT));
 }
 
-/* A freed huge block's range goes back at once: its one page is of no use to anybody else. */
+/* A freed huge block's page goes back at once: it is of no use to anybody else. Its addresses wait for the next one. */
 static void retire_huge(struct sg_device *device, struct sg_region *region)
 {
     sg_lock(&device->grow);
@@ -193,8 +190,8 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_region_flush(region);
     bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages && !region->pinned;
     sg_unlock(&device->lock);
-    if (idle && sg_device_empty_region(device, region))
-        sg_device_drop_region(device, region);
+    if (idle)
+        sg_device_empty_region(device, region);
     sg_unlock(&device->grow);
 }
 
@@ -418,7 +415,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     while (*link) {
         uint32_t id = *link;
         struct sg_node *node = &device->nodes.node[id];
-        if (node->context == (uint64_t)(uintptr_t)context) {
+        if (!context || node->context == (uint64_t)(uintptr_t)context) {
             *link = node->later;
             sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
             sg_device_release(device, id);
@@ -434,8 +431,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         return;
     }
     for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region_class[i] != SG_CLASS_COUNT)
-            sg_device_release_all(device, device->region[i], context);
+        sg_device_release_all(device, device->region[i], context);
     sg_unlock(&device->lock);
 }
 
@@ -453,7 +449,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     for (uint32_t i = 0; enable && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
         uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
-        for (uint32_t page = 0; page < region->pages && device->region_class[i] != SG_CLASS_COUNT; page++) {
+        for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
             while (end < region->pages && region->handle[end])
                 end++;
@@ -473,9 +469,9 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
         return;
     struct sg_device *device = range.device;
     struct sg_region *region = range.region;
+    sg_lock(&device->lock);
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range.begin;
     uint64_t last = (offset + bytes - 1) / page_bytes;
-    sg_lock(&device->lock);
     for (uint64_t page = offset / page_bytes; page <= last && page < region->pages; page++) {
         if (!region->pin[page]) {
             region->pin[page] = 1;

@@ -85,7 +85,7 @@ void sg_core_poll(struct sg_core *core, int device);
 void sg_core_passed_on(struct sg_core *core, int device, size_t bytes);
 
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
-   `context`. SG_CONTEXT_ALL on a primary reset: everything on the device. */
+   `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
 
 /* A context of `device` exists (created, or primary retained); strict and event frees must cover it. */

@@ -25,8 +25,7 @@ uint64_t sg_device_idle(const struct sg_device *device)
     uint64_t idle = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        uint64_t pages = region->whole_free > region->pinned ? region->whole_free - region->pinned : 0;
-        idle += (pages * region->page_units) << SG_UNIT_SHIFT;
+        idle += ((uint64_t)sg_region_idle(region) * region->page_units) << SG_UNIT_SHIFT;
     }
     return idle;
 }
@@ -179,10 +178,12 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
     return device;
 }
 
-/* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. */
-static uint32_t slot_shift_of(enum sg_class class)
+/* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. A hole lies between
+   free ranges too, so a slot is no longer than a page either. */
+static uint32_t slot_shift_of(enum sg_class class, uint64_t page_bytes)
 {
-    return class == SG_CLASS_SMALL ? 0 : (uint32_t)__builtin_ctzll(SG_SMALL_BYTES) - SG_UNIT_SHIFT;
+    uint64_t least = page_bytes < SG_SMALL_BYTES ? page_bytes : SG_SMALL_BYTES;
+    return class == SG_CLASS_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
 }
 
 static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes)
@@ -198,30 +199,48 @@ static bool publish_range(struct sg_core *core, struct sg_device *device, struct
     return room;
 }
 
+/* Gives the addresses of a huge block that is gone to one of `bytes`, which is one page. False: there are none. */
+static bool reuse_huge(struct sg_device *device, uint64_t bytes)
+{
+    bool done = false;
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->region_count && !done; i++) {
+        struct sg_region *region = device->region[i];
+        bool empty = device->region_class[i] == SG_CLASS_HUGE && sg_region_is_hole(region);
+        done = empty && region->reserved >= bytes && sg_region_remake(region, bytes, slot_shift_of(SG_CLASS_HUGE, bytes));
+    }
+    sg_unlock(&device->lock);
+    return done;
+}
+
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
 {
     const struct sg_driver *driver = device->core->driver;
     uint64_t page = class == SG_CLASS_HUGE ? round_up(bytes, device->granularity) : device->page_bytes[class];
-    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. */
-    uint64_t want = class == SG_CLASS_HUGE ? page : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
-    uint64_t most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / page * page;
-    want = round_up(want > bytes ? want : bytes, page);
+    if (class == SG_CLASS_HUGE && reuse_huge(device, page))
+        return CUDA_SUCCESS;
+    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge block
+       fits where one has been. */
+    uint64_t want = class == SG_CLASS_HUGE ? device->capacity_bytes : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
+    uint64_t step = class == SG_CLASS_HUGE ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
+    want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
     if (device->region_count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base;
     CUresult result;
-    for (;; want = round_up(want / 2, page)) {
+    for (uint64_t least = round_up(bytes, step);;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
         result = driver->address_reserve(&base, want, page == device->granularity ? 0 : device->granularity, 0, 0);
-        if (result == CUDA_SUCCESS || want / 2 < bytes || want <= page)
+        if (result == CUDA_SUCCESS || want == least)
             break;
+        want = want / 2 > least ? round_up(want / 2, step) : least;
     }
     if (result != CUDA_SUCCESS)
         return result;
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_lock(&device->lock);
-    bool made = region && sg_region_init(region, &device->nodes, base, want, page, slot_shift_of(class));
+    bool made = region && sg_region_init(region, &device->nodes, base, class == SG_CLASS_HUGE ? page : want, page, slot_shift_of(class, page));
     sg_unlock(&device->lock);
     if (!made || !publish_range(device->core, device, region, want)) {
         if (made)
@@ -233,6 +252,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     sg_lock(&device->lock);
     uint32_t index = device->region_count;
     region->index = index;
+    region->reserved = want;
     device->nodes.node[region->first].region = index;
     device->region[index] = region;
     device->region_class[index] = (uint8_t)class;
@@ -245,14 +265,13 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
 void sg_device_flush(struct sg_device *device)
 {
     for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region_class[i] != SG_CLASS_COUNT)
-            sg_region_flush(device->region[i]);
+        sg_region_flush(device->region[i]);
 }
 
 uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret)
 {
     for (uint32_t i = 0; i < device->region_count; i++) {
-        if (device->region_class[i] != class)
+        if (!sg_device_suits(device, i, class, units))
             continue;
         uint32_t node = sg_region_take(device->region[i], units, high);
         if (!node && sg_region_flush(device->region[i]))
@@ -263,23 +282,6 @@ uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t 
         }
     }
     return 0;
-}
-
-void sg_device_drop_region(struct sg_device *device, struct sg_region *region)
-{
-    const struct sg_driver *driver = device->core->driver;
-    uint64_t bytes = (uint64_t)region->units << SG_UNIT_SHIFT;
-    sg_lock(&device->core->setup);
-    uint32_t count = atomic_load_explicit(&device->core->range_count, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++)
-        if (device->core->range[i].region == region)
-            device->core->range[i] = (struct sg_range){0};
-    sg_unlock(&device->core->setup);
-    sg_lock(&device->lock);
-    device->region_class[region->index] = SG_CLASS_COUNT;
-    sg_gauge_sub(&device->usage.segments, 1);
-    sg_unlock(&device->lock);
-    (void)driver->address_free(region->base, bytes); /* addresses that can't be given back cost nothing */
 }
 
 /* Indices are unique over all devices; the first of each device stands for a stream that is not known. */

@@ -147,11 +147,17 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`; asks the driver for addresses. Holds `grow`. */
+/* Adds a region of at least `bytes` for `class`: asks the driver for addresses, or for a huge block takes those of one that
+   is gone. Ranges of addresses are kept for good, so looking an address up needs no lock. Holds `grow`. */
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
 
-/* Unmaps and frees an empty region of class HUGE. Holds `grow`. */
-void sg_device_drop_region(struct sg_device *device, struct sg_region *region);
+/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
+static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint32_t units)
+{
+    const struct sg_region *region = device->region[index];
+    return device->region_class[index] == class &&
+           (class != SG_CLASS_HUGE || (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
+}
 
 /* Access rights of [address, address + bytes) for the device and its peers. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);

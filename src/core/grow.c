@@ -63,7 +63,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
             return CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND || added)
             break;
-        result = sg_device_add_region(device, request->class, request->bytes);
+        result = sg_device_add_region(device, request->class, (uint64_t)request->units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS)
             return result;
     }

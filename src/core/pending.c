@@ -21,9 +21,11 @@ static CUevent settle_oldest(struct sg_device *device, uint32_t id, CUevent even
 {
     CUevent surplus = NULL;
     sg_lock(&device->lock);
+    struct sg_node *node = &device->nodes.node[id];
+    /* Unless its context went meanwhile, and the block and the event with it. */
+    bool still = device->pending.first == id && node->event == (uint64_t)(uintptr_t)event;
     device->pending.polling = false;
-    if (complete) {
-        struct sg_node *node = &device->nodes.node[id];
+    if (complete && still) {
         device->pending.first = node->later;
         if (!node->later)
             device->pending.last = 0;

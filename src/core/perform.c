@@ -178,7 +178,7 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
 {
     for (uint32_t i = device->region_count; i-- > 0;) {
         struct sg_run run = {.region = device->region[i]};
-        uint64_t want = (bytes + page_bytes(run.region) - 1) / page_bytes(run.region);
+        uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
         run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);

@@ -130,7 +130,7 @@ static bool find_place(const struct sg_device *device, enum sg_class class, uint
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
-        if (device->region_class[i] != class || !sg_region_find_place(device->region[i], units, high, thrift, &place))
+        if (!sg_device_suits(device, i, class, units) || !sg_region_find_place(device->region[i], units, high, thrift, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;

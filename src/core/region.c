@@ -172,6 +172,27 @@ void sg_region_fini(struct sg_region *region)
     region->tables = NULL;
 }
 
+bool sg_region_is_hole(const struct sg_region *region)
+{
+    const struct sg_node *node = at(region, region->first);
+    return node->state == SG_NODE_HOLE && node->size == region->units;
+}
+
+bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift)
+{
+    struct sg_region made;
+    assert(sg_region_is_hole(region) && bytes <= region->reserved);
+    if (!nodes_left(region->nodes, 1) || !sg_region_init(&made, region->nodes, region->base, bytes, bytes, slot_shift))
+        return false;
+    made.index = region->index;
+    made.reserved = region->reserved;
+    at(&made, made.first)->region = region->index;
+    node_drop(region->nodes, region->first);
+    sg_region_fini(region);
+    *region = made;
+    return true;
+}
+
 /* Puts a new node with these bounds after `left`. */
 static uint32_t insert_after(struct sg_region *region, uint32_t left, uint32_t begin, uint32_t size)
 {
@@ -265,19 +286,22 @@ static inline bool is_block(const struct sg_region *region, uint32_t id, uint32_
 
 uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
 {
+    if (position >= region->units)
+        return 0;
     uint32_t slot = position >> region->slot_shift, id = region->block_at[slot];
     return id && is_block(region, id, slot) && at(region, id)->begin == position ? id : 0;
 }
 
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position)
 {
-    for (uint32_t slot = position >> region->slot_shift;; slot--) {
+    for (uint32_t slot = position >> region->slot_shift; position < region->units; slot--) {
         uint32_t id = region->block_at[slot];
         if (id && is_block(region, id, slot) && at(region, id)->begin <= position)
             return position < end_of(at(region, id)) ? id : 0;
         if (slot == 0)
-            return 0;
+            break;
     }
+    return 0;
 }
 
 void sg_region_suspend(struct sg_region *region, uint32_t block)
@@ -602,6 +626,20 @@ void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
 {
     assert(at(region, busy)->state == SG_NODE_BUSY);
     become_free(region, busy);
+}
+
+uint32_t sg_region_idle(const struct sg_region *region)
+{
+    uint32_t idle = region->whole_free;
+    if (region->pinned == 0 || idle == 0)
+        return idle;
+    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+        const struct sg_node *node = at(region, region->free_at[slot]);
+        uint32_t to = page_of(region, end_of(node));
+        for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
+            idle -= region->pin[page];
+    }
+    return idle;
 }
 
 uint32_t sg_region_largest(const struct sg_region *region)

@@ -62,6 +62,7 @@ struct sg_bin {
 struct sg_region {
     struct sg_nodes *nodes;
     CUdeviceptr base;
+    uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
     uint32_t index;      /* in its device */
     uint32_t units;      /* size of the reservation */
     uint32_t page_units;
@@ -91,11 +92,18 @@ struct sg_region {
 bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes, uint64_t page_bytes, uint32_t slot_shift);
 void sg_region_fini(struct sg_region *region);
 
+/* Whether nothing is mapped in it, nor about to be. */
+bool sg_region_is_hole(const struct sg_region *region);
+
+/* Such a region becomes one of `bytes`, which are one page, at the same addresses. False, changing nothing, when there is no
+   host memory. */
+bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
+
 /* Takes `units` from the lowest (or, if `high`, the end of the highest) free range that holds them. Returns the new
    block's node; 0 when none fits or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high);
 
-/* The live or pending block that starts at, or contains, a position; 0 if none. */
+/* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. */
 uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
 
@@ -141,6 +149,9 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
+
+/* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
+uint32_t sg_region_idle(const struct sg_region *region);
 
 /* Largest block that would fit without a new page, in units. */
 uint32_t sg_region_largest(const struct sg_region *region);
