@@ -118,11 +118,6 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
     return CUDA_SUCCESS;
 }
 
-CUresult cuInit(unsigned flags)
-{
-    return sg_real()->cuInit(flags);
-}
-
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
     struct sg_core *core = sg_begin();

@@ -13,6 +13,7 @@
 #include "clock.h"
 #include "contexts.h"
 #include "environment.h"
+#include "lock.h"
 #include "recorder.h"
 #include "resolve.h"
 
@@ -28,11 +29,8 @@ static struct {
     atomic_bool conf_read;
     struct sg_conf conf;
     atomic_int watched; /* 0 not looked at, 1 no, 2 yes */
-    pthread_mutex_t guards[SG_GUARD_COUNT];
-} life = {
-    .guards = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER,
-               PTHREAD_MUTEX_INITIALIZER, PTHREAD_MUTEX_INITIALIZER},
-};
+    struct sg_lock guards[SG_GUARD_COUNT];
+} life;
 
 static __thread bool inside;
 
@@ -55,12 +53,12 @@ void sg_thread_leave(bool outer)
 
 void sg_guard(enum sg_guard guard)
 {
-    pthread_mutex_lock(&life.guards[guard]);
+    sg_lock(&life.guards[guard]);
 }
 
 void sg_unguard(enum sg_guard guard)
 {
-    pthread_mutex_unlock(&life.guards[guard]);
+    sg_unlock(&life.guards[guard]);
 }
 
 void sg_life_say(const char *line)
@@ -283,7 +281,7 @@ static void fork_child(void)
         atomic_store(&life.state, PASSING);
     }
     for (int i = 0; i < SG_GUARD_COUNT; i++)
-        pthread_mutex_init(&life.guards[i], NULL);
+        sg_lock_init(&life.guards[i]);
 }
 
 __attribute__((constructor)) static void load(void)

@@ -93,10 +93,23 @@ static void report_out_of_memory(struct sg_core *core, int device)
     (void)written;
 }
 
+/* What the configuration lets us hold of a device with `total` bytes. */
+static size_t limit_of(const struct sg_conf *conf, size_t total)
+{
+    size_t limit = total;
+    if (conf->limit_bytes && conf->limit_bytes < limit)
+        limit = conf->limit_bytes;
+    if (conf->limit_fraction > 0 && conf->limit_fraction < 1)
+        limit = (size_t)((double)total * conf->limit_fraction);
+    if (conf->per_process_memory_fraction < 1 && (double)total * conf->per_process_memory_fraction < (double)limit)
+        limit = (size_t)((double)total * conf->per_process_memory_fraction);
+    return limit;
+}
+
 /* A limit that the driver may pass isn't one. */
 static bool is_limited(const struct sg_conf *conf)
 {
-    return conf->limit_bytes || conf->limit_fraction > 0 || conf->per_process_memory_fraction < 1;
+    return limit_of(conf, SIZE_MAX >> 1) < SIZE_MAX >> 1;
 }
 
 static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
@@ -246,24 +259,39 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
     return result;
 }
 
+/* Before the first allocation there is no core: programs ask early how much they may plan with. */
+static void mem_info_early(size_t *available, size_t *total)
+{
+    const struct sg_conf *conf = sg_life_conf();
+    size_t limit = limit_of(conf, *total);
+    *available = *available < limit ? *available : limit;
+    if (conf->limit_visible)
+        *total = limit;
+}
+
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
-    struct sg_core *core = sg_begin();
-    if (!core)
-        return sg_real()->cuMemGetInfo_v2(free_bytes, total_bytes);
+    const struct sg_real *real = sg_real();
+    if (sg_thread_inside() || sg_life_over() || sg_life_passing())
+        return real->cuMemGetInfo_v2(free_bytes, total_bytes);
     size_t available, total;
     CUcontext context;
     int device;
-    CUresult result = sg_real()->cuMemGetInfo_v2(&available, &total);
-    if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+    CUresult result = real->cuMemGetInfo_v2(&available, &total);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        mem_info_early(&available, &total);
+    else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
         sg_core_mem_info(core, device, &available, &total);
-        if (free_bytes)
-            *free_bytes = available;
-        if (total_bytes)
-            *total_bytes = total;
-    }
-    sg_end();
-    return result;
+    if (core)
+        sg_end();
+    if (free_bytes)
+        *free_bytes = available;
+    if (total_bytes)
+        *total_bytes = total;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
@@ -272,9 +300,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_life_passing())
         return result;
     const struct sg_conf *conf = sg_life_conf();
-    if (conf->limit_visible && conf->limit_bytes && conf->limit_bytes < *bytes)
-        *bytes = conf->limit_bytes;
-    if (conf->limit_visible && conf->limit_fraction > 0 && conf->limit_fraction < 1)
-        *bytes = (size_t)((double)*bytes * conf->limit_fraction);
+    if (conf->limit_visible)
+        *bytes = limit_of(conf, *bytes);
     return result;
 }

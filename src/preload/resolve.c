@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <link.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -140,19 +139,18 @@ static void load_real(struct sg_real *table)
 
 const struct sg_real *sg_real(void)
 {
-    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     if (atomic_load_explicit(&real_loaded, memory_order_acquire))
         return &real_table;
     if (!cuda_handle())
         return &absent_table;
     struct sg_real table;
     load_real(&table);
-    pthread_mutex_lock(&lock);
+    sg_guard(SG_GUARD_REAL);
     if (!atomic_load_explicit(&real_loaded, memory_order_relaxed)) {
         real_table = table;
         atomic_store_explicit(&real_loaded, true, memory_order_release);
     }
-    pthread_mutex_unlock(&lock);
+    sg_unguard(SG_GUARD_REAL);
     return &real_table;
 }
 

@@ -1,0 +1,64 @@
+/* Preloaded, on two simulated devices: peer access, legacy IPC, and NCCL's questions about addresses. */
+#include <stdlib.h>
+
+#include "cuda_proto.h"
+#include "runtime.h"
+#include "served.h"
+
+#define MIB ((size_t)1 << 20)
+
+int cudaDeviceEnablePeerAccess(int, unsigned);
+int cudaMemcpyAsync(void *, const void *, size_t, int, cudaStream_t);
+CUresult nccl_range(CUdeviceptr *, size_t *, CUdeviceptr);
+enum { COPY_DEFAULT = 4 };
+
+/* Peer access given before the first allocation, and after it, holds for all memory there is and will be. */
+static void peers(void)
+{
+    void *here, *there, *later;
+    EXPECT(cudaSetDevice(0) == cudaSuccess && cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
+    EXPECT(cudaMalloc(&here, 4 * MIB) == cudaSuccess);
+    EXPECT(cudaSetDevice(1) == cudaSuccess && cudaMalloc(&there, 4 * MIB) == cudaSuccess);
+    EXPECT(cudaMemset(there, 7, 4 * MIB) == cudaSuccess);
+    EXPECT(cudaSetDevice(0) == cudaSuccess);
+    EXPECT(cudaMemcpy(here, there, 4 * MIB, COPY_DEFAULT) == cudaSuccess);
+    EXPECT(cudaMemset(there, 8, 4 * MIB) == cudaSuccess);
+    EXPECT(cudaSetDevice(1) == cudaSuccess && cudaMalloc(&later, 64 * MIB) == cudaSuccess);
+    EXPECT(cudaSetDevice(0) == cudaSuccess && cudaMemset(later, 9, 64 * MIB) == cudaSuccess);
+    unsigned char byte = 0;
+    EXPECT(cudaMemcpy(&byte, (char *)later + 63 * MIB, 1, cudaMemcpyDeviceToHost) == cudaSuccess && byte == 9);
+    EXPECT(statistic(0, "allocs") == 1 && statistic(1, "allocs") == 2);
+    EXPECT(cudaFree(later) == cudaSuccess && cudaFree(there) == cudaSuccess && cudaFree(here) == cudaSuccess);
+    EXPECT(statistic(0, "frees") == 1 && statistic(1, "frees") == 2);
+}
+
+/* Memory of ours can't be given away by a legacy handle, and the user is told so, once. */
+static void legacy_ipc(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address;
+    EXPECT(cuMemAlloc_v2(&address, MIB) == CUDA_SUCCESS);
+    EXPECT(cuIpcGetMemHandle(&handle, address) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuIpcGetMemHandle(&handle, address + 512) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
+}
+
+/* NCCL walks buffers mapping by mapping; everybody else is told the block. */
+static void addresses(void)
+{
+    CUdeviceptr address, base;
+    size_t bytes;
+    EXPECT(cuMemAlloc_v2(&address, 3 * MIB) == CUDA_SUCCESS);
+    EXPECT(cuMemGetAddressRange_v2(&base, &bytes, address + 5) == CUDA_SUCCESS && base == address && bytes == 3 * MIB);
+    EXPECT(nccl_range(&base, &bytes, address + 5) == CUDA_SUCCESS);
+    EXPECT(base <= address && bytes % (2 * MIB) == 0);
+    EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
+}
+
+int main(void)
+{
+    peers();
+    legacy_ipc();
+    addresses();
+    return failures != 0;
+}
