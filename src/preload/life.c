@@ -19,7 +19,10 @@
 
 enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
 
-enum { STATUS_BAD_CONF = 125 }; /* as of env(1) and the like: it was us, not the program */
+enum {
+    STATUS_BAD_CONF = 125, /* as of env(1) and the like: it was us, not the program */
+    START_STEPS = 4000,    /* of 50 us: how long another thread's start is waited for */
+};
 
 static struct {
     _Atomic(enum state) state;
@@ -205,9 +208,20 @@ static enum state create_core(const struct sg_driver *driver)
     return LIVE;
 }
 
-/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. What other
-   threads allocate while the core is made goes to the driver: waiting for it here could mean waiting for a lock of
-   the loader's that they hold. */
+/* Waits for the thread that makes the core. Not for ever: that one may need the loader's lock, and this one may be
+   called by a constructor and hold it. Then the driver serves. */
+static enum state wait_for_start(void)
+{
+    const struct timespec step = {.tv_nsec = 50000};
+    enum state state = STARTING;
+    for (int i = 0; i < START_STEPS && state == STARTING; i++) {
+        nanosleep(&step, NULL);
+        state = atomic_load_explicit(&life.state, memory_order_acquire);
+    }
+    return state;
+}
+
+/* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
 static enum state start(void)
 {
     CUcontext context = NULL;
@@ -217,7 +231,7 @@ static enum state start(void)
         return EARLY;
     enum state state = EARLY;
     if (!atomic_compare_exchange_strong(&life.state, &state, STARTING))
-        return state;
+        return state == STARTING ? wait_for_start() : state;
     state = passing ? PASSING : create_core(driver);
     atomic_store_explicit(&life.state, state, memory_order_release);
     if (state == LIVE)
@@ -241,6 +255,8 @@ struct sg_core *sg_begin_allocation(void)
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
     if (state == EARLY && sg_cuda_symbol("cuInit"))
         state = start();
+    else if (state == STARTING)
+        state = wait_for_start();
     inside = state == LIVE;
     return inside ? life.core : NULL;
 }

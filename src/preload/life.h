@@ -7,7 +7,7 @@
 
    EARLY    Nothing has happened: no thread, no file, no output, nothing asked of the driver. A child forked now is
             EARLY again. Every call is handed on to the driver.
-   STARTING One thread makes the core; for all others as EARLY.
+   STARTING One thread makes the core; others that allocate wait for it, 0.2 s at most.
    LIVE     There is a core and it answers.
    PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
             lacks what we need, or there was no host memory.

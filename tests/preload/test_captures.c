@@ -1,0 +1,208 @@
+/* Live captures, against a driver and a core made up here: what is counted, parked and freed afterwards. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "captures.h"
+#include "hooks.h"
+#include "life.h"
+
+static struct {
+    CUresult begin, end, destroy; /* what the driver answers */
+    CUdeviceptr freed[16];
+    int freed_count;
+    CUstreamCaptureMode mode;
+} fake;
+
+static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
+{
+    (void)stream, (void)mode;
+    return fake.begin;
+}
+
+static CUresult end(CUstream stream, CUgraph *ret)
+{
+    (void)stream, (void)ret;
+    return fake.end;
+}
+
+static CUresult destroy(CUstream stream)
+{
+    (void)stream;
+    return fake.destroy;
+}
+
+static CUresult exchange(CUstreamCaptureMode *mode)
+{
+    CUstreamCaptureMode before = fake.mode;
+    fake.mode = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {
+        .cuStreamBeginCapture_v2 = begin,
+        .cuStreamBeginCapture_v2_ptsz = begin,
+        .cuStreamEndCapture = end,
+        .cuStreamEndCapture_ptsz = end,
+        .cuStreamDestroy_v2 = destroy,
+    };
+    return &real;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.exchange_capture_mode = exchange};
+    return &driver;
+}
+
+struct sg_core *sg_begin(void)
+{
+    return (struct sg_core *)&fake;
+}
+
+void sg_end(void)
+{
+}
+
+void sg_guard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+void sg_unguard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+/* Blocks of 4096 bytes, the first at 4096. */
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)core;
+    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096};
+    return address >= 4096 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+{
+    (void)core, (void)origin;
+    assert_false(sg_captures_live());
+    fake.freed[fake.freed_count++] = address;
+    return CUDA_SUCCESS;
+}
+
+static int start_afresh(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    assert_false(sg_captures_live());
+    return 0;
+}
+
+static CUresult park(CUdeviceptr address)
+{
+    const struct sg_origin origin = {0};
+    return sg_captures_park((struct sg_core *)&fake, address, &origin);
+}
+
+static CUstream stream_of(uintptr_t number)
+{
+    return (CUstream)number;
+}
+
+static void parks_until_the_last_capture_ends(void **state)
+{
+    (void)state;
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(16), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(park(4096), CUDA_SUCCESS);
+    assert_int_equal(park(4096), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(park(8192 + 512), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(park(8192), CUDA_SUCCESS);
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    assert_true(sg_captures_live());
+    assert_int_equal(fake.freed_count, 0);
+    assert_int_equal(cuStreamEndCapture(stream_of(16), NULL), CUDA_SUCCESS);
+    assert_false(sg_captures_live());
+    assert_int_equal(fake.freed_count, 2);
+    assert_int_equal(fake.freed[0] + fake.freed[1], 4096 + 8192);
+}
+
+static void counts_only_what_the_driver_began(void **state)
+{
+    (void)state;
+    fake.begin = CUDA_ERROR_ILLEGAL_STATE;
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+    assert_false(sg_captures_live());
+    fake.end = CUDA_ERROR_ILLEGAL_STATE;
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_ERROR_ILLEGAL_STATE);
+    assert_false(sg_captures_live());
+}
+
+static void a_failed_capture_ends_too(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fake.end = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_true(sg_captures_live());
+    fake.end = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_false(sg_captures_live());
+}
+
+static void a_destroyed_stream_captures_no_more(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    park(4096);
+    cuStreamDestroy_v2(stream_of(16));
+    assert_true(sg_captures_live());
+    cuStreamDestroy_v2(stream_of(8));
+    assert_false(sg_captures_live());
+    assert_int_equal(fake.freed_count, 1);
+}
+
+/* Stream 0 is two streams, any other is the same by either interface. */
+static void knows_the_default_streams_apart(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2_ptsz(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    cuStreamEndCapture_ptsz(stream_of(8), NULL);
+    cuStreamEndCapture(NULL, NULL);
+    assert_true(sg_captures_live());
+    cuStreamEndCapture_ptsz(NULL, NULL);
+    assert_false(sg_captures_live());
+}
+
+static void relaxes_and_restores(void **state)
+{
+    (void)state;
+    CUstreamCaptureMode mode;
+    fake.mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    assert_true(sg_captures_relax(&mode));
+    assert_int_equal(fake.mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    sg_captures_restore(&mode);
+    assert_int_equal(fake.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(parks_until_the_last_capture_ends, start_afresh),
+        cmocka_unit_test_setup(counts_only_what_the_driver_began, start_afresh),
+        cmocka_unit_test_setup(a_failed_capture_ends_too, start_afresh),
+        cmocka_unit_test_setup(a_destroyed_stream_captures_no_more, start_afresh),
+        cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
+        cmocka_unit_test_setup(relaxes_and_restores, start_afresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
