@@ -7,9 +7,9 @@
 /* A variable of the environment, NULL where it is not set; getenv() is one. */
 typedef char *sg_environment_fn(const char *name);
 
-/* Writes `pattern` with %p (process id), %h (host name), %r (rank, from the variables that launchers set; 0 without), %e (name
-   of the program) and %% replaced to path[size]. Nothing put in can add a folder to the path. Returns 0, -EINVAL for
-   another letter after %, -ENAMETOOLONG. Needs neither heap nor locale. */
+/* Writes `pattern` with %p (process id), %h (host name), %r (rank, from the variables that launchers set; 0 without),
+   %e (name of the program) and %% replaced to path[size]. Nothing put in can add a folder to the path. Returns 0,
+   -EINVAL for another letter after %, -ENAMETOOLONG. Needs neither heap nor locale. */
 int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *path, size_t size);
 
 /* Creates the folders that lead to `path`, as mkdir -p does. 0 or a negative errno. */

@@ -19,8 +19,8 @@ struct sg_source;
 int sg_source_open(const char *path, struct sg_source **ret);
 void sg_source_close(struct sg_source *source);
 
-/* The next chunk; it and the one before stay valid until the next call. Returns 1, 0 at the end, or a negative errno: -EBADMSG when the compressed
-   data are damaged, -ENODATA when they end early (what came before is good). */
+/* The next chunk; it and the one before stay valid until the next call. Returns 1, 0 at the end, or a negative errno:
+   -EBADMSG when the compressed data are damaged, -ENODATA when they end early (what came before is good). */
 int sg_source_next(struct sg_source *source, unsigned char **ret_data, size_t *ret_size);
 
 /* Back to the first byte. -ESPIPE for what is no regular file. */

@@ -52,7 +52,8 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
     json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES, &problem);
     fclose(in);
     if (!root) {
-        snprintf(error, SG_STATS_ERROR, "no statistics: %s in line %d, column %d", problem.text, problem.line, problem.column);
+        snprintf(error, SG_STATS_ERROR, "no statistics: %s in line %d, column %d", problem.text, problem.line,
+                 problem.column);
         return -EINVAL;
     }
     const char *schema = json_string_value(json_object_get(root, "schema"));
@@ -71,9 +72,13 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
         }
         for (size_t i = 0; i < count; i++)
             read_device(json_array_get(devices, i), &table[i]);
-        *ret = (struct sg_stats_file){.pid = number(root, "pid"), .start_realtime_ns = number(root, "start_realtime_ns"),
-                                      .end_realtime_ns = number(root, "end_realtime_ns"), .conf = text(root, "conf"),
-                                      .command = text(root, "command"), .devices = table, .count = (uint32_t)count};
+        *ret = (struct sg_stats_file){.pid = number(root, "pid"),
+                                      .start_realtime_ns = number(root, "start_realtime_ns"),
+                                      .end_realtime_ns = number(root, "end_realtime_ns"),
+                                      .conf = text(root, "conf"),
+                                      .command = text(root, "command"),
+                                      .devices = table,
+                                      .count = (uint32_t)count};
     }
     json_decref(root);
     return status;

@@ -12,7 +12,8 @@
 #define SG_FNV_PRIME UINT64_C(0x100000001b3)
 
 enum {
-    SG_BLOCK_RECORDS = (SEGALLOC_TRACE_BLOCK - sizeof(struct segalloc_trace_block)) / sizeof(struct segalloc_trace_record)
+    SG_BLOCK_RECORDS =
+        (SEGALLOC_TRACE_BLOCK - sizeof(struct segalloc_trace_block)) / sizeof(struct segalloc_trace_record)
 };
 
 static inline uint64_t sg_checksum_add(uint64_t sum, const struct segalloc_trace_record *record)

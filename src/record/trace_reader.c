@@ -60,7 +60,8 @@ bool sg_trace_more(struct sg_trace_reader *reader)
     reader->source_end = true;
     if (status == -EBADMSG || status == -ENODATA) {
         reader->info.end = status == -EBADMSG ? SG_TRACE_DAMAGED : SG_TRACE_CUT;
-        reader->info.end_text = status == -EBADMSG ? "the compressed data are damaged" : "the compressed data end early";
+        reader->info.end_text =
+            status == -EBADMSG ? "the compressed data are damaged" : "the compressed data end early";
     } else if (status < 0) {
         sg_trace_fail(reader, "reading failed: %s", strerror(-status));
     }

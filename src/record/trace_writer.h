@@ -2,9 +2,10 @@
 
    An event is a few stores into a mapped file: what was written survives the process, whatever ends it. Blocks of
    the file are taken (posix_fallocate), mapped and touched ahead by a helper thread with all signals blocked, so that
-   neither a full nor a slow disk is met on the way of an event. Where no block is ready one event waits for the helper, at
-   most 5 ms; then events are dropped and counted until it has caught up. The number of blocks ready ahead grows from 4 to 32 blocks when the helper is late, which is what bounds memory. A disk that
-   refuses space ends the trace, with one line to the user, and nothing else.
+   neither a full nor a slow disk is met on the way of an event. Where no block is ready one event waits for the helper,
+   at most 5 ms; then events are dropped and counted until it has caught up. The number of blocks ready ahead grows from
+   4 to 32 blocks when the helper is late, which is what bounds memory. A disk that refuses space ends the trace, with
+   one line to the user, and nothing else.
 
    One spin lock, held for a few stores, orders the events of several devices; one device's events come under its own
    lock anyway. */
@@ -48,8 +49,8 @@ void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *reco
    when sg_trace_writer_due() says so and before closing, never with figures older than those of the call before. */
 void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats);
 
-/* Whether it is time for another snapshot of `device`: with the first events, each time that their number has doubled, so
-   that short processes that are killed leave one too; then every SG_TRACE_SNAPSHOT_EVENTS. Lock-free. */
+/* Whether it is time for another snapshot of `device`: with the first events, each time that their number has doubled,
+   so that short processes that are killed leave one too; then every SG_TRACE_SNAPSHOT_EVENTS. Lock-free. */
 enum { SG_TRACE_SNAPSHOT_EVENTS = 16384, SG_TRACE_DEVICES = 64 };
 bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device);
 

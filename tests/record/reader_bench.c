@@ -31,7 +31,8 @@ int main(int argc, char **argv)
     double seconds = now() - start;
     if (sg_trace_error(reader))
         fprintf(stderr, "%s: %s\n", argv[1], sg_trace_error(reader));
-    printf("%llu records, %.3f s, %.1f million a second\n", (unsigned long long)count, seconds, (double)count / seconds / 1e6);
+    printf("%llu records, %.3f s, %.1f million a second\n", (unsigned long long)count, seconds,
+           (double)count / seconds / 1e6);
     free(records);
     sg_trace_close(reader);
     return 0;

@@ -203,8 +203,9 @@ static char *long_text(size_t rows_wanted, size_t *ret_size)
     FILE *out = open_memstream(&text, ret_size);
     fputs(HEADER, out);
     for (size_t i = 0; i < rows_wanted; i++)
-        fprintf(out, "%zu,%02zu:%02zu:%02zu:%06zu,%s,0x%zx,%zu,%s%zx\n", i % 700, i / 36000 % 24, i / 600 % 60, i / 10 % 60,
-                i * 7919 % 1000000, i % 2 ? "free" : "allocate", i * 512, i * i, i % 3 ? "0x" : "0x", i * 31 % 1000);
+        fprintf(out, "%zu,%02zu:%02zu:%02zu:%06zu,%s,0x%zx,%zu,%s%zx\n", i % 700, i / 36000 % 24, i / 600 % 60,
+                i / 10 % 60, i * 7919 % 1000000, i % 2 ? "free" : "allocate", i * 512, i * i, i % 3 ? "0x" : "0x",
+                i * 31 % 1000);
     fclose(out);
     return text;
 }

@@ -24,8 +24,13 @@ static void comes_back(void **state)
         if (sg_stat_info((enum sg_stat)i)->kind == SG_STAT_LEVEL)
             device[1].stats.peak[i] = INT64_MAX - (uint64_t)i;
     }
-    struct sg_stats_file file = {.pid = 5, .start_realtime_ns = 6, .end_realtime_ns = 7, .conf = "alias:False",
-                                 .command = "python \"a\\b\"\n\x01 \xc3\xa4 \xff \xed\xa0\x80", .devices = device, .count = 2};
+    struct sg_stats_file file = {.pid = 5,
+                                 .start_realtime_ns = 6,
+                                 .end_realtime_ns = 7,
+                                 .conf = "alias:False",
+                                 .command = "python \"a\\b\"\n\x01 \xc3\xa4 \xff \xed\xa0\x80",
+                                 .devices = device,
+                                 .count = 2};
     for (int round = 0; round < 2; round++) /* the second replaces the first */
         assert_int_equal(sg_stats_file_write(pattern, NULL, &file), 0);
     assert_true(sg_stats_file_detect(path));
@@ -36,7 +41,8 @@ static void comes_back(void **state)
     assert_int_equal(back.start_realtime_ns, 6);
     assert_int_equal(back.end_realtime_ns, 7);
     assert_string_equal(back.conf, "alias:False");
-    assert_string_equal(back.command, "python \"a\\b\"\n\x01 \xc3\xa4 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+    assert_string_equal(back.command,
+                        "python \"a\\b\"\n\x01 \xc3\xa4 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
     assert_int_equal(back.count, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(back.devices[i].device, device[i].device);
@@ -55,7 +61,12 @@ static void comes_back(void **state)
 static void bad_files(void **state)
 {
     (void)state;
-    static const char *texts[] = {"", "{", "[]", "{}", "{\"schema\":\"segalloc.stats/1\"}", "{\"schema\":7,\"devices\":[]}",
+    static const char *texts[] = {"",
+                                  "{",
+                                  "[]",
+                                  "{}",
+                                  "{\"schema\":\"segalloc.stats/1\"}",
+                                  "{\"schema\":7,\"devices\":[]}",
                                   "{\"schema\":\"segalloc.stats/2\",\"devices\":[]}"};
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
         struct sg_stats_file file;
@@ -66,7 +77,8 @@ static void bad_files(void **state)
         unlink(path);
         free(path);
     }
-    static const char odd[] = "{\"schema\":\"segalloc.stats/1\",\"pid\":\"x\",\"devices\":[3,{\"statistics\":{\"allocs\":-1,\"new\":{}}}]}";
+    static const char odd[] =
+        "{\"schema\":\"segalloc.stats/1\",\"pid\":\"x\",\"devices\":[3,{\"statistics\":{\"allocs\":-1,\"new\":{}}}]}";
     struct sg_stats_file file;
     char error[SG_STATS_ERROR] = "", *path = test_file(odd, sizeof(odd) - 1);
     assert_int_equal(sg_stats_file_read(path, &file, error), 0);

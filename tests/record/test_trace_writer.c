@@ -58,9 +58,13 @@ static char *environment(const char *name)
 static struct sg_trace_writer *make_writer(const char *name, bool helper)
 {
     struct sg_trace_writer *writer = NULL;
-    struct sg_trace_writer_options options = {.path = in_folder(name), .conf = "reserve_slack:1.5",
-                                              .command = "train --steps 3", .limit_bytes = 99, .environment = environment,
-                                              .warn = warn, .create_thread = helper ? pthread_create : NULL};
+    struct sg_trace_writer_options options = {.path = in_folder(name),
+                                              .conf = "reserve_slack:1.5",
+                                              .command = "train --steps 3",
+                                              .limit_bytes = 99,
+                                              .environment = environment,
+                                              .warn = warn,
+                                              .create_thread = helper ? pthread_create : NULL};
     assert_int_equal(sg_trace_writer_create(&options, &writer), 0);
     return writer;
 }
@@ -76,8 +80,9 @@ static void emit(struct sg_trace_writer *writer, uint64_t from, uint64_t to)
 
 static void define_device(struct sg_trace_writer *writer, uint32_t device, uint64_t bytes)
 {
-    sg_trace_writer_emit(writer, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = device,
-                                                                 .id = 2 << 20, .size = bytes});
+    sg_trace_writer_emit(writer,
+                         &(struct segalloc_trace_record){
+                             .kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = device, .id = 2 << 20, .size = bytes});
 }
 
 static struct sg_trace_reader *open_trace(const char *path)
@@ -313,7 +318,8 @@ static void *emit_own(void *user)
     static _Atomic uint32_t number;
     uint32_t stream = ++number;
     for (uint64_t i = 0; i < EACH; i++)
-        sg_trace_writer_emit(writer, &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_FREE, .stream = stream, .id = i});
+        sg_trace_writer_emit(writer,
+                             &(struct segalloc_trace_record){.kind = SEGALLOC_RECORD_FREE, .stream = stream, .id = i});
     return NULL;
 }
 

@@ -27,7 +27,8 @@ static void *loop(void *user)
 {
     double slowest = 0;
     for (uint64_t i = 0; i < events; i++) {
-        struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE + i % 2, .stream = 1, .id = i << 9, .size = i};
+        struct segalloc_trace_record record = {
+            .kind = SEGALLOC_RECORD_ALLOCATE + i % 2, .stream = 1, .id = i << 9, .size = i};
         double before = now();
         sink.emit(sink.sink, &record);
         double took = now() - before;
@@ -75,7 +76,8 @@ int main(int argc, char **argv)
     struct sg_trace_writer_state state;
     sg_trace_writer_state(writer, &state);
     sg_trace_writer_close(writer);
-    printf("%llu records, %llu dropped, error %d\n", (unsigned long long)state.records, (unsigned long long)state.dropped, state.error);
+    printf("%llu records, %llu dropped, error %d\n", (unsigned long long)state.records,
+           (unsigned long long)state.dropped, state.error);
     unlink(state.path);
     sg_trace_writer_destroy(writer);
     return 0;

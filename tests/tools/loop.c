@@ -39,7 +39,8 @@ int main(int argc, char **argv)
         return 2;
     }
     CUresult (*init)(unsigned) = (CUresult(*)(unsigned))function(driver, "cuInit");
-    CUresult (*retain)(CUcontext *, CUdevice) = (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
+    CUresult (*retain)(CUcontext *, CUdevice) =
+        (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
     CUresult (*current)(CUcontext) = (CUresult(*)(CUcontext))function(driver, "cuCtxSetCurrent");
     CUresult (*take)(CUdeviceptr *, size_t) = (CUresult(*)(CUdeviceptr *, size_t))function(driver, "cuMemAlloc_v2");
     CUresult (*give)(CUdeviceptr) = (CUresult(*)(CUdeviceptr))function(driver, "cuMemFree_v2");

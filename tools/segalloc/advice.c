@@ -41,7 +41,8 @@ static void about_running_out(const struct sg_findings *findings, sg_advice_fn *
         const struct sg_findings_device *device = &findings->device[i];
         if (!device->stats.value[SG_STAT_ooms] || !device->limit_bytes || device->limit_bytes >= device->total_bytes)
             continue;
-        snprintf(line, sizeof(line), "The limit of %s kept device %u from the rest of its %s: a higher one would let more succeed.",
+        snprintf(line, sizeof(line),
+                 "The limit of %s kept device %u from the rest of its %s: a higher one would let more succeed.",
                  sg_size_format(device->limit_bytes, a), device->ordinal, sg_size_format(device->total_bytes, b));
         say(user, line);
     }
@@ -56,24 +57,30 @@ static void about_waste(const struct sg_findings *findings, const struct sg_conf
 {
     char line[1024], a[SG_SIZE_TEXT];
     uint64_t idle = findings->peak_reserved - findings->peak_allocated;
-    bool wasted = findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
+    bool wasted =
+        findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
     if (wasted && findings->peak_pending <= idle / 2) {
         sg_size_format(idle, a);
         if (!conf->expandable_segments) {
-            snprintf(line, sizeof(line), "expandable_segments:True lets pages go where they are needed; %s lay idle in fixed segments.", a);
+            snprintf(line, sizeof(line),
+                     "expandable_segments:True lets pages go where they are needed; %s lay idle in fixed segments.", a);
             say(user, line);
         } else if (conf->reserve_slack != 1.0) {
-            snprintf(line, sizeof(line), "reserve_slack:1.0 moves idle pages before it takes new ones: up to %s less reserved, "
-                     "for more calls of the driver.", a);
+            snprintf(line, sizeof(line),
+                     "reserve_slack:1.0 moves idle pages before it takes new ones: up to %s less reserved, "
+                     "for more calls of the driver.",
+                     a);
             say(user, line);
         }
     }
-    uint64_t rounded = findings->peak_allocated > findings->peak_requested ? findings->peak_allocated - findings->peak_requested : 0;
+    uint64_t rounded =
+        findings->peak_allocated > findings->peak_requested ? findings->peak_allocated - findings->peak_requested : 0;
     bool rounding = false;
     for (int i = 0; i < SG_ROUNDUP_INTERVALS; i++)
         rounding |= conf->roundup_divisions[i] != 0;
     if (findings->knows_reserved && rounding && rounded > findings->peak_requested / 20) {
-        snprintf(line, sizeof(line), "Without roundup_power2_divisions up to %s less would be allocated.", sg_size_format(rounded, a));
+        snprintf(line, sizeof(line), "Without roundup_power2_divisions up to %s less would be allocated.",
+                 sg_size_format(rounded, a));
         say(user, line);
     }
 }
@@ -84,13 +91,17 @@ static void about_waiting(const struct sg_findings *findings, const struct sg_co
     uint64_t strict_ns = sum(findings, SG_STAT_strict_wait_ns);
     bool waits = conf->free_sync == SG_FREE_SYNC_AUTO || conf->free_sync == SG_FREE_SYNC_STRICT;
     if (waits && strict_ns > findings->duration_ns / 20 && strict_ns > 10000000) {
-        snprintf(line, sizeof(line), "free_sync:event frees without waiting for the device; frees waited %.2f s of %.2f s here.",
+        snprintf(line, sizeof(line),
+                 "free_sync:event frees without waiting for the device; frees waited %.2f s of %.2f s here.",
                  (double)strict_ns / 1e9, (double)findings->duration_ns / 1e9);
         say(user, line);
     }
-    if (conf->pending_limit == SG_AUTO && findings->peak_pending > findings->peak_reserved / 10 && findings->peak_pending) {
-        snprintf(line, sizeof(line), "pending_limit:%" PRIu64 "MiB would halve the %s that were freed but not usable yet, by waiting "
-                 "for the oldest.", findings->peak_pending / 2 / SG_MIB + 1, sg_size_format(findings->peak_pending, a));
+    if (conf->pending_limit == SG_AUTO && findings->peak_pending > findings->peak_reserved / 10 &&
+        findings->peak_pending) {
+        snprintf(line, sizeof(line),
+                 "pending_limit:%" PRIu64 "MiB would halve the %s that were freed but not usable yet, by waiting "
+                 "for the oldest.",
+                 findings->peak_pending / 2 / SG_MIB + 1, sg_size_format(findings->peak_pending, a));
         say(user, line);
     }
 }
@@ -100,16 +111,20 @@ static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say
     char line[1024];
     uint64_t doubled = sum(findings, SG_STAT_double_frees);
     if (doubled) {
-        snprintf(line, sizeof(line), "%" PRIu64 " frees were of addresses that held no block: an error in the program.", doubled);
+        snprintf(line, sizeof(line), "%" PRIu64 " frees were of addresses that held no block: an error in the program.",
+                 doubled);
         say(user, line);
     }
     if (findings->dropped) {
-        snprintf(line, sizeof(line), "%" PRIu64 " events are missing from the trace: the disk was full or too slow. Write it to another "
-                 "file system.", findings->dropped);
+        snprintf(line, sizeof(line),
+                 "%" PRIu64 " events are missing from the trace: the disk was full or too slow. Write it to another "
+                 "file system.",
+                 findings->dropped);
         say(user, line);
     }
     if (findings->repeated) {
-        snprintf(line, sizeof(line), "%" PRIu64 " allocations are at addresses that were in use: the trace contradicts itself.",
+        snprintf(line, sizeof(line),
+                 "%" PRIu64 " allocations are at addresses that were in use: the trace contradicts itself.",
                  findings->repeated);
         say(user, line);
     }

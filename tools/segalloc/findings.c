@@ -147,7 +147,8 @@ static int read_statistics(struct sg_findings *findings, char *error)
     findings->conf = strdup(file.conf);
     findings->command = strdup(file.command);
     findings->pid = file.pid;
-    findings->duration_ns = file.end_realtime_ns > file.start_realtime_ns ? file.end_realtime_ns - file.start_realtime_ns : 0;
+    findings->duration_ns =
+        file.end_realtime_ns > file.start_realtime_ns ? file.end_realtime_ns - file.start_realtime_ns : 0;
     findings->device = calloc(file.count + 1, sizeof(*findings->device));
     for (uint32_t i = 0; findings->device && i < file.count; i++) {
         struct sg_findings_device *device = &findings->device[findings->devices++];
@@ -197,7 +198,8 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     uint64_t asked = findings->allocs + findings->passed_on;
-    uint64_t waste = findings->peak_reserved > findings->peak_allocated ? findings->peak_reserved - findings->peak_allocated : 0;
+    uint64_t waste =
+        findings->peak_reserved > findings->peak_allocated ? findings->peak_reserved - findings->peak_allocated : 0;
     sg_size_format(findings->peak_reserved, a);
     sg_size_format(findings->peak_allocated, b);
     sg_size_format(waste, c);
@@ -205,28 +207,40 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
     if (findings->passed_on && !findings->allocs)
         snprintf(text, size, "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.", asked);
     else if (findings->ooms && findings->failed_largest)
-        snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, the largest of %s, with at most %s "
-                 "requested at once.", findings->ooms, asked + findings->ooms, sg_size_format(findings->failed_largest, a),
+        snprintf(text, size,
+                 "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, the largest of %s, with at most %s "
+                 "requested at once.",
+                 findings->ooms, asked + findings->ooms, sg_size_format(findings->failed_largest, a),
                  sg_size_format(findings->peak_requested, b));
     else if (findings->ooms)
-        snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, with at most %s requested at once.",
+        snprintf(text, size,
+                 "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, with at most %s requested at once.",
                  findings->ooms, asked + findings->ooms, sg_size_format(findings->peak_requested, b));
     else if (findings->passed_on)
-        snprintf(text, size, "Partly served: %" PRIu64 " of %" PRIu64 " allocations (%s) went to the driver, not to segalloc.",
+        snprintf(text, size,
+                 "Partly served: %" PRIu64 " of %" PRIu64 " allocations (%s) went to the driver, not to segalloc.",
                  findings->passed_on, asked, sg_size_format(findings->passed_on_bytes, a));
     else if (!findings->knows_reserved)
-        snprintf(text, size, "At least %s are needed: live at the peak of %" PRIu64 " allocations. `segalloc replay %s` says what "
-                 "an allocator makes of it.", sg_size_format(findings->peak_requested, a), findings->allocs, findings->path);
+        snprintf(text, size,
+                 "At least %s are needed: live at the peak of %" PRIu64 " allocations. `segalloc replay %s` says what "
+                 "an allocator makes of it.",
+                 sg_size_format(findings->peak_requested, a), findings->allocs, findings->path);
     else if (findings->utilization < 0)
         snprintf(text, size, "Nothing was held: %" PRIu64 " allocations, and no memory reserved.", findings->allocs);
     else if (findings->utilization < UTILIZATION_SEVERE && findings->peak_pending > waste / 2)
-        snprintf(text, size, "Run ahead: %s were reserved at the peak for %s allocated, because up to %s were freed while queued work "
-                 "still used them.", a, b, sg_size_format(findings->peak_pending, c));
+        snprintf(
+            text, size,
+            "Run ahead: %s were reserved at the peak for %s allocated, because up to %s were freed while queued work "
+            "still used them.",
+            a, b, sg_size_format(findings->peak_pending, c));
     else if (findings->utilization < UTILIZATION_SEVERE)
-        snprintf(text, size, "Fragmented: %s were reserved at the peak for %s allocated, utilization %.1f %%: %s lay idle.", a, b,
+        snprintf(text, size,
+                 "Fragmented: %s were reserved at the peak for %s allocated, utilization %.1f %%: %s lay idle.", a, b,
                  percent, c);
     else
-        snprintf(text, size, "%s: all %" PRIu64 " allocations served, %s reserved at the peak for %s allocated, utilization %.1f %%.",
+        snprintf(text, size,
+                 "%s: all %" PRIu64
+                 " allocations served, %s reserved at the peak for %s allocated, utilization %.1f %%.",
                  findings->utilization < UTILIZATION_GOOD ? "Fair" : "Good", asked, a, b, percent);
     return text;
 }

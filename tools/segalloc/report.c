@@ -13,9 +13,10 @@
 #include "tool.h"
 
 static const struct option long_options[] = {
-    {"json", no_argument, NULL, 'j'},  {"format", required_argument, NULL, 'F'}, {"output", required_argument, NULL, 'o'},
-    {"force", no_argument, NULL, 'f'}, {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
-    {"help", no_argument, NULL, 'h'},  {0},
+    {"json", no_argument, NULL, 'j'},         {"format", required_argument, NULL, 'F'},
+    {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
+    {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
+    {"help", no_argument, NULL, 'h'},         {0},
 };
 
 /* What --fail-above can compare. */
@@ -78,14 +79,16 @@ struct arguments {
 static int help(void)
 {
     puts("usage: segalloc report FILE… [--json] [-o FILE [-f]] [--strict] [--fail-above KEY=VALUE]…\n"
-         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as .zst; - is standard input), or of a\n"
+         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as .zst; - is standard input), "
+         "or of a\n"
          "statistics file. Begins with a verdict. Several files: one line each.\n\n"
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
          "  -f, --force             replace FILE if it is there\n"
          "      --strict            exit status 4 for a trace that is incomplete\n"
-         "      --fail-above K=V    exit status 3 when K is above V: frag=20%, unserved=0%, reserved=20GiB, stranded=1GiB,\n"
+         "      --fail-above K=V    exit status 3 when K is above V: frag=20%, unserved=0%, reserved=20GiB, "
+         "stranded=1GiB,\n"
          "                          requested=20GiB, ooms=0; may be given several times\n"
          "  -h, --help              print this\n\n"
          "Exit status: 0, 1 when a file could not be read or holds nothing, 2 for bad usage, 3 and 4 as above.");
@@ -99,11 +102,13 @@ static int add_bound(struct arguments *arguments, const char *text)
     const char *value = strchr(text, '=');
     const struct measure *measure = NULL;
     for (size_t i = 0; value && i < sizeof(measures) / sizeof(measures[0]); i++)
-        if (strlen(measures[i].name) == (size_t)(value - text) && !strncmp(measures[i].name, text, (size_t)(value - text)))
+        if (strlen(measures[i].name) == (size_t)(value - text) &&
+            !strncmp(measures[i].name, text, (size_t)(value - text)))
             measure = &measures[i];
     if (!measure)
-        return sg_tool_usage(arguments->verb, "--fail-above takes frag=, unserved=, reserved=, stranded=, requested= or ooms=, not \"%s\"",
-                             text);
+        return sg_tool_usage(
+            arguments->verb,
+            "--fail-above takes frag=, unserved=, reserved=, stranded=, requested= or ooms=, not \"%s\"", text);
     if (arguments->bounds == BOUNDS_MAX)
         return sg_tool_usage(arguments->verb, "--fail-above may be given %d times", BOUNDS_MAX);
     char *end;
@@ -120,7 +125,8 @@ static int add_bound(struct arguments *arguments, const char *text)
         limit = (double)bytes;
     }
     if (!good)
-        return sg_tool_usage(arguments->verb, "--fail-above %s takes %s, not \"%s\"", measure->name, examples[measure->unit], value);
+        return sg_tool_usage(arguments->verb, "--fail-above %s takes %s, not \"%s\"", measure->name,
+                             examples[measure->unit], value);
     arguments->bound[arguments->bounds++] = (struct bound){measure, limit, value};
     return 0;
 }
@@ -180,20 +186,23 @@ static int check_bounds(const struct arguments *arguments, const struct sg_findi
         double value = bound->measure->value(findings);
         char text[SG_SIZE_TEXT];
         if (value < 0)
-            return sg_tool_error(arguments->verb, "%s: %s is not known from this file", findings->path, bound->measure->name);
+            return sg_tool_error(arguments->verb, "%s: %s is not known from this file", findings->path,
+                                 bound->measure->name);
         if (value <= bound->limit)
             continue;
         if (bound->measure->unit == BYTES)
             sg_size_format((uint64_t)value, text);
         else
             snprintf(text, sizeof(text), bound->measure->unit == PERCENT ? "%.2f %%" : "%.0f", value);
-        sg_tool_message(arguments->verb, "%s: %s is %s, above %s", findings->path, bound->measure->name, text, bound->text);
+        sg_tool_message(arguments->verb, "%s: %s is %s, above %s", findings->path, bound->measure->name, text,
+                        bound->text);
         status = SG_EXIT_ABOVE;
     }
     return status;
 }
 
-static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count, bool several)
+static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
+                  bool several)
 {
     if (!several && count) {
         (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0]));
@@ -241,8 +250,9 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
             print(arguments, good, goods, count > 1);
         status = worse(status, opened);
         if (fflush(stdout))
-            status = worse(status, sg_tool_error(arguments->verb, "%s: %s", arguments->output ? arguments->output : "standard output",
-                                                 strerror(errno)));
+            status = worse(status,
+                           sg_tool_error(arguments->verb, "%s: %s",
+                                         arguments->output ? arguments->output : "standard output", strerror(errno)));
     }
     for (size_t i = 0; i < goods; i++) {
         if (arguments->strict && (good[i]->end_text || good[i]->dropped))

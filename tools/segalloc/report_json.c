@@ -90,8 +90,8 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
         fputs("null", stdout);
     number("events", findings->events, findings->trace);
     number("dropped", findings->dropped, findings->trace);
-    printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64, findings->allocs,
-           findings->frees, findings->passed_on, findings->ooms);
+    printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64,
+           findings->allocs, findings->frees, findings->passed_on, findings->ooms);
     ratio("served_share", findings->served_share);
     number("peak_requested_bytes", findings->peak_requested, true);
     number("peak_allocated_bytes", findings->peak_allocated, findings->knows_reserved);

@@ -94,7 +94,8 @@ static void histogram(const struct sg_findings_device *device)
         if (!count)
             continue;
         int length = (int)((double)count / (double)most * WIDTH + 0.999);
-        printf("  from %12s %12" PRIu64 "  %.*s\n", sg_size_format(i ? UINT64_C(1) << (i - 1) : 0, from), count, length, bar);
+        printf("  from %12s %12" PRIu64 "  %.*s\n", sg_size_format(i ? UINT64_C(1) << (i - 1) : 0, from), count, length,
+               bar);
     }
 }
 
@@ -111,7 +112,8 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     putchar('\n');
     levels(device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
-        printf("  (allocated, pending, reserved and what follows: as they were %" PRIu64 " events before the end)\n", device->stats_age);
+        printf("  (allocated, pending, reserved and what follows: as they were %" PRIu64 " events before the end)\n",
+               device->stats_age);
     histogram(device);
     counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
     counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
@@ -143,7 +145,8 @@ void sg_report_text(const struct sg_findings *findings)
     if (findings->end_text)
         printf("The trace is incomplete: %s. It was read to the last complete record.\n", findings->end_text);
     if (findings->dropped)
-        printf("%" PRIu64 " events are missing from it: what follows comes from the others and from the last statistics.\n",
+        printf("%" PRIu64
+               " events are missing from it: what follows comes from the others and from the last statistics.\n",
                findings->dropped);
     for (uint32_t i = 0; i < findings->devices; i++)
         print_device(findings, &findings->device[i]);
@@ -169,8 +172,8 @@ void sg_report_table(const struct sg_findings *const *findings, size_t count)
         int length = (int)strlen(findings[i]->path);
         width = length > width ? length : width;
     }
-    printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested", "peak reserved",
-           "utilization", "OOMs");
+    printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested",
+           "peak reserved", "utilization", "OOMs");
     for (size_t i = 0; i < count; i++) {
         const struct sg_findings *file = findings[i];
         char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], served[16] = "-", used[16] = "-";
@@ -178,8 +181,9 @@ void sg_report_table(const struct sg_findings *const *findings, size_t count)
             snprintf(served, sizeof(served), "%.1f %%", file->served_share * 100);
         if (file->utilization >= 0)
             snprintf(used, sizeof(used), "%.1f %%", file->utilization * 100);
-        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served, file->allocs + file->passed_on,
-               sg_size_format(file->peak_requested, a), file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used,
-               file->ooms, file->end_text ? "  incomplete" : "");
+        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served,
+               file->allocs + file->passed_on, sg_size_format(file->peak_requested, a),
+               file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used, file->ooms,
+               file->end_text ? "  incomplete" : "");
     }
 }

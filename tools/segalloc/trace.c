@@ -20,9 +20,15 @@
 enum { BATCH = 4096 };
 
 static const struct option long_options[] = {
-    {"from", required_argument, NULL, 'F'},   {"to", required_argument, NULL, 'T'}, {"output", required_argument, NULL, 'o'},
-    {"device", required_argument, NULL, 'd'}, {"force", no_argument, NULL, 'f'},    {"json", no_argument, NULL, 'j'},
-    {"strict", no_argument, NULL, 's'},       {"help", no_argument, NULL, 'h'},     {0},
+    {"from", required_argument, NULL, 'F'},
+    {"to", required_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'},
+    {"device", required_argument, NULL, 'd'},
+    {"force", no_argument, NULL, 'f'},
+    {"json", no_argument, NULL, 'j'},
+    {"strict", no_argument, NULL, 's'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
 };
 
 struct arguments {
@@ -39,7 +45,8 @@ static int help(void)
          "       segalloc trace import FILE -o TRACE\n"
          "Works on traces: ours, or RMM's replay CSV, also as .zst; - is standard input.\n\n"
          "  info    what the trace holds: events, peak of live memory, devices, configuration, how it ends\n"
-         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what was imported comes back the same\n"
+         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what was imported comes back the "
+         "same\n"
          "  import  writes it in our own format\n\n"
          "      --from SECONDS  cat: leave out what is before this time, counted from the first event\n"
          "      --to SECONDS    cat: leave out what is at this time or later\n"
@@ -63,8 +70,8 @@ static int check_end(const struct arguments *arguments, const struct sg_trace_re
         sg_tool_message(arguments->verb, "%s: %" PRIu64 " events were lost when it was written", arguments->input,
                         info->dropped);
     if (info->end_text)
-        sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all", arguments->input,
-                        info->end_text, info->records);
+        sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all",
+                        arguments->input, info->end_text, info->records);
     return arguments->strict && (info->end_text || info->dropped) ? SG_EXIT_TRUNCATED : SG_EXIT_OK;
 }
 
@@ -99,7 +106,8 @@ static int finish_output(const struct arguments *arguments, const struct output 
 {
     struct stat status;
     bool regular = output->path[0] && stat(output->path, &status) == 0 && S_ISREG(status.st_mode);
-    if (regular && !error && whole && strcmp(output->path, arguments->output) && rename(output->path, arguments->output) < 0)
+    if (regular && !error && whole && strcmp(output->path, arguments->output) &&
+        rename(output->path, arguments->output) < 0)
         error = -errno;
     if (regular && (error || !whole))
         unlink(output->path);
@@ -140,7 +148,8 @@ static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *
             uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
             if (time < arguments->from_ns || time >= arguments->to_ns)
                 continue;
-            if (arguments->one_device && sg_dictionary_stream(&dictionary, record[i].stream)->device != arguments->device)
+            if (arguments->one_device &&
+                sg_dictionary_stream(&dictionary, record[i].stream)->device != arguments->device)
                 continue;
             if (fwrite(row, 1, length, out) != length)
                 error = -errno;
@@ -244,7 +253,8 @@ static uint64_t threads(const struct sg_summary *summary)
     return count;
 }
 
-static void info_json(const struct arguments *arguments, const struct sg_trace_info *info, const struct sg_summary *summary)
+static void info_json(const struct arguments *arguments, const struct sg_trace_info *info,
+                      const struct sg_summary *summary)
 {
     const struct sg_summary_device *first = summary->device;
     fputs("{\"schema\":\"segalloc.trace-info/1\",\"trace\":", stdout);
@@ -255,9 +265,9 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
         sg_tool_json_string(info->end_text);
     else
         fputs("null", stdout);
-    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
-           ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
-           ",\"repeated_addresses\":%" PRIu64,
+    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64
+           ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64
+           ",\"unmatched_frees\":%" PRIu64 ",\"repeated_addresses\":%" PRIu64,
            info->records, summary->events, info->dropped, total(summary, &first->allocs), total(summary, &first->frees),
            summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
     printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
@@ -280,9 +290,10 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
         const struct sg_summary_device *device = &summary->device[i];
         if (!device->used)
             continue;
-        printf("%s{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 "}", comma, i,
-               device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+        printf("%s{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64
+               ",\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
+               ",\"peak_requested_bytes\":%" PRIu64 "}",
+               comma, i, device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
                device->peak_live_bytes);
         comma = ",";
     }
@@ -298,7 +309,8 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     const struct sg_summary_device *first = summary->device;
     printf("%-12s %s%s%s\n", "format", !strcmp(info->format, "rmm-csv") ? "RMM's CSV" : "segalloc's trace",
-           info->header.imported && strcmp(info->format, "rmm-csv") ? ", imported" : "", info->compressed ? ", zstd" : "");
+           info->header.imported && strcmp(info->format, "rmm-csv") ? ", imported" : "",
+           info->compressed ? ", zstd" : "");
     printf("%-12s %s\n", "end", info->end_text ? info->end_text : "complete");
     if (info->dropped)
         printf("%-12s %" PRIu64 " events, by the writer\n", "lost", info->dropped);
@@ -326,7 +338,8 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
         const struct sg_summary_device *device = &summary->device[i];
         if (!device->used || !device->total_bytes)
             continue;
-        printf("device %-5u %s, granule %s", i, sg_size_format(device->total_bytes, a), sg_size_format(device->granularity, b));
+        printf("device %-5u %s, granule %s", i, sg_size_format(device->total_bytes, a),
+               sg_size_format(device->granularity, b));
         if (device->limit_bytes)
             printf(", limit %s", sg_size_format(device->limit_bytes, c));
         putchar('\n');
@@ -378,14 +391,15 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         case 'F':
         case 'T':
             if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
-                return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"", option == 'F' ? "from" : "to",
-                                     optarg);
+                return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
+                                     option == 'F' ? "from" : "to", optarg);
             break;
         case 'd':
             ret->device = (uint32_t)strtoul(optarg, &end, 10);
             ret->one_device = true;
             if (end == optarg || *end || ret->device >= SG_DICTIONARY_DEVICES)
-                return sg_tool_usage(ret->verb, "--device takes a number below %d, not \"%s\"", SG_DICTIONARY_DEVICES, optarg);
+                return sg_tool_usage(ret->verb, "--device takes a number below %d, not \"%s\"", SG_DICTIONARY_DEVICES,
+                                     optarg);
             break;
         case 'o':
             ret->output = optarg;
