@@ -28,6 +28,12 @@ static CUresult missing(void)
     return (CUresult)cudaErrorCallRequiresNewerDriver;
 }
 
+/* Arrays and captures: no question of age, a simulated driver may do without. */
+static CUresult unsupported(void)
+{
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, cuuint64_t flags,
                             CUdriverProcAddressQueryResult *status)
 {
@@ -39,12 +45,11 @@ CUresult sg_rt_proc_address(const char *symbol, void **ret, int version, cuuint6
 }
 
 /* A function pointer is stored through its bytes: C has no conversion from void *. */
-static void resolve(void *slot, const char *name, int version, cuuint64_t flags)
+static void resolve(void *slot, const char *name, int version, cuuint64_t flags, CUresult (*absent)(void))
 {
     void *address = NULL;
     CUdriverProcAddressQueryResult status;
     if (sg_rt_proc_address(name, &address, version, flags, &status) != CUDA_SUCCESS || !address) {
-        CUresult (*absent)(void) = missing;
         memcpy(slot, &absent, sizeof absent);
         return;
     }
@@ -53,8 +58,8 @@ static void resolve(void *slot, const char *name, int version, cuuint64_t flags)
 
 static void resolve_all(struct sg_rt_driver *table, cuuint64_t flags)
 {
-#define DRIVER(name, version, symbol) resolve(&table->name, #name, version, flags);
-#define OTHER(name, version, parameters) resolve(&table->name, #name, version, flags);
+#define DRIVER(name, version, symbol) resolve(&table->name, #name, version, flags, missing);
+#define OTHER(name, version, parameters) resolve(&table->name, #name, version, flags, unsupported);
 #include "libcuda.def"
 #undef DRIVER
 #undef OTHER

@@ -7,7 +7,7 @@
 #include "runtime_abi.h"
 
 /* One table for each meaning of stream 0. A function that the driver lacks is there and fails with
-   cudaErrorCallRequiresNewerDriver. */
+   cudaErrorCallRequiresNewerDriver, one of the OTHER ones with cudaErrorNotSupported. */
 struct sg_rt_driver {
 #define DRIVER(name, version, symbol) __typeof__(symbol) *name;
 #define OTHER(name, version, parameters) CUresult(*name) parameters;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# usage: headers.sh [13|12] [FOLDER]. Gets NVIDIA's CUDA headers of that major from PyPI into FOLDER (default: a folder of
-# the user's cache) and prints the include path; what is there already is not fetched again. For
+# usage: headers.sh [13|12] [FOLDER]. Gets NVIDIA's CUDA headers of that major from PyPI into FOLDER (default: a folder
+# of the user's cache) and prints the include path; what is there already is not fetched again. For
 #   meson configure BUILD -Dnvidia_headers="$(headers.sh 13)"
 set -eu
 major=${1:-13}
@@ -22,7 +22,8 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # shellcheck disable=SC2086
-if ! python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary=:all: -d "$work" $packages >&2; then
+if ! python3 -m pip --quiet --disable-pip-version-check --retries 1 --timeout 20 download --no-deps \
+    --only-binary=:all: -d "$work" $packages >&2; then
     echo "headers.sh: no CUDA $major headers: 'pip download $packages' failed; with headers of your own set" \
         "-Dnvidia_headers=FOLDER" >&2
     exit 1

@@ -137,6 +137,10 @@ static void capture_is_off(void **state)
     assert_true(priority <= least && priority >= greatest);
     ok(cudaStreamGetDevice(stream, &device));
     assert_int_equal(device, 0);
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    ok(cudaThreadExchangeStreamCaptureMode(&mode));
+    assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    ok(cudaThreadExchangeStreamCaptureMode(&mode));
     ok(cudaStreamDestroy(stream));
     expect_error(cudaErrorInvalidResourceHandle, cudaStreamDestroy(NULL));
     cudaGetLastError();
