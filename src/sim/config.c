@@ -112,7 +112,7 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
 
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
-    static char message[384];
+    static _Thread_local char message[384];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024};
     char buffer[1024];

@@ -140,8 +140,11 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
     struct sim_device *device = sim_device(ordinal);
     CUresult result = !device ? CUDA_ERROR_INVALID_DEVICE
                       : device->primary_refs ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && --device->primary_refs == 0)
-        close_context(device->primary);
+    if (result == CUDA_SUCCESS && --device->primary_refs == 0) {
+        sim_wait_context(device->primary);
+        if (device->primary_refs == 0) /* nobody took it up again meanwhile */
+            close_context(device->primary);
+    }
     sim_unlock();
     return result;
 }

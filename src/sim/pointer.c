@@ -40,14 +40,14 @@ static struct sim_device *device_of(const struct sim_memory *memory, const struc
     return mapping ? mapping->physical->device : memory->device;
 }
 
-static unsigned rights(const struct sim_memory *memory, const struct sim_mapping *mapping)
+static unsigned rights(const struct sim_memory *memory, const struct sim_mapping *mapping, uint64_t address)
 {
     CUcontext context;
     if (memory->kind != SIM_MEMORY_RESERVATION)
         return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (!mapping || sim_context_current(&context) != CUDA_SUCCESS)
         return CU_MEM_ACCESS_FLAGS_PROT_NONE;
-    return mapping->access[context->device->ordinal];
+    return sim_mapping_rights(mapping, address)[context->device->ordinal];
 }
 
 static bool on_host(const struct sim_memory *memory)
@@ -114,7 +114,7 @@ static CUresult look_up(CUpointer_attribute attribute, uint64_t address, struct 
                             : memory->kind == SIM_MEMORY_DEVICE);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        *ret = narrow(rights(memory, mapping));
+        *ret = narrow(rights(memory, mapping, address));
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
         *ret = pointer_fact(memory->pool);

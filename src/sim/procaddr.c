@@ -23,10 +23,11 @@ enum { PER_THREAD_SINCE = 7000 };
 static CUdriverProcAddressQueryResult look_up(const char *name, int version, bool per_thread, void (**ret)(void))
 {
     const struct entry *best = NULL;
+    int driver = sim_driver_version();
     CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
         const struct entry *entry = &entries[i];
-        if (strcmp(entry->name, name) != 0 || entry->version > sim_driver_version())
+        if (strcmp(entry->name, name) != 0 || entry->version > driver)
             continue;
         if (entry->version > version) {
             if (status == CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND)

@@ -9,7 +9,7 @@
 #include "extra.h"
 #include "work.h"
 
-struct sim sim;
+struct sim sim = {.config = {.driver = 13000}};
 _Thread_local bool sim_in_host_function;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

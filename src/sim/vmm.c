@@ -43,7 +43,7 @@ struct sim_mapping *sim_mapping_find(uint64_t address)
     return mapping_of(sim_ranges_find(&memory->mappings, address));
 }
 
-static const unsigned char *rights_at(const struct sim_mapping *mapping, uint64_t address)
+const unsigned char *sim_mapping_rights(const struct sim_mapping *mapping, uint64_t address)
 {
     if (!mapping->granules)
         return mapping->access;
@@ -64,7 +64,7 @@ bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint
     int need = write ? PROT_WRITE : PROT_READ;
     for (uint64_t end = address + size; address < end;) {
         struct sim_mapping *mapping = mapping_of(sim_ranges_find(&reservation->mappings, address));
-        if (!mapping || !(protection(rights_at(mapping, address)) & need))
+        if (!mapping || !(protection(sim_mapping_rights(mapping, address)) & need))
             return false;
         address = mapping->granules ? (address / SIM_GRANULE + 1) * SIM_GRANULE
                                     : mapping->range.base + mapping->range.size;
@@ -370,7 +370,7 @@ static bool protect(const struct sim_memory *reservation, uint64_t address, uint
         while (stretch < end) {
             struct sim_mapping *mapping = mapping_of(sim_ranges_find(&reservation->mappings, stretch));
             assert(mapping);
-            int here = protection(rights_at(mapping, stretch));
+            int here = protection(sim_mapping_rights(mapping, stretch));
             if (prot != -1 && prot != here)
                 break;
             prot = here;
@@ -421,7 +421,7 @@ CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location
     sim_lock();
     struct sim_mapping *mapping = sim_mapping_find(address);
     if (mapping)
-        *flags = rights_at(mapping, address)[location->id];
+        *flags = sim_mapping_rights(mapping, address)[location->id];
     sim_unlock();
     return mapping ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -27,5 +27,7 @@ struct sim_mapping {
 
 /* Locked. The mapping that contains the address; or NULL. */
 struct sim_mapping *sim_mapping_find(uint64_t address);
+/* Locked. CUmemAccess_flags by device at an address of the mapping. */
+const unsigned char *sim_mapping_rights(const struct sim_mapping *mapping, uint64_t address);
 
 #endif

@@ -69,6 +69,8 @@ static void leave_work_behind(void)
         ok(cuLaunchHostFunc(stream, wait_at_gate, &never)); /* which stays shut */
         ok(cuLaunchHostFunc(NULL, wait_at_gate, &never));
     }
+    while (!never.reached)
+        sleep_ms(1);
 }
 
 static int exit_with_work_queued(void)
