@@ -294,6 +294,7 @@ static void reset(struct sg_trace_writer *writer)
     writer->told = writer->helper = writer->late = false;
     writer->path[0] = '\0';
     atomic_store(&writer->total, 0);
+    atomic_store(&writer->making, false);
     atomic_store(&writer->error, 0);
     memset(&writer->ready, 0, sizeof(writer->ready));
     memset(&writer->retired, 0, sizeof(writer->retired));

@@ -151,7 +151,9 @@ unsigned sg_writer_refill(struct sg_trace_writer *writer)
         munmap(block, SEGALLOC_TRACE_BLOCK);
     while (!atomic_load(&writer->error) && !atomic_load(&writer->stop) &&
            sg_ring_count(&writer->ready) < atomic_load_explicit(&writer->ahead, memory_order_relaxed)) {
+        atomic_store(&writer->making, true);
         int error = sg_writer_make_block(writer, &block);
+        atomic_store(&writer->making, false);
         if (error) {
             atomic_store(&writer->error, error);
             sg_writer_tell(writer, error);
@@ -201,7 +203,9 @@ void *sg_writer_wait(struct sg_trace_writer *writer)
 {
     void *block = NULL;
     sg_writer_wake(&writer->wake);
-    for (int i = 0; !block && i < WAIT_STEPS && !atomic_load(&writer->error); i++) {
+    int disk = 0, processor = 0;
+    while (!block && disk < WAIT_STEPS_DISK && processor < WAIT_STEPS_PROCESSOR && !atomic_load(&writer->error)) {
+        ++*(atomic_load(&writer->making) ? &disk : &processor);
         nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_NS}, NULL);
         block = sg_ring_take(&writer->ready);
     }

@@ -22,7 +22,9 @@ enum {
     PATH_ROOM = 1024,
     TEXT_ROOM = 64 << 10,
     AHEAD_AT_OPEN = 2,
-    WAIT_STEPS = 100, WAIT_STEP_NS = 50000, /* how long an event may wait for the helper to get a processor: 5 ms */
+    /* How long an event may wait for the helper while that is busy with the disk, and while it waits for a processor:
+       5 and 50 ms. */
+    WAIT_STEP_NS = 50000, WAIT_STEPS_DISK = 100, WAIT_STEPS_PROCESSOR = 1000,
     LOW_FD = 100,               /* programs that close or count on low descriptors find ours out of their way */
     LAST_EVENT = SG_BLOCK_RECORDS - 1, /* the last place of a block is for SEGALLOC_RECORD_END */
     SNAPSHOT_ROOM = 160                /* and those before it for the last statistics, if the disk is full by then */
@@ -61,6 +63,7 @@ struct sg_trace_writer {
     struct sg_ring ready, retired;
     _Atomic uint32_t ahead, wake, stop, gone; /* wake and gone are futexes */
     bool helper;
+    _Atomic bool making; /* a block: the disk is at work */
     bool late; /* the helper was waited for in vain: events are dropped until it has caught up */
 
     struct sg_trace_writer_options options; /* its texts point into `text` */
@@ -136,8 +139,8 @@ void sg_writer_start_helper(struct sg_trace_writer *writer);
 bool sg_writer_stop_helper(struct sg_trace_writer *writer);
 
 /* Where events come as fast as the processor can make them the helper may be short of processor time, not of disk: it
-   is given some. A disk that stalls is waited for once, no longer than this, and then not again until the helper has
-   caught up. Returns a block or NULL. */
+   is given some. A disk that stalls is waited for once, for a moment, and then not again until the helper has caught
+   up. Returns a block or NULL. */
 void *sg_writer_wait(struct sg_trace_writer *writer);
 
 #endif
