@@ -1,0 +1,290 @@
+"""segalloc tune: what it recommends on traces whose best setting is known, its JSON, its errors.
+
+Usage: test_tune.py SEGALLOC DATA"""
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+DATA = os.path.abspath(sys.argv.pop())
+SEGALLOC = os.path.abspath(sys.argv.pop())
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD")
+MIB = 1 << 20
+
+
+def start(*arguments, env=None):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    clean.update(env or {})
+    return subprocess.Popen([SEGALLOC, *arguments], env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+class Trace:
+    """Rows of RMM's CSV. Sizes are in MiB."""
+
+    def __init__(self, folder, name):
+        self.rows, self.size, self.path = [], {}, os.path.join(folder, name + ".csv")
+
+    def alloc(self, mib):
+        block = 0x7f0000000000 + (len(self.size) + 1 << 9)
+        self.size[block] = int(mib * MIB)
+        self.rows.append(f"0,00:00:00:{len(self.rows):06},allocate,{block:#x},{self.size[block]},0")
+        return block
+
+    def free(self, *blocks):
+        for block in blocks:
+            self.rows.append(f"0,00:00:00:{len(self.rows):06},free,{block:#x},{self.size[block]},0")
+
+    def save(self):
+        with open(self.path, "w") as file:
+            file.write("\n".join(["Thread,Time,Action,Pointer,Size,Stream", *self.rows, ""]))
+        return self.path
+
+
+class Tune(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.same, cls.growing, cls.pinned, cls.single, cls.oversize = (
+            Trace(cls.folder.name, name) for name in ("same", "growing", "pinned", "single", "oversize"))
+        for _ in range(50):  # one buffer again and again: nothing to gain
+            cls.same.free(cls.same.alloc(40))
+        for mib in range(100, 300, 20):  # each larger than any before: fixed segments can't serve it again
+            cls.growing.free(cls.growing.alloc(mib))
+        held = []
+        for _ in range(4):  # a survivor of 30 in each of four segments of 100, then 140 at once
+            cls.pinned.free(cls.pinned.alloc(100))
+            cls.pinned.alloc(30)
+            held.append(cls.pinned.alloc(70))
+        cls.pinned.free(*held)
+        cls.pinned.free(cls.pinned.alloc(140))
+        cls.single.alloc(12)  # expandable segments take a chunk of 20 MiB
+        cls.oversize.free(cls.oversize.alloc(64))
+        cls.oversize.free(cls.oversize.alloc(24), cls.oversize.alloc(24))
+        for trace in (cls.same, cls.growing, cls.pinned, cls.single, cls.oversize):
+            trace.save()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_it(self, *arguments, env=None, status=0):
+        process = start(*arguments, env=env)
+        out, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, status, errors)
+        return out, errors
+
+    def tune(self, *arguments, env=None):
+        """The parsed object, after the checks that hold for every one."""
+        out, errors = self.run_it("tune", "--json", *arguments, env=env)
+        self.assertEqual((out.count("\n"), errors), (1, ""))
+        found = json.loads(out)
+        self.assertEqual(found["schema"], "segalloc.tune/1")
+        candidates, pareto, best = found["candidates"], found["pareto"], found["recommended"]
+        self.assertEqual(len({c["conf"] for c in candidates}), len(candidates))
+        self.assertIn(found["default"], candidates)
+        self.assertIn({k: v for k, v in best.items() if k not in ("reason", "line")}, candidates)
+        self.assertTrue(best["reason"].endswith("."))
+        self.assertGreater(len(pareto), 0)
+        least_ooms = min(c["ooms"] for c in candidates)
+        for member in pareto:
+            self.assertIn(member, candidates)
+            self.assertEqual(member["ooms"], least_ooms)
+            for other in candidates:
+                if other["ooms"] == least_ooms:
+                    better = [other[k] - member[k] for k in ("peak_reserved_bytes", "driver_calls")]
+                    self.assertFalse(max(better) <= 0 and min(better) < 0, (member, other))
+        for mine, standard in zip(best["traces"], found["default"]["traces"]):
+            self.assertLessEqual(mine["ooms"], standard["ooms"])
+            if not standard["ooms"]:
+                self.assertLessEqual(mine["peak_reserved_bytes"], standard["peak_reserved_bytes"])
+        return found
+
+    def test_defaults_stay_where_nothing_is_gained(self):
+        for arguments in ((), ("--for", "pytorch")):
+            found = self.tune(*arguments, self.same.path)
+            self.assertEqual(found["recommended"]["conf"], "")
+            self.assertEqual(found["recommended"]["line"], "")
+            self.assertIn("Keep to the defaults", found["recommended"]["reason"])
+            self.assertIsNone(found["current"])
+            self.assertTrue(found["complete"])
+
+    def test_expandable_segments_for_growing_sizes(self):
+        found = self.tune("--for", "pytorch", self.growing.path)
+        self.assertEqual(found["recommended"]["conf"], "expandable_segments:True")
+        self.assertEqual(found["recommended"]["line"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True")
+        self.assertEqual(found["default"]["peak_reserved_bytes"], sum(range(100, 300, 20)) * MIB)
+        self.assertEqual(found["recommended"]["peak_reserved_bytes"], 280 * MIB)
+        self.assertIn("1.58 GiB", found["recommended"]["reason"])
+
+    def test_setting_in_use_that_costs(self):
+        conf = "max_split_size_mb:20"
+        for option, env in (((), {"PYTORCH_CUDA_ALLOC_CONF": conf}), ((), {"PYTORCH_ALLOC_CONF": conf}),
+                            (("--current", conf), {})):
+            found = self.tune("--for", "pytorch", *option, self.oversize.path, env=env)
+            self.assertEqual(found["current"]["conf"], "max_split_size_mb:20")
+            self.assertEqual(found["current"]["peak_reserved_bytes"], 112 * MIB)
+            self.assertEqual(found["recommended"]["conf"], "")
+            self.assertEqual(found["recommended"]["line"], "unset PYTORCH_CUDA_ALLOC_CONF")
+            self.assertIn("Unset max_split_size_mb: it costs you 48.00 MiB.", found["recommended"]["reason"])
+
+    def test_setting_in_use_that_is_good(self):
+        found = self.tune("--for", "pytorch", "--current", "expandable_segments:True", self.growing.path)
+        self.assertEqual(found["recommended"]["conf"], "expandable_segments:True")
+        self.assertIn("Keep what you have", found["recommended"]["reason"])
+
+    def test_other_keys_of_the_setting_in_use_are_kept(self):
+        base = "large_segment_size_mb:32,per_process_memory_fraction:0.9"
+        found = self.tune("--for", "pytorch", "--current", base + ",garbage_collection_threshold:0.7",
+                          "--limit", "1GiB", self.growing.path)
+        for candidate in found["candidates"]:
+            self.assertTrue(candidate["conf"].startswith(base), candidate)
+        self.assertTrue(any("garbage_collection_threshold:0.8" in c["conf"] for c in found["candidates"]))
+        without = self.tune("--for", "pytorch", self.growing.path)
+        self.assertFalse(any("garbage" in c["conf"] for c in without["candidates"]))
+        found = self.tune("--current", "limit:1GiB,reserve_slack:1.05", self.pinned.path)
+        self.assertEqual(found["default"]["conf"], "limit:1GiB")
+        self.assertEqual(found["current"]["conf"], "limit:1GiB,reserve_slack:1.05")
+
+    def test_card_that_is_too_small_for_the_defaults(self):
+        found = self.tune("--for", "pytorch", "--limit", "420MiB", self.pinned.path)
+        self.assertEqual(found["default"]["ooms"], 1)
+        self.assertEqual(found["recommended"]["ooms"], 0)
+        self.assertTrue(found["recommended"]["conf"])
+        self.assertIn("It fits", found["recommended"]["reason"])
+        text, _ = self.run_it("tune", "--for", "pytorch", "--limit", "420MiB", self.pinned.path)
+        self.assertIn("1 allocations fail", text)
+
+    def test_card_that_is_too_small_for_anything(self):
+        for arguments in ((), ("--for", "pytorch")):
+            found = self.tune(*arguments, "--limit", "200MiB", self.pinned.path)
+            self.assertGreater(found["recommended"]["ooms"], 0)
+            self.assertIn("No setting makes this fit", found["recommended"]["reason"])
+            self.assertIn("400.00 MiB at once and the card has 200.00 MiB", found["recommended"]["reason"])
+
+    def test_slack_for_survivors(self):
+        found = self.tune(self.pinned.path)
+        self.assertIn("reserve_slack:1", found["recommended"]["conf"])
+        self.assertLess(found["recommended"]["peak_reserved_bytes"], found["default"]["peak_reserved_bytes"])
+        self.assertTrue(found["recommended"]["line"].startswith("SEGALLOC_CONF="))
+        self.assertIn("--limit", found["recommended"]["reason"])
+
+    def test_several_traces(self):
+        alone = self.tune("--for", "pytorch", self.growing.path)
+        found = self.tune("--for", "pytorch", self.growing.path, self.single.path)
+        self.assertEqual([t["path"] for t in found["traces"]], [self.growing.path, self.single.path])
+        expandable, = (c for c in found["candidates"] if c["conf"] == "expandable_segments:True")
+        self.assertEqual([t["peak_reserved_bytes"] for t in expandable["traces"]], [280 * MIB, 20 * MIB])
+        self.assertEqual(expandable["peak_reserved_bytes"], 300 * MIB)
+        self.assertLess(expandable["peak_reserved_bytes"], found["default"]["peak_reserved_bytes"])
+        self.assertIn("expandable_segments:True", alone["recommended"]["conf"])
+        self.assertNotIn("expandable_segments:True", found["recommended"]["conf"])
+
+    def test_figures_are_those_of_replay(self):
+        for policy in ("segalloc", "pytorch"):
+            found = self.tune("--for", policy, "--limit", "450MiB", self.pinned.path)
+            for candidate in found["candidates"][:12]:
+                out, _ = self.run_it("replay", "--json", "--policy", policy, "--limit", "450MiB",
+                                     "--conf", candidate["conf"], self.pinned.path)
+                played = json.loads(out)
+                for key in ("peak_reserved_bytes", "ooms", "pages_moved", "bytes_moved"):
+                    self.assertEqual(candidate[key], played[key], (candidate["conf"], key))
+                self.assertEqual(candidate["driver_calls"], sum(played["driver_calls"].values()), candidate["conf"])
+
+    def test_threads_do_not_change_the_answer(self):
+        one, three = (self.tune("-J", n, self.pinned.path) for n in "13")
+        for found in (one, three):
+            del found["seconds"], found["threads"]
+        self.assertEqual(one, three)
+
+    def test_narrowed(self):
+        found = self.tune("--for", "pytorch", "--param", "max_split_size_mb=20..2048", self.oversize.path)
+        values = {c["conf"] for c in found["candidates"]}
+        self.assertEqual(len(values), 13)
+        self.assertTrue({"", "max_split_size_mb:20", "max_split_size_mb:2048"} <= values)
+        self.assertTrue(all(v == "" or v.startswith("max_split_size_mb:") and "," not in v for v in values))
+        found = self.tune("--param", "page_size_mb=4,8", "--param", "roundup_power2_divisions=1..8", "--budget", "7",
+                          self.pinned.path)
+        self.assertEqual(len(found["candidates"]), 7)
+        self.assertFalse(any("slack" in c["conf"] or "split" in c["conf"] for c in found["candidates"]))
+
+    def test_time_budget(self):
+        found = self.tune("--budget", "0.0001s", self.pinned.path)
+        self.assertLess(len(found["candidates"]), 20)
+        self.assertFalse(found["complete"])
+
+    def test_interrupt(self):
+        trace = Trace(self.folder.name, "long")
+        for i in range(400000):
+            trace.free(trace.alloc(1 + i % 37))
+        trace.save()
+        for wait in (0.2, 2):
+            process = start("tune", "--json", "-J", "1", "--budget", "1h", trace.path)
+            time.sleep(wait)
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=20)
+            if process.returncode:
+                self.assertEqual((process.returncode, out), (1, ""))
+                self.assertIn("nothing is known yet", errors)
+            else:
+                self.assertFalse(json.loads(out)["complete"])
+
+    def test_errors(self):
+        def fails(status, *words, arguments):
+            out, errors = self.run_it("tune", *arguments, status=status)
+            self.assertEqual((out, errors.count("\n")), ("", 1), errors)
+            for word in words:
+                self.assertIn(word, errors)
+        path = self.same.path
+        fails(2, "which trace?", arguments=())
+        fails(2, '"jax"', arguments=("--for", "jax", path))
+        fails(2, "--limit", "lots", arguments=("--limit", "lots", path))
+        fails(2, "--budget", "soon", arguments=("--budget", "soon", path))
+        fails(2, "--threads", '"0"', arguments=("-J", "0", path))
+        fails(2, "max_split_size_mb", "did you mean", arguments=("--param", "max_splitsize_mb=1", path))
+        fails(2, "LOW..HIGH", arguments=("--param", "page_size_mb=64..2", path))
+        fails(2, "LOW..HIGH", arguments=("--param", "page_size_mb=..", path))
+        fails(2, "which values", arguments=("--param", "page_size_mb", path))
+        fails(2, "page_size_mb:1", arguments=("--param", "page_size_mb=1", path))
+        fails(2, "max_split_size_mb:3", arguments=("--for", "pytorch", "--param", "max_split_size_mb=3", path))
+        fails(2, "--current", "reserve_slack", arguments=("--current", "reserve_slack:0.5", path))
+        fails(1, "nowhere.csv", arguments=(path, "nowhere.csv"))
+        fails(1, "512 B", "--memory", "trace cat", arguments=("--memory", "512", path))
+        empty = os.path.join(self.folder.name, "empty.csv")
+        with open(empty, "w") as file:
+            file.write("Thread,Time,Action,Pointer,Size,Stream\n")
+        fails(1, "no allocation", arguments=(empty,))
+        twice = os.path.join(self.folder.name, "twice.csv")
+        with open(twice, "w") as file:
+            file.write("Thread,Time,Action,Pointer,Size,Stream\n" + 2 * "0,0,allocate,0x200,512,0\n")
+        self.run_it("tune", twice, status=1)
+
+    def test_setting_in_use_that_is_wrong_is_only_mentioned(self):
+        process = start("tune", "--json", "--for", "pytorch", self.same.path,
+                        env={"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:3"})
+        out, errors = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, errors.count("\n")), (0, 1))
+        self.assertIn("PYTORCH_CUDA_ALLOC_CONF is not compared with", errors)
+        self.assertIsNone(json.loads(out)["current"])
+
+    def test_recorded_loops(self):
+        with open(os.path.join(DATA, "baselines.json")) as file:
+            baselines = json.load(file)
+        loops = {b["trace"] for b in baselines}
+        self.assertTrue(loops)
+        for loop in loops:
+            measured = {b["config"]: b for b in baselines if b["trace"] == loop and b.get("peak_reserved")}
+            found = self.tune("--for", "pytorch", os.path.join(DATA, loop + ".csv.zst"))
+            least = min(b["peak_reserved"] for b in measured.values())
+            self.assertLessEqual(found["recommended"]["peak_reserved_bytes"], least)
+            by_conf = {c["conf"]: c["peak_reserved_bytes"] for c in found["candidates"]}
+            self.assertEqual(by_conf[""], measured["default"]["peak_reserved"])
+            self.assertEqual(by_conf["expandable_segments:True"], measured["expandable_segments:True"]["peak_reserved"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,237 @@
+#include "tune_trace.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "idmap.h"
+#include "progress.h"
+#include "size.h"
+#include "trace_reader.h"
+
+enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
+#define SIZE_MAXIMUM ((UINT64_C(1) << 56) - 1) /* no device has so much: it fails all the same */
+
+struct sg_tune_event {
+    uint64_t size : 56, flags : 8; /* define stream: the device */
+    uint32_t slot;                 /* of the block, from 1; what was freed last is used first */
+    uint32_t stream : STREAM_BITS, kind : 8;
+};
+_Static_assert(sizeof(struct sg_tune_event) == SG_TUNE_EVENT_BYTES, "the size that messages and the manual state");
+
+struct decoder {
+    struct sg_tune_trace *trace;
+    struct sg_idmap live; /* id of the trace -> slot */
+    uint32_t *spare;
+    size_t spares, room;
+    uint64_t *size; /* of the block in each slot */
+    uint32_t slots, sizes;
+    uint64_t live_bytes;
+    uint64_t bound;
+    char *error;
+};
+
+static int fail(struct decoder *decoder, int status, const char *what, uint64_t id)
+{
+    snprintf(decoder->error, SG_TUNE_ERROR, "event %" PRIu64 " %s 0x%" PRIx64, decoder->trace->events, what, id);
+    return status;
+}
+
+static int no_memory(struct decoder *decoder)
+{
+    snprintf(decoder->error, SG_TUNE_ERROR, "no host memory left at event %" PRIu64, decoder->trace->events);
+    return -ENOMEM;
+}
+
+static int add_chunk(struct decoder *decoder)
+{
+    struct sg_tune_trace *trace = decoder->trace;
+    char bound[SG_SIZE_TEXT];
+    if ((trace->chunks + 1) * sizeof(struct sg_tune_event) * CHUNK_EVENTS > decoder->bound) {
+        snprintf(decoder->error, SG_TUNE_ERROR,
+                 "the events take more than %s of memory (%d bytes each, %" PRIu64
+                 " read so far); allow more with --memory, or tune on "
+                 "a part: segalloc trace cat TRACE --to SECONDS -o PART.csv",
+                 sg_size_format(decoder->bound, bound), SG_TUNE_EVENT_BYTES, trace->events);
+        return -E2BIG;
+    }
+    struct sg_tune_event **larger = realloc(trace->chunk, (trace->chunks + 1) * sizeof *larger);
+    if (!larger)
+        return no_memory(decoder);
+    trace->chunk = larger;
+    if (!(larger[trace->chunks] = malloc(sizeof(struct sg_tune_event) * CHUNK_EVENTS)))
+        return no_memory(decoder);
+    trace->chunks++;
+    trace->bytes += sizeof(struct sg_tune_event) * CHUNK_EVENTS;
+    return 0;
+}
+
+static int append(struct decoder *decoder, const struct segalloc_trace_record *record, uint32_t slot)
+{
+    struct sg_tune_trace *trace = decoder->trace;
+    if (record->stream >> STREAM_BITS)
+        return fail(decoder, -ERANGE, "is on a stream of too high a number:", record->stream);
+    int status = trace->count == trace->chunks * CHUNK_EVENTS ? add_chunk(decoder) : 0;
+    if (status)
+        return status;
+    uint64_t size = record->kind == SEGALLOC_RECORD_DEFINE_STREAM ? (uint32_t)record->size : record->size;
+    trace->chunk[trace->count / CHUNK_EVENTS][trace->count % CHUNK_EVENTS] = (struct sg_tune_event){
+        .size = (size < SIZE_MAXIMUM ? size : SIZE_MAXIMUM) & SIZE_MAXIMUM,
+        .flags = record->flags,
+        .slot = slot,
+        .stream = record->stream & ((1u << STREAM_BITS) - 1),
+        .kind = record->kind,
+    };
+    trace->count++;
+    return 0;
+}
+
+static int allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    if (sg_idmap_get(&decoder->live, record->id))
+        return fail(decoder, -EINVAL, "allocates what is alive already:", record->id);
+    uint32_t slot = decoder->spares ? decoder->spare[--decoder->spares] : ++decoder->slots;
+    if (!slot || !sg_idmap_put(&decoder->live, record->id, slot))
+        return no_memory(decoder);
+    if (slot >= decoder->sizes) {
+        uint32_t sizes = slot + slot / 2 + 4096;
+        uint64_t *larger = realloc(decoder->size, (size_t)sizes * sizeof *larger);
+        if (!larger)
+            return no_memory(decoder);
+        decoder->size = larger;
+        decoder->sizes = sizes;
+    }
+    decoder->size[slot] = record->size;
+    decoder->live_bytes += record->size;
+    if (decoder->live_bytes > decoder->trace->peak_live)
+        decoder->trace->peak_live = decoder->live_bytes;
+    return append(decoder, record, slot);
+}
+
+static int release(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    uint32_t slot = (uint32_t)sg_idmap_take(&decoder->live, record->id);
+    if (!slot)
+        return 0; /* allocated before the trace begins */
+    if (decoder->spares == decoder->room) {
+        size_t room = decoder->room ? 2 * decoder->room : 4096;
+        uint32_t *larger = realloc(decoder->spare, room * sizeof *larger);
+        if (!larger)
+            return no_memory(decoder);
+        decoder->spare = larger;
+        decoder->room = room;
+    }
+    decoder->spare[decoder->spares++] = slot;
+    decoder->live_bytes -= decoder->size[slot];
+    return append(decoder, record, slot);
+}
+
+/* Keeps what can decide where memory goes under settings other than the recorded ones: the steps of the recorded slow
+   allocations, for one, do not. */
+static int take(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    if (record->kind < SEGALLOC_RECORD_DONE)
+        decoder->trace->events++;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return allocate(decoder, record);
+    case SEGALLOC_RECORD_FREE:
+        return release(decoder, record);
+    case SEGALLOC_RECORD_RECORD_STREAM: {
+        uint32_t slot = (uint32_t)sg_idmap_get(&decoder->live, record->id);
+        return slot ? append(decoder, record, slot) : 0;
+    }
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+        if ((uint32_t)record->size >= decoder->trace->devices)
+            decoder->trace->devices = (uint32_t)record->size + 1;
+        return append(decoder, record, 0);
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_DONE:
+    case SEGALLOC_RECORD_PRESSURE:
+        return append(decoder, record, 0);
+    default:
+        return 0;
+    }
+}
+
+static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const atomic_bool *stop)
+{
+    struct segalloc_trace_record batch[BATCH];
+    struct sg_progress progress = {0};
+    int status = 0;
+    for (size_t n; status == 0 && (n = sg_trace_read(reader, batch, BATCH)) > 0;) {
+        for (size_t i = 0; i < n && status == 0; i++)
+            status = take(decoder, &batch[i]);
+        sg_progress_show(&progress, "reading", sg_trace_progress(reader));
+        if (status == 0 && atomic_load_explicit(stop, memory_order_relaxed)) {
+            snprintf(decoder->error, SG_TUNE_ERROR, "stopped while it was read: nothing is known yet");
+            status = -EINTR;
+        }
+    }
+    sg_progress_end(&progress);
+    if (status == 0 && sg_trace_error(reader)) {
+        snprintf(decoder->error, SG_TUNE_ERROR, "%s", sg_trace_error(reader));
+        status = -EINVAL;
+    }
+    if (status == 0 && !decoder->slots) {
+        snprintf(decoder->error, SG_TUNE_ERROR, "the trace has no allocation to tune for");
+        status = -ENODATA;
+    }
+    return status;
+}
+
+int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret,
+                       char *error)
+{
+    struct sg_trace_reader *reader;
+    *ret = (struct sg_tune_trace){.path = path};
+    int status = sg_trace_open(path, &reader, error);
+    if (status)
+        return status;
+    struct decoder decoder = {.trace = ret, .bound = bound, .error = error};
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    ret->granularity = info->header.granularity;
+    ret->device_bytes = info->header.device_bytes;
+    ret->conf = strdup(info->conf);
+    status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
+    ret->end_text = info->end_text; /* static */
+    sg_idmap_fini(&decoder.live);
+    free(decoder.spare);
+    free(decoder.size);
+    sg_trace_close(reader);
+    return status;
+}
+
+void sg_tune_trace_close(struct sg_tune_trace *trace)
+{
+    for (size_t i = 0; i < trace->chunks; i++)
+        free(trace->chunk[i]);
+    free(trace->chunk);
+    free(trace->conf);
+    *trace = (struct sg_tune_trace){0};
+}
+
+size_t sg_tune_next(void *source, struct segalloc_trace_record *out, size_t n)
+{
+    struct sg_tune_cursor *cursor = source;
+    const struct sg_tune_trace *trace = cursor->trace;
+    if (cursor->stopped && cursor->stopped(cursor->user)) {
+        cursor->cut = true;
+        return 0;
+    }
+    size_t left = trace->count - cursor->at;
+    n = n < left ? n : left;
+    for (size_t i = 0; i < n; i++) {
+        const struct sg_tune_event *event = &trace->chunk[cursor->at / CHUNK_EVENTS][cursor->at % CHUNK_EVENTS];
+        cursor->at++;
+        out[i] = (struct segalloc_trace_record){.kind = event->kind,
+                                                .flags = event->flags,
+                                                .stream = event->stream,
+                                                .id = event->slot,
+                                                .size = event->size};
+    }
+    return n;
+}
