@@ -36,7 +36,7 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
 int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error);
 void sg_stats_file_free(struct sg_stats_file *file);
 
-/* Whether a file begins as one of these does. */
+/* Whether a regular file begins as one of these does. */
 bool sg_stats_file_detect(const char *path);
 
 #endif

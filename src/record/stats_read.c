@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "stats_file.h"
 
@@ -94,7 +95,9 @@ void sg_stats_file_free(struct sg_stats_file *file)
 
 bool sg_stats_file_detect(const char *path)
 {
-    FILE *in = strcmp(path, "-") ? fopen(path, "rbe") : NULL;
+    struct stat status;
+    bool regular = strcmp(path, "-") && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *in = regular ? fopen(path, "rbe") : NULL; /* what is read from a pipe would be gone */
     int first = in ? fgetc(in) : EOF;
     while (first == ' ' || first == '\n' || first == '\t' || first == '\r')
         first = fgetc(in);

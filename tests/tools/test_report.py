@@ -233,6 +233,8 @@ class Report(Case):
         self.assertEqual((report["peak_requested_bytes"], report["peak_reserved_bytes"], report["served_share"]),
                          (4000, None, None))
         self.assertEqual(report["ooms"], 1)
+        self.assertEqual(json.loads(segalloc("report", "--json", "-", stdin=Trace.CSV).stdout)["allocs"], 3)
+        self.assertEqual(json.loads(segalloc("report", "--json", "/dev/stdin", stdin=Trace.CSV).stdout)["allocs"], 3)
 
     def test_of_statistics(self):
         table = dict(GOOD, allocs=10, passed_on=0)
