@@ -73,8 +73,31 @@ static struct {
     struct variable *variables;
 } registry = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
+/* A forked child ends by unregistering its images: the lock must not have stayed with a thread of the parent. */
+static void before_fork(void)
+{
+    pthread_rwlock_wrlock(&registry.lock);
+}
+
+static void in_parent(void)
+{
+    pthread_rwlock_unlock(&registry.lock);
+}
+
+static void in_child(void)
+{
+    pthread_rwlock_init(&registry.lock, NULL);
+}
+
+static void watch_forks(void)
+{
+    pthread_atfork(before_fork, in_parent, in_child);
+}
+
 void **__cudaRegisterFatBinary(void *image)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
     struct binary *binary = calloc(1, sizeof *binary);
     if (!binary)
         abort();
@@ -269,7 +292,8 @@ cudaError_t sg_rt_kernel_function(struct sg_rt_kernel *shown, CUfunction *ret)
     return error;
 }
 
-/* Managed memory, because it has one address for all devices. */
+/* Managed memory, because it has one address for all devices. Images are not read, so a variable starts with zeros
+   whatever the program initialises it with. */
 static cudaError_t back(struct variable *variable)
 {
     CUdeviceptr address = 0;

@@ -146,6 +146,51 @@ static void driver_by_name(void **state)
     assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
 }
 
+static void *driver_function(const char *name)
+{
+    void *found = NULL;
+    int status = -1;
+    ok(cudaGetDriverEntryPointByVersion(name, &found, 12000, CU_GET_PROC_ADDRESS_DEFAULT, &status));
+    assert_non_null(found);
+    return found;
+}
+
+/* What the program makes current through the driver is where the runtime works. */
+static void a_context_of_the_driver_counts(void **state)
+{
+    (void)state;
+    __typeof__(cuDevicePrimaryCtxRetain) *retain;
+    __typeof__(cuCtxSetCurrent) *set_current;
+    __typeof__(cuDevicePrimaryCtxRelease_v2) *release;
+    void *address = driver_function("cuDevicePrimaryCtxRetain");
+    memcpy(&retain, &address, sizeof address);
+    address = driver_function("cuCtxSetCurrent");
+    memcpy(&set_current, &address, sizeof address);
+    address = driver_function("cuDevicePrimaryCtxRelease");
+    memcpy(&release, &address, sizeof address);
+    CUcontext context;
+    int device = -1;
+    void *p = NULL;
+    struct cudaPointerAttributes attributes;
+    ok(cudaSetDevice(0));
+    assert_int_equal(retain(&context, 1), CUDA_SUCCESS);
+    assert_int_equal(set_current(context), CUDA_SUCCESS);
+    ok(cudaGetDevice(&device));
+    assert_int_equal(device, 1);
+    ok(cudaMalloc(&p, 4096));
+    ok(cudaPointerGetAttributes(&attributes, p));
+    assert_int_equal(attributes.device, 1);
+    ok(cudaFree(p));
+    assert_int_equal(set_current(NULL), CUDA_SUCCESS);
+    ok(cudaGetDevice(&device));
+    assert_int_equal(device, 0);
+    ok(cudaMalloc(&p, 4096));
+    ok(cudaPointerGetAttributes(&attributes, p));
+    assert_int_equal(attributes.device, 0);
+    ok(cudaFree(p));
+    assert_int_equal(release(1), CUDA_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -157,6 +202,7 @@ int main(void)
         cmocka_unit_test(limits),
         cmocka_unit_test(reset_frees_everything),
         cmocka_unit_test(driver_by_name),
+        cmocka_unit_test(a_context_of_the_driver_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
