@@ -1,8 +1,9 @@
 /* The options: one table (options.def), and everything that follows from it.
 
    Values come from, in rising order: the built-in default, /etc/segalloc.conf, the file named by SEGALLOC_CONF_FILE,
-   SEGALLOC_CONF; for keys that none of these names, PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF. Nothing here reads
-   the environment: the caller hands the texts over. No locale, no stdio, no heap: this runs in other people's processes. */
+   SEGALLOC_CONF; for keys that none of these names, PYTORCH_CUDA_ALLOC_CONF, else PYTORCH_ALLOC_CONF. Nothing here
+   reads the environment: the caller hands the texts over. No locale, no stdio, no heap: this runs in other people's
+   processes. */
 #ifndef SG_CONF_H
 #define SG_CONF_H
 

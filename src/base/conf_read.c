@@ -157,7 +157,8 @@ static void apply_value(struct reader *reader, enum sg_option option, const char
     }
     char accepted[160], stays[SHOWN_BYTES];
     bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, show(value, length).text,
-             sg_option_values(conf, option, accepted, sizeof accepted), sg_conf_format(conf, option, stays, sizeof stays));
+             sg_option_values(conf, option, accepted, sizeof accepted),
+             sg_conf_format(conf, option, stays, sizeof stays));
 }
 
 /* Keeps PyTorch's two sizes at or above the segment's, which may just have grown. */
@@ -168,8 +169,8 @@ static void settle(struct reader *reader)
     if (conf->source[SG_OPTION_max_non_split_rounding_mb] == SG_CONF_DEFAULT || conf->max_non_split_rounding < segment)
         conf->max_non_split_rounding = segment;
     if (conf->max_split_size && conf->max_split_size < segment) {
-        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 ", which takes its place",
-                 conf->max_split_size / SG_MIB, segment / SG_MIB);
+        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64
+                 ", which takes its place", conf->max_split_size / SG_MIB, segment / SG_MIB);
         conf->max_split_size = segment;
     }
 }
@@ -190,7 +191,8 @@ static unsigned apply(struct reader *reader, const char *text)
         else if (part.value && option != segment)
             apply_value(reader, option, part.value, part.value_length);
         else if (!part.value && reader->source != SG_CONF_PYTORCH)
-            bad_part(reader, "%.*s has no value; write %.*s:VALUE", (int)part.key_length, part.key, (int)part.key_length, part.key);
+            bad_part(reader, "%s has no value; write %s:VALUE", sg_option_info(option)->name,
+                     sg_option_info(option)->name);
     }
     settle(reader);
     return reader->bad;

@@ -69,7 +69,8 @@ static const struct {
     {SG_OPTION_expandable_segments, "false", "False", {"0", "1", "yes", "", "Truee"}},
     {SG_OPTION_max_split_size_mb, "128", "128", {"19", "128MiB", "-1", "16777217", "1.5", "99999999999999999999999"}},
     {SG_OPTION_max_non_split_rounding_mb, "64", "64", {"0", "19", "x"}},
-    {SG_OPTION_roundup_power2_divisions, "[256:1, 512:2 ,>:8]", "[256:1,512:2,>:8]", {"3", "[3:1]", "[256:3]", "[256]", "[256:1", "[]"}},
+    {SG_OPTION_roundup_power2_divisions, "[256:1, 512:2 ,>:8]", "[256:1,512:2,>:8]",
+     {"3", "[3:1]", "[256:3]", "[256]", "[256:1", "[]"}},
     {SG_OPTION_garbage_collection_threshold, "0.8", "0.8", {"1", "1.0", "0.0", "-0.5", "80%", "0.8x"}},
     {SG_OPTION_per_process_memory_fraction, ".25", "0.25", {"1.01", "-1", "x", "nan", "inf"}},
     {SG_OPTION_large_segment_size_mb, "32", "32", {"10", "0", "1 2"}},
@@ -129,9 +130,11 @@ static void zero_is_off_where_zero_is_the_default(void **state)
     struct sg_conf conf;
     struct lines lines;
     sg_conf_init(&conf);
-    assert_int_equal(apply(&conf, "max_split_size_mb:64,garbage_collection_threshold:.5,limit:0.5,roundup_power2_divisions:4", &lines), 0);
+    const char *on = "max_split_size_mb:64,garbage_collection_threshold:.5,limit:0.5,roundup_power2_divisions:4";
+    const char *off = "max_split_size_mb:0,garbage_collection_threshold:0,limit:0,roundup_power2_divisions:0";
+    assert_int_equal(apply(&conf, on, &lines), 0);
     assert_true(conf.limit_fraction == 0.5 && conf.limit_bytes == 0);
-    assert_int_equal(apply(&conf, "max_split_size_mb:0,garbage_collection_threshold:0,limit:0,roundup_power2_divisions:0", &lines), 0);
+    assert_int_equal(apply(&conf, off, &lines), 0);
     char text[64];
     assert_int_equal(sg_conf_print(&conf, text, sizeof text), 0);
 }
@@ -176,11 +179,12 @@ static void segments_bound_splitting(void **state)
     assert_int_equal(apply(&conf, "max_split_size_mb:16,large_segment_size_mb:12", &lines), 0);
     assert_true(conf.max_split_size == 16 * SG_MIB && conf.max_non_split_rounding == 12 * SG_MIB);
     assert_int_equal(apply(&conf, "large_segment_size_mb:64", &lines), 1);
-    assert_string_equal(lines.last, "SEGALLOC_CONF: max_split_size_mb:16 is less than large_segment_size_mb:64, which takes its place");
+    assert_string_equal(lines.last, "SEGALLOC_CONF: max_split_size_mb:16 is less than large_segment_size_mb:64, which "
+                                    "takes its place");
     assert_true(conf.max_split_size == 64 * SG_MIB && conf.max_non_split_rounding == 64 * SG_MIB);
     assert_int_equal(apply(&conf, "max_split_size_mb:63", &lines), 1);
-    assert_string_equal(lines.last,
-                        "SEGALLOC_CONF: max_split_size_mb:63: must be 0 for off, or 64 to 16777216 (MiB); 64 stays in force");
+    assert_string_equal(lines.last, "SEGALLOC_CONF: max_split_size_mb:63: must be 0 for off, or 64 to 16777216 (MiB); "
+                                    "64 stays in force");
 }
 
 static void unknown_keys_name_the_nearest(void **state)
@@ -190,8 +194,8 @@ static void unknown_keys_name_the_nearest(void **state)
     struct lines lines;
     sg_conf_init(&conf);
     assert_int_equal(apply(&conf, "max_splitsize_mb:128,live:True", &lines), 1);
-    assert_string_equal(lines.last,
-                        "SEGALLOC_CONF: there is no option \"max_splitsize_mb\"; did you mean max_split_size_mb? It is ignored");
+    assert_string_equal(lines.last, "SEGALLOC_CONF: there is no option \"max_splitsize_mb\"; did you mean "
+                                    "max_split_size_mb? It is ignored");
     assert_true(conf.live);
     assert_int_equal(apply(&conf, "colour:green", &lines), 1);
     assert_string_equal(lines.last, "SEGALLOC_CONF: there is no option \"colour\"; it is ignored");
@@ -212,8 +216,8 @@ static void pytorch_gives_way(void **state)
     struct lines lines = {0};
     sg_conf_init(&conf);
     assert_int_equal(apply(&conf, "max_split_size_mb:128", &lines), 0);
-    const char *text = "max_split_size_mb:512,expandable_segments:False,expandable_segments:True,pinned_use_background_threads:True,"
-                       "nonsense,trace:/tmp/x,garbage_collection_threshold:0.6";
+    const char *text = "max_split_size_mb:512,expandable_segments:False,expandable_segments:True,"
+                       "pinned_use_background_threads:True,nonsense,trace:/tmp/x,garbage_collection_threshold:0.6";
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_PYTORCH, text, keep, &lines), 0);
     assert_true(conf.max_split_size == 128 * SG_MIB && conf.expandable_segments);
     assert_true(conf.garbage_collection_threshold == 0.6);
@@ -240,7 +244,8 @@ static void sources_in_order(void **state)
     assert_non_null(mkdtemp(folder));
     snprintf(system_file, sizeof system_file, "%s/system", folder);
     snprintf(conf_file, sizeof conf_file, "%s/file", folder);
-    static const char system_text[] = "# for all of us\nlive:True # watch\nmax_split_size_mb:32, page_size_mb:8\n#x:y\n\n free_sync:event";
+    static const char system_text[] = "# for all of us\nlive:True # watch\nmax_split_size_mb:32, page_size_mb:8\n"
+                                      "#x:y\n\n free_sync:event";
     static const char file_text[] = "max_split_size_mb:64\nipc:never\n";
     write_file(system_file, system_text, sizeof system_text - 1);
     write_file(conf_file, file_text, sizeof file_text - 1);
@@ -308,7 +313,8 @@ static void buffers_are_kept_to(void **state)
 static void random_texts(void **state)
 {
     (void)state;
-    static const char *const pieces[] = {":", ",", "[", "]", ">", "#", "\n", " ", "0", "1", "20", "0.5", "auto", "True", "GiB", "-", "."};
+    static const char *const pieces[] = {":", ",", "[", "]", ">", "#", "\n", " ", "0",
+                                         "1", "20", "0.5", "auto", "True", "GiB", "-", "."};
     uint32_t seed = 12345;
     for (unsigned round = 0; round < 20000; round++) {
         char text[256];
@@ -335,7 +341,8 @@ static void random_texts(void **state)
         assert_true(conf.max_non_split_rounding >= conf.large_segment_size && conf.large_segment_size >= 11 * SG_MIB);
         assert_true(conf.garbage_collection_threshold >= 0 && conf.garbage_collection_threshold < 1);
         assert_true(conf.per_process_memory_fraction >= 0 && conf.per_process_memory_fraction <= 1);
-        assert_true(conf.limit_fraction >= 0 && conf.limit_fraction <= 1 && !(conf.limit_bytes && conf.limit_fraction > 0));
+        assert_true(conf.limit_fraction >= 0 && conf.limit_fraction <= 1);
+        assert_true(conf.limit_bytes == 0 || conf.limit_fraction <= 0);
         conf.trace[0] = conf.stats[0] = '\0';
         char printed[1024];
         assert_true(sg_conf_print(&conf, printed, sizeof printed) < sizeof printed);

@@ -36,7 +36,8 @@ static void reads_what_people_write(void **state)
 static void refuses_the_rest(void **state)
 {
     (void)state;
-    static const char *const table[] = {"", " ", ".", "-1", "+1", "1X", "1KK", "1KiBs", "x", "0x10", "1e3", "1,5G", "9223372036854775808",
+    static const char *const table[] = {"", " ", ".", "-1", "+1", "1X", "1KK", "1KiBs", "x", "0x10", "1e3", "1,5G",
+                                        "9223372036854775808",
                                         "99999999999999999999", "8388608T", "8388607.99999999999999999999T"};
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         uint64_t bytes = 77;

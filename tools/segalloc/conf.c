@@ -17,10 +17,10 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc conf [--json] [K:V,…]\n"
-         "Prints each option of the library, its value in this environment, and where that came from. Values come, in\n"
-         "rising order, from the defaults, " SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names, SEGALLOC_CONF\n"
-         "(and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for PyTorch's options that none of these\n"
-         "sets, from PYTORCH_CUDA_ALLOC_CONF or else PYTORCH_ALLOC_CONF.\n\n"
+         "Prints each option of the library, its value in this environment, and where that came from. Values come,\n"
+         "in rising order, from the defaults, " SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names,\n"
+         "SEGALLOC_CONF (and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for PyTorch's options\n"
+         "that none of these sets, from PYTORCH_CUDA_ALLOC_CONF or else PYTORCH_ALLOC_CONF.\n\n"
          "      --help-options  print what each option means and which values it takes\n"
          "      --json          print one object\n"
          "  -h, --help          print this\n\n"

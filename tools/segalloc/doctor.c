@@ -78,14 +78,14 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc doctor [--sim SPEC] [--conf K:V,…] [--json] [[--] CMD [ARGUMENT]…]\n"
-         "Runs CMD under the library and says whether its allocations were served, and if not, why. Without CMD: whether\n"
-         "this machine has what it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
+         "Runs CMD under the library and says whether its allocations were served, and if not, why. Without CMD:\n"
+         "whether this machine has what it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
          "      --sim SPEC    on a simulated GPU, as in `segalloc run`\n"
          "      --conf K:V,…  options, as in `segalloc run`\n"
          "      --json        print one object\n"
          "  -h, --help        print this\n\n"
-         "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for bad usage; what `segalloc run`\n"
-         "gives when CMD could not be run.");
+         "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for bad usage; what\n"
+         "`segalloc run` gives when CMD could not be run.");
     return SG_EXIT_OK;
 }
 
@@ -113,7 +113,8 @@ static bool examine_library(struct examination *examination)
         return false;
     }
     if (strverscmp(examination->glibc, gnu_get_libc_version()) > 0) {
-        conclude(examination, GLIBC, "the library needs glibc %s, here is %s", examination->glibc, gnu_get_libc_version());
+        conclude(examination, GLIBC, "the library needs glibc %s, here is %s", examination->glibc,
+                 gnu_get_libc_version());
         return false;
     }
     return true;
@@ -137,7 +138,8 @@ static void judge_machine(struct examination *examination)
     if (!probe->driver)
         conclude(examination, NO_DRIVER, "there is no CUDA driver (libcuda.so.1); --sim gives a simulated one");
     else if (probe->result != 0 || probe->devices == 0)
-        conclude(examination, NO_DEVICE, "the driver has no device (cuInit says %d); --sim gives a simulated one", probe->result);
+        conclude(examination, NO_DEVICE, "the driver has no device (cuInit says %d); --sim gives a simulated one",
+                 probe->result);
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (!probe->device[0].vmm)
@@ -159,20 +161,22 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
         conclude(examination, STATIC, "%s is statically linked: nothing can be preloaded into it", name_of(process));
     else if (!process->library)
         conclude(examination, NOT_LOADED,
-                 "%s ran without the library: something on the way took LD_PRELOAD away (env -i, sudo, a container, or a program "
-                 "with more rights than its caller)", name_of(process));
+                 "%s ran without the library: something on the way took LD_PRELOAD away (env -i, sudo, a container, or a "
+                 "program with more rights than its caller)", name_of(process));
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (examination->probe.devices == 0)
         conclude(examination, NO_DEVICE, "%s found no CUDA device", name_of(process));
     else if (process->torch)
         conclude(examination, ELSEWHERE,
-                 "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way (expandable_segments:True or "
-                 "backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF), or it made no tensor on a GPU", name_of(process));
+                 "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way "
+                 "(expandable_segments:True or backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF), or it made no tensor "
+                 "on a GPU", name_of(process));
     else
         conclude(examination, ELSEWHERE,
-                 "%s used the driver but never called cudaMalloc or cuMemAlloc: its memory, if it took any, came from cuMemCreate, "
-                 "from cudaMallocAsync's pools, or was managed memory, which are left alone", name_of(process));
+                 "%s used the driver but never called cudaMalloc or cuMemAlloc: its memory, if it took any, came from "
+                 "cuMemCreate, from cudaMallocAsync's pools, or was managed memory, which are left alone",
+                 name_of(process));
 }
 
 /* The same of a command none of whose processes loaded the driver. */
@@ -208,8 +212,8 @@ static void judge_command(struct examination *examination)
         return;
     }
     if (served || passed_on) {
-        conclude(examination, served ? PARTLY : PASSED_ON, "the driver served %" PRIu64 " of %" PRIu64 " allocations", passed_on,
-                 served + passed_on);
+        conclude(examination, served ? PARTLY : PASSED_ON, "the driver served %" PRIu64 " of %" PRIu64 " allocations",
+                 passed_on, served + passed_on);
         return;
     }
     for (size_t i = 0; i < watch->count; i++) {
@@ -229,8 +233,8 @@ static void print_machine(const struct examination *examination)
         printf("  library  %s (needs glibc %s, here is %s)\n", examination->library,
                *examination->glibc ? examination->glibc : "of any age", gnu_get_libc_version());
     if (probe->driver)
-        printf("  driver   for CUDA %d.%d, %d device%s\n", probe->version / 1000, probe->version % 1000 / 10, probe->devices,
-               probe->devices == 1 ? "" : "s");
+        printf("  driver   for CUDA %d.%d, %d device%s\n", probe->version / 1000, probe->version % 1000 / 10,
+               probe->devices, probe->devices == 1 ? "" : "s");
     else
         puts("  driver   none");
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++)
@@ -249,12 +253,17 @@ static void print_text(const struct examination *examination)
         const struct served *served = &examination->served[i];
         if (!process->driver && !process->runtime && i > 0)
             continue;
-        printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocations served, %" PRIu64 " passed on\n", (int)process->pid,
-               name_of(process), process->library ? "loaded" : "not loaded", process->driver ? "loaded" : "not loaded",
-               served->served, served->passed_on);
+        printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocations served, %" PRIu64 " passed on\n",
+               (int)process->pid, name_of(process), process->library ? "loaded" : "not loaded",
+               process->driver ? "loaded" : "not loaded", served->served, served->passed_on);
     }
     if (examination->command)
         printf("  command  ended with status %d\n", examination->watch.status);
+}
+
+static const char *truth(bool value)
+{
+    return value ? "true" : "false";
 }
 
 static void print_json_processes(const struct examination *examination)
@@ -265,11 +274,10 @@ static void print_json_processes(const struct examination *examination)
         const struct served *served = &examination->served[i];
         printf("%s{\"pid\":%d,\"program\":", i ? "," : "", (int)process->pid);
         sg_tool_json_string(process->program);
-        printf(",\"watched\":%s,\"dynamic\":%s,\"library\":%s,\"driver\":%s,\"runtime\":%s,\"pytorch\":%s,\"served\":%" PRIu64
-               ",\"passed_on\":%" PRIu64 "}",
-               process->seen ? "true" : "false", process->dynamic ? "true" : "false", process->library ? "true" : "false",
-               process->driver ? "true" : "false", process->runtime ? "true" : "false", process->torch ? "true" : "false",
-               served->served, served->passed_on);
+        printf(",\"watched\":%s,\"dynamic\":%s,\"library\":%s,\"driver\":%s,\"runtime\":%s,\"pytorch\":%s",
+               truth(process->seen), truth(process->dynamic), truth(process->library), truth(process->driver),
+               truth(process->runtime), truth(process->torch));
+        printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 "}", served->served, served->passed_on);
     }
     printf("],\"status\":%d", examination->watch.status);
 }
@@ -287,7 +295,7 @@ static void print_json(const struct examination *examination)
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
         printf("%s{\"name\":", i ? "," : "");
         sg_tool_json_string(probe->device[i].name);
-        printf(",\"bytes\":%" PRIu64 ",\"vmm\":%s}", probe->device[i].bytes, probe->device[i].vmm ? "true" : "false");
+        printf(",\"bytes\":%" PRIu64 ",\"vmm\":%s}", probe->device[i].bytes, truth(probe->device[i].vmm));
     }
     putchar(']');
     if (examination->command)
@@ -349,7 +357,7 @@ static int examine_command(struct examination *examination, bool json)
     setenv("SEGALLOC_STATS", pattern, 1);
     int error = sg_watch_run(&examination->launch, examination->command, json, &examination->watch);
     if (error == 0)
-        examination->served = calloc(examination->watch.count ? examination->watch.count : 1, sizeof *examination->served);
+        examination->served = calloc(examination->watch.count + 1, sizeof *examination->served);
     if (error || !examination->served) {
         rmdir(folder);
         sg_tool_message(examination->launch.verb, "the command can't be run: %s", strerror(error ? -error : ENOMEM));

@@ -44,8 +44,8 @@ static bool is_sanitizer(const char *item)
 
 enum list_part { LIST_SANITIZERS, LIST_OTHERS };
 
-/* Appends to `list` those of the items of `old` that are of this part, but not what is in `first` or has a file name that begins
-   with `drop`. Returns the new length. */
+/* Appends to `list` those of the items of `old` that are of this part, but not what is in `first` or has a file name that
+   begins with `drop`. Returns the new length. */
 static size_t add_items(char *list, size_t length, const char *old, const char *separators, enum list_part part,
                         const char *first, const char *drop)
 {
@@ -95,12 +95,13 @@ static bool set_preload(const struct sg_launch *launch)
         if (named && *named)
             sg_tool_message(launch->verb, "SEGALLOC_LIB: %s can't be read", named);
         else
-            sg_tool_message(launch->verb, "libsegalloc.so.0 is neither beside this program nor in %s; name it in SEGALLOC_LIB",
-                            SEGALLOC_LIBDIR);
+            sg_tool_message(launch->verb, "libsegalloc.so.0 is neither beside this program nor in %s; name it in %s",
+                            SEGALLOC_LIBDIR, "SEGALLOC_LIB");
         return false;
     }
     if (strpbrk(library, ": ")) {
-        sg_tool_message(launch->verb, "%s: LD_PRELOAD can't carry a path with a space or a colon; install it elsewhere", library);
+        sg_tool_message(launch->verb, "%s: LD_PRELOAD can't carry a path with a space or a colon; install it elsewhere",
+                        library);
         return false;
     }
     return set_list(launch->verb, "LD_PRELOAD", library, ": ", "libsegalloc.so");
@@ -118,7 +119,8 @@ static bool set_simulator(const struct sg_launch *launch)
     }
     char folders[SG_PLACE_BYTES];
     if (!sg_place_simulator(folders)) {
-        sg_tool_message(launch->verb, "--sim: the simulated GPU is neither beside this program nor in %s/segalloc/sim", SEGALLOC_LIBDIR);
+        sg_tool_message(launch->verb, "--sim: the simulated GPU is neither beside this program nor in %s/segalloc/sim",
+                        SEGALLOC_LIBDIR);
         return false;
     }
     setenv("SEGALLOC_SIM", launch->sim, 1);

@@ -7,8 +7,8 @@
 
 enum { SG_PLACE_BYTES = 4096 };
 
-/* libsegalloc.so: the file that SEGALLOC_LIB names, else the build folder's, else the one installed with this program, else the
-   one in the compiled-in library folder. An absolute path; false when there is none that can be read. */
+/* libsegalloc.so: the file that SEGALLOC_LIB names, else the build folder's, else the one installed with this program,
+   else the one in the compiled-in library folder. An absolute path; false when there is none that can be read. */
 bool sg_place_library(char ret[SG_PLACE_BYTES]);
 
 /* The folders of the simulated GPU's libcuda and libcudart, "FOLDER" or "FOLDER:FOLDER". */

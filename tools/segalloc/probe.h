@@ -22,12 +22,13 @@ struct sg_probe {
     struct sg_probe_device device[SG_PROBE_DEVICES];
 };
 
-/* Asks the driver, in a process of its own, so that a driver that crashes or prints is no matter. `folders` as in LD_LIBRARY_PATH
-   are searched for libcuda.so.1 before the loader is asked; NULL for none. False when that process failed. */
+/* Asks the driver, in a process of its own, so that a driver that crashes or prints is no matter. `folders` as in
+   LD_LIBRARY_PATH are searched for libcuda.so.1 before the loader is asked; NULL for none. False when that process
+   failed. */
 bool sg_probe_driver(const char *folders, struct sg_probe *ret);
 
-/* The newest glibc that the ELF file at `path` asks for, as "2.17"; "" when it asks for none. False when it can't be read as
-   an ELF file of this machine's kind. */
+/* The newest glibc that the ELF file at `path` asks for, as "2.17"; "" when it asks for none. False when it can't be read
+   as an ELF file of this machine's kind. */
 bool sg_probe_glibc(const char *path, char *ret, size_t size);
 
 #endif

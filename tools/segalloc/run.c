@@ -17,12 +17,12 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc run [--sim SPEC] [--no-preload] [--conf K:V,…] [-o TRACE] [--] CMD [ARGUMENT]…\n"
-         "Runs CMD with its CUDA memory served by segalloc. Nothing is written and nothing printed unless asked for.\n\n"
+         "Runs CMD with its CUDA memory served by segalloc. Nothing is written or printed unless asked for.\n\n"
          "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…, such as 24GiB,count=2\n"
          "      --no-preload   without segalloc, for comparison: the other options may stay\n"
          "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them\n"
-         "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that name,\n"
-         "                     each further one TRACE.PID\n"
+         "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that\n"
+         "                     name, each further one TRACE.PID\n"
          "  -h, --help         print this\n\n"
          "Exit status: CMD's; 125 when segalloc itself fails, 126 when CMD can't be run, 127 when there is no CMD.");
     return SG_EXIT_OK;

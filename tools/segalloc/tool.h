@@ -18,8 +18,8 @@ enum {
     SG_EXIT_NOT_FOUND = 127
 };
 
-/* A verb: argv[0] is its name, getopt's state is fresh and getopt is silent (opterr is 0). Prints its --help to stdout. The result
-   is the exit status; main() flushes stdout and turns a failure of that into SG_EXIT_ERROR. */
+/* A verb: argv[0] is its name, getopt's state is fresh and getopt is silent (opterr is 0). Prints its --help to stdout.
+   The result is the exit status; main() flushes stdout and turns a failure of that into SG_EXIT_ERROR. */
 typedef int sg_verb(int argc, char **argv);
 #define VERB(name, text) sg_verb sg_verb_##name;
 #include "verbs.def"
@@ -33,8 +33,8 @@ __attribute__((format(printf, 2, 3))) int sg_tool_error(const char *verb, const 
 /* The same, with " (see segalloc VERB --help)" after it; returns SG_EXIT_USAGE. */
 __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const char *format, ...);
 
-/* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names the
-   option, and the nearest of `options`. */
+/* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names
+   the option, and the nearest of `options`. */
 int sg_tool_bad_option(char **argv, int result, const struct option *options);
 
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */

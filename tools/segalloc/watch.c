@@ -70,7 +70,8 @@ static void look(struct sg_watch *watch, pid_t thread)
     while (fgets(line, sizeof line, maps)) {
         line[strcspn(line, "\n")] = '\0';
         process->seen = true;
-        process->dynamic |= named(line, "ld-linux") || named(line, "ld-musl") || named(line, "ld-2.") || named(line, "ld.so");
+        process->dynamic |= named(line, "ld-linux") || named(line, "ld-musl") || named(line, "ld-2.") ||
+                            named(line, "ld.so");
         process->library |= named(line, "libsegalloc.so");
         process->driver |= named(line, "libcuda.so");
         process->runtime |= named(line, "libcudart");
