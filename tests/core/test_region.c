@@ -327,7 +327,7 @@ static void steps(struct model *model, unsigned count)
                 model->region.pinned += model->region.pin[page] ? -1u : 1u;
                 model->region.pin[page] ^= 1;
             }
-            /* fall through */
+            __attribute__((fallthrough));
         default:
             release_random(model);
         }
