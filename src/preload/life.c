@@ -84,7 +84,7 @@ static void say_problem(void *user, const char *line)
     sg_life_say(line);
 }
 
-static void read_conf(void)
+static unsigned read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
 {
     const struct sg_conf_inputs inputs = {
         .system_file = SG_CONF_SYSTEM_FILE,
@@ -95,9 +95,7 @@ static void read_conf(void)
         .pytorch_cuda = sg_environment("PYTORCH_CUDA_ALLOC_CONF"),
         .pytorch = sg_environment("PYTORCH_ALLOC_CONF"),
     };
-    unsigned bad = sg_conf_load(&life.conf, &inputs, say_problem, NULL);
-    if (bad && life.conf.abort_conf)
-        _exit(STATUS_BAD_CONF);
+    return sg_conf_load(conf, &inputs, warn, NULL);
 }
 
 const struct sg_conf *sg_life_conf(void)
@@ -105,12 +103,21 @@ const struct sg_conf *sg_life_conf(void)
     if (!atomic_load_explicit(&life.conf_read, memory_order_acquire)) {
         sg_guard(SG_GUARD_LIFE);
         if (!atomic_load_explicit(&life.conf_read, memory_order_relaxed)) {
-            read_conf();
+            read_conf(&life.conf, NULL);
             atomic_store_explicit(&life.conf_read, true, memory_order_release);
         }
         sg_unguard(SG_GUARD_LIFE);
     }
     return &life.conf;
+}
+
+/* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether there
+   is a device. */
+static void complain(void)
+{
+    struct sg_conf scratch;
+    if (read_conf(&scratch, say_problem) && scratch.abort_conf)
+        _exit(STATUS_BAD_CONF);
 }
 
 static bool loaded(const char *prefix)
@@ -133,6 +140,11 @@ static bool watched(void)
         atomic_store_explicit(&life.watched, known, memory_order_relaxed);
     }
     return known == 2;
+}
+
+bool sg_life_watched(void)
+{
+    return atomic_load_explicit(&life.state, memory_order_acquire) == PASSING || watched();
 }
 
 bool sg_life_passing(void)
@@ -232,6 +244,7 @@ static enum state start(void)
     enum state state = EARLY;
     if (!atomic_compare_exchange_strong(&life.state, &state, STARTING))
         return state == STARTING ? wait_for_start() : state;
+    complain();
     state = passing ? PASSING : create_core(driver);
     atomic_store_explicit(&life.state, state, memory_order_release);
     if (state == LIVE)

@@ -33,8 +33,11 @@ struct sg_core *sg_begin_allocation(void);
 struct sg_core *sg_begin(void);
 void sg_end(void);
 
-/* Whether the state is PASSING, or will be once the program allocates. */
+/* Whether the state is PASSING, or will be once the program allocates. Reads the configuration. */
 bool sg_life_passing(void);
+
+/* The same as far as it doesn't depend on the configuration: whether to answer with functions of ours at all. */
+bool sg_life_watched(void);
 
 /* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
    by sg_life_owns(). */

@@ -156,6 +156,10 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     CUresult result = describe(core, origin, &tag, &device);
     if (result == CUDA_SUCCESS) {
         result = sg_core_free(core, address, &tag);
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && tag.sync != SG_FREE_SYNC_STRICT) {
+            tag.sync = SG_FREE_SYNC_STRICT; /* no event to be had: a wait needs none */
+            result = sg_core_free(core, address, &tag);
+        }
         sg_recorder_tick(core, device);
     }
     if (!is_final(result))

@@ -116,7 +116,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
 /* Holding `busy`. */
 static void write_stats_file(struct sg_core *core)
 {
-    struct sg_stats_device used[SG_DEVICES_MAX];
+    static struct sg_stats_device used[SG_DEVICES_MAX]; /* too much for the stack of somebody else's thread */
     struct sg_stats_file file = {
         .pid = (uint64_t)getpid(),
         .start_realtime_ns = recorder.start_ns,

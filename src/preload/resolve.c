@@ -190,7 +190,7 @@ static const struct hook *hook_wanted(const char *base, int version, cuuint64_t 
    asked; a driver that answers with a function that it doesn't export is believed to mean what our table says. */
 static void *substitute(void *answer, const char *base, int version, cuuint64_t flags)
 {
-    if (sg_life_passing())
+    if (sg_life_watched())
         return answer;
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
         if (answer == real_function(&hooks[i]))
@@ -288,7 +288,7 @@ static struct answer answer_hook(const struct hook *hook, void *handle, sg_dlsym
         return (struct answer){NULL, real};
     if (!theirs)
         return absent(hook->symbol);
-    return (struct answer){sg_life_passing() ? theirs : ours, NULL};
+    return (struct answer){sg_life_watched() ? theirs : ours, NULL};
 }
 
 static bool is_ours(const void *function)

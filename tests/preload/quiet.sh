@@ -38,4 +38,15 @@ if command -v python3 >/dev/null; then
 fi
 
 LD_PRELOAD=$library "$no_cuda" || status=1
+
+# Only shown: a timing is no test.
+start_up() {
+    before=$(date +%s%N)
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+        env "$@" true
+    done
+    echo $((($(date +%s%N) - before) / 20000))
+}
+native=$(start_up A=b)
+echo "start-up: $(($(start_up LD_PRELOAD="$library") - native)) us for env and true, two programs"
 exit $status

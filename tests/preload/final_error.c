@@ -1,0 +1,22 @@
+/* Preloaded, on a simulator whose synchronisation fails for good with a launch failure: the first free says so, as the
+   driver's would; later ones do nothing and succeed, and allocations are the driver's. */
+#include <stdlib.h>
+
+#include "cuda_proto.h"
+#include "runtime.h"
+#include "served.h"
+
+int main(void)
+{
+    CUdeviceptr first, second;
+    void *address;
+    EXPECT(cudaMalloc(&address, 100) == cudaSuccess);
+    EXPECT(cuMemAlloc_v2(&first, 1 << 20) == CUDA_SUCCESS && cuMemAlloc_v2(&second, 1 << 20) == CUDA_SUCCESS);
+    EXPECT(cuMemFree_v2(first) == CUDA_ERROR_LAUNCH_FAILED);
+    EXPECT(cuMemFree_v2(first) == CUDA_SUCCESS && cuMemFree_v2(second) == CUDA_SUCCESS);
+    EXPECT(cudaFree(address) == cudaSuccess);
+    uint64_t allocs = statistic(0, "allocs");
+    cuMemAlloc_v2(&first, 1 << 20);
+    EXPECT(statistic(0, "allocs") == allocs);
+    return failures != 0;
+}
