@@ -8,6 +8,7 @@
 #define SG_LOCK_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 struct sg_lock {
@@ -26,6 +27,13 @@ static inline void sg_lock(struct sg_lock *lock)
     uint32_t expected = 0;
     if (!atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
         sg_lock_wait(lock);
+}
+
+/* Takes it if it is free; whether it was. */
+static inline bool sg_lock_try(struct sg_lock *lock)
+{
+    uint32_t expected = 0;
+    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
 }
 
 static inline void sg_unlock(struct sg_lock *lock)

@@ -328,7 +328,10 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     sg_device_flush(device);
     uint64_t idle = sg_device_idle(device), held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
-    *free_bytes = available < allowed ? available : allowed;
+    available = available < allowed ? available : allowed;
+    if (available <= device->capacity_bytes / 2) /* would be made of the regular region's pages, which may be large */
+        available -= available % device->page_bytes[SG_CLASS_REGULAR];
+    *free_bytes = available;
     if (core->conf.limit_visible)
         *total_bytes = device->capacity_bytes;
     sg_unlock(&device->lock);
@@ -511,6 +514,7 @@ void sg_core_fork_child(struct sg_core *core)
         if (core->device[i]) {
             sg_lock_init(&core->device[i]->lock);
             sg_lock_init(&core->device[i]->grow);
+            sg_lock_init(&core->device[i]->asking);
         }
     }
 }

@@ -1,6 +1,6 @@
 /* One device: its regions, its counters and its lock. Internal to the core.
 
-   Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), then
+   Locks, in order: `asking`, `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), then
    `lock` (everything below; never held across a driver call). */
 #ifndef SG_DEVICE_H
 #define SG_DEVICE_H
@@ -57,7 +57,6 @@ struct sg_usage {
 
 struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */
-    bool polling;         /* a thread is asking the driver about the first one */
 };
 
 struct sg_device {
@@ -92,6 +91,7 @@ struct sg_device {
     uint64_t peers;          /* bit per device that must have access */
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
+    struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
     struct sg_scratch {
         void *memory;
         size_t bytes;

@@ -3,29 +3,27 @@
 
 #include "device.h"
 
-/* Takes the oldest pending node for asking about it; 0 if there is none or another thread is at it. */
-static uint32_t claim_oldest(struct sg_device *device, CUevent *ret_event)
+/* The oldest pending node, 0 if there is none. */
+static uint32_t oldest(struct sg_device *device, CUevent *ret_event)
 {
     sg_lock(&device->lock);
-    uint32_t id = device->pending.polling ? 0 : device->pending.first;
-    if (id) {
-        device->pending.polling = true;
+    uint32_t id = device->pending.first;
+    if (id)
         *ret_event = (CUevent)(uintptr_t)device->nodes.node[id].event;
-    }
     sg_unlock(&device->lock);
     return id;
 }
 
-/* Ends claim_oldest(): with `complete` the memory is free. Returns an event that is one too many to keep, or NULL. */
-static CUevent settle_oldest(struct sg_device *device, uint32_t id, CUevent event, bool complete)
+/* The work before the oldest one's event is complete: its memory is free. Returns an event that is one too many to keep, or
+   NULL. */
+static CUevent settle_oldest(struct sg_device *device, uint32_t id, CUevent event)
 {
     CUevent surplus = NULL;
     sg_lock(&device->lock);
     struct sg_node *node = &device->nodes.node[id];
     /* Unless its context went meanwhile, and the block and the event with it. */
     bool still = device->pending.first == id && node->event == (uint64_t)(uintptr_t)event;
-    device->pending.polling = false;
-    if (complete && still) {
+    if (still) {
         device->pending.first = node->later;
         if (!node->later)
             device->pending.last = 0;
@@ -46,7 +44,14 @@ bool sg_device_poll(struct sg_device *device, bool wait)
     bool any = false;
     CUevent event;
     uint32_t id;
-    while ((id = claim_oldest(device, &event))) {
+    if (!sg_lock_try(&device->asking)) {
+        if (!wait)
+            return false; /* somebody is at it */
+        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
+        sg_unlock(&device->asking);
+        return true;
+    }
+    while ((id = oldest(device, &event))) {
         sg_count(device, SG_STAT_calls_event, 1);
         CUresult result = driver->event_query(event);
         if (result == CUDA_ERROR_NOT_READY && wait && !any) {
@@ -56,13 +61,14 @@ bool sg_device_poll(struct sg_device *device, bool wait)
             sg_count(device, SG_STAT_calls_sync, 1);
             sg_count(device, SG_STAT_host_wait_ns, device->core->now_ns ? device->core->now_ns() - began : 0);
         }
-        CUevent surplus = settle_oldest(device, id, event, result == CUDA_SUCCESS);
-        if (surplus)
-            driver->event_destroy(surplus);
         if (result != CUDA_SUCCESS)
             break;
+        CUevent surplus = settle_oldest(device, id, event);
+        if (surplus)
+            driver->event_destroy(surplus);
         any = true;
     }
+    sg_unlock(&device->asking);
     return any;
 }
 

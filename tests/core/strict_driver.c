@@ -299,6 +299,14 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
         return leave(CUDA_ERROR_OUT_OF_MEMORY);
     the.used[current] += bytes;
     the.handle[the.handles++] = (struct handle){.bytes = bytes, .device = current, .held = true};
+    for (uint32_t i = 0; i < the.ranges; i++) {
+        if (the.range[i].plain && !the.range[i].live && the.range[i].bytes == bytes) { /* the address comes again */
+            the.range[i].live = true;
+            the.range[i].plain = the.handles;
+            *ret = the.range[i].address;
+            return leave(CUDA_SUCCESS);
+        }
+    }
     the.range[the.ranges++] = (struct range){.address = the.next_address, .bytes = bytes, .live = true, .plain = the.handles};
     *ret = the.next_address;
     the.next_address += (bytes + 2 * the.granularity - 1) / the.granularity * the.granularity;
@@ -550,6 +558,12 @@ bool strict_backing(CUdeviceptr address, size_t bytes, int device, uint64_t *ret
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     enter();
     CUdeviceptr next = address;
+    const struct range *range = range_around(address, bytes);
+    if (range && range->plain) {
+        bool right = handle_of(range->plain)->device == device;
+        hash ^= range->plain;
+        next = right ? address + bytes : address;
+    }
     for (uint32_t at = first_at_or_after(address); next < address + bytes; at++) {
         if (at >= the.mappings || the.mapping[at].address > next || !(the.mapping[at].access >> device & 1)) {
             leave(CUDA_SUCCESS);

@@ -253,8 +253,8 @@ static void test_devices(void **state)
 static void test_large_pages(void **state)
 {
     (void)state;
-    run("page_size_mb:16,reserve_slack:1.0", 1, 512 * SG_MIB, GRANULE, false);
-    run("page_size_mb:6", 1, 300 * SG_MIB, GRANULE, false);
+    run("page_size_mb:16,reserve_slack:1.0", 1, 512 * SG_MIB, GRANULE, true);
+    run("page_size_mb:6", 1, 300 * SG_MIB, GRANULE, true);
 }
 
 static void test_small_granules(void **state)

@@ -1,0 +1,183 @@
+/* Threads on one device and on two: nothing is handed out twice, the books balance, nothing is left. Run it under
+   ThreadSanitizer too (CONTRIBUTING says how). */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "inspect.h"
+#include "random.h"
+#include "size.h"
+#include "strict_driver.h"
+
+enum { THREADS = 4, BLOCKS = 24, STEPS = 20000 };
+
+/* The owner of the block that starts at an address of the driver's: two at once are found out. */
+enum { CLAIMS = 1 << 24 };
+static _Atomic uint32_t claim[CLAIMS];
+
+struct worker {
+    pthread_t thread;
+    struct sg_core *core;
+    int number, device;
+    unsigned wrong, failed;
+    uint64_t most;
+};
+
+struct held {
+    CUdeviceptr address;
+    uint64_t bytes, backing;
+};
+
+static _Atomic uint32_t *claim_of(CUdeviceptr address)
+{
+    return &claim[((address - UINT64_C(0x7f0000000000)) >> 9) % CLAIMS];
+}
+
+static void one_step(struct worker *worker, struct random *random, struct held *held)
+{
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)(worker->number + 1), .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+    if (held->address) {
+        uint64_t backing = 0;
+        bool same = strict_backing(held->address, held->bytes, worker->device, &backing) && backing == held->backing;
+        worker->wrong += !same || atomic_exchange(claim_of(held->address), 0) != (uint32_t)worker->number + 1;
+        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STRICT};
+        tag.sync = syncs[random_below(random, 4)];
+        worker->wrong += sg_core_free(worker->core, held->address, &tag) != CUDA_SUCCESS;
+        held->address = 0;
+        return;
+    }
+    held->bytes = random_below(random, 3) ? random_between(random, 1, SG_MIB) : random_between(random, SG_MIB, worker->most);
+    CUresult result = sg_core_malloc(worker->core, worker->device, held->bytes, &tag, &held->address);
+    if (result != CUDA_SUCCESS) {
+        held->address = 0;
+        worker->failed++;
+        worker->wrong += result != CUDA_ERROR_OUT_OF_MEMORY;
+        return;
+    }
+    worker->wrong += !strict_backing(held->address, held->bytes, worker->device, &held->backing);
+    worker->wrong += atomic_exchange(claim_of(held->address), (uint32_t)worker->number + 1) != 0;
+}
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    struct random random = {(uint64_t)worker->number + 7};
+    struct held held[BLOCKS];
+    memset(held, 0, sizeof held);
+    strict_use(worker->device);
+    for (int i = 0; i < STEPS; i++) {
+        one_step(worker, &random, &held[random_below(&random, BLOCKS)]);
+        struct sg_block_info info;
+        struct sg_stats stats;
+        size_t free_bytes = 0, total_bytes = 0;
+        switch (random_below(&random, 64)) {
+        case 0:
+            sg_core_trim(worker->core, worker->device, 0);
+            break;
+        case 1:
+        case 2:
+            strict_complete(random_below(&random, 8));
+            break;
+        case 3:
+            worker->wrong += held[0].address && sg_core_block(worker->core, held[0].address, &info) != CUDA_SUCCESS;
+            break;
+        case 4:
+            if (sg_core_stats(worker->core, worker->device, &stats))
+                worker->wrong += stats.value[SG_STAT_requested_bytes] > stats.value[SG_STAT_allocated_bytes] ||
+                                 stats.value[SG_STAT_allocated_bytes] + stats.value[SG_STAT_pending_bytes] > stats.value[SG_STAT_reserved_bytes];
+            break;
+        case 5:
+            sg_core_mem_info(worker->core, worker->device, &free_bytes, &total_bytes);
+            break;
+        case 6:
+            if (held[1].address)
+                worker->wrong += !sg_core_owns(worker->core, held[1].address);
+            break;
+        default:
+            break;
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        if (held[i].address)
+            one_step(worker, &random, &held[i]);
+    return NULL;
+}
+
+static void run(const char *text, int devices, uint64_t total, uint64_t most, bool fits)
+{
+    struct worker worker[THREADS];
+    struct sg_conf conf;
+    strict_reset(devices, total, 2 * SG_MIB);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver});
+    assert_non_null(core);
+    for (int i = 0; i < THREADS; i++) {
+        worker[i] = (struct worker){.core = core, .number = i, .device = i % devices, .most = most};
+        assert_int_equal(pthread_create(&worker[i].thread, NULL, work, &worker[i]), 0);
+    }
+    unsigned failed = 0;
+    for (int i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(worker[i].thread, NULL), 0);
+        assert_int_equal(worker[i].wrong, 0);
+        failed += worker[i].failed;
+    }
+    if (fits) /* nobody runs out while others have only not been asked whether their work is done */
+        assert_int_equal(failed, 0);
+    strict_complete(UINT32_MAX);
+    for (int i = 0; i < devices; i++)
+        sg_core_trim(core, i, 0);
+    inspect_empty(core, devices);
+    sg_core_destroy(core);
+    const char *what;
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+static void test_one_device(void **state)
+{
+    (void)state;
+    run("", 1, 1024 * SG_MIB, 6 * SG_MIB, true);
+}
+
+static void test_one_full_device(void **state)
+{
+    (void)state;
+    run("reserve_slack:1.0", 1, 256 * SG_MIB, 20 * SG_MIB, false);
+}
+
+static void test_huge(void **state)
+{
+    (void)state;
+    run("", 1, 256 * SG_MIB, 150 * SG_MIB, false);
+}
+
+static void test_two_devices(void **state)
+{
+    (void)state;
+    run("reserve_slack:1.0", 2, 256 * SG_MIB, 16 * SG_MIB, false);
+}
+
+static void test_classic(void **state)
+{
+    (void)state;
+    run("expandable_segments:False", 2, 384 * SG_MIB, 16 * SG_MIB, false);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_device),  cmocka_unit_test(test_one_full_device), cmocka_unit_test(test_huge),
+        cmocka_unit_test(test_two_devices), cmocka_unit_test(test_classic),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
