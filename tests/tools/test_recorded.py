@@ -14,6 +14,8 @@ import unittest
 SEGALLOC, LOOP = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 PEAKS = ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes")
 
 
