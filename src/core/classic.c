@@ -16,6 +16,8 @@ struct sg_classic {
     struct segment {
         CUdeviceptr base;
         uint64_t bytes;
+        CUcontext context; /* whose end frees it */
+        uint64_t live;     /* blocks in it */
     } *segment; /* what we hold from the driver, by address */
     uint32_t segments;
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
@@ -76,7 +78,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     uint32_t at = find_segment(classic, base);
     for (uint32_t i = classic->segments++; i > at; i--)
         classic->segment[i] = classic->segment[i - 1];
-    classic->segment[at] = (struct segment){base, bytes};
+    classic->segment[at] = (struct segment){.base = base, .bytes = bytes};
     sg_gauge_add(&usage->segments, 1);
     sg_count(device, SG_STAT_grows, 1);
     *ret_address = base;
@@ -88,12 +90,12 @@ static void segment_free(void *user, uint64_t address, uint64_t bytes)
     struct sg_classic *classic = user;
     uint32_t at = find_segment(classic, address);
     assert(at < classic->segments && classic->segment[at].base == address);
+    classic->doomed[classic->doomed_count++] = classic->segment[at];
     for (uint32_t i = at; i + 1 < classic->segments; i++)
         classic->segment[i] = classic->segment[i + 1];
     classic->segments--;
     sg_gauge_sub(&classic->device->usage.reserved, bytes);
     sg_gauge_sub(&classic->device->usage.segments, 1);
-    classic->doomed[classic->doomed_count++] = (struct segment){address, bytes};
 }
 
 static const struct sg_torch_ops classic_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
@@ -135,7 +137,8 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
-    int status = sg_torch_alloc(classic->torch, bytes, /* stream */ 0, &block);
+    /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
+    int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
     if (status == 0 && !sg_idmap_put(&classic->live, address, id)) {
         sg_torch_free(classic->torch, block);
@@ -145,6 +148,9 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
         sg_node_drop(&device->nodes, id);
         return status;
     }
+    struct segment *segment = &classic->segment[find_segment(classic, address)];
+    segment->context = tag->context;
+    segment->live++;
     uint64_t rounded = sg_torch_bytes(block);
     device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
                                               .requested = bytes,
@@ -216,6 +222,7 @@ static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, 
     sg_gauge_sub(&usage->allocations, 1);
     usage->frees++;
     usage->freed_total += rounded;
+    device->classic->segment[find_segment(device->classic, address)].live--;
     sg_torch_free(device->classic->torch, block);
     sg_node_drop(&device->nodes, id);
     sg_usage_derive(device);
@@ -230,6 +237,14 @@ CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const st
         release(device, address, id, flags);
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t sg_classic_idle(const struct sg_device *device)
+{
+    uint64_t idle = 0;
+    for (uint32_t i = 0; i < device->classic->segments; i++)
+        idle += device->classic->segment[i].live ? 0 : device->classic->segment[i].bytes;
+    return idle;
 }
 
 uint64_t sg_classic_trim(struct sg_device *device)
@@ -256,6 +271,15 @@ void sg_classic_context_gone(struct sg_device *device, CUcontext context)
         } else {
             i++;
         }
+    }
+    if (context) { /* the driver has freed its segments */
+        struct sg_classic *classic = device->classic;
+        uint32_t kept = 0;
+        sg_torch_empty_cache(classic->torch);
+        for (uint32_t i = 0; i < classic->doomed_count; i++)
+            if (classic->doomed[i].context != context)
+                classic->doomed[kept++] = classic->doomed[i];
+        classic->doomed_count = kept; /* the rest goes with the next allocation, when a context is current */
     }
     sg_unlock(&device->lock);
 }

@@ -28,7 +28,10 @@ CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const st
 /* Gives all unsplit free segments back to the driver. Returns their bytes. */
 uint64_t sg_classic_trim(struct sg_device *device);
 
-/* Frees the live blocks of `context` (NULL: all). */
+/* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
+uint64_t sg_classic_idle(const struct sg_device *device);
+
+/* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_classic_context_gone(struct sg_device *device, CUcontext context);
 
 #endif

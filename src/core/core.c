@@ -321,12 +321,15 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
-    if (!device || device->mode != SG_MODE_EXPANDABLE)
+    if (!device || (device->mode != SG_MODE_EXPANDABLE && !device->classic))
         return;
-    sg_device_poll(device, /* wait */ false);
+    if (!device->classic)
+        sg_device_poll(device, /* wait */ false);
     sg_lock(&device->lock);
-    sg_device_flush(device);
-    uint64_t idle = sg_device_idle(device), held = device->usage.reserved.now - idle;
+    if (!device->classic)
+        sg_device_flush(device);
+    uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device);
+    uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
     if (available <= device->capacity_bytes / 2) /* would be made of the regular region's pages, which may be large */

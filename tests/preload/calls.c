@@ -237,22 +237,18 @@ static void reset(void)
     SAY(cudaDeviceSynchronize());
 }
 
-/* Any argument leaves out what needs several contexts, or one that ends. */
-int main(int argc, char **argv)
+int main(void)
 {
-    (void)argv;
     sizes();
     frees();
     bytes();
     pitches();
+    information();
     attributes();
     asynchronous();
     waiting();
-    running_out();
-    if (argc > 1)
-        return 0;
-    information();
     contexts();
+    running_out();
     reset();
     return 0;
 }
