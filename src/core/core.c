@@ -83,6 +83,14 @@ static enum sg_class classify(const struct sg_device *device, size_t rounded)
     return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
 }
 
+/* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there isn't,
+   every request goes where it costs the fewest pages: another order of placement would only move other pages, and more. */
+static bool goes_high(const struct sg_device *device, enum sg_class class, size_t rounded)
+{
+    uint64_t least = device->core->conf.max_split_size;
+    return least && rounded >= least && class == SG_CLASS_REGULAR && sg_device_is_roomy(device, rounded);
+}
+
 CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
@@ -101,9 +109,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     }
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
     enum sg_class class = classify(device, rounded);
-    bool high = core->conf.max_split_size && rounded >= core->conf.max_split_size && class == SG_CLASS_REGULAR;
     struct sg_region *region;
     sg_lock(&device->lock);
+    bool high = goes_high(device, class, rounded);
     uint32_t node = sg_device_take(device, class, units, high, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);

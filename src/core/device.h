@@ -204,6 +204,9 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 /* Gives all pages of a region that holds nothing back to the driver. Holds `grow`. False: the driver refused. */
 bool sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
+/* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
+bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
+
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);
 

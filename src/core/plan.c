@@ -20,6 +20,19 @@ static uint64_t page_bytes(const struct sg_region *region)
     return (uint64_t)region->page_units << SG_UNIT_SHIFT;
 }
 
+/* How full the device would be, or what we may hold of it, with `more` bytes reserved: a share. */
+static double fill_with(const struct sg_device *device, uint64_t more)
+{
+    double held = (double)(device->usage.reserved.now + more);
+    double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes, own = held / (double)device->capacity_bytes;
+    return fill > own ? fill : own;
+}
+
+bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
+{
+    return device->core->conf.reserve_slack == 0 && fill_with(device, more) < LOOSE;
+}
+
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
 static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
 {
@@ -27,9 +40,7 @@ static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t b
     uint64_t now = usage->allocated.now + block_bytes;
     double peak = (double)(now > usage->allocated.peak ? now : usage->allocated.peak), slack = device->core->conf.reserve_slack;
     if (slack == 0) {
-        double held = (double)(usage->reserved.now + more);
-        double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes, own = held / (double)device->capacity_bytes;
-        fill = own > fill ? own : fill;
+        double fill = fill_with(device, more);
         if (fill < LOOSE)
             return UINT64_MAX;
         slack = fill < TIGHT ? SLACK_LOOSE - (SLACK_LOOSE - 1) * (fill - LOOSE) / (TIGHT - LOOSE) : 1;

@@ -353,6 +353,37 @@ static void test_pins(void **state)
     assert_int_equal(strict_leaks(), 0);
 }
 
+/* Plays one random program and returns what came of it in one number: every address, and what was moved. */
+static uint64_t fingerprint(const char *conf)
+{
+    static struct program program;
+    uint64_t hash = 0;
+    program_init(&program, conf, 1, 256 * SG_MIB, GRANULE, 5);
+    for (int i = 0; i < 4000; i++) {
+        struct block *block = &program.block[random_below(&program.random, BLOCKS)];
+        if (block->address)
+            release(&program, block, SG_FREE_SYNC_AUTO);
+        else if (allocate(&program, block, 0, random_size(&program.random, program.limit)) == CUDA_SUCCESS)
+            hash = (hash ^ block->address) * UINT64_C(0x100000001b3);
+    }
+    struct sg_stats stats;
+    assert_true(sg_core_stats(program.core, 0, &stats));
+    hash ^= stats.value[SG_STAT_bytes_moved] ^ stats.peak[SG_STAT_reserved_bytes] << 20;
+    finish(&program);
+    return hash;
+}
+
+/* Where memory is kept tight, max_split_size changes nothing; where there is room it does. */
+static void test_max_split_yields(void **state)
+{
+    (void)state;
+    uint64_t tight = fingerprint("reserve_slack:1.0");
+    assert_int_equal(fingerprint("reserve_slack:1.0"), tight);
+    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:20"), tight);
+    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:64"), tight);
+    assert_int_not_equal(fingerprint("max_split_size_mb:20"), fingerprint(""));
+}
+
 static void test_contexts(void **state)
 {
     (void)state;
@@ -395,6 +426,7 @@ int main(void)
         cmocka_unit_test(test_huge_rounded),
         cmocka_unit_test(test_huge_beside_idle),
         cmocka_unit_test(test_pins),
+        cmocka_unit_test(test_max_split_yields),
         cmocka_unit_test(test_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
