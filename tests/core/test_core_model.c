@@ -354,16 +354,16 @@ static void test_pins(void **state)
 }
 
 /* Plays one random program and returns what came of it in one number: every address, and what was moved. */
-static uint64_t fingerprint(const char *conf)
+static uint64_t fingerprint(const char *conf, uint64_t total)
 {
     static struct program program;
     uint64_t hash = 0;
-    program_init(&program, conf, 1, 256 * SG_MIB, GRANULE, 5);
+    program_init(&program, conf, 1, total, GRANULE, 5);
     for (int i = 0; i < 4000; i++) {
         struct block *block = &program.block[random_below(&program.random, BLOCKS)];
         if (block->address)
             release(&program, block, SG_FREE_SYNC_AUTO);
-        else if (allocate(&program, block, 0, random_size(&program.random, program.limit)) == CUDA_SUCCESS)
+        else if (allocate(&program, block, 0, random_size(&program.random, 256 * SG_MIB)) == CUDA_SUCCESS)
             hash = (hash ^ block->address) * UINT64_C(0x100000001b3);
     }
     struct sg_stats stats;
@@ -377,11 +377,11 @@ static uint64_t fingerprint(const char *conf)
 static void test_max_split_yields(void **state)
 {
     (void)state;
-    uint64_t tight = fingerprint("reserve_slack:1.0");
-    assert_int_equal(fingerprint("reserve_slack:1.0"), tight);
-    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:20"), tight);
-    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:64"), tight);
-    assert_int_not_equal(fingerprint("max_split_size_mb:20"), fingerprint(""));
+    uint64_t tight = fingerprint("reserve_slack:1.0", 256 * SG_MIB);
+    assert_int_equal(fingerprint("reserve_slack:1.0", 256 * SG_MIB), tight);
+    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:20", 256 * SG_MIB), tight);
+    assert_int_equal(fingerprint("reserve_slack:1.0,max_split_size_mb:64", 256 * SG_MIB), tight);
+    assert_int_not_equal(fingerprint("max_split_size_mb:20", 8 * SG_GIB), fingerprint("", 8 * SG_GIB));
 }
 
 static void test_contexts(void **state)
