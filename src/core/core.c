@@ -340,7 +340,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
-    if (available <= device->capacity_bytes / 2) /* would be made of the regular region's pages, which may be large */
+    if (!device->classic && available <= device->capacity_bytes / 2) /* would be made of the regular region's pages, which may be large */
         available -= available % device->page_bytes[SG_CLASS_REGULAR];
     *free_bytes = available;
     if (core->conf.limit_visible)
