@@ -37,7 +37,8 @@ struct sim_config {
 /* The syntax, which `segalloc run --sim` passes on as it is:
      SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,depth=N][,kernel_us=N]
          [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
-   NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves it. */
+   NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
+   it. */
 const char *sim_config_parse(const char *spec, struct sim_config *ret);
 
 #endif

@@ -17,15 +17,24 @@ static uint64_t extent(const struct sim_box *box, const struct sim_side *side)
     return (box->depth - 1) * side->slice + (box->height - 1) * side->pitch + box->width;
 }
 
+/* Locked. A copy from one device to another is made by the device of its stream, which must have access to both sides;
+   one by name (cuMemcpyPeer) and one within a device need not look. */
+static const struct sim_device *made_by(const struct sim_box *box, CUcontext context)
+{
+    const struct sim_device *dst = sim_device_at(box->dst.address), *src = sim_device_at(box->src.address);
+    return box->peer || !dst || !src || dst == src ? NULL : context->device;
+}
+
 static void run(struct sim_work *work)
 {
     struct copy *copy = (struct copy *)work->payload;
     const struct sim_box *box = &copy->box;
     sim_lock();
+    const struct sim_device *by = made_by(box, work->context);
     copy->bad = (copy->device_dst &&
-                    sim_span(box->dst.address, extent(box, &box->dst), true, NULL) != SIM_SPAN_DEVICE) ||
+                    sim_span(box->dst.address, extent(box, &box->dst), true, by) != SIM_SPAN_DEVICE) ||
                 (copy->device_src &&
-                    sim_span(box->src.address, extent(box, &box->src), false, NULL) != SIM_SPAN_DEVICE);
+                    sim_span(box->src.address, extent(box, &box->src), false, by) != SIM_SPAN_DEVICE);
     sim_unlock();
     if (copy->bad)
         return;
@@ -62,8 +71,9 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     CUresult result = sim_stream_get(handle, &stream);
     enum sim_span dst = SIM_SPAN_BAD, src = SIM_SPAN_BAD;
     if (result == CUDA_SUCCESS && !empty) {
-        dst = sim_span(box->dst.address, extent(box, &box->dst), true, NULL);
-        src = sim_span(box->src.address, extent(box, &box->src), false, NULL);
+        const struct sim_device *by = made_by(box, stream->context);
+        dst = sim_span(box->dst.address, extent(box, &box->dst), true, by);
+        src = sim_span(box->src.address, extent(box, &box->src), false, by);
         if (!fits(dst, &box->dst) || !fits(src, &box->src))
             result = CUDA_ERROR_INVALID_VALUE;
     }
@@ -77,7 +87,7 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     copy->box = *box;
     copy->device_dst = dst == SIM_SPAN_DEVICE;
     copy->device_src = src == SIM_SPAN_DEVICE;
-    bool wait = dst == SIM_SPAN_PAGEABLE || (blocking && !(copy->device_dst && copy->device_src));
+    bool wait = dst == SIM_SPAN_PAGEABLE || (blocking && (box->peer || !(copy->device_dst && copy->device_src)));
     if (!wait && src == SIM_SPAN_PAGEABLE) {
         uint64_t bytes = extent(box, &box->src);
         copy->staged = bytes <= STAGED_MAX ? malloc(bytes) : NULL;
@@ -87,16 +97,13 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
             wait = true;
     }
     sim_lock();
-    uint64_t position;
     result = sim_stream_get(handle, &stream);
     if (result == CUDA_SUCCESS) {
-        result = sim_submit(stream, work, &position);
+        result = wait ? sim_submit_and_wait(stream, work) : sim_submit(stream, work, NULL);
     } else {
         free(copy->staged);
         sim_work_free(work);
     }
-    if (result == CUDA_SUCCESS && wait)
-        result = sim_wait(stream, position);
     sim_unlock();
     return result;
 }

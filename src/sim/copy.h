@@ -12,10 +12,11 @@ struct sim_side {
 struct sim_box {
     struct sim_side dst, src;
     uint64_t width, height, depth;
+    bool peer; /* a copy between devices by name, which needs no access from one to the other */
 };
 
-/* Enters the copy into the stream. With `blocking`, returns once it is complete, unless both sides are device memory;
-   without, it still does for pageable host memory where the driver does. Not locked. */
+/* Enters the copy into the stream. With `blocking`, returns once it is complete, unless both sides are device memory
+   and `peer` is not set; without, it still does for pageable host memory where the driver does. Not locked. */
 CUresult sim_copy(const struct sim_box *box, CUstream stream, bool blocking);
 
 #endif

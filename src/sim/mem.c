@@ -119,14 +119,12 @@ void sim_memory_drop_context(CUcontext context)
     }
 }
 
-enum sim_span sim_span(uint64_t address, uint64_t size, bool write, struct sim_device **ret_device)
+enum sim_span sim_span(uint64_t address, uint64_t size, bool write, const struct sim_device *by)
 {
     struct sim_memory *memory = sim_memory_find(address);
     if (!memory)
         return SIM_SPAN_PAGEABLE;
     bool inside = size <= memory->range.base + memory->range.size - address;
-    if (ret_device)
-        *ret_device = memory->device;
     switch (memory->kind) {
     case SIM_MEMORY_HOST:
     case SIM_MEMORY_REGISTERED:
@@ -138,7 +136,7 @@ enum sim_span sim_span(uint64_t address, uint64_t size, bool write, struct sim_d
     case SIM_MEMORY_RESERVATION:
         break;
     }
-    return inside && sim_vmm_usable(memory, address, size, write) ? SIM_SPAN_DEVICE : SIM_SPAN_BAD;
+    return inside && sim_vmm_usable(memory, address, size, write, by) ? SIM_SPAN_DEVICE : SIM_SPAN_BAD;
 }
 
 static CUresult allocate(CUdeviceptr *ret, enum sim_memory_kind kind, size_t size, unsigned flags)

@@ -56,10 +56,13 @@ bool sim_device_charge(struct sim_device *device, uint64_t bytes);
 
 /* What [address, address + size) is to a copy. */
 enum sim_span { SIM_SPAN_PAGEABLE, SIM_SPAN_PINNED, SIM_SPAN_DEVICE, SIM_SPAN_BAD };
-/* Locked. BAD: begins in memory of the device, and is not wholly usable there. `ret_device` may be NULL. */
-enum sim_span sim_span(uint64_t address, uint64_t size, bool write, struct sim_device **ret_device);
-/* Locked. Whether all of a range of a reservation is mapped with that right on the host's side. */
-bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint64_t size, bool write);
+/* Locked. Whose memory lies there; NULL for the host's, and where nothing is mapped. */
+struct sim_device *sim_device_at(uint64_t address);
+/* Locked. BAD: begins in memory of a device, and is not wholly usable there by the device `by` (NULL: by any). */
+enum sim_span sim_span(uint64_t address, uint64_t size, bool write, const struct sim_device *by);
+/* Locked. Whether all of a range of a reservation is mapped with that right. */
+bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint64_t size, bool write,
+    const struct sim_device *by);
 
 /* Locked. Pools. */
 CUresult sim_pool_start(struct sim_device *device);

@@ -17,7 +17,7 @@ static uint64_t host(const void *pointer)
 
 static CUresult linear(struct sim_side dst, struct sim_side src, size_t bytes, CUstream stream, bool blocking)
 {
-    struct sim_box box = {dst, src, bytes, 1, 1};
+    struct sim_box box = {.dst = dst, .src = src, .width = bytes, .height = 1, .depth = 1};
     return sim_copy(&box, stream, blocking);
 }
 
@@ -78,7 +78,9 @@ static CUresult peer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CU
     sim_unlock();
     if (result != CUDA_SUCCESS)
         return result;
-    return linear(side(dst, SIM_SIDE_DEVICE), side(src, SIM_SIDE_DEVICE), bytes, stream, serialized);
+    struct sim_box box = {.dst = side(dst, SIM_SIDE_DEVICE), .src = side(src, SIM_SIDE_DEVICE), .width = bytes,
+        .height = 1, .depth = 1, .peer = true};
+    return sim_copy(&box, stream, serialized);
 }
 
 CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes)
@@ -157,10 +159,11 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
 }
 
 /* CUDA_MEMCPY3D and CUDA_MEMCPY3D_PEER have the same members but for the contexts. */
-#define COPY_3D(c, stream, blocking)                                                                              \
+#define COPY_3D(c, stream, blocking, is_peer)                                                                     \
     if (!(c) || (c)->srcLOD || (c)->dstLOD)                                                                       \
         return CUDA_ERROR_INVALID_VALUE;                                                                          \
-    struct sim_box box = {.width = (c)->WidthInBytes, .height = (c)->Height, .depth = (c)->Depth};                \
+    struct sim_box box = {                                                                                        \
+        .width = (c)->WidthInBytes, .height = (c)->Height, .depth = (c)->Depth, .peer = (is_peer)};               \
     CUresult result = place((c)->srcMemoryType, (c)->srcHost, (c)->srcDevice, (c)->srcXInBytes, (c)->srcY,        \
         (c)->srcZ, (c)->srcPitch, (c)->srcHeight, &box, &box.src);                                                \
     if (result == CUDA_SUCCESS)                                                                                   \
@@ -170,12 +173,12 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
 
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool blocking)
 {
-    COPY_3D(c, stream, blocking);
+    COPY_3D(c, stream, blocking, false);
 }
 
 static CUresult copy_3d_peer(const CUDA_MEMCPY3D_PEER *c, CUstream stream, bool blocking)
 {
-    COPY_3D(c, stream, blocking);
+    COPY_3D(c, stream, blocking, true);
 }
 
 #define BOX(symbol, type, body)                             \

@@ -58,6 +58,7 @@ static CUresult submit(CUstream handle, struct memop op, sim_work_fn run)
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(struct memop *)work->payload = op;
+    work->may_wait = run == wait_value;
     sim_lock();
     CUstream stream;
     CUresult result = sim_stream_get(handle, &stream);

@@ -244,9 +244,7 @@ static CUresult wait_for(CUstream stream)
     if (stream->kind != SIM_STREAM_LEGACY)
         return sim_wait_stream(stream);
     struct sim_work *work = sim_work_new(0, NULL, NULL);
-    uint64_t position;
-    CUresult result = work ? sim_submit(stream, work, &position) : CUDA_ERROR_OUT_OF_MEMORY;
-    return result == CUDA_SUCCESS ? sim_wait(stream, position) : result;
+    return work ? sim_submit_and_wait(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)

@@ -43,11 +43,25 @@ struct sim_mapping *sim_mapping_find(uint64_t address)
     return mapping_of(sim_ranges_find(&memory->mappings, address));
 }
 
+struct sim_device *sim_device_at(uint64_t address)
+{
+    struct sim_memory *memory = sim_memory_find(address);
+    struct sim_mapping *mapping = sim_mapping_find(address);
+    if (mapping)
+        return mapping->physical->device;
+    return memory && memory->kind != SIM_MEMORY_HOST && memory->kind != SIM_MEMORY_REGISTERED ? memory->device : NULL;
+}
+
 const unsigned char *sim_mapping_rights(const struct sim_mapping *mapping, uint64_t address)
 {
     if (!mapping->granules)
         return mapping->access;
     return mapping->granules + (address - mapping->range.base) / SIM_GRANULE * SIM_DEVICES_MAX;
+}
+
+static int protection_of(unsigned flags)
+{
+    return flags & 2 ? PROT_READ | PROT_WRITE : flags & 1 ? PROT_READ : PROT_NONE;
 }
 
 /* What the host may do: the union of what the devices may. */
@@ -56,15 +70,17 @@ static int protection(const unsigned char *rights)
     unsigned all = 0;
     for (int i = 0; i < sim.config.devices; i++)
         all |= rights[i];
-    return all & 2 ? PROT_READ | PROT_WRITE : all & 1 ? PROT_READ : PROT_NONE;
+    return protection_of(all);
 }
 
-bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint64_t size, bool write)
+bool sim_vmm_usable(const struct sim_memory *reservation, uint64_t address, uint64_t size, bool write,
+    const struct sim_device *by)
 {
     int need = write ? PROT_WRITE : PROT_READ;
     for (uint64_t end = address + size; address < end;) {
         struct sim_mapping *mapping = mapping_of(sim_ranges_find(&reservation->mappings, address));
-        if (!mapping || !(protection(sim_mapping_rights(mapping, address)) & need))
+        const unsigned char *rights = mapping ? sim_mapping_rights(mapping, address) : NULL;
+        if (!mapping || !((by ? protection_of(rights[by->ordinal]) : protection(rights)) & need))
             return false;
         address = mapping->granules ? (address / SIM_GRANULE + 1) * SIM_GRANULE
                                     : mapping->range.base + mapping->range.size;

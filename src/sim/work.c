@@ -12,8 +12,9 @@ enum { THREADS_MAX = 64, BATCH = 32 };
 static pthread_cond_t work_ready = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
 static CUstream ready_first, ready_last;
-static unsigned ready_count, idle, threads, running;
+static unsigned ready_count, idle, threads;
 static bool stopping;
+static bool caller_waits; /* whoever submits now waits at once, and does the work itself where that can be */
 
 uint64_t sim_now_ns(void)
 {
@@ -159,7 +160,10 @@ static void advance(CUstream stream)
     ready_last = stream;
     /* Each ready stream has a thread of its own to go to, so that a host function that waits for another stream's
        work cannot hold that work up. */
-    if (++ready_count > idle && threads < THREADS_MAX)
+    ready_count++;
+    if (caller_waits)
+        return;
+    if (ready_count > idle && threads < THREADS_MAX)
         start_thread();
     else
         pthread_cond_signal(&work_ready);
@@ -236,6 +240,47 @@ static bool head_can_run(CUstream stream)
     return true;
 }
 
+static CUstream take_ready(CUstream *link, CUstream before)
+{
+    CUstream stream = *link;
+    *link = stream->next_ready;
+    if (ready_last == stream)
+        ready_last = before;
+    ready_count--;
+    stream->ready = false;
+    return stream;
+}
+
+static bool can_help(const struct sim_work *work)
+{
+    return work && !work->host_function && !work->may_wait && !work->busy_ns;
+}
+
+/* Does a batch of the stream's work; `helping` leaves what may take long to the simulator's threads. Owns the reference
+   that the list of ready streams had. */
+static void run_batch(CUstream stream, bool helping)
+{
+    stream->running = true;
+    for (unsigned i = 0; i < BATCH && head_can_run(stream) && (!helping || can_help(stream->head)); i++)
+        execute(stream, stream->head);
+    stream->running = false;
+    advance(stream);
+    sim_stream_unref(stream);
+}
+
+/* A thread that waits does some work that is ready, rather than have another thread woken for it. */
+static bool help(void)
+{
+    CUstream before = NULL;
+    for (CUstream *link = &ready_first; *link; before = *link, link = &(*link)->next_ready) {
+        if (can_help((*link)->head)) {
+            run_batch(take_ready(link, before), true);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void *worker(void *unused)
 {
     (void)unused;
@@ -248,20 +293,7 @@ static void *worker(void *unused)
         }
         if (stopping)
             break;
-        CUstream stream = ready_first;
-        ready_first = stream->next_ready;
-        if (!ready_first)
-            ready_last = NULL;
-        ready_count--;
-        stream->ready = false;
-        stream->running = true;
-        running++;
-        for (unsigned i = 0; i < BATCH && head_can_run(stream); i++)
-            execute(stream, stream->head);
-        stream->running = false;
-        running--;
-        advance(stream);
-        sim_stream_unref(stream);
+        run_batch(take_ready(&ready_first, NULL), false);
     }
     threads--;
     pthread_cond_broadcast(&progress);
@@ -273,6 +305,8 @@ static void *worker(void *unused)
 static CUresult wait_until(CUstream stream, uint64_t position)
 {
     while (stream->completed < position && !stopping) {
+        if (help())
+            continue;
         if (stream->host_wants > position)
             stream->host_wants = position;
         pthread_cond_wait(&progress, sim_mutex());
@@ -324,7 +358,7 @@ static CUresult wait_for_room(CUstream stream)
     return result == CUDA_SUCCESS && !stream->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
 }
 
-CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_position)
+static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint64_t *ret_position)
 {
     sim_stream_ref(stream);
     CUresult result = wait_for_room(stream);
@@ -341,7 +375,9 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_positi
         stream->tail = work;
         if (ret_position)
             *ret_position = work->position;
+        caller_waits = waits && can_help(work);
         advance(stream);
+        caller_waits = false;
     } else {
         drop(work);
     }
@@ -349,7 +385,23 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_positi
     return result;
 }
 
-CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position)
+CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_position)
+{
+    return submit(stream, work, false, ret_position);
+}
+
+CUresult sim_submit_and_wait(CUstream stream, struct sim_work *work)
+{
+    uint64_t position;
+    sim_stream_ref(stream);
+    CUresult result = submit(stream, work, true, &position);
+    if (result == CUDA_SUCCESS)
+        result = wait_until(stream, position);
+    sim_stream_unref(stream);
+    return result;
+}
+
+static CUresult context_point(CUcontext context, struct sim_work *work, bool waits, uint64_t *ret_position)
 {
     if (!work && !(work = sim_work_new(0, NULL, NULL)))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -359,7 +411,12 @@ CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *r
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
     }
-    return sim_submit(context->marker, work, ret_position);
+    return submit(context->marker, work, waits, ret_position);
+}
+
+CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position)
+{
+    return context_point(context, work, false, ret_position);
 }
 
 CUresult sim_wait_context(CUcontext context)
@@ -370,7 +427,7 @@ CUresult sim_wait_context(CUcontext context)
     if (!busy)
         return context->error;
     uint64_t position;
-    CUresult result = sim_context_point(context, NULL, &position);
+    CUresult result = context_point(context, NULL, true, &position);
     return result == CUDA_SUCCESS ? sim_wait(context->marker, position) : result;
 }
 

@@ -30,6 +30,7 @@ struct sim_work {
     sim_work_fn finish; /* locked, once `run` is done, or when the work is dropped; may be NULL */
     bool dropped;       /* finish is called without run having been */
     bool host_function; /* `run` is the program's own code */
+    bool may_wait;      /* `run` may take as long as it likes: only for the simulator's own threads */
     uint64_t busy_ns;
     _Alignas(16) char payload[];
 };
@@ -75,6 +76,7 @@ int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position);
 /* Queues `work`, adding what the legacy stream's rules and cuCtxWaitEvent demand. Where the stream's queue is full it
    waits, giving up the lock meanwhile. Owns `work` in any case. */
 CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_position);
+CUresult sim_submit_and_wait(CUstream stream, struct sim_work *work);
 /* Waits without the lock, takes it again. Returns the context's sticky error, if any. */
 CUresult sim_wait(CUstream stream, uint64_t position);
 CUresult sim_wait_stream(CUstream stream);

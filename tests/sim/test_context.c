@@ -232,6 +232,13 @@ static void two_devices(void **state)
     assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     ok(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, base));
     assert_int_equal(ordinal, 1);
+    ok(cuMemcpyDtoD_v2(base, b, sizeof text)); /* by device 1 */
+    ok(cuCtxSynchronize());
+    ok(cuCtxSetCurrent(zero));
+    ok(cuMemcpyDtoD_v2(a, base, sizeof text)); /* device 0 may read it */
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoD_v2(base, a, sizeof text)); /* but not write */
+    ok(cuMemcpyPeer(base, one, a, zero, sizeof text));
+    ok(cuCtxSetCurrent(one));
     ok(cuMemUnmap(base, PAGE));
     ok(cuMemRelease(handle));
     ok(cuMemAddressFree(base, PAGE));

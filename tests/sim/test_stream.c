@@ -478,6 +478,72 @@ static void many_streams_at_random(void **state)
     }
 }
 
+static void count_up(void *counter)
+{
+    ++*(unsigned *)counter; /* unprotected: the stream's order is what protects it */
+}
+
+static CUstream shared_streams[2];
+static unsigned shared_counts[2];
+
+static void *work_in_everything(void *context)
+{
+    enum { ROUNDS = 150 };
+    unsigned own = 0, seed = (unsigned)(uintptr_t)&own;
+    CUstream mine;
+    CUevent event;
+    CUdeviceptr address;
+    ok(cuCtxSetCurrent(context));
+    ok(cuStreamCreate(&mine, CU_STREAM_NON_BLOCKING));
+    ok(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        unsigned which = (unsigned)rand_r(&seed) % 2;
+        unsigned word = i;
+        ok(cuMemAlloc_v2(&address, 4096));
+        ok(cuMemcpyHtoDAsync_v2(address, &word, sizeof word, mine));
+        ok(cuLaunchHostFunc(mine, count_up, host(address)));
+        ok(cuLaunchHostFunc(mine, count_up, &own));
+        ok(cuLaunchHostFunc(shared_streams[which], count_up, &shared_counts[which]));
+        ok(cuEventRecord(event, shared_streams[which]));
+        ok(cuStreamWaitEvent(mine, event, 0));
+        if (i % 3 == 0)
+            ok(cuEventSynchronize(event));
+        if (i % 5 == 0)
+            ok(cuMemsetD8_v2(address + 8, 1, 100)); /* the legacy stream */
+        if (i % 7 == 0)
+            ok(cuCtxSynchronize());
+        ok(cuMemcpyDtoHAsync_v2(&word, address, sizeof word, mine));
+        assert_int_equal(word, i + 1);
+        assert_int_equal(own, i + 1);
+        ok(cuMemFree_v2(address));
+    }
+    ok(cuEventDestroy_v2(event));
+    ok(cuStreamDestroy_v2(mine));
+    return context;
+}
+
+static void many_threads_at_once(void **state)
+{
+    (void)state;
+    enum { THREADS = 6 };
+    pthread_t threads[THREADS];
+    CUcontext context;
+    ok(cuCtxGetCurrent(&context));
+    shared_streams[0] = new_stream(CU_STREAM_DEFAULT);
+    shared_streams[1] = new_stream(CU_STREAM_NON_BLOCKING);
+    for (unsigned i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work_in_everything, context), 0);
+    for (unsigned i = 0; i < THREADS; i++) {
+        void *done = NULL;
+        pthread_join(threads[i], &done);
+        assert_non_null(done);
+    }
+    ok(cuCtxSynchronize());
+    assert_int_equal(shared_counts[0] + shared_counts[1], THREADS * 150);
+    ok(cuStreamDestroy_v2(shared_streams[0]));
+    ok(cuStreamDestroy_v2(shared_streams[1]));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -497,6 +563,7 @@ int main(void)
         cmocka_unit_test(what_a_stream_says_of_itself),
         cmocka_unit_test(kernels_do_nothing_in_stream_order),
         cmocka_unit_test(many_streams_at_random),
+        cmocka_unit_test(many_threads_at_once),
     };
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
 }
