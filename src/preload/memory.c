@@ -40,6 +40,8 @@ static bool is_final(CUresult result)
    event over the whole context comes after everything that the stream has, and so is always right in its place. */
 static enum sg_free_sync when(const struct sg_origin *origin)
 {
+    if (origin->stream_order)
+        return SG_FREE_SYNC_EVENT; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
     switch (sg_life_conf()->free_sync) {
     case SG_FREE_SYNC_STRICT:
         return SG_FREE_SYNC_STRICT;
@@ -49,7 +51,7 @@ static enum sg_free_sync when(const struct sg_origin *origin)
     case SG_FREE_SYNC_AUTO:
         break;
     }
-    return origin->torch || origin->stream_order ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
+    return origin->torch ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
 }
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */

@@ -22,8 +22,9 @@ enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
 /* Written before the core exists or under `busy`. */
 static struct {
     struct sg_trace_writer *trace; /* NULL: none */
-    const char *stats;             /* path pattern, NULL: none */
-    uint64_t start_ns, written_ns;
+    _Atomic(const char *) stats;   /* path pattern, NULL: none */
+    uint64_t start_ns;
+    _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
     struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
     _Atomic uint64_t known; /* bit by ordinal */
@@ -130,12 +131,13 @@ static void write_stats_file(struct sg_core *core)
         if (known >> i & 1 && sg_core_stats(core, i, &recorder.devices[i].stats))
             used[file.count++] = recorder.devices[i];
     }
-    int error = sg_stats_file_write(recorder.stats, sg_environment, &file);
+    const char *path = recorder.stats;
+    int error = path ? sg_stats_file_write(path, sg_environment, &file) : 0;
     recorder.written_ns = now_ns(CLOCK_MONOTONIC_COARSE);
     if (!error)
         return;
     char line[SG_PATH_BYTES + 64];
-    snprintf(line, sizeof line, "no statistics in %s: %s", recorder.stats, strerror(-error));
+    snprintf(line, sizeof line, "no statistics in %s: %s", path, strerror(-error));
     sg_life_say(line);
     recorder.stats = NULL;
 }
@@ -143,7 +145,7 @@ static void write_stats_file(struct sg_core *core)
 /* Often at first, so that a short process leaves a file, then twice a second. */
 static bool stats_due(void)
 {
-    if (!recorder.stats)
+    if (!atomic_load_explicit(&recorder.stats, memory_order_relaxed))
         return false;
     uint64_t events = atomic_fetch_add_explicit(&recorder.events, 1, memory_order_relaxed) + 1;
     if (events <= STATS_EVENTS)
