@@ -245,6 +245,8 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_card_fini(&player.card);
     if (player.torch)
         sg_torch_destroy(player.torch);
+    if (play->policy == SG_POLICY_PYTORCH)
+        sg_torch_card_clear(&player.torch_card);
     sg_idmap_fini(&player.live);
     free(player.stream_device);
     if (status == 0)
