@@ -55,6 +55,16 @@ class Recorded(unittest.TestCase):
         self.assertIn(LOOP, report["command"])
         self.assertIn("reserve_slack:1", report["conf"])
 
+    def test_tune_compares_with_what_was_recorded(self):
+        report = self.whole("return")
+        own = json.loads(segalloc("tune", "--json", "--budget", "6", self.trace))
+        self.assertEqual(own["current"]["conf"], "free_sync:strict,reserve_slack:1")
+        self.assertEqual(own["default"]["conf"], "free_sync:strict")
+        self.assertEqual(own["current"]["peak_reserved_bytes"], report["peak_reserved_bytes"])
+        self.assertEqual(own["traces"][0]["limit_bytes"], 1 << 30)
+        torch = json.loads(segalloc("tune", "--json", "--budget", "6", "--for", "pytorch", self.trace))
+        self.assertEqual(torch["default"]["conf"], "")
+
     def test_replay_agrees(self):
         for conf in ("free_sync:strict,reserve_slack:1.0", "free_sync:event,reserve_slack:1.0", "free_sync:strict"):
             with self.subTest(conf=conf):

@@ -51,7 +51,7 @@ static int help(void)
          "  -p, --param NAME=LOW..HIGH, --param NAME=A,B,…\n"
          "                         search only the parameters named so, over these values\n"
          "  -l, --limit SIZE       size of the card, such as 24GiB (default: the recorded device's, or 1 TiB)\n"
-         "  -b, --budget N|TIME    how many settings to try (default: 64), or how long: 30s, 5min\n"
+         "  -b, --budget N|TIME    how many settings to try at most (default: 64), or how long: 30s\n"
          "  -J, --threads N        replays at a time (default: one a core)\n"
          "      --memory SIZE      memory for the decoded traces, 16 bytes an event (default: 2 GiB)\n"
          "      --json             print one object on one line\n"

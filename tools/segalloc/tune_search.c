@@ -252,7 +252,8 @@ static void show(const struct sg_tune_search *search, const struct sg_tune_runni
     }
     if (bytes != UINT64_MAX)
         sg_size_format(bytes, least);
-    fprintf(stderr, "\r\033[Ktried %zu settings%s%s", running->first + atomic_load(&running->ended) / search->traces,
+    fprintf(stderr, "\r\033[K%zu of %zu settings tried%s%s",
+            running->first + atomic_load(&running->ended) / search->traces, search->count,
             *least ? ", least reserved so far " : "", least);
     fflush(stderr);
 }
@@ -397,7 +398,7 @@ size_t sg_tune_recommend(const struct sg_tune_search *search)
 static struct sg_tune_candidate *next_member(struct sg_tune_search *search)
 {
     sg_tune_front(search);
-    struct sg_tune_candidate *found = search->candidate[sg_tune_recommend(search)];
+    struct sg_tune_candidate *found = search->candidate[sg_tune_best(search)];
     if (!found->expanded)
         return found;
     found = NULL;

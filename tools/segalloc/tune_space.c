@@ -35,17 +35,8 @@ static const struct known torch[SG_TUNE_PARAMETERS] = {
     {"garbage_collection_threshold", "0.6 0.8 0.9", REAL},
 };
 
-/* Keys besides the parameters that decide where memory goes. */
-static const char *const deciding[] = {
-    "expandable_segments",
-    "max_non_split_rounding_mb",
-    "garbage_collection_threshold",
-    "per_process_memory_fraction",
-    "large_segment_size_mb",
-    "limit",
-    "pending_limit",
-    "alias",
-};
+/* Keys of ours that say what is written where, and nothing about memory. */
+static const char *const of_output[] = {"trace", "stats", "live", "oom_report", "confirm_conf", "abort_conf"};
 
 /* An empty string with room for `length` characters, which the space owns; NULL when out of host memory. */
 static char *room_for(struct sg_tune_space *space, size_t length)
@@ -100,10 +91,15 @@ void sg_tune_space_free(struct sg_tune_space *space)
     space->texts = NULL;
 }
 
+static bool same_word(const char *word, const char *text, size_t length)
+{
+    return strlen(word) == length && strncmp(word, text, length) == 0;
+}
+
 static struct sg_tune_parameter *find(struct sg_tune_space *space, const char *key, size_t length)
 {
     for (unsigned i = 0; i < space->parameters; i++) {
-        if (strlen(space->parameter[i].key) == length && strncmp(space->parameter[i].key, key, length) == 0)
+        if (same_word(space->parameter[i].key, key, length))
             return &space->parameter[i];
     }
     return NULL;
@@ -220,16 +216,21 @@ static bool next_pair(const char **at, const char **ret_pair, size_t *ret_length
     return true;
 }
 
-static bool decides(const char *key, size_t length)
+/* Whether a key of segalloc's belongs into a setting to compare with. */
+static bool belongs(const struct sg_tune_space *space, const char *key, size_t length)
 {
-    for (size_t i = 0; i < sizeof deciding / sizeof *deciding; i++) {
-        if (strlen(deciding[i]) == length && strncmp(deciding[i], key, length) == 0)
-            return true;
+    for (unsigned i = 0; space->policy == SG_POLICY_PYTORCH && i < SG_OPTION_COUNT; i++) {
+        if (same_word(sg_option_info(i)->name, key, length))
+            return sg_option_info(i)->torch;
     }
-    return false;
+    for (size_t i = 0; i < sizeof of_output / sizeof *of_output; i++) {
+        if (same_word(of_output[i], key, length))
+            return false;
+    }
+    return space->policy == SG_POLICY_SEGALLOC;
 }
 
-int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool only_deciding, char *error)
+int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of_ours, char *error)
 {
     struct sg_tune_space changed = *space;
     char *base = room_for(&changed, strlen(text) + 1), *end = base;
@@ -250,7 +251,7 @@ int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool on
             if (!copy)
                 return -ENOMEM;
             changed.now[parameter - changed.parameter] = copy;
-        } else if (!only_deciding || parameter || decides(pair, key)) {
+        } else if (!of_ours || belongs(space, pair, key)) {
             end += sprintf(end, "%s%.*s", end > base ? "," : "", (int)length, pair);
         }
     }

@@ -40,9 +40,10 @@ void sg_tune_space_free(struct sg_tune_space *space);
    0, or -EINVAL with a line in error[SG_TUNE_SPACE_ERROR]. Before sg_tune_space_current(). */
 int sg_tune_space_narrow(struct sg_tune_space *space, const char *text, char *error);
 
-/* Takes "key:value,…" as the setting in use; with `only_deciding`, without the keys that do not decide where memory
-   goes (for configurations that nobody wrote down for us). 0, or -EINVAL with a line in `error` and nothing taken. */
-int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool only_deciding, char *error);
+/* Takes "key:value,…" as the setting in use. With `of_ours` it is a configuration of segalloc's that nobody wrote down
+   for this purpose: what it says of output, and for PyTorch what PyTorch does not have, is left out. 0, or -EINVAL with
+   a line in `error` and nothing taken. */
+int sg_tune_space_current(struct sg_tune_space *space, const char *text, bool of_ours, char *error);
 
 /* Leaves out what cannot matter beside the base. Last, before settings are made. */
 void sg_tune_space_settle(struct sg_tune_space *space);
