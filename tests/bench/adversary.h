@@ -1,0 +1,32 @@
+/* Programs that are hard on an allocator: each is a sequence of allocations and frees, the same in every run. */
+#ifndef BENCH_ADVERSARY_H
+#define BENCH_ADVERSARY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct event {
+    uint32_t block;  /* a number; used again after its free */
+    uint64_t bytes;  /* of an allocation; 0: a free */
+};
+
+struct events {
+    struct event *event;
+    size_t count, room;
+    uint32_t blocks; /* all block numbers are below */
+    uint32_t *unused;
+    size_t unused_count, unused_room;
+};
+
+struct adversary {
+    const char *name, *text;
+    void (*write)(struct events *events);
+    const char *torch_conf; /* PyTorch's settings under which it is told of, beside the default and expandable ones; or NULL */
+};
+
+extern const struct adversary adversaries[];
+extern const size_t adversary_count;
+
+void events_free(struct events *events);
+
+#endif
