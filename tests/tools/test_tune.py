@@ -150,6 +150,17 @@ class Tune(unittest.TestCase):
         self.assertEqual(found["default"]["conf"], "limit:1GiB")
         self.assertEqual(found["current"]["conf"], "limit:1GiB,reserve_slack:1.05")
 
+    def test_lists_are_quoted(self):
+        current = "max_split_size_mb: 20, roundup_power2_divisions:[256:1,512:2,>:4]"
+        found = self.tune("--for", "pytorch", "--current", current, "--param", "max_split_size_mb=32",
+                          self.oversize.path)
+        self.assertEqual(found["default"]["conf"], "roundup_power2_divisions:[256:1,512:2,>:4]")
+        self.assertEqual(found["recommended"]["line"],
+                         "PYTORCH_CUDA_ALLOC_CONF='roundup_power2_divisions:[256:1,512:2,>:4]'")
+        text, _ = self.run_it("tune", "--for", "pytorch", "--current", current, "--param", "max_split_size_mb=32",
+                              self.oversize.path)
+        self.assertIn(found["recommended"]["line"], text)
+
     def test_card_that_is_too_small_for_the_defaults(self):
         found = self.tune("--for", "pytorch", "--limit", "420MiB", self.pinned.path)
         self.assertEqual(found["default"]["ooms"], 1)

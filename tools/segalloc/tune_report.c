@@ -381,6 +381,8 @@ void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
     print_head(search, seconds);
     printf("\n%-*s %12s %10s %13s%s\n", width + 2, "", "reserved", "of live", "driver calls",
            search->space->policy == SG_POLICY_SEGALLOC ? "  pages moved" : "");
+    if (*search->candidate[0]->setting.conf)
+        puts("the defaults of what is searched");
     row(search, best == 0 ? "*" : "", or_defaults(search->candidate[0]->setting.conf), 0, width);
     if (search->current && search->candidate[search->current]->done) {
         puts("what you have");
