@@ -57,7 +57,7 @@ static void *address_of(any_fn *function)
 }
 
 /* A sanitizer's runtime looks its own names up before it has made ready what its checks need. */
-#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+#define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
 
 UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 {
