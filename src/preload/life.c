@@ -279,21 +279,23 @@ void sg_end(void)
     inside = false;
 }
 
-/* Whether the core takes part in the fork under way: an exit meanwhile changes the state. */
-static bool fork_live;
+/* Whether there is a core in the fork under way, and whether its locks were taken: a driver that forks within a call of the
+   core's does so holding one of them. Kept, because an exit meanwhile changes the state. */
+static bool fork_live, fork_locked;
 
 static void fork_prepare(void)
 {
     for (int i = 0; i < SG_GUARD_COUNT; i++)
         sg_guard((enum sg_guard)i);
     fork_live = atomic_load(&life.state) == LIVE;
-    if (fork_live)
+    fork_locked = fork_live && !inside;
+    if (fork_locked)
         sg_core_fork_prepare(life.core);
 }
 
 static void fork_parent(void)
 {
-    if (fork_live)
+    if (fork_locked)
         sg_core_fork_parent(life.core);
     for (int i = SG_GUARD_COUNT - 1; i >= 0; i--)
         sg_unguard((enum sg_guard)i);
