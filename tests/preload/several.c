@@ -15,7 +15,7 @@ enum { COPY_DEFAULT = 4 };
 /* Peer access given before the first allocation, and after it, holds for all memory there is and will be. */
 static void peers(void)
 {
-    void *here, *there, *later;
+    void *here = NULL, *there = NULL, *later = NULL;
     EXPECT(cudaSetDevice(0) == cudaSuccess && cudaDeviceEnablePeerAccess(1, 0) == cudaSuccess);
     EXPECT(cudaMalloc(&here, 4 * MIB) == cudaSuccess);
     EXPECT(cudaSetDevice(1) == cudaSuccess && cudaMalloc(&there, 4 * MIB) == cudaSuccess);
