@@ -8,7 +8,7 @@
 /* Host memory set aside (untouched) for nodes: 16 M of them, down to 64 K where address space is short. */
 enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 /* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
-enum { NODES_SPARE = 1 << 12 };
+enum { NODES_SPARE = 1 << 12, NODES_SPARE_OF_CLAIM = NODES_SPARE / 4, NODES_SPARE_OF_CUT = NODES_SPARE / 8 };
 
 bool sg_nodes_init(struct sg_nodes *nodes)
 {
@@ -500,7 +500,7 @@ static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, u
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
 {
     uint32_t id = place->node, end = place->begin + place->units;
-    if (!nodes_left(region->nodes, 4)) /* two for the ends now, two for what the commit leaves over */
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut meanwhile */
         return 0;
     uint32_t busy = 0;
     while (id && at(region, id)->begin < end) {
@@ -591,7 +591,7 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy)
 
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
 {
-    if (!nodes_left(region->nodes, 2))
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
         return 0;
     uint32_t limit = before < region->pages ? before * region->page_units : region->units;
     uint32_t slot = (limit >> region->slot_shift) + 1;

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "core.h"
+#include "device.h"
 #include "inspect.h"
 #include "random.h"
 #include "size.h"
@@ -384,6 +385,58 @@ static void test_max_split_yields(void **state)
     assert_int_not_equal(fingerprint("max_split_size_mb:20", 8 * SG_GIB), fingerprint("", 8 * SG_GIB));
 }
 
+/* The host memory set aside for nodes runs out long before the card does: allocations fail, nothing else. */
+static void test_few_nodes(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        static struct program program;
+        program_init(&program, "reserve_slack:1.0", 1, 1024 * SG_MIB, GRANULE, seed);
+        unsigned failed = 0;
+        for (int i = 0; i < 3000; i++) {
+            struct block *block = &program.block[random_below(&program.random, BLOCKS)];
+            if (block->address) {
+                release(&program, block, random_below(&program.random, 2) ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_EVENT);
+                strict_complete(1);
+            } else {
+                failed += allocate(&program, block, 0, random_size(&program.random, 32 * SG_MIB)) != CUDA_SUCCESS;
+            }
+            if (i == 0)
+                program.core->device[0]->nodes.capacity = (uint32_t)(1024 + 20 + 15 * seed);
+            if (i % 16 == 0)
+                inspect(program.core, 1);
+        }
+        assert_true(failed > 0);
+        finish(&program);
+    }
+}
+
+/* A peer gets access to what is mapped already and to what comes later. */
+static void test_peers(void **state)
+{
+    (void)state;
+    static struct program program;
+    struct block block = {0};
+    uint64_t unused;
+    program_init(&program, "reserve_slack:1.0", 3, 256 * SG_MIB, GRANULE, 1);
+    assert_int_equal(allocate(&program, &program.block[0], 0, 30 * SG_MIB), CUDA_SUCCESS);
+    assert_int_equal(allocate(&program, &program.block[1], 0, 1000), CUDA_SUCCESS);
+    assert_false(strict_backing(program.block[0].address, program.block[0].bytes, 2, &unused));
+    assert_int_equal(sg_core_peer_access(program.core, 0, 2, true), CUDA_SUCCESS);
+    for (int i = 0; i < 40; i++) {
+        if (i % 3 == 2)
+            release(&program, &block, SG_FREE_SYNC_AUTO);
+        if (!block.address)
+            assert_int_equal(allocate(&program, &block, 0, random_size(&program.random, 128 * SG_MIB)), CUDA_SUCCESS);
+        assert_true(strict_backing(block.address, block.bytes, 2, &unused));
+        assert_false(strict_backing(block.address, block.bytes, 1, &unused));
+    }
+    assert_true(strict_backing(program.block[0].address, program.block[0].bytes, 2, &unused));
+    assert_true(strict_backing(program.block[1].address, program.block[1].bytes, 2, &unused));
+    release(&program, &block, SG_FREE_SYNC_AUTO);
+    finish(&program);
+}
+
 static void test_contexts(void **state)
 {
     (void)state;
@@ -427,6 +480,8 @@ int main(void)
         cmocka_unit_test(test_huge_beside_idle),
         cmocka_unit_test(test_pins),
         cmocka_unit_test(test_max_split_yields),
+        cmocka_unit_test(test_few_nodes),
+        cmocka_unit_test(test_peers),
         cmocka_unit_test(test_contexts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
