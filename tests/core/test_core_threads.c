@@ -1,6 +1,7 @@
 /* Threads on one device and on two: nothing is handed out twice, the books balance, nothing is left. Run it under
    ThreadSanitizer too (CONTRIBUTING says how). */
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -143,6 +144,79 @@ static void run(const char *text, int devices, uint64_t total, uint64_t most, bo
     assert_int_equal(strict_leaks(), 0);
 }
 
+static sem_t creating, may_create;
+static _Atomic bool slow;
+
+/* As the strict driver's, but slow when told to be: until somebody lets it go on. */
+static CUresult slow_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (atomic_load(&slow)) {
+        sem_post(&creating);
+        sem_wait(&may_create);
+    }
+    return strict_driver.create(ret, bytes, prop, flags);
+}
+
+static void *grow(void *argument)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address;
+    bool grown = sg_core_malloc(argument, 0, 4 * SG_MIB, &tag, &address) == CUDA_SUCCESS;
+    return grown && sg_core_free(argument, address, &tag) == CUDA_SUCCESS ? argument : NULL;
+}
+
+/* While one thread waits in the driver for pages, the others are served from what is there. */
+static void test_growth_stops_nobody(void **state)
+{
+    (void)state;
+    struct sg_driver driver = strict_driver;
+    struct sg_conf conf;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    static const uint64_t sizes[] = {100, 4096, 700000, 3 * SG_MIB, 8 * SG_MIB};
+    pthread_t thread;
+    CUdeviceptr address;
+    void *result;
+    driver.create = slow_create;
+    strict_reset(1, 256 * SG_MIB, 2 * SG_MIB);
+    sg_conf_init(&conf);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver});
+    assert_non_null(core);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) { /* 2 MiB of small, 8 MiB of regular pages stay */
+        assert_int_equal(sg_core_malloc(core, 0, sizes[i], &tag, &address), CUDA_SUCCESS);
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    }
+    CUdeviceptr held;
+    assert_int_equal(sg_core_malloc(core, 0, 5 * SG_MIB, &tag, &held), CUDA_SUCCESS); /* 3 MiB are left: too little for the thread */
+    sem_init(&creating, 0, 0);
+    sem_init(&may_create, 0, 0);
+    atomic_store(&slow, true);
+    assert_int_equal(pthread_create(&thread, NULL, grow, core), 0);
+    sem_wait(&creating);
+    atomic_store(&slow, false);
+    struct sg_stats before, after;
+    assert_true(sg_core_stats(core, 0, &before));
+    for (int i = 0; i < 2000; i++) {
+        /* The page that the thread's block begins in is taken already, so of the regular size only what lies before it. */
+        assert_int_equal(sg_core_malloc(core, 0, sizes[i % 3], &tag, &address), CUDA_SUCCESS);
+        struct sg_block_info info;
+        assert_int_equal(sg_core_block(core, address, &info), CUDA_SUCCESS);
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    }
+    assert_int_equal(sg_core_free(core, held, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, 5 * SG_MIB, &tag, &held), CUDA_SUCCESS);
+    assert_true(sg_core_stats(core, 0, &after));
+    static const enum sg_stat calls[] = {SG_STAT_calls_create, SG_STAT_calls_map, SG_STAT_calls_unmap, SG_STAT_calls_sync, SG_STAT_calls_event, SG_STAT_calls_reserve};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) /* and what is there costs no call of the driver */
+        assert_int_equal(after.value[calls[i]], before.value[calls[i]]);
+    sem_post(&may_create);
+    assert_int_equal(pthread_join(thread, &result), 0);
+    assert_ptr_equal(result, core);
+    assert_int_equal(sg_core_free(core, held, &tag), CUDA_SUCCESS);
+    inspect(core, 1);
+    sg_core_destroy(core);
+    assert_int_equal(strict_leaks(), 0);
+}
+
 static void test_one_device(void **state)
 {
     (void)state;
@@ -178,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_device),  cmocka_unit_test(test_one_full_device), cmocka_unit_test(test_huge),
         cmocka_unit_test(test_two_devices), cmocka_unit_test(test_classic),
+        cmocka_unit_test(test_growth_stops_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
