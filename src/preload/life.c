@@ -111,8 +111,8 @@ const struct sg_conf *sg_life_conf(void)
     return &life.conf;
 }
 
-/* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether there
-   is a device. */
+/* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether
+   there is a device. */
 static void complain(void)
 {
     struct sg_conf scratch;
@@ -279,8 +279,8 @@ void sg_end(void)
     inside = false;
 }
 
-/* Whether there is a core in the fork under way, and whether its locks were taken: a driver that forks within a call of the
-   core's does so holding one of them. Kept, because an exit meanwhile changes the state. */
+/* Whether there is a core in the fork under way, and whether its locks were taken: a driver that forks within a call
+   of the core's does so holding one of them. Kept, because an exit meanwhile changes the state. */
 static bool fork_live, fork_locked;
 
 static void fork_prepare(void)

@@ -47,8 +47,8 @@ bool sg_life_owns(CUdeviceptr address);
 /* The configuration in force, read on first use. Never NULL. */
 const struct sg_conf *sg_life_conf(void);
 
-/* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are required;
-   never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */
+/* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are
+   required; never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */
 const struct sg_driver *sg_life_driver(void);
 
 /* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */

@@ -81,11 +81,15 @@ static CUresult describe(struct sg_core *core, const struct sg_origin *origin, s
     return CUDA_SUCCESS;
 }
 
-static void report_out_of_memory(struct sg_core *core, int device)
+enum { ADDRESS_BITS = 47 }; /* of a process; who asks for more has miscalculated, and lacks no memory */
+
+static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
     enum sg_oom_report wanted = sg_life_conf()->oom_report;
-    if (wanted == SG_OOM_NEVER || (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST))
+    if (bytes >> ADDRESS_BITS || wanted == SG_OOM_NEVER)
+        return;
+    if (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST)
         return;
     char text[4096];
     size_t length = sg_core_oom_text(core, device, text, sizeof text);
@@ -137,9 +141,9 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         CUresult first = result;
         result = pass_on(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
-            report_out_of_memory(core, device);
+            report_out_of_memory(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        report_out_of_memory(core, device);
+        report_out_of_memory(core, device, bytes);
     }
     if (relaxed)
         sg_captures_restore(&mode);

@@ -111,7 +111,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
             return result;
     }
     if (!atomic_flag_test_and_set(&explained))
-        sg_life_say("cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a legacy "
-                    "handle; with SEGALLOC_CONF=backend:cudaMallocAsync the program's memory is the driver's own");
+        sg_life_say("cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
+                    "legacy handle; with SEGALLOC_CONF=backend:cudaMallocAsync the program's memory is the driver's "
+                    "own");
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -6,8 +6,8 @@
 #include "core.h"
 
 /* Makes ready what the configuration asks for and returns the observer for the core; nobody listens where nothing is
-   asked for or can't be had (said on stderr). No file and no thread before the first event. Called once, before the core
-   exists. */
+   asked for or can't be had (said on stderr). No file and no thread before the first event. Called once, before the
+   core exists. */
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf);
 
 /* Notes that `device` is about to be used for the first time: asks the driver for what the files say about it. */

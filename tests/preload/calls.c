@@ -67,7 +67,8 @@ static void bytes(void)
         wrong += cudaMalloc(&blocks[i], sizeof out) || cudaMemcpy(blocks[i], out, sizeof out, cudaMemcpyHostToDevice);
     }
     for (int i = 0; i < COUNT; i++) {
-        wrong += cudaMemcpy(in, blocks[i], sizeof in, cudaMemcpyDeviceToHost) || in[0] != (i & 255) || in[4095] != (i & 255);
+        wrong += cudaMemcpy(in, blocks[i], sizeof in, cudaMemcpyDeviceToHost) != cudaSuccess;
+        wrong += in[0] != (i & 255) || in[4095] != (i & 255);
         wrong += cudaFree(blocks[i]);
     }
     SHOW("bytes: %d wrong", wrong);

@@ -1,4 +1,5 @@
-/* Preloaded, on the simulator: the process ends while other threads allocate. It must end, with the status it asked for. */
+/* Preloaded, on the simulator: the process ends while other threads allocate. It must end, with the status it asked
+   for. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>

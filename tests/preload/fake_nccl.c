@@ -2,7 +2,8 @@
 #include <stddef.h>
 
 int cuMemGetAddressRange_v2(unsigned long long *base, size_t *bytes, unsigned long long address);
-__attribute__((visibility("default"))) int nccl_range(unsigned long long *base, size_t *bytes, unsigned long long address);
+__attribute__((visibility("default")))
+int nccl_range(unsigned long long *base, size_t *bytes, unsigned long long address);
 
 int nccl_range(unsigned long long *base, size_t *bytes, unsigned long long address)
 {

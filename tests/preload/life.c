@@ -1,4 +1,5 @@
-/* Preloaded, on the simulator: what becomes of the library when the process forks, ends or is ended. The argument says which. */
+/* Preloaded, on the simulator: what becomes of the library when the process forks, ends or is ended. The argument
+   says which. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -1,11 +1,13 @@
-"""Preloaded, on the simulator: what Python programs do. Libraries are loaded late and privately, where RTLD_NEXT finds nothing."""
+"""Preloaded, on the simulator: what Python programs do. Libraries are loaded late and privately, where RTLD_NEXT finds
+nothing."""
 import ctypes
 import os
 import sys
 
 
 class Stat(ctypes.Structure):
-    _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p), ("value", ctypes.c_uint64), ("peak", ctypes.c_uint64)]
+    _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p), ("value", ctypes.c_uint64),
+                ("peak", ctypes.c_uint64)]
 
 
 def statistic(name):

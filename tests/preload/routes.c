@@ -85,14 +85,15 @@ static void by_proc_address(void *cuda)
     for (int i = 0; i < ROWS; i++) {
         for (int f = 0; f < 3; f++) {
             int version = rows[i].version;
-            const struct row *row = wanted(cuda, rows[i].base, version,
-                                           flags[f] == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? PER_THREAD : LEGACY);
+            int threads = flags[f] == CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? PER_THREAD : LEGACY;
+            const struct row *row = wanted(cuda, rows[i].base, version, threads);
             void *function = NULL;
             CUresult result = cuGetProcAddress_v2(rows[i].base, &function, version, flags[f], &status);
             if (result != CUDA_SUCCESS || !function || !row)
                 continue;
             if (function != dlsym(cuda, row->symbol)) {
-                fprintf(stderr, "cuGetProcAddress(%s, %d, %d) is not %s\n", rows[i].base, version, (int)flags[f], row->symbol);
+                fprintf(stderr, "cuGetProcAddress(%s, %d, %d) is not %s\n", rows[i].base, version, (int)flags[f],
+                        row->symbol);
                 failures++;
             }
         }

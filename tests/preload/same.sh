@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: same.sh LIBRARY "CONF CONF…" PROGRAM [ARGUMENT…]. The program prints the same with the library as without, under
-# each of the configurations; what it says on stderr natively, and at most one report of running out: one exactly if
-# RUNS_OUT is set, unless it is not wanted or the library hands everything on.
+# usage: same.sh LIBRARY "CONF CONF…" PROGRAM [ARGUMENT…]. The program prints the same with the library as without,
+# under each of the configurations; what it says on stderr natively, and at most one report of running out: one
+# exactly if RUNS_OUT is set, unless it is not wanted or the library hands everything on.
 library=$1
 confs=$2
 shift 2

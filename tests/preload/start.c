@@ -1,5 +1,5 @@
-/* On the simulator: many threads allocate for the first time at once. Everything is answered, and what was served or handed
-   on adds up. Preloaded, the argument is "served", "passed" (nothing is ours) or "any". */
+/* On the simulator: many threads allocate for the first time at once. Everything is answered, and what was served or
+   handed on adds up. Preloaded, the argument is "served", "passed" (nothing is ours) or "any". */
 #include <pthread.h>
 #include <stdlib.h>
 

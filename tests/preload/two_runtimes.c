@@ -1,5 +1,5 @@
-/* Preloaded: one process with two CUDA runtimes. Each caller's cudaMalloc goes to its own one, as the error that it leaves
-   behind shows, and all memory comes from the same place. */
+/* Preloaded: one process with two CUDA runtimes. Each caller's cudaMalloc goes to its own one, as the error that it
+   leaves behind shows, and all memory comes from the same place. */
 #include <stdlib.h>
 
 #include "runtime.h"

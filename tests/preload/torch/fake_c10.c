@@ -1,4 +1,5 @@
-/* libc10.so as far as the library deals with it: c10::utils::check_env(const char *), which returns std::optional<bool>. */
+/* libc10.so as far as the library deals with it: c10::utils::check_env(const char *), which returns
+   std::optional<bool>. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

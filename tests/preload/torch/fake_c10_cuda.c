@@ -1,5 +1,5 @@
-/* libc10_cuda.so as far as the library deals with it: a current stream a thread, and tensors, which come from cudaMalloc one
-   by one where the cache is off, else from one segment. */
+/* libc10_cuda.so as far as the library deals with it: a current stream a thread, and tensors, which come from
+   cudaMalloc one by one where the cache is off, else from one segment. */
 #include <stdint.h>
 #include <stddef.h>
 
