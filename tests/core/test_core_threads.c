@@ -1,5 +1,5 @@
-/* Threads on one device and on two: nothing is handed out twice, the books balance, nothing is left. Run it under
-   ThreadSanitizer too (CONTRIBUTING says how). */
+/* Threads on one device and on two: nothing is handed out twice, the books balance, nothing is left. Made to be
+   run under ThreadSanitizer too (-Db_sanitize=thread). */
 #include <pthread.h>
 #include <semaphore.h>
 #include <setjmp.h>
