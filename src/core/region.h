@@ -33,7 +33,10 @@ struct sg_node {
     uint64_t requested;    /* bytes asked for, of a block or pending block */
     uint64_t serial;       /* differs for every allocation of the process */
     uint64_t context;      /* the CUcontext that was current when it was allocated */
-    uint64_t event;        /* pending: the CUevent after which it is free */
+    union {
+        uint64_t event;                    /* pending: the CUevent after which it is free */
+        struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
+    };
     uint32_t later;        /* pending: the next one in order */
     uint32_t region;       /* index of the region in its device */
 };
@@ -59,6 +62,13 @@ struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
 };
 
+/* Free ranges by size, eight classes to each power of two: where the smallest that fits is wanted. */
+enum { SG_CLASSES = 32 * 8 };
+
+/* Where in free memory a block is put. Measured (docs/design.md): among the few, large blocks of the regular region the
+   smallest range keeps the most pages whole; among many small ones the lowest does, and it costs less. */
+enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
+
 struct sg_region {
     struct sg_nodes *nodes;
     CUdeviceptr base;
@@ -73,6 +83,9 @@ struct sg_region {
     uint32_t mapped;     /* pages with a handle */
     uint32_t whole_free; /* pages entirely inside free ranges */
     uint32_t pinned;     /* pages that may not move */
+    enum sg_fit fit;
+    uint64_t classes[SG_CLASSES / 64];   /* bit set: the list isn't empty. Of SG_FIT_SMALLEST */
+    uint32_t class_first[SG_CLASSES];
     bool caches;         /* blocks are kept in bins when they are freed */
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
@@ -99,7 +112,8 @@ bool sg_region_is_hole(const struct sg_region *region);
    host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
-/* Takes `units` from the lowest (or, if `high`, the end of the highest) free range that holds them. Returns the new
+/* Takes `units` from the beginning of the lowest or nearly smallest free range that holds them, as the region's `fit` says;
+   if `high`, from the end of the highest. Returns the new
    block's node; 0 when none fits or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high);
 

@@ -1,0 +1,251 @@
+/* Where pages are mapped, taken away and given back: the slow half of a region. */
+#include "region_parts.h"
+
+static bool is_open(const struct sg_node *node)
+{
+    return node->state == SG_NODE_FREE || node->state == SG_NODE_HOLE;
+}
+
+/* Prices [begin, begin + units), which starts in the open node `id`. */
+static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units)
+{
+    struct sg_place place = {.begin = begin, .units = units, .node = id};
+    uint32_t end = begin + units;
+    for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
+        const struct sg_node *node = at(region, id);
+        uint32_t from = node->begin > begin ? node->begin : begin, to = end_of(node) < end ? end_of(node) : end;
+        if (node->state == SG_NODE_HOLE)
+            place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
+        else /* what it leaves of this range may still hold whole pages */
+            place.whole += pages_inside(region, node->begin, node->size) - pages_inside(region, node->begin, from - node->begin) -
+                           pages_inside(region, to, end_of(node) - to);
+    }
+    return place;
+}
+
+struct search {
+    uint32_t units;
+    bool high, any;
+    enum sg_thrift thrift;
+    struct sg_place best;
+};
+
+static void consider(struct search *search, struct sg_place place)
+{
+    uint32_t cost = place.new_pages, least = search->best.new_pages;
+    if (search->thrift == SG_FEWEST_WHOLE) {
+        cost += place.whole;
+        least += search->best.whole;
+    }
+    bool nearer = search->high ? place.begin > search->best.begin : place.begin < search->best.begin;
+    if (!search->any || cost < least || (cost == least && nearer))
+        search->best = place;
+    search->any = true;
+}
+
+/* The open node at or before `id` that holds `position`. */
+static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t position)
+{
+    while (at(region, id)->begin > position)
+        id = at(region, id)->prev;
+    return id;
+}
+
+/* Tries, in the open stretch from node `left` to node `right`, each place that starts where a piece starts or ends
+   where one ends: between those, sliding only adds pages. */
+static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
+{
+    uint32_t begin = at(region, left)->begin, end = end_of(at(region, right)), units = search->units;
+    if (end - begin < units)
+        return;
+    for (uint32_t id = left;; id = at(region, id)->next) {
+        const struct sg_node *node = at(region, id);
+        if ((node->state == SG_NODE_FREE || id == left) && end - node->begin >= units)
+            consider(search, price(region, id, node->begin, units));
+        if ((node->state == SG_NODE_FREE || id == right) && end_of(node) - begin >= units) {
+            uint32_t from = end_of(node) - units;
+            consider(search, price(region, back_to(region, id, from), from, units));
+        }
+        if (id == right)
+            return;
+    }
+}
+
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_place *ret)
+{
+    struct search search = {.units = units, .high = high, .thrift = thrift};
+    uint32_t page = 0;
+    while (page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE) {
+        uint32_t left = region->hole_at[page], right = left;
+        while (at(region, left)->prev && is_open(at(region, at(region, left)->prev)))
+            left = at(region, left)->prev;
+        while (at(region, right)->next && is_open(at(region, at(region, right)->next)))
+            right = at(region, right)->next;
+        try_stretch(region, left, right, &search);
+        page = page_of(region, end_of(at(region, right)) - 1) + 1;
+    }
+    if (search.any)
+        *ret = search.best;
+    return search.any;
+}
+
+/* Cuts [begin, end) out of the open node `id` and makes it busy; the rest keeps its state. Two nodes must be left. */
+static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
+{
+    struct sg_node *node = at(region, id);
+    bool is_hole = node->state == SG_NODE_HOLE;
+    uint32_t node_end = end_of(node);
+    if (is_hole)
+        hole_remove(region, node);
+    else
+        free_remove(region, node);
+    if (node->begin < begin) {
+        uint32_t left = insert_before(region, id, node->begin, begin - node->begin);
+        if (is_hole)
+            hole_insert(region, left);
+        else
+            free_insert(region, left);
+    }
+    if (end < node_end) {
+        uint32_t right = insert_after(region, id, end, node_end - end);
+        if (is_hole)
+            hole_insert(region, right);
+        else
+            free_insert(region, right);
+    }
+    node->begin = begin;
+    node->size = end - begin;
+    node->state = SG_NODE_BUSY;
+    return id;
+}
+
+uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
+{
+    uint32_t id = place->node, end = place->begin + place->units;
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut meanwhile */
+        return 0;
+    uint32_t busy = 0;
+    while (id && at(region, id)->begin < end) {
+        struct sg_node *node = at(region, id);
+        uint32_t next = node->next;
+        uint32_t from = node->begin > place->begin ? node->begin : place->begin;
+        uint32_t to = end_of(node) < end ? end_of(node) : end;
+        if (node->state == SG_NODE_HOLE) { /* whole pages only */
+            from = page_of(region, from) * region->page_units;
+            to = (page_of(region, to - 1) + 1) * region->page_units;
+        }
+        uint32_t part = cut_out(region, id, from, to);
+        if (busy) {
+            at(region, busy)->size += at(region, part)->size;
+            unlink_node(region, part);
+        } else {
+            busy = part;
+        }
+        id = next;
+    }
+    return busy;
+}
+
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place)
+{
+    struct sg_node *node = at(region, busy);
+    assert(node->state == SG_NODE_BUSY);
+    uint32_t begin = node->begin, end = end_of(node), block_end = place->begin + place->units;
+    node->begin = place->begin;
+    node->size = place->units;
+    block_insert(region, busy);
+    if (begin < place->begin)
+        become_free(region, insert_before(region, busy, begin, place->begin - begin));
+    if (block_end < end)
+        become_free(region, insert_after(region, busy, block_end, end - block_end));
+    return busy;
+}
+
+/* Turns a node that is in no index into a hole, joined with neighbouring holes. */
+static void become_hole(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t prev = node->prev, next = node->next;
+    if (next && at(region, next)->state == SG_NODE_HOLE) {
+        hole_remove(region, at(region, next));
+        node->size += at(region, next)->size;
+        unlink_node(region, next);
+    }
+    if (prev && at(region, prev)->state == SG_NODE_HOLE) {
+        hole_remove(region, at(region, prev));
+        at(region, prev)->size += node->size;
+        unlink_node(region, id);
+        id = prev;
+    }
+    hole_insert(region, id);
+}
+
+static enum sg_node_state after_abandon(const struct sg_region *region, uint32_t page)
+{
+    return region->handle[page] == SG_PAGE_LOST ? SG_NODE_BUSY : region->handle[page] ? SG_NODE_FREE : SG_NODE_HOLE;
+}
+
+void sg_region_abandon(struct sg_region *region, uint32_t busy)
+{
+    struct sg_node *node = at(region, busy);
+    assert(node->state == SG_NODE_BUSY);
+    for (;;) {
+        uint32_t begin = node->begin, end = end_of(node), page = page_of(region, begin);
+        enum sg_node_state becomes = after_abandon(region, page);
+        uint32_t stop = page + 1;
+        while (stop * region->page_units < end && after_abandon(region, stop) == becomes)
+            stop++;
+        uint32_t cut = stop * region->page_units < end ? stop * region->page_units : end;
+        uint32_t rest = cut < end ? insert_after(region, busy, cut, end - cut) : 0;
+        if (rest)
+            at(region, rest)->state = SG_NODE_BUSY;
+        node->size = cut - begin;
+        if (becomes == SG_NODE_FREE)
+            become_free(region, busy);
+        else if (becomes == SG_NODE_HOLE)
+            become_hole(region, busy);
+        if (!rest)
+            return;
+        busy = rest;
+        node = at(region, busy);
+    }
+}
+
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+{
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+        return 0;
+    uint32_t limit = before < region->pages ? before * region->page_units : region->units;
+    uint32_t slot = (limit >> region->slot_shift) + 1;
+    while ((slot = sg_index_last(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE) {
+        uint32_t id = region->free_at[slot];
+        const struct sg_node *node = at(region, id);
+        uint32_t from = page_of(region, node->begin + region->page_units - 1), to = page_of(region, end_of(node));
+        if (to > before)
+            to = before;
+        /* The highest run of unpinned pages in this range. */
+        while (to > from && region->pin[to - 1])
+            to--;
+        uint32_t first = to;
+        while (first > from && to - first < want && !region->pin[first - 1])
+            first--;
+        if (to > first) {
+            *ret_first = first;
+            *ret_busy = cut_out(region, id, first * region->page_units, to * region->page_units);
+            return to - first;
+        }
+    }
+    return 0;
+}
+
+void sg_region_cut_done(struct sg_region *region, uint32_t busy)
+{
+    assert(at(region, busy)->state == SG_NODE_BUSY);
+    become_hole(region, busy);
+}
+
+void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
+{
+    assert(at(region, busy)->state == SG_NODE_BUSY);
+    become_free(region, busy);
+}

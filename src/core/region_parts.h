@@ -1,0 +1,221 @@
+/* What region.c and place.c share: nodes in address order, and the ranges that are free or holes. Not for others. */
+#ifndef SG_REGION_PARTS_H
+#define SG_REGION_PARTS_H
+
+#include <assert.h>
+
+#include "region.h"
+
+/* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
+enum { NODES_SPARE = 1 << 12, NODES_SPARE_OF_CLAIM = NODES_SPARE / 4, NODES_SPARE_OF_CUT = NODES_SPARE / 8 };
+
+static inline bool nodes_left(const struct sg_nodes *nodes, uint32_t want)
+{
+    return nodes->capacity - nodes->live > want;
+}
+
+/* Callers have asked nodes_left(). */
+static inline uint32_t node_new(struct sg_nodes *nodes)
+{
+    uint32_t id = nodes->unused;
+    nodes->live++;
+    if (id)
+        nodes->unused = nodes->node[id].next;
+    else
+        id = nodes->used++;
+    assert(id < nodes->capacity);
+    return id;
+}
+
+static inline void node_drop(struct sg_nodes *nodes, uint32_t id)
+{
+    nodes->live--;
+    nodes->node[id].state = SG_NODE_UNUSED;
+    nodes->node[id].next = nodes->unused;
+    nodes->unused = id;
+}
+
+static inline struct sg_node *at(const struct sg_region *region, uint32_t id)
+{
+    return &region->nodes->node[id];
+}
+
+static inline uint32_t end_of(const struct sg_node *node)
+{
+    return node->begin + node->size;
+}
+
+static inline uint32_t page_of(const struct sg_region *region, uint32_t position)
+{
+    return region->page_shift ? position >> region->page_shift : position / region->page_units;
+}
+
+/* Pages that lie entirely inside [begin, begin + size). */
+static inline uint32_t pages_inside(const struct sg_region *region, uint32_t begin, uint32_t size)
+{
+    if (size < region->page_units)
+        return 0;
+    uint32_t from = page_of(region, begin + region->page_units - 1), to = page_of(region, begin + size);
+    return to > from ? to - from : 0;
+}
+
+/* Eight classes to a power of two: the position of the highest bit and the three bits below it. */
+static inline uint32_t class_of(uint32_t size)
+{
+    uint32_t high = 31 - (uint32_t)__builtin_clz(size);
+    return high * 8 + (high >= 3 ? size >> (high - 3) & 7 : 0);
+}
+
+static inline void class_insert(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t class = class_of(node->size), first = region->class_first[class];
+    node->of_class.less = 0;
+    node->of_class.more = first;
+    if (first)
+        at(region, first)->of_class.less = id;
+    region->class_first[class] = id;
+    region->classes[class / 64] |= UINT64_C(1) << class % 64;
+}
+
+static inline void class_remove(struct sg_region *region, const struct sg_node *node)
+{
+    uint32_t less = node->of_class.less, more = node->of_class.more;
+    if (more)
+        at(region, more)->of_class.less = less;
+    if (less) {
+        at(region, less)->of_class.more = more;
+    } else {
+        uint32_t class = class_of(node->size);
+        region->class_first[class] = more;
+        if (!more)
+            region->classes[class / 64] &= ~(UINT64_C(1) << class % 64);
+    }
+}
+
+static inline void free_insert(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t slot = node->begin >> region->slot_shift;
+    assert(sg_index_get(&region->free_index, slot) == 0);
+    node->state = SG_NODE_FREE;
+    region->free_at[slot] = id;
+    sg_index_set(&region->free_index, slot, (int32_t)node->size);
+    region->whole_free += pages_inside(region, node->begin, node->size);
+    if (region->fit == SG_FIT_SMALLEST)
+        class_insert(region, id);
+}
+
+static inline void free_remove(struct sg_region *region, const struct sg_node *node)
+{
+    sg_index_set(&region->free_index, node->begin >> region->slot_shift, 0);
+    region->whole_free -= pages_inside(region, node->begin, node->size);
+    if (region->fit == SG_FIT_SMALLEST)
+        class_remove(region, node);
+}
+
+/* Moves the bounds of a free range. */
+static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t old = node->begin >> region->slot_shift, slot = begin >> region->slot_shift;
+    bool moves = region->fit == SG_FIT_SMALLEST && class_of(node->size) != class_of(size);
+    region->whole_free -= pages_inside(region, node->begin, node->size);
+    region->whole_free += pages_inside(region, begin, size);
+    if (moves)
+        class_remove(region, node);
+    node->begin = begin;
+    node->size = size;
+    if (moves)
+        class_insert(region, id);
+    if (old != slot)
+        region->free_at[slot] = id;
+    sg_index_move(&region->free_index, old, slot, (int32_t)size);
+}
+
+static inline void hole_insert(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t page = page_of(region, node->begin);
+    assert(node->begin % region->page_units == 0 && node->size % region->page_units == 0);
+    node->state = SG_NODE_HOLE;
+    region->hole_at[page] = id;
+    sg_index_set(&region->hole_index, page, (int32_t)page_of(region, node->size));
+}
+
+static inline void hole_remove(struct sg_region *region, const struct sg_node *node)
+{
+    sg_index_set(&region->hole_index, page_of(region, node->begin), 0);
+}
+
+/* Puts a new node with these bounds after `left`. */
+static inline uint32_t insert_after(struct sg_region *region, uint32_t left, uint32_t begin, uint32_t size)
+{
+    uint32_t id = node_new(region->nodes), right = at(region, left)->next;
+    *at(region, id) = (struct sg_node){.begin = begin, .size = size, .prev = left, .next = right, .region = region->index};
+    at(region, left)->next = id;
+    if (right)
+        at(region, right)->prev = id;
+    return id;
+}
+
+/* Puts a new node with these bounds before `right`. */
+static inline uint32_t insert_before(struct sg_region *region, uint32_t right, uint32_t begin, uint32_t size)
+{
+    uint32_t left = at(region, right)->prev;
+    if (left)
+        return insert_after(region, left, begin, size);
+    uint32_t id = node_new(region->nodes);
+    *at(region, id) = (struct sg_node){.begin = begin, .size = size, .next = right, .region = region->index};
+    at(region, right)->prev = id;
+    region->first = id;
+    return id;
+}
+
+static inline void unlink_node(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    if (node->prev)
+        at(region, node->prev)->next = node->next;
+    else
+        region->first = node->next;
+    if (node->next)
+        at(region, node->next)->prev = node->prev;
+    node_drop(region->nodes, id);
+}
+
+static inline void block_insert(struct sg_region *region, uint32_t id)
+{
+    at(region, id)->state = SG_NODE_BLOCK;
+    region->block_at[at(region, id)->begin >> region->slot_shift] = id;
+}
+
+/* Turns a node that is in no index into free memory, joined with its free neighbours. */
+static inline void become_free(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t prev = node->prev, next = node->next;
+    bool left = prev && at(region, prev)->state == SG_NODE_FREE;
+    bool right = next && at(region, next)->state == SG_NODE_FREE;
+    if (left) { /* the larger range first: what is then taken out below it changes nothing higher up in the index */
+        struct sg_node *other = at(region, prev);
+        uint32_t size = node->size;
+        unlink_node(region, id);
+        if (right) {
+            struct sg_node *last = at(region, next);
+            free_resize(region, prev, other->begin, other->size + size + last->size);
+            free_remove(region, last);
+            unlink_node(region, next);
+        } else {
+            free_resize(region, prev, other->begin, other->size + size);
+        }
+    } else if (right) { /* the neighbour's entry moves down to where the joined range begins */
+        uint32_t begin = node->begin, size = node->size;
+        unlink_node(region, id);
+        free_resize(region, next, begin, size + at(region, next)->size);
+    } else {
+        free_insert(region, id);
+    }
+}
+
+#endif
