@@ -112,6 +112,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     struct sg_region *region;
     sg_lock(&device->lock);
     bool high = goes_high(device, class, rounded);
+    uint32_t crept = sg_creep_allocate(&device->creep, units);
+    if (class != SG_CLASS_SMALL || crept <= SG_SMALL_BYTES >> SG_UNIT_SHIFT)
+        units = crept;
     uint32_t node = sg_device_take(device, class, units, high, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);

@@ -325,6 +325,11 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     return address;
 }
 
+static uint32_t units_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
+}
+
 void sg_device_release(struct sg_device *device, uint32_t id)
 {
     struct sg_node *node = &device->nodes.node[id];
@@ -342,6 +347,7 @@ void sg_device_release(struct sg_device *device, uint32_t id)
             sg_gauge_sub(&usage->small_allocated, rounded);
         usage->frees++;
         usage->freed_total += rounded;
+        sg_creep_free(&device->creep, units_of(node->requested));
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id);
@@ -360,6 +366,7 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
         sg_gauge_sub(&usage->small_allocated, rounded);
     usage->frees++;
     usage->freed_total += rounded;
+    sg_creep_free(&device->creep, units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
     sg_pending_push(device, id, event);
 }

@@ -6,13 +6,14 @@
 #define SG_DEVICE_H
 
 #include "core.h"
+#include "creep.h"
 #include "lock.h"
 #include "region.h"
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
 
 /* Requests up to this go to the small region, as in PyTorch's allocator (kSmallSize). */
-#define SG_SMALL_BYTES (UINT64_C(1) << 20)
+#define SG_SMALL_BYTES (UINT64_C(1) << 18)
 
 enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
 
@@ -76,6 +77,7 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending;
+    struct sg_creep creep;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
     uint64_t move_tokens;    /* thrash guard, in units of 1/SG_TOKENS_PER_PAGE pages */
