@@ -13,7 +13,7 @@
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
 
 /* Requests up to this go to the small region, as in PyTorch's allocator (kSmallSize). */
-#define SG_SMALL_BYTES (UINT64_C(1) << 18)
+#define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
 enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
 
