@@ -9,6 +9,7 @@
 #include "adversary.h"
 #include "card.h"
 #include "core.h"
+#include "creep.h"
 #include "idmap.h"
 #include "size.h"
 #include "torch_card.h"
@@ -29,10 +30,17 @@ struct facts {
     uint64_t allocs_reach, frees_reach; /* the same, summed over all allocations and over all frees */
 };
 
+/* The most that a request can be rounded up to: the unit, and a step of 1/64 where sizes creep. */
+static uint64_t rounded_most(uint64_t bytes)
+{
+    uint64_t rounded = (bytes + UNIT - 1) / UNIT * UNIT;
+    return rounded < SG_CREEP_LEAST * UNIT ? rounded : rounded + rounded / SG_CREEP_STEPS;
+}
+
 /* The most bytes of pages that a block can touch. */
 static uint64_t reach_of(uint64_t bytes)
 {
-    uint64_t rounded = (bytes + UNIT - 1) / UNIT * UNIT;
+    uint64_t rounded = rounded_most(bytes);
     return ((rounded - UNIT + PAGE - 1) / PAGE + 1) * PAGE;
 }
 
@@ -99,6 +107,12 @@ static void touch(struct game *game, uint64_t address, uint64_t bytes, int by)
         game->outcome.peak_touched = game->touched;
 }
 
+static uint64_t allocated_now(struct sg_core *core)
+{
+    struct sg_stats stats;
+    return sg_core_stats(core, 0, &stats) ? stats.value[SG_STAT_allocated_bytes] : 0;
+}
+
 static struct outcome play(const struct adversary *adversary, const struct events *events, const char *conf_text, uint64_t card_bytes)
 {
     struct game game = {.adversary = adversary, .conf = conf_text, .outcome = {.card = card_bytes}};
@@ -109,6 +123,7 @@ static struct outcome play(const struct adversary *adversary, const struct event
     struct sg_card card;
     struct sg_conf conf;
     const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    uint64_t allocated = 0;
     sg_card_init(&card, card_bytes, PAGE);
     sg_card_use(&card);
     sg_conf_init(&conf);
@@ -126,11 +141,14 @@ static struct outcome play(const struct adversary *adversary, const struct event
             if (at->address)
                 touch(&game, at->address, at->bytes, -1);
             at->address = 0;
+            allocated = allocated_now(game.core);
         } else if (sg_core_malloc(game.core, 0, event->bytes, &tag, &at->address) == CUDA_SUCCESS) {
-            at->bytes = event->bytes;
+            uint64_t before = allocated;
+            allocated = allocated_now(game.core);
+            at->bytes = allocated - before;
             touch(&game, at->address, at->bytes, 1);
         } else { /* refused only where the pages in use and those for this block are more than the card */
-            uint64_t need = game.touched + (event->bytes + PAGE - 1) / PAGE * PAGE;
+            uint64_t need = game.touched + (rounded_most(event->bytes) + PAGE - 1) / PAGE * PAGE;
             at->address = 0;
             expect(&game, need > card_bytes, "an allocation that fits is refused", need, card_bytes);
         }

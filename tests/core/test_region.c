@@ -144,6 +144,33 @@ static uint32_t new_block(struct model *model, uint32_t node, uint32_t begin, ui
     return i;
 }
 
+/* Eight classes to a power of two, as region.h says. */
+static uint32_t size_class(uint32_t size)
+{
+    uint32_t high = 31 - (uint32_t)__builtin_clz(size);
+    return high * 8 + (high >= 3 ? (size >> (high - 3)) - 8 : 0);
+}
+
+/* Where a block of the regular region may be put: at that end of a range of the smallest class that holds it which
+   leaves more pages whole. */
+static void check_smallest(const struct model *model, uint32_t position, uint32_t units)
+{
+    uint32_t least = UINT32_MAX, chosen = UINT32_MAX;
+    for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
+        end = run_end(model, begin);
+        if (model->unit[begin] != FREE || end - begin < units)
+            continue;
+        if (size_class(end - begin) < least)
+            least = size_class(end - begin);
+        if (position < begin || position >= end)
+            continue;
+        chosen = size_class(end - begin);
+        bool above = whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
+        assert_int_equal(position, above ? end - units : begin);
+    }
+    assert_int_equal(chosen, least);
+}
+
 static void take(struct model *model, uint32_t units, bool high)
 {
     uint32_t want = UINT32_MAX;
@@ -162,6 +189,8 @@ static void take(struct model *model, uint32_t units, bool high)
         }
     }
     assert_int_equal(node != 0, want != UINT32_MAX);
+    if (node && !high && model->region.fit == SG_FIT_SMALLEST)
+        check_smallest(model, want = model->nodes.node[node].begin, units);
     if (node) {
         assert_int_equal(model->nodes.node[node].begin, want);
         new_block(model, node, want, units);
