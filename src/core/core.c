@@ -4,6 +4,7 @@
 #include "classic.h"
 #include "device.h"
 #include "meta.h"
+#include "size.h"
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {
@@ -65,7 +66,7 @@ void sg_core_destroy(struct sg_core *core)
 /* PyTorch's rounding: to a step of 1/divisions between powers of two where asked for, else to the unit. */
 static size_t round_request(const struct sg_conf *conf, size_t bytes)
 {
-    int interval = bytes <= SG_SMALL_BYTES ? 0 : 63 - __builtin_clzll(bytes) - 20;
+    int interval = bytes <= SG_MIB ? 0 : 63 - __builtin_clzll(bytes / SG_MIB);
     uint64_t divisions = conf->roundup_divisions[interval < SG_ROUNDUP_INTERVALS ? interval : SG_ROUNDUP_INTERVALS - 1];
     if (divisions > 1 && bytes > SG_UNIT * divisions) {
         uint64_t floor = UINT64_C(1) << (63 - __builtin_clzll(bytes));

@@ -49,14 +49,11 @@ static inline void sg_creep_free(struct sg_creep *creep, uint32_t units)
 {
     if (units < SG_CREEP_LEAST)
         return;
-    uint32_t class = sg_creep_class(units), next = class + 1 < SG_CREEP_CLASSES ? class + 1 : class;
-    uint32_t last = creep->class[class].last, score = creep->class[class].score;
+    uint32_t class = sg_creep_class(units), last = creep->class[class].last, score = creep->class[class].score;
     if (last == units)
         creep->class[class].score = score ? score - 1 : 0;
     else if (last > units && score < SG_CREEP_MOST)
         creep->class[class].score = score + 1;
-    else if (last <= units && creep->class[next].last > units && creep->class[next].last - units < units / 32 && creep->class[next].score < SG_CREEP_MOST)
-        creep->class[next].score++;
 }
 
 #endif

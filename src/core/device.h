@@ -12,7 +12,8 @@
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
 
-/* Requests up to this go to the small region, as in PyTorch's allocator (kSmallSize). */
+/* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's pages,
+   which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
 #define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
 enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
