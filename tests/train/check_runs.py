@@ -45,6 +45,12 @@ def check_bits(text):
     eager = objects(*base)[1]["losses"]
     for variant in (["--alloc", "arena"], ["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], []):
         assert objects(*base, *variant)[1]["losses"] == eager, variant
+    for sharding in ("zero2", "zero3", "fsdp"):
+        for more in ([], ["--no-checkpoint"], ["--alloc", "arena"]):
+            assert objects(*base, "--sharding", sharding, *more)[1]["losses"] == eager, (sharding, more)
+    dropped = objects(*base, "--dropout", 0.3)[1]["losses"]
+    assert dropped != eager and objects(*base, "--dropout", 0.3, "--no-checkpoint")[1]["losses"] == dropped
+    assert objects(*base, "--dropout", 0.3, "--alloc", "arena")[1]["losses"] == dropped
     assert objects(*base[:-1], 4)[1]["losses"] != eager
     for variant in (["--tied", "yes"], ["--rank", 0], ["--train", "lora"], ["--heads", 2, "--batch", 1]):
         assert (objects(*base, *variant)[1]["losses"] == objects(*base, *variant, "--alloc", "arena")[1]["losses"]

@@ -133,6 +133,16 @@ int cudaMalloc(void **pointer, size_t bytes)
     return SUCCESS;
 }
 
+EXPORT int cudaMemGetInfo(size_t *unused, size_t *total);
+int cudaMemGetInfo(size_t *unused, size_t *total)
+{
+    pthread_mutex_lock(&stub.lock);
+    *total = stub.limit;
+    *unused = stub.limit - stub.live;
+    pthread_mutex_unlock(&stub.lock);
+    return SUCCESS;
+}
+
 EXPORT int cudaFree(void *pointer);
 int cudaFree(void *pointer)
 {

@@ -12,6 +12,12 @@ static const struct shape small = {.layers = 2, .hidden = 16, .heads = 4, .kv_he
                                    .vocabulary = 256, .rope_theta = 100, .norm_eps = 1e-6, .dtype = DTYPE_F32,
                                    .rank = 3, .lora_alpha = 6, .train_all = true};
 
+static const struct shape small_qwen3 = {.layers = 2, .hidden = 16, .heads = 4, .kv_heads = 2, .head_dim = 4, .ffn = 24,
+                                         .vocabulary = 256, .rope_theta = 100, .norm_eps = 1e-6, .dtype = DTYPE_F32,
+                                         .rank = 3, .lora_alpha = 6, .train_all = true, .tied = true, .no_bias = true,
+                                         .qk_norm = true, .dropout = 0.2};
+static const struct shape *shape_of_tests = &small;
+
 struct block {
     struct device device;
     struct model model;
@@ -25,7 +31,7 @@ static void block_open(struct block *b)
 {
     memset(b, 0, sizeof *b);
     fixture_open(&b->device);
-    model_open(&b->model, &b->device, &small, 3);
+    model_open(&b->model, &b->device, shape_of_tests, 3);
     for (int i = 0; i < b->model.parameter_count; i++) {
         struct tensor *value = b->model.parameters[i]->value;
         bool is_norm = value->rows == 1 && value->columns == small.hidden;
@@ -241,7 +247,8 @@ static double whole_loss(struct whole *w)
 {
     struct schedule schedule;
     schedule_open(&schedule, &w->block.device, &w->block.model, w->checkpoint);
-    struct micro_step micro = {BATCH, LENGTH, w->tokens, w->loss, 1};
+    struct micro_step micro = {.batch = BATCH, .length = LENGTH, .tokens = w->tokens, .ret_loss = w->loss,
+                               .number = 1, .parts = 1};
     schedule_micro_step(&schedule, &micro);
     device_wait(&w->block.device);
     schedule_close(&schedule);
@@ -294,6 +301,13 @@ static void model_differentiates(void **state)
     whole_close(&w);
 }
 
+static void qwen3_with_dropout_differentiates(void **state)
+{
+    shape_of_tests = &small_qwen3;
+    model_differentiates(state);
+    shape_of_tests = &small;
+}
+
 static void recomputing_changes_no_bit(void **state)
 {
     (void)state;
@@ -333,6 +347,7 @@ int main(void)
         cmocka_unit_test(attention_is_causal),
         cmocka_unit_test(layer_differentiates),
         cmocka_unit_test(model_differentiates),
+        cmocka_unit_test(qwen3_with_dropout_differentiates),
         cmocka_unit_test(recomputing_changes_no_bit),
     };
     return cmocka_run_group_tests_name("train gradients", tests, NULL, NULL);

@@ -87,7 +87,8 @@ static void arena_of_the_planned_size_is_enough_and_no_less(void **state)
 static void lengths_keep_to_their_bounds(void **state)
 {
     (void)state;
-    static const char *const models[] = {"lognormal:735:0.7", "lognormal", "uniform", "fixed", "fixed:100"};
+    static const char *const models[] = {"lognormal:735:0.7", "lognormal", "bimodal:200:0.3",
+                                         "growing:300", "uniform", "fixed", "fixed:100"};
     char error[256];
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         struct lengths a, b;
@@ -135,10 +136,10 @@ static void options_change_the_preset_wherever_they_stand(void **state)
     char error[256];
     assert_int_equal(parse(&o, error, "--max-len 512 --dry --preset qwen25-7b-lora --rank=16 --alloc arena"), 0);
     assert_string_equal(o.preset->name, "qwen25-7b-lora");
-    assert_int_equal(o.longest, 512);
-    assert_int_equal(o.shape.rank, 16);
-    assert_int_equal(o.shape.layers, 28);
-    assert_true(o.arena && o.dry && o.checkpoint);
+    assert_int_equal(o.set.longest, 512);
+    assert_int_equal(o.set.shape.rank, 16);
+    assert_int_equal(o.set.shape.layers, 28);
+    assert_true(o.arena && o.dry && !o.set.no_checkpoint);
     static const char *const wrong[] = {
         "--dry --preset nosuch",
         "--dry --steps",

@@ -16,7 +16,7 @@ struct allocator {
     void (*close)(struct allocator *self);
 };
 
-/* cudaMalloc and cudaFree a tensor at a time. */
+/* cudaMalloc and cudaFree a tensor at a time. `rt` NULL plans: the pointers are not memory. */
 struct allocator *alloc_eager_open(const struct cuda_rt *rt);
 
 /* One cudaMalloc of `capacity` bytes, tensors at the lowest offset that fits, on multiples of TENSOR_ALIGNMENT: the

@@ -81,6 +81,22 @@ static void cpu_fill_uniform(const struct kernel_args *a)
         P(0)[i] = a->f[0] * (float)((double)(element_bits(a, i) >> 11) * 0x1p-52 - 1);
 }
 
+static void cpu_drop_out(const struct kernel_args *a)
+{
+    uint8_t *kept = a->p[1];
+    for (int64_t i = 0; i < a->n[0]; i++) {
+        kept[i] = (double)(element_bits(a, i) >> 11) * 0x1p-53 >= (double)a->f[0];
+        P(0)[i] = kept[i] ? P(2)[i] / (1 - a->f[0]) : 0;
+    }
+}
+
+static void cpu_drop_out_gradient(const struct kernel_args *a)
+{
+    const uint8_t *kept = a->p[2];
+    for (int64_t i = 0; i < a->n[0]; i++)
+        P(0)[i] = kept[i] ? P(1)[i] / (1 - a->f[0]) : 0;
+}
+
 static void cpu_fill_inverse_frequencies(const struct kernel_args *a)
 {
     for (int64_t i = 0; i < a->n[0]; i++)

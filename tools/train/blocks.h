@@ -11,12 +11,15 @@ struct pass {
     struct device *device;
     struct model *model;
     int64_t batch, length; /* rows of activations are batch * length */
+    bool policy;           /* the loss of a policy gradient over scored tokens instead of cross-entropy */
+    uint64_t dropout_seed; /* another for each micro-step: a recomputation drops the same elements */
     bool backward;         /* PyTorch runs it on a second thread, which has workspaces of its own */
     struct tensor *positions, *mask, *cosines, *sines;
 };
 
 struct linear_saved {
-    struct tensor *x, *low; /* input, and lora_a of it */
+    struct tensor *x, *low; /* input of lora_a, and lora_a of it */
+    struct tensor *kept;    /* which elements dropout left */
     struct tensor *x_base;  /* the input again where the weight is trained */
 };
 
@@ -27,10 +30,11 @@ struct norm_saved {
 
 struct attention_saved {
     struct tensor *q, *k, *v, *bias, *out, *log_sums;
+    struct tensor *gathered; /* of sparse attention: selected keys and values of each query, in place of k and v */
 };
 
 struct layer_saved {
-    struct norm_saved input_norm, attention_norm;
+    struct norm_saved input_norm, attention_norm, q_norm, k_norm;
     struct linear_saved projections[PROJECTION_COUNT];
     struct attention_saved attention;
     struct tensor *gate, *activated, *up;
@@ -75,15 +79,23 @@ void layer_backward(struct pass *pass, struct layer *layer, struct layer_saved *
 
 struct loss_saved {
     struct tensor *labels, *log_softmax, *count, *x_head;
+    struct tensor *raw, *scaled; /* of a policy gradient: the model's logits, and by its temperature */
 };
 
 /* Mean cross-entropy of the next tokens. Drops *x, the normed output of the last layer. */
 struct tensor *loss_forward(struct pass *pass, struct tensor **x, struct tensor *tokens, struct loss_saved *saved);
+/* Drops what a forward without a backward has saved. */
+void loss_forget(struct loss_saved *saved);
 /* Gradient of x; `scaled` is the loss to start from, divided by `parts`. */
 struct tensor *loss_backward(struct pass *pass, struct loss_saved *saved, struct tensor *scaled, int parts);
 
 struct tensor *embedding_forward(struct pass *pass, struct tensor *tokens);
 void embedding_backward(struct pass *pass, struct tensor *tokens, struct tensor *gradient);
+
+/* The value of a parameter in the dtype of the computation: under mixed precision a copy made at its first use, which
+   lives until casts_drop. */
+struct tensor *weight_of(struct pass *pass, struct parameter *parameter);
+void casts_drop(struct parameter *const *parameters, int count);
 
 /* The workspace of the library of matrix products, taken at its first use in each direction. */
 void workspace_take(struct pass *pass, bool with_bias);

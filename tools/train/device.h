@@ -12,6 +12,14 @@
 
 enum device_state { DEVICE_OK, DEVICE_OUT_OF_MEMORY, DEVICE_BROKEN };
 
+/* What memory is for, in the words in which people draw up budgets. */
+enum budget {
+#define BUDGET(name, text) BUDGET_##name,
+#include "budget.def"
+#undef BUDGET
+    BUDGET_COUNT
+};
+
 struct tensor;
 struct launch_ring;
 
@@ -22,6 +30,10 @@ struct device {
     struct launch_ring *ring;
     struct tensor *spare; /* tensor headers to use again */
     size_t live, peak;    /* bytes asked for by tensors, not rounded */
+    size_t limit;         /* of live, 0 for none: what a card of that size would refuse is refused here */
+    enum budget label;    /* what is taken now is for this */
+    size_t live_by[BUDGET_COUNT], peak_by[BUDGET_COUNT]; /* the parts of live, and of live when it was at its peak */
+    size_t refused;       /* how many bytes the call asked for that ran out */
     uint64_t allocations, launches;
     enum device_state state;
     char error[256];
@@ -35,9 +47,12 @@ void device_close(struct device *device);
 
 /* Returns NULL after a failure, and makes one by running out. */
 void *device_take(struct device *device, size_t bytes);
-void device_give(struct device *device, void *pointer, size_t bytes);
+void device_give(struct device *device, void *pointer, size_t bytes, enum budget label);
 
-/* Queues a kernel; in a dry run, an empty one. */
+/* Says what is taken from here on is for, and returns what it was for before. */
+enum budget device_label(struct device *device, enum budget label);
+
+/* Queues a kernel; in a dry run, an empty one for every few: waiting for them is all that they cost there. */
 void device_launch(struct device *device, const struct kernel_args *args);
 
 /* Queues a copy between device memory and page-locked host memory, which must stay as it is until device_wait. */

@@ -3,6 +3,32 @@
 
 #include <assert.h>
 
+/* The norm of each head by itself. */
+static struct tensor *head_norm(struct pass *pass, struct parameter *weight, struct tensor **x, int heads,
+                                struct norm_saved *saved)
+{
+    struct tensor *flat = *x;
+    const int64_t head_dim = pass->model->shape.head_dim;
+    flat->rows *= heads;
+    flat->columns = head_dim;
+    struct tensor *normed = norm_forward(pass, weight, flat, saved);
+    normed->rows /= heads;
+    normed->columns *= heads;
+    tensor_drop(x); /* if it was saved as it is, its backward wants rows of one head too */
+    return normed;
+}
+
+static void head_norm_backward(struct pass *pass, struct parameter *weight, struct tensor **gradient, int heads,
+                               struct norm_saved *saved)
+{
+    (*gradient)->rows *= heads;
+    (*gradient)->columns /= heads;
+    struct tensor *result = norm_backward(pass, weight, saved, gradient, NULL, 0);
+    result->rows /= heads;
+    result->columns *= heads;
+    *gradient = result;
+}
+
 static struct tensor *attention_part(struct pass *pass, struct layer *layer, struct tensor *x,
                                      struct layer_saved *saved)
 {
@@ -13,6 +39,10 @@ static struct tensor *attention_part(struct pass *pass, struct layer *layer, str
     struct tensor *q = linear_forward(pass, &p[PROJECTION_Q], normed, ps ? &ps[PROJECTION_Q] : NULL, false);
     struct tensor *k = linear_forward(pass, &p[PROJECTION_K], normed, ps ? &ps[PROJECTION_K] : NULL, false);
     struct tensor *v = linear_forward(pass, &p[PROJECTION_V], normed, ps ? &ps[PROJECTION_V] : NULL, false);
+    if (s->qk_norm) {
+        q = head_norm(pass, &layer->q_norm, &q, s->heads, saved ? &saved->q_norm : NULL);
+        k = head_norm(pass, &layer->k_norm, &k, s->kv_heads, saved ? &saved->k_norm : NULL);
+    }
     struct tensor *turned_q = rotary_forward(pass, q, s->heads), *turned_k = rotary_forward(pass, k, s->kv_heads);
     tensor_drop(&q);
     tensor_drop(&k);
@@ -117,6 +147,10 @@ static void attention_part_backward(struct pass *pass, struct layer *layer, stru
     attention_backward(pass, &saved->attention, &of_mixed, &turned_q, &turned_k, &v);
     struct tensor *k = rotary_backward(pass, &turned_k, s->kv_heads);
     struct tensor *q = rotary_backward(pass, &turned_q, s->heads);
+    if (s->qk_norm) {
+        head_norm_backward(pass, &layer->k_norm, &k, s->kv_heads, &saved->k_norm);
+        head_norm_backward(pass, &layer->q_norm, &q, s->heads, &saved->q_norm);
+    }
     contiguous(pass, &v);
     projection_backward(pass, layer, saved, PROJECTION_V, &v, &of_normed);
     contiguous(pass, &k);

@@ -41,6 +41,22 @@ static double next_fixed(struct lengths *l)
     return l->a;
 }
 
+/* Short conversations, and now and then a long document. */
+static double next_bimodal(struct lengths *l)
+{
+    double middle = uniform(l) < l->b ? l->longest * 0.9 : l->a;
+    double u = 1 - uniform(l), v = uniform(l);
+    return middle * exp(0.15 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
+/* Answers get longer as a policy learns to use what it is allowed. */
+static double next_growing(struct lengths *l)
+{
+    double middle = l->longest - (l->longest - l->a) * exp(-(double)l->next++ / 200);
+    double u = 1 - uniform(l), v = uniform(l);
+    return middle * exp(0.25 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v));
+}
+
 static double next_listed(struct lengths *l)
 {
     return l->list[l->next++ % l->count];
@@ -48,6 +64,8 @@ static double next_listed(struct lengths *l)
 
 static const struct length_model models[] = {
     {"lognormal", 0, 0.7, next_lognormal},
+    {"bimodal", 0, 0.2, next_bimodal},
+    {"growing", 0, 0, next_growing},
     {"uniform", 0, 0, next_uniform},
     {"fixed", 0, 0, next_fixed},
     {"file", 0, 0, next_listed},
@@ -90,8 +108,8 @@ int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uin
         if (strlen(models[i].name) == name_length && !strncmp(models[i].name, text, name_length))
             l.model = &models[i];
     if (!l.model) {
-        snprintf(error, error_size, "unknown lengths '%s': lognormal[:MEDIAN[:SIGMA]], uniform, fixed[:N] or file:PATH",
-                 text);
+        snprintf(error, error_size, "unknown lengths '%s': lognormal[:MEDIAN[:SIGMA]], "
+                 "bimodal[:SHORT[:SHARE]], growing[:FROM], uniform, fixed[:N] or file:PATH", text);
         return -1;
     }
     if (l.model->next == next_listed) {
@@ -100,7 +118,7 @@ int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uin
         *ret_lengths = l;
         return 0;
     }
-    l.a = l.model->next == next_fixed ? longest : longest * 0.48;
+    l.a = l.model->next == next_fixed ? longest : longest * (l.model->next == next_bimodal ? 0.15 : 0.48);
     l.b = l.model->b;
     if (rest) {
         char *end;
@@ -119,6 +137,11 @@ int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uin
 void lengths_close(struct lengths *lengths)
 {
     free(lengths->list);
+}
+
+bool lengths_drawn(const struct lengths *lengths)
+{
+    return lengths->model->next != next_fixed && lengths->model->next != next_listed;
 }
 
 int lengths_next(struct lengths *lengths)

@@ -2,6 +2,7 @@
 #ifndef TRAIN_LENGTHS_H
 #define TRAIN_LENGTHS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,11 +19,15 @@ struct lengths {
     size_t count, next;
 };
 
-/* Parses "lognormal[:MEDIAN[:SIGMA]]", "uniform", "fixed[:N]" or "file:PATH" (whole numbers, over again when they end).
+/* Parses "lognormal[:MEDIAN[:SIGMA]]", "bimodal[:SHORT[:SHARE]]", "growing[:FROM]", "uniform", "fixed[:N]"
+   or "file:PATH" (whole numbers, over again when they end).
    Returns 0, or -1 with one line in `error`. */
 int lengths_open(struct lengths *ret_lengths, const char *text, int longest, uint64_t seed, char *error,
                  size_t error_size);
 void lengths_close(struct lengths *lengths);
+
+/* Whether the lengths are drawn at random: the longest may then never come by itself. */
+bool lengths_drawn(const struct lengths *lengths);
 
 int lengths_next(struct lengths *lengths);
 

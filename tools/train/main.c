@@ -9,6 +9,29 @@ static void print_step(void *context, const struct step_result *step)
     report_step(stdout, context, step);
 }
 
+/* What needs no device. */
+static int answer(const struct options *options)
+{
+    if (options->fit != FIT_NOTHING) {
+        if (!options->card) {
+            fprintf(stderr, "segalloc-train: this preset names no card; add --card SIZE, such as 24GiB\n");
+            return STATUS_USAGE;
+        }
+        int value = fit_largest(options, options->fit, options->card);
+        report_fit(stdout, options, value);
+        return value ? STATUS_COMPLETED : STATUS_FAILED;
+    }
+    struct run_result planned;
+    fit_plan(options, &planned);
+    if (options->card && planned.peak > options->card) {
+        planned.outcome = OUTCOME_OUT_OF_MEMORY;
+        snprintf(planned.error, sizeof planned.error, "the card has %zu bytes, %zu are needed", options->card,
+                 planned.peak);
+    }
+    report_run(stdout, options, &planned, &planned);
+    return planned.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
+}
+
 int main(int argc, char *argv[])
 {
     char error[256];
@@ -25,14 +48,19 @@ int main(int argc, char *argv[])
         options_print_list(stdout, options.json);
         return STATUS_COMPLETED;
     }
+    if (options_plans(&options))
+        return answer(&options);
     struct cuda_rt rt;
     if (cuda_rt_open(&rt, error, sizeof error)) {
         fprintf(stderr, "segalloc-train: %s\n", error);
         return STATUS_FAILED;
     }
-    struct run_result result;
+    struct run_result result, planned;
     training_run(&options, &rt, print_step, &options, &result);
-    report_run(stdout, &options, &result);
+    bool compares = options.budget || options.card_named;
+    if (compares)
+        fit_plan(&options, &planned);
+    report_run(stdout, &options, &result, compares ? &planned : NULL);
     free(result.losses);
     return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }

@@ -50,11 +50,20 @@ static struct tensor *make_bias(struct pass *pass, enum dtype dtype)
     return bias;
 }
 
+/* Sparse attention takes the selected keys and values of each query together, side by side. */
+static struct tensor *gather_selected(struct pass *pass, struct tensor *like)
+{
+    const struct shape *s = &pass->model->shape;
+    int64_t selected = pass->length / 2 < s->selected ? pass->length / 2 : s->selected;
+    return tensor_new(pass->device, like->dtype, pass->batch * pass->length, selected * 2 * s->kv_heads * s->head_dim);
+}
+
 struct tensor *attention_forward(struct pass *pass, struct tensor *q, struct tensor *k, struct tensor *v,
                                  struct attention_saved *saved)
 {
     const struct shape *s = &pass->model->shape;
     struct tensor *all_k = repeat(pass, k), *all_v = repeat(pass, v);
+    struct tensor *gathered = s->selected ? gather_selected(pass, q) : NULL;
     struct tensor *bias = make_bias(pass, q->dtype);
     struct tensor *out = tensor_new(pass->device, q->dtype, q->rows, q->columns);
     int64_t log_rows = padded(pass->length, LOG_SUM_ROWS);
@@ -65,7 +74,9 @@ struct tensor *attention_forward(struct pass *pass, struct tensor *q, struct ten
         .p = {out->data, log_sums->data, q->data, all_k->data, all_v->data, bias->data}});
     if (saved)
         *saved = (struct attention_saved){tensor_keep(q), tensor_keep(all_k), tensor_keep(all_v), tensor_keep(bias),
-                                          tensor_keep(out), tensor_keep(log_sums)};
+                                          tensor_keep(out), tensor_keep(log_sums),
+                                          gathered ? tensor_keep(gathered) : NULL};
+    tensor_drop(&gathered);
     tensor_drop(&log_sums);
     tensor_drop(&bias);
     tensor_drop(&all_k);
@@ -82,6 +93,7 @@ void attention_backward(struct pass *pass, struct attention_saved *saved, struct
     struct tensor *q = tensor_new(device, like->dtype, like->rows, like->columns);
     struct tensor *k = tensor_new(device, like->dtype, like->rows, like->columns);
     struct tensor *v = tensor_new(device, like->dtype, like->rows, like->columns);
+    struct tensor *of_gathered = s->selected ? gather_selected(pass, q) : NULL;
     struct tensor *delta = tensor_new(device, DTYPE_F32, pass->batch * s->heads, pass->length);
     int64_t rows = padded(pass->length, SCRATCH_ROWS);
     struct tensor *scratch = NULL;
@@ -92,6 +104,8 @@ void attention_backward(struct pass *pass, struct attention_saved *saved, struct
         .n = {pass->batch, pass->length, s->heads, s->head_dim, saved->log_sums->columns},
         .p = {q->data, k->data, v->data, delta->data, scratch ? scratch->data : NULL, saved->log_sums->data,
               saved->q->data, saved->k->data, saved->v->data, saved->bias->data, saved->out->data, (*gradient)->data}});
+    tensor_drop(&of_gathered);
+    tensor_drop(&saved->gathered);
     tensor_drop(&delta);
     tensor_drop(&scratch);
     tensor_drop(&saved->out);

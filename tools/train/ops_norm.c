@@ -19,7 +19,7 @@ struct tensor *norm_forward(struct pass *pass, struct parameter *weight, struct 
     tensor_drop(&inverse);
     tensor_drop(&wide);
     struct tensor *normed = op_cast(device, product, x->dtype);
-    struct tensor *result = op_mul_columns(device, normed, weight->value);
+    struct tensor *result = op_mul_columns(device, normed, weight_of(pass, weight));
     if (saved && weight->trained)
         saved->normed = tensor_keep(normed);
     tensor_drop(&normed);
@@ -58,7 +58,7 @@ struct tensor *norm_backward(struct pass *pass, struct parameter *weight, struct
 {
     struct device *device = pass->device;
     enum dtype dtype = (*gradient)->dtype;
-    struct tensor *weighted = op_mul_columns(device, *gradient, weight->value);
+    struct tensor *weighted = op_mul_columns(device, *gradient, weight_of(pass, weight));
     weight_backward(pass, weight, saved, *gradient);
     tensor_drop(gradient);
     struct tensor *wide = op_cast(device, weighted, DTYPE_F32);

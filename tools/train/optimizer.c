@@ -1,5 +1,6 @@
 #include "optimizer.h"
 #include "ops.h"
+#include "shard.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -67,12 +68,24 @@ static struct tensor *zeros_like(struct device *device, const struct tensor *x)
     return zeros;
 }
 
+/* Drops the denominator where the next needs its memory. */
+static void apply(struct device *device, struct parameter *p, struct tensor **denominator, float rate, float keep)
+{
+    struct tensor *target = shard_target(p);
+    device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_update, .f = {rate, keep},
+                                                .n = {tensor_count(target)},
+                                                .p = {target->data, p->mean->data, (*denominator)->data}});
+    if (p->reduced)
+        tensor_drop(denominator);
+}
+
 static void update(struct optimizer *o, struct device *device, struct parameter *const *trained, int count)
 {
+    const bool fused = trained[0]->reduced; /* optimizers of parts have one kernel a part */
     for (int i = 0; i < count; i++)
         if (!trained[i]->mean) {
-            trained[i]->mean = zeros_like(device, trained[i]->value);
-            trained[i]->variance = zeros_like(device, trained[i]->value);
+            trained[i]->mean = zeros_like(device, shard_target(trained[i]));
+            trained[i]->variance = zeros_like(device, shard_target(trained[i]));
         }
     o->steps++;
     float correction = (float)sqrt(1 - pow(o->beta2, o->steps));
@@ -82,7 +95,7 @@ static void update(struct optimizer *o, struct device *device, struct parameter 
         abort();
     for (int i = 0; i < count; i++) {
         struct parameter *p = trained[i];
-        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {tensor_count(p->value)},
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {tensor_count(p->mean)},
                                                     .f = {(float)o->beta1, (float)o->beta2},
                                                     .p = {p->mean->data, p->variance->data, p->gradient->data}});
     }
@@ -92,11 +105,11 @@ static void update(struct optimizer *o, struct device *device, struct parameter 
         device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {tensor_count(variance)},
                                                     .f = {correction, (float)o->epsilon},
                                                     .p = {denominators[i]->data, variance->data}});
+        if (fused)
+            apply(device, trained[i], &denominators[i], rate, keep);
     }
-    for (int i = 0; i < count; i++)
-        device_launch(device, &(struct kernel_args){
-            .kernel = KERNEL_adam_update, .f = {rate, keep}, .n = {tensor_count(trained[i]->value)},
-            .p = {trained[i]->value->data, trained[i]->mean->data, denominators[i]->data}});
+    for (int i = 0; i < count && !fused; i++)
+        apply(device, trained[i], &denominators[i], rate, keep);
     for (int i = count - 1; i >= 0; i--)
         tensor_drop(&denominators[i]);
     free(denominators);
@@ -108,6 +121,7 @@ void optimizer_step(struct optimizer *optimizer, struct device *device, struct m
     if (!trained)
         abort();
     int count = 0;
+    enum budget before = device_label(device, BUDGET_optimizer);
     for (int i = 0; i < model->parameter_count; i++)
         if (model->parameters[i]->gradient)
             trained[count++] = model->parameters[i];
@@ -115,7 +129,9 @@ void optimizer_step(struct optimizer *optimizer, struct device *device, struct m
         if (optimizer->clip > 0)
             clip(device, trained, count, optimizer->clip);
         update(optimizer, device, trained, count);
+        shard_update(device, model, trained, count);
     }
+    device_label(device, before);
     free(trained);
     model_drop_gradients(model);
 }

@@ -1,10 +1,14 @@
 #include "options.h"
+#include "arithmetic.h"
 
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+const char *const fit_names[FIT_COUNT] = {"", "batch", "seq", "rank"};
 
 enum option {
 #define OPTION(name, value, help) OPTION_##name,
@@ -73,41 +77,92 @@ static bool parse_choice(const char *text, const char *first, const char *second
     return true;
 }
 
+/* Bytes, or a number with K, M, G or T: powers of 1024, with or without iB. */
+static bool parse_size(const char *text, size_t *ret)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double value = strtod(text, &end);
+    const char *unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+    if (unit) {
+        value *= (double)((size_t)1 << 10 * (unit - units + 1));
+        end++;
+        if (*end && strcasecmp(end, "iB") && strcasecmp(end, "B"))
+            return false;
+    } else if (*end) {
+        return false;
+    }
+    if (end == text || !(value >= 1) || value > 1e18)
+        return false;
+    *ret = (size_t)value;
+    return true;
+}
+
+static bool parse_sharding(const char *text, struct sharding *ret)
+{
+    static const char *const names[] = {"none", "zero2", "zero3", "fsdp"};
+    for (int i = 0; i < 4; i++)
+        if (!strcmp(text, names[i])) {
+            ret->kind = (enum sharding_kind)i;
+            ret->ranks = ret->ranks ? ret->ranks : 1;
+            ret->bucket = ret->bucket ? ret->bucket : 500000000;
+            ret->prefetch = ret->prefetch ? ret->prefetch : 50000000;
+            return true;
+        }
+    return false;
+}
+
+static bool parse_fit(const char *text, enum fit *ret)
+{
+    for (int i = 1; i < FIT_COUNT; i++)
+        if (!strcmp(text, fit_names[i])) {
+            *ret = (enum fit)i;
+            return true;
+        }
+    return false;
+}
+
 static bool apply(struct options *o, enum option option, const char *value)
 {
     bool chosen;
     switch (option) {
     case OPTION_preset: return true; /* found before, for the others change it */
     case OPTION_text: o->text = value; return true;
-    case OPTION_steps: return parse_int(value, 0, &o->steps);
+    case OPTION_steps: return parse_int(value, 0, &o->set.steps);
     case OPTION_seed: return parse_seed(value, &o->seed);
     case OPTION_alloc: return parse_choice(value, "eager", "arena", &o->arena);
     case OPTION_dry: return o->dry = true;
     case OPTION_json: return o->json = true;
     case OPTION_list: return o->list = true;
-    case OPTION_layers: return parse_int(value, 1, &o->shape.layers);
-    case OPTION_hidden: return parse_int(value, 1, &o->shape.hidden);
-    case OPTION_heads: return parse_int(value, 1, &o->shape.heads);
-    case OPTION_kv_heads: return parse_int(value, 1, &o->shape.kv_heads);
-    case OPTION_head_dim: return parse_int(value, 1, &o->shape.head_dim);
-    case OPTION_ffn: return parse_int(value, 1, &o->shape.ffn);
-    case OPTION_vocabulary: return parse_int(value, 1, &o->shape.vocabulary);
-    case OPTION_tied: return parse_choice(value, "no", "yes", &o->shape.tied);
+    case OPTION_layers: return parse_int(value, 1, &o->set.shape.layers);
+    case OPTION_hidden: return parse_int(value, 1, &o->set.shape.hidden);
+    case OPTION_heads: return parse_int(value, 1, &o->set.shape.heads);
+    case OPTION_kv_heads: return parse_int(value, 1, &o->set.shape.kv_heads);
+    case OPTION_head_dim: return parse_int(value, 1, &o->set.shape.head_dim);
+    case OPTION_ffn: return parse_int(value, 1, &o->set.shape.ffn);
+    case OPTION_vocabulary: return parse_int(value, 1, &o->set.shape.vocabulary);
+    case OPTION_tied: return parse_choice(value, "no", "yes", &o->set.shape.tied);
     case OPTION_dtype:
         if (!parse_choice(value, "fp32", "bf16", &chosen))
             return false;
-        o->shape.dtype = chosen ? DTYPE_BF16 : DTYPE_F32;
+        o->set.shape.dtype = chosen ? DTYPE_BF16 : DTYPE_F32;
         return true;
-    case OPTION_rank: return parse_int(value, 0, &o->shape.rank);
-    case OPTION_train: return parse_choice(value, "lora", "all", &o->shape.train_all);
-    case OPTION_batch: return parse_int(value, 1, &o->batch);
-    case OPTION_accum: return parse_int(value, 1, &o->accumulation);
-    case OPTION_max_len: return parse_int(value, LENGTH_LEAST, &o->longest);
-    case OPTION_lengths: o->lengths = value; return true;
-    case OPTION_lr: return parse_number(value, &o->rate);
-    case OPTION_weight_decay: return parse_number(value, &o->weight_decay);
-    case OPTION_clip: return parse_number(value, &o->clip);
-    case OPTION_no_checkpoint: o->checkpoint = false; return true;
+    case OPTION_rank: return parse_int(value, 0, &o->set.shape.rank);
+    case OPTION_train: return parse_choice(value, "lora", "all", &o->set.shape.train_all);
+    case OPTION_batch: return parse_int(value, 1, &o->set.batch);
+    case OPTION_accum: return parse_int(value, 1, &o->set.accumulation);
+    case OPTION_max_len: return parse_int(value, LENGTH_LEAST, &o->set.longest);
+    case OPTION_lengths: o->set.lengths = value; return true;
+    case OPTION_lr: return parse_number(value, &o->set.rate);
+    case OPTION_weight_decay: return parse_number(value, &o->set.weight_decay);
+    case OPTION_clip: return parse_number(value, &o->set.clip);
+    case OPTION_no_checkpoint: return o->set.no_checkpoint = true;
+    case OPTION_variant: return true; /* likewise */
+    case OPTION_card: return o->card_named = parse_size(value, &o->card);
+    case OPTION_budget: return o->budget = true;
+    case OPTION_fit: return parse_fit(value, &o->fit);
+    case OPTION_sharding: return parse_sharding(value, &o->set.shape.sharding);
+    case OPTION_dropout: return parse_number(value, &o->set.shape.dropout) && o->set.shape.dropout < 1;
     case OPTION_help: return o->help = true;
     case OPTION_COUNT: break;
     }
@@ -149,23 +204,34 @@ static int read_argument(int argc, char *const argv[], int *at, struct argument 
     return 0;
 }
 
-static void start_from(struct options *o, const struct preset *preset)
+static void start_from(struct options *o, const struct preset *preset, enum variant variant)
 {
-    *o = (struct options){.preset = preset, .shape = preset->shape, .lengths = preset->lengths, .steps = preset->steps,
-                          .batch = preset->batch, .accumulation = preset->accumulation, .longest = preset->longest,
-                          .rate = preset->rate, .weight_decay = preset->weight_decay, .clip = preset->clip,
-                          .checkpoint = true};
+    *o = (struct options){.preset = preset, .variant = variant, .set = preset->settings[variant],
+                          .card = preset->settings[variant].card};
+}
+
+bool options_plans(const struct options *o)
+{
+    return o->fit != FIT_NOTHING || ((o->card_named || o->budget) && !o->dry && !o->text);
 }
 
 static int check(const struct options *o, char *error, size_t error_size)
 {
-    const char *fault = shape_fault(&o->shape);
+    const char *fault = shape_fault(&o->set.shape);
     if (fault) {
         snprintf(error, error_size, "%s", fault);
+    } else if (options_plans(o)) {
+        fault = NULL;
     } else if (!o->dry && !o->text) {
         snprintf(error, error_size, "--text FILE is needed to train on, or --dry for the allocations alone");
         fault = error;
-    } else if (!o->dry && !(arithmetic_cpu.dtypes & 1U << o->shape.dtype)) {
+    } else if (!o->dry && (o->set.policy || o->set.shape.selected || o->set.shape.mixed ||
+                           o->set.shape.sharding.ranks > 1 || o->set.shape.sharding.offload_optimizer ||
+                           o->set.shape.sharding.offload_parameters || o->set.engine.share > 0)) {
+        snprintf(error, error_size, "--preset %s has no arithmetic of its own: add --dry for the allocations alone",
+                 o->preset->name);
+        fault = error;
+    } else if (!o->dry && !(arithmetic_cpu.dtypes & 1U << o->set.shape.dtype)) {
         snprintf(error, error_size, "the CPU computes in fp32 only: add --dtype fp32, or --dry for allocations alone");
         fault = error;
     }
@@ -176,19 +242,22 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
 {
     struct options options;
     struct argument argument;
-    start_from(&options, &presets[0]);
+    const struct preset *preset = &presets[0];
+    bool second = true;
     for (int at = 1; at < argc;) {
         if (read_argument(argc, argv, &at, &argument, error, error_size))
             return -1;
-        if (argument.option != OPTION_preset)
-            continue;
-        const struct preset *preset = preset_find(argument.value);
-        if (!preset) {
+        if (argument.option == OPTION_preset && !(preset = preset_find(argument.value))) {
             snprintf(error, error_size, "unknown preset '%s'; --list names them", argument.value);
             return -1;
         }
-        start_from(&options, preset);
+        if (argument.option == OPTION_variant &&
+            !parse_choice(argument.value, variant_names[VARIANT_BEFORE], variant_names[VARIANT_AFTER], &second)) {
+            snprintf(error, error_size, "bad value '%s': variant takes before|after", argument.value);
+            return -1;
+        }
     }
+    start_from(&options, preset, second ? VARIANT_AFTER : VARIANT_BEFORE);
     for (int at = 1; at < argc;) {
         read_argument(argc, argv, &at, &argument, error, error_size);
         if (!apply(&options, argument.option, argument.value)) {
@@ -231,10 +300,13 @@ void options_print_list(FILE *out, bool json)
     for (int i = 0; i < preset_count; i++) {
         const struct preset *p = &presets[i];
         if (json)
-            fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\"}", i ? "," : "", p->name, p->text);
+            fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\",\"variants\":[\"before\",\"after\"],\"card_bytes\":%zu,"
+                         "\"allocator\":\"%s\"}", i ? "," : "", p->name, p->text, p->settings[VARIANT_AFTER].card,
+                    p->settings[VARIANT_AFTER].allocator ? p->settings[VARIANT_AFTER].allocator : "");
         else
             fprintf(out, "  %-18s %s\n", p->name, p->text);
     }
     if (json)
-        fputs("]}\n", out);
+        fputs("],\"variants\":[{\"name\":\"before\",\"text\":\"as it ran out of memory\"},"
+              "{\"name\":\"after\",\"text\":\"as it was mended\"}]}\n", out);
 }

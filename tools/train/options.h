@@ -6,18 +6,25 @@
 
 #include "presets.h"
 
+/* What --fit looks for the largest value of. */
+enum fit { FIT_NOTHING, FIT_BATCH, FIT_SEQ, FIT_RANK, FIT_COUNT };
+extern const char *const fit_names[FIT_COUNT];
+
 struct options {
     const struct preset *preset;
-    struct shape shape;
-    const char *text, *lengths;
+    enum variant variant;
+    struct setting set; /* of the preset's variant, changed by the other options */
+    const char *text;
     uint64_t seed;
-    int steps, batch, accumulation, longest;
-    double rate, weight_decay, clip;
-    bool arena, dry, json, list, help, checkpoint;
+    size_t card;   /* that --card names; else the preset's, 0 for none */
+    enum fit fit;
+    bool card_named, arena, dry, json, list, help, budget;
 };
 
 /* Returns 0, or -1 with one line in `error`. Strings of argv are kept, not copied. */
 int options_parse(struct options *ret_options, int argc, char *const argv[], char *error, size_t error_size);
+/* Whether the answer comes from a plan alone, without a device. */
+bool options_plans(const struct options *options);
 void options_print_help(FILE *out);
 void options_print_list(FILE *out, bool json);
 

@@ -8,6 +8,14 @@ static const char *const outcome_names[] = {
 
 enum { SIZE_TEXT = 32 };
 
+static const struct {
+    const char *name, *text;
+} budget_words[BUDGET_COUNT] = {
+#define BUDGET(name, text) {#name, text},
+#include "budget.def"
+#undef BUDGET
+};
+
 static const char *size_text(size_t bytes, char buffer[SIZE_TEXT])
 {
     if (bytes >= (size_t)1 << 30)
@@ -42,7 +50,7 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
         fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu}\n", s->tokens, s->seconds, s->peak);
     } else {
         char live[SIZE_TEXT], peak[SIZE_TEXT];
-        fprintf(out, "step %d/%d", s->step, o->steps);
+        fprintf(out, "step %d/%d", s->step, o->set.steps);
         if (!o->dry)
             fprintf(out, "  loss %.4f", (double)s->loss);
         fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s\n",
@@ -52,10 +60,40 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
     fflush(out);
 }
 
-static void report_json(FILE *out, const struct options *o, const struct run_result *r)
+static void print_budget_json(FILE *out, const char *name, const size_t budget[BUDGET_COUNT])
 {
-    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"alloc\":\"%s\",\"dry\":%s,\"seed\":%" PRIu64
-                 ",\"steps\":%d,\"losses\":[", o->preset->name, o->arena ? "arena" : "eager", o->dry ? "true" : "false",
+    fprintf(out, ",\"%s\":{", name);
+    for (int i = 0; i < BUDGET_COUNT; i++)
+        fprintf(out, "%s\"%s\":%zu", i ? "," : "", budget_words[i].name, budget[i]);
+    fputc('}', out);
+}
+
+static void print_card_json(FILE *out, const struct options *o, const struct run_result *r,
+                            const struct run_result *planned)
+{
+    size_t need = planned ? planned->peak : r->peak;
+    fputs(",\"card_bytes\":", out);
+    if (o->card)
+        fprintf(out, "%zu", o->card);
+    else
+        fputs("null", out);
+    if (planned) {
+        fprintf(out, ",\"planned_peak_bytes\":%zu", need);
+        print_budget_json(out, "planned_budget", planned->budget);
+    }
+    if (planned && o->card)
+        fprintf(out, ",\"fits\":%s,\"spare_bytes\":%" PRId64, need <= o->card ? "true" : "false",
+                (int64_t)o->card - (int64_t)need);
+    print_budget_json(out, "budget", r->budget);
+}
+
+static void report_json(FILE *out, const struct options *o, const struct run_result *r,
+                        const struct run_result *planned)
+{
+    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"alloc\":\"%s\",\"dry\":%s,"
+                 "\"seed\":%" PRIu64
+                 ",\"steps\":%d,\"losses\":[", o->preset->name, variant_names[o->variant],
+            o->arena ? "arena" : "eager", o->dry ? "true" : "false",
             o->seed, r->steps);
     for (int i = 0; r->losses && i < r->steps; i++)
         fprintf(out, "%s\"%a\"", i ? "," : "", (double)r->losses[i]);
@@ -64,6 +102,7 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
         fprintf(out, "%zu", r->arena);
     else
         fputs("null", out);
+    print_card_json(out, o, r, planned);
     fprintf(out, ",\"tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"trainable_parameters\":%" PRId64
                  ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f,\"error\":", r->tokens, r->parameters,
             r->trained_parameters, r->allocations, r->seconds);
@@ -74,18 +113,74 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
     fputs("}\n", out);
 }
 
-void report_run(FILE *out, const struct options *o, const struct run_result *r)
+/* What the plan says, beside what was measured (if anything was). */
+static void print_budget(FILE *out, const struct options *o, const struct run_result *r,
+                         const struct run_result *planned)
 {
+    const bool measured = r != planned && r->peak;
+    char a[SIZE_TEXT], b[SIZE_TEXT];
+    fprintf(out, "%-14s%14s%14s\n", "at the peak", "planned", measured ? "measured" : "");
+    for (int i = 0; i < BUDGET_COUNT; i++)
+        fprintf(out, "  %-12s%14s%14s  %s\n", budget_words[i].name, size_text(planned->budget[i], a),
+                measured ? size_text(r->budget[i], b) : "", budget_words[i].text);
+    if (measured && r->device_bytes)
+        fprintf(out, "  %-12s%14s%14s  %s\n", "fragmentation", "", size_text(r->outside, b),
+                "given out by the device beyond the tensors, caches included");
+    fprintf(out, "  %-12s%14s%14s\n", "all", size_text(planned->peak, a), measured ? size_text(r->peak, b) : "");
+    if (o->card && planned->peak <= o->card)
+        fprintf(out, "fits a card of %s with %s to spare\n", size_text(o->card, a),
+                size_text(o->card - planned->peak, b));
+    else if (o->card)
+        fprintf(out, "does not fit a card of %s: %s more are needed\n", size_text(o->card, a),
+                size_text(planned->peak - o->card, b));
+}
+
+/* Which single change would make the run fit the memory there is. */
+static void print_advice(FILE *out, const struct options *o, const struct run_result *r)
+{
+    size_t card = r->device_bytes ? r->device_bytes : o->card ? o->card : r->peak;
+    int batch = o->set.batch > 1 ? fit_largest(o, FIT_BATCH, card) : 0;
+    int seq = fit_largest(o, FIT_SEQ, card);
+    if (batch && batch < o->set.batch)
+        fprintf(out, "; --batch %d would fit", batch);
+    if (seq >= LENGTH_LEAST && seq < o->set.longest)
+        fprintf(out, "%s--max-len %d would fit", batch && batch < o->set.batch ? ", or " : "; ", seq);
+    else if (!batch || batch >= o->set.batch)
+        fputs("; a smaller --max-len or --batch needs less", out);
+}
+
+void report_fit(FILE *out, const struct options *o, int value)
+{
+    char card[SIZE_TEXT];
+    if (o->json)
+        fprintf(out, "{\"schema\":\"segalloc.train.fit/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"fit\":\"%s\","
+                     "\"card_bytes\":%zu,\"largest\":%d}\n", o->preset->name, variant_names[o->variant],
+                fit_names[o->fit], o->card, value);
+    else if (value)
+        fprintf(out, "%s %d is the largest that fits a card of %s\n", fit_names[o->fit], value,
+                size_text(o->card, card));
+    else
+        fprintf(out, "no %s fits a card of %s\n", fit_names[o->fit], size_text(o->card, card));
+}
+
+void report_run(FILE *out, const struct options *o, const struct run_result *r, const struct run_result *planned)
+{
+    if (planned && !o->json)
+        print_budget(out, o, r, planned);
     if (o->json) {
-        report_json(out, o, r);
+        report_json(out, o, r, planned);
+    } else if (r == planned) {
+        ; /* all is said */
     } else if (r->outcome == OUTCOME_COMPLETED) {
         char peak[SIZE_TEXT];
         fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
                      " allocations\n", r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
         fprintf(stderr, "segalloc-train: %s", r->error);
-        if (r->outcome == OUTCOME_OUT_OF_MEMORY)
-            fprintf(stderr, " (after step %d of %d); a smaller --max-len or --batch needs less", r->steps, o->steps);
+        if (r->outcome == OUTCOME_OUT_OF_MEMORY) {
+            fprintf(stderr, " (after step %d of %d)", r->steps, o->set.steps);
+            print_advice(stderr, o, r);
+        }
         fputc('\n', stderr);
     }
     fflush(out);

@@ -9,6 +9,7 @@ struct micro_step {
     int64_t batch, length;
     const int64_t *tokens; /* page-locked, batch * length; unchanged until device_wait */
     float *ret_loss;       /* page-locked; there after device_wait */
+    uint64_t number;       /* of all micro-steps of the run, from 1 */
     int parts;             /* micro-steps a step: the loss is divided by it */
 };
 
@@ -20,7 +21,8 @@ struct leftovers {
 struct schedule {
     struct device *device;
     struct model *model;
-    bool checkpoint;
+    bool checkpoint, policy;
+    uint64_t seed; /* of what dropout drops */
     struct leftovers last;
     struct tensor **inputs;    /* of each layer, while checkpointing */
     struct layer_saved *saved; /* of each layer; of one while checkpointing */
@@ -28,6 +30,9 @@ struct schedule {
 
 void schedule_open(struct schedule *schedule, struct device *device, struct model *model, bool checkpoint);
 void schedule_close(struct schedule *schedule);
+
+/* Queues a forward alone, as an evaluation without gradients does. */
+void schedule_evaluate(struct schedule *schedule, const struct micro_step *micro);
 
 /* Queues forward and backward of one batch; gradients are added to those there. */
 void schedule_micro_step(struct schedule *schedule, const struct micro_step *micro);

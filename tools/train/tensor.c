@@ -19,7 +19,8 @@ struct tensor *tensor_new(struct device *device, enum dtype dtype, int64_t rows,
         abort();
     size_t bytes = (size_t)rows * (size_t)columns * dtype_size(dtype);
     assert(bytes > 0);
-    *tensor = (struct tensor){device_take(device, bytes), bytes, rows, columns, dtype, 1, device, NULL};
+    *tensor = (struct tensor){device_take(device, bytes), bytes, rows, columns, dtype, device->label, 1,
+                              device, NULL};
     return tensor;
 }
 
@@ -39,9 +40,18 @@ void tensor_drop(struct tensor **slot)
     assert(tensor->references > 0);
     if (--tensor->references)
         return;
-    device_give(tensor->device, tensor->data, tensor->bytes);
+    device_give(tensor->device, tensor->data, tensor->bytes, tensor->label);
     tensor->next_spare = tensor->device->spare;
     tensor->device->spare = tensor;
+}
+
+void tensor_relabel(struct tensor *tensor, enum budget label)
+{
+    if (tensor->data) {
+        tensor->device->live_by[tensor->label] -= tensor->bytes;
+        tensor->device->live_by[label] += tensor->bytes;
+    }
+    tensor->label = label;
 }
 
 int64_t tensor_count(const struct tensor *tensor)

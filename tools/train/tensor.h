@@ -9,6 +9,7 @@ struct tensor {
     size_t bytes;
     int64_t rows, columns;
     enum dtype dtype;
+    enum budget label;
     int references;
     struct device *device;
     struct tensor *next_spare;
@@ -22,6 +23,8 @@ struct tensor *tensor_keep(struct tensor *tensor);
 /* Drops the reference in *slot, if any, and clears the slot. Work already queued may go on using the bytes. */
 void tensor_drop(struct tensor **slot);
 int64_t tensor_count(const struct tensor *tensor);
+/* Says that the tensor is for something else now. */
+void tensor_relabel(struct tensor *tensor, enum budget label);
 
 void tensor_forget_spare(struct device *device);
 

@@ -13,6 +13,7 @@ struct training {
     struct optimizer optimizer;
     struct lengths lengths;
     struct text *text; /* NULL: dry */
+    int step;          /* from 1 */
     int64_t *tokens;   /* page-locked: of all micro-steps of a step */
     float *losses;     /* page-locked: likewise */
 };
@@ -28,14 +29,17 @@ static void training_open(struct training *t, const struct options *o, const str
                           struct allocator *alloc, const struct lengths *lengths, struct text *text)
 {
     *t = (struct training){.options = o, .lengths = *lengths, .text = text};
-    t->optimizer = (struct optimizer){o->rate, 0.9, 0.999, 1e-8, o->weight_decay, o->clip, 0};
+    t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
     device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu);
-    model_open(&t->model, &t->device, &o->shape, o->seed);
-    schedule_open(&t->schedule, &t->device, &t->model, o->checkpoint);
+    model_open(&t->model, &t->device, &o->set.shape, o->seed);
+    schedule_open(&t->schedule, &t->device, &t->model, !o->set.no_checkpoint);
+    t->schedule.policy = o->set.policy;
+    t->schedule.seed = o->seed;
+    t->device.limit = rt && o->card_named ? o->card : 0;
     if (text) {
-        size_t micro_tokens = (size_t)o->batch * (size_t)o->longest;
-        t->tokens = device_pin(&t->device, (size_t)o->accumulation * micro_tokens * sizeof *t->tokens);
-        t->losses = device_pin(&t->device, (size_t)o->accumulation * sizeof *t->losses);
+        size_t micro_tokens = (size_t)o->set.batch * (size_t)o->set.longest;
+        t->tokens = device_pin(&t->device, (size_t)o->set.accumulation * micro_tokens * sizeof *t->tokens);
+        t->losses = device_pin(&t->device, (size_t)o->set.accumulation * sizeof *t->losses);
     }
 }
 
@@ -50,23 +54,36 @@ static void training_close(struct training *t)
     device_close(&t->device);
 }
 
+/* Whatever the lengths drawn, the longest that the settings allow is in the second step, when the optimizer's moments
+   are there, so that a few steps tell whether a long run fits. */
+static int64_t next_length(struct training *t, int micro)
+{
+    const struct options *o = t->options;
+    int64_t length = lengths_next(&t->lengths);
+    bool last = t->step == (o->set.steps < 2 ? 1 : 2) && micro == o->set.accumulation - 1;
+    return last && lengths_drawn(&t->lengths) ? o->set.longest / LENGTH_STEP * LENGTH_STEP : length;
+}
+
 /* Queues one step and waits for it. Returns how many tokens it had. */
 static int64_t training_step(struct training *t)
 {
     const struct options *o = t->options;
     int64_t tokens = 0;
-    for (int m = 0; m < o->accumulation && t->device.state == DEVICE_OK; m++) {
-        int64_t length = lengths_next(&t->lengths);
-        struct micro_step micro = {.batch = o->batch, .length = length, .parts = o->accumulation};
+    t->step++;
+    engine_rollout(&o->set.engine, &t->device, &o->set.shape, o->card, o->set.longest / 2);
+    for (int m = 0; m < o->set.accumulation && t->device.state == DEVICE_OK; m++) {
+        int64_t length = next_length(t, m);
+        struct micro_step micro = {.batch = o->set.batch, .length = length, .parts = o->set.accumulation,
+                                   .number = (uint64_t)(t->step - 1) * (uint64_t)o->set.accumulation + (uint64_t)m + 1};
         if (t->text) {
-            int64_t *at = t->tokens + (size_t)m * (size_t)o->batch * (size_t)o->longest;
-            for (int b = 0; b < o->batch; b++)
+            int64_t *at = t->tokens + (size_t)m * (size_t)o->set.batch * (size_t)o->set.longest;
+            for (int b = 0; b < o->set.batch; b++)
                 text_window(t->text, length, at + b * length);
             micro.tokens = at;
             micro.ret_loss = &t->losses[m];
         }
         schedule_micro_step(&t->schedule, &micro);
-        tokens += o->batch * length;
+        tokens += o->set.batch * length;
     }
     optimizer_step(&t->optimizer, &t->device, &t->model);
     device_wait(&t->device);
@@ -76,9 +93,9 @@ static int64_t training_step(struct training *t)
 static float mean_loss(const struct training *t)
 {
     double sum = 0;
-    for (int m = 0; m < t->options->accumulation; m++)
+    for (int m = 0; m < t->options->set.accumulation; m++)
         sum += t->losses[m];
-    return (float)(sum / t->options->accumulation);
+    return (float)(sum / t->options->set.accumulation);
 }
 
 /* The same run with nothing behind it tells how large the arena must be. */
@@ -90,18 +107,30 @@ static size_t plan_arena(const struct options *o, const struct lengths *lengths)
     struct allocator *arena;
     alloc_arena_open(NULL, 0, &arena);
     training_open(&t, &dry, NULL, arena, lengths, NULL);
-    for (int s = 0; s < o->steps; s++)
+    for (int s = 0; s < o->set.steps; s++)
         training_step(&t);
     size_t extent = alloc_arena_extent(arena);
     training_close(&t);
     return extent;
 }
 
+/* What the device has given out beyond the tensors: caches, fragments, contexts. */
+static void measure_outside(struct training *t, struct run_result *r)
+{
+    size_t unused, total;
+    if (t->device.rt->cudaMemGetInfo(&unused, &total))
+        return;
+    r->device_bytes = total;
+    size_t outside = total - unused > t->device.live ? total - unused - t->device.live : 0;
+    if (outside > r->outside)
+        r->outside = outside;
+}
+
 static void run_steps(struct training *t, void (*report)(void *, const struct step_result *), void *context,
                       struct run_result *r)
 {
     double started = now();
-    for (int s = 1; s <= t->options->steps; s++) {
+    for (int s = 1; s <= t->options->set.steps; s++) {
         double step_started = now();
         int64_t tokens = training_step(t);
         if (t->device.state != DEVICE_OK)
@@ -111,14 +140,41 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
             step.loss = r->losses[s - 1] = mean_loss(t);
         r->steps = s;
         r->tokens += tokens;
+        if (t->device.rt && t->options->budget)
+            measure_outside(t, r);
         if (report)
             report(context, &step);
     }
     r->seconds = now() - started;
     r->peak = t->device.peak;
     r->allocations = t->device.allocations;
+    memcpy(r->budget, t->device.peak_by, sizeof r->budget);
+    r->refused = t->device.refused;
+    r->live = t->device.live;
+    if (t->device.state == DEVICE_OUT_OF_MEMORY && t->device.rt) {
+        size_t unused;
+        if (t->device.rt->cudaMemGetInfo(&unused, &r->device_bytes))
+            r->device_bytes = 0;
+    }
     r->parameters = t->model.elements;
     r->trained_parameters = t->model.trained_elements;
+}
+
+void training_plan(const struct options *options, struct run_result *ret_result)
+{
+    struct run_result r = {.outcome = OUTCOME_FAILED};
+    struct options o = *options;
+    o.dry = true;
+    struct lengths lengths;
+    if (!lengths_open(&lengths, o.set.lengths, o.set.longest, o.seed, r.error, sizeof r.error)) {
+        struct training t;
+        training_open(&t, &o, NULL, alloc_eager_open(NULL), &lengths, NULL);
+        run_steps(&t, NULL, NULL, &r);
+        training_close(&t);
+        lengths_close(&lengths);
+        r.outcome = OUTCOME_COMPLETED;
+    }
+    *ret_result = r;
 }
 
 static void run_with(const struct options *o, const struct cuda_rt *rt, const struct lengths *lengths,
@@ -142,7 +198,7 @@ static void run_with(const struct options *o, const struct cuda_rt *rt, const st
     struct training t;
     training_open(&t, o, rt, alloc, lengths, text);
     if (text)
-        r->losses = calloc((size_t)o->steps + 1, sizeof *r->losses);
+        r->losses = calloc((size_t)o->set.steps + 1, sizeof *r->losses);
     run_steps(&t, report, context, r);
     training_close(&t);
     static const enum outcome outcomes[] = {OUTCOME_COMPLETED, OUTCOME_OUT_OF_MEMORY, OUTCOME_FAILED};
@@ -158,10 +214,10 @@ void training_run(const struct options *options, const struct cuda_rt *rt,
     *r = (struct run_result){.outcome = OUTCOME_FAILED};
     struct lengths lengths;
     struct text text = {0};
-    if (lengths_open(&lengths, options->lengths, options->longest, options->seed, r->error, sizeof r->error))
+    if (lengths_open(&lengths, options->set.lengths, options->set.longest, options->seed, r->error, sizeof r->error))
         return;
     if (options->dry ||
-        !text_open(&text, options->text, (size_t)options->longest, options->seed, r->error, sizeof r->error))
+        !text_open(&text, options->text, (size_t)options->set.longest, options->seed, r->error, sizeof r->error))
         run_with(options, rt, &lengths, options->dry ? NULL : &text, report, context, r);
     text_close(&text);
     lengths_close(&lengths);

@@ -21,7 +21,9 @@ struct run_result {
     float *losses; /* one a step; NULL in a dry run; the caller frees */
     int64_t tokens, parameters, trained_parameters;
     uint64_t allocations;
-    size_t peak, arena;
+    size_t peak, arena, live, refused;
+    size_t budget[BUDGET_COUNT]; /* of peak */
+    size_t device_bytes, outside; /* measured with --budget: the device's memory, and most used beside the tensors */
     double seconds;
     char error[256]; /* one line unless completed */
 };
@@ -31,5 +33,8 @@ struct run_result {
 void training_run(const struct options *options, const struct cuda_rt *rt,
                   void (*report)(void *context, const struct step_result *step), void *context,
                   struct run_result *ret_result);
+
+/* The same allocations with nothing behind them. Always completes, unless the options are wrong. */
+void training_plan(const struct options *options, struct run_result *ret_result);
 
 #endif

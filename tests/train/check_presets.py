@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+"""Each preset on the card its document names: as it was it runs out, as it was mended it fits, and plans say so."""
+import json
+import os
+import subprocess
+import sys
+
+TRAIN, LIBRARY = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+GIB, GB = 1 << 30, 10**9
+# The peaks that the documents give for a card, least and most; what is said in GB may be either unit there.
+DOCUMENTS = {
+    ("qwen25-7b-lora", "before"): (24, 23 * GB, 25 * GIB),
+    ("qwen25-7b-lora", "after"): (24, 18 * GB, 20 * GIB),
+    ("spiral-qwen3-4b", "before"): (40, 40 * GIB, None),
+    ("spiral-qwen3-4b", "after"): (40, 0, 40 * GIB),
+    ("grpo-fsdp", "before"): (79.18, 100 * GB, None),
+    ("grpo-fsdp", "after"): (79.18, 40 * GB, 50 * GIB),
+    ("lmcleaner", "before"): (48, 48 * GIB, None),
+    ("lmcleaner", "after"): (48, 0, 48 * GIB),
+    ("gsa-512m", "before"): (44, 51 * GB, None),
+    ("gsa-512m", "after"): (44, 38 * GB, 40 * GIB),
+}
+PARAMETERS = {"qwen25-7b-lora": (7938577920, 322961408), "spiral-qwen3-4b": (4022468096 + 66060288, 66060288),
+              "grpo-fsdp": (7615616512, 7615616512), "gsa-512m": (507274752, 507274752)}
+PARTS = {"weights", "adapters", "gradients", "optimizer", "activations", "logits", "workspaces", "other"}
+
+
+def train(*args, status=None, **env):
+    done = subprocess.run([TRAIN, *map(str, args), "--json"], env={**os.environ, **env}, capture_output=True, text=True,
+                          timeout=100)
+    assert status is None or done.returncode == status, (args, done.returncode, done.stderr)
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+def check(preset, variant):
+    card, least, most = DOCUMENTS[preset, variant]
+    name = ("--preset", preset, "--variant", variant)
+    runs_out = variant == "before"
+    _, planned = train(*name, "--budget", "--steps", 3, status=runs_out, LD_LIBRARY_PATH="/nonexistent")
+    env = {"SEGALLOC_SIM": f"{card}GiB", "SEGALLOC_CONF": "oom_report:False"}
+    if LIBRARY:
+        env["LD_PRELOAD"] = LIBRARY
+    _, ran = train(*name, "--dry", "--steps", 3, status=runs_out, **env)
+    assert ran["outcome"] == ("out_of_memory" if runs_out else "completed"), (preset, variant)
+    for run in planned, ran:
+        assert set(run["budget"]) == PARTS and sum(run["budget"].values()) == run["peak_bytes"]
+        assert run["card_bytes"] == int(card * GIB) and run["variant"] == variant
+    assert planned["peak_bytes"] >= 0.99 * ran["peak_bytes"] and planned["fits"] is not runs_out, (preset, variant)
+    assert runs_out or planned["peak_bytes"] <= 1.01 * ran["peak_bytes"], (preset, variant)
+    assert planned["spare_bytes"] == planned["card_bytes"] - planned["peak_bytes"]
+    assert planned["peak_bytes"] >= 0.9 * least and (most is None or planned["peak_bytes"] <= 1.1 * most), preset
+    if preset in PARAMETERS and not runs_out:
+        assert (ran["parameters"], ran["trainable_parameters"]) == PARAMETERS[preset]
+    return planned
+
+
+def check_fit():
+    for what, option, step in (("batch", "--batch", 1), ("seq", "--max-len", 8), ("rank", "--rank", 1)):
+        args = ("--preset", "qwen25-7b-lora", "--card", "24GiB", "--lengths", "fixed")
+        _, answer = train(*args, "--fit", what, status=0)
+        assert train(*args, option, answer["largest"], status=0)[1]["fits"]
+        assert not train(*args, option, answer["largest"] + step, status=1)[1]["fits"]
+    assert train("--preset", "qwen25-7b-lora", "--card", "10GiB", "--fit", "rank", status=1)[1]["largest"] == 0
+
+
+need = {key: check(*key)["peak_bytes"] for key in DOCUMENTS}
+assert 0.5 <= need["lmcleaner", "after"] / need["lmcleaner", "before"] <= 0.7
+check_fit()
+listed = json.loads(subprocess.run([TRAIN, "--list", "--json"], capture_output=True, text=True).stdout)
+assert {p["name"] for p in listed["presets"]} >= {preset for preset, _ in DOCUMENTS}
+assert all(p["text"] for p in listed["presets"]) and len(listed["variants"]) == 2

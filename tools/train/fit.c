@@ -1,0 +1,47 @@
+#include "fit.h"
+
+enum { SHOWING_STEPS = 2, SHOWING_PARTS = 2, MOST_TIMES = 4096 };
+
+void fit_plan(const struct options *options, struct run_result *ret_result)
+{
+    struct options o = *options;
+    if (o.set.steps > SHOWING_STEPS)
+        o.set.steps = SHOWING_STEPS;
+    training_plan(&o, ret_result);
+}
+
+static bool fits(const struct options *options, enum fit what, int value, size_t card)
+{
+    struct options o = *options;
+    if (what == FIT_BATCH)
+        o.set.batch = value;
+    else if (what == FIT_SEQ)
+        o.set.longest = value * LENGTH_STEP;
+    else
+        o.set.shape.rank = value;
+    o.set.lengths = "fixed"; /* the longest is what decides */
+    if (o.set.accumulation > SHOWING_PARTS)
+        o.set.accumulation = SHOWING_PARTS;
+    struct run_result r;
+    fit_plan(&o, &r);
+    return r.outcome == OUTCOME_COMPLETED && r.peak <= card;
+}
+
+int fit_largest(const struct options *options, enum fit what, size_t card)
+{
+    int good = 0, bad = 1;
+    while (fits(options, what, bad, card)) {
+        good = bad;
+        bad *= 2;
+        if (bad > MOST_TIMES * LENGTH_STEP)
+            break;
+    }
+    while (bad - good > 1) {
+        int middle = good + (bad - good) / 2;
+        if (fits(options, what, middle, card))
+            good = middle;
+        else
+            bad = middle;
+    }
+    return what == FIT_SEQ ? good * LENGTH_STEP : good;
+}

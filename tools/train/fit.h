@@ -1,0 +1,13 @@
+/* Answers from plans: how much a run needs, and the largest value of a setting with which it fits a card. */
+#ifndef TRAIN_FIT_H
+#define TRAIN_FIT_H
+
+#include "training.h"
+
+/* Plans as many steps as show the peak. */
+void fit_plan(const struct options *options, struct run_result *ret_result);
+
+/* Largest value of `what` with which a run needs at most `card` bytes, all else as in the options; 0 if none does. */
+int fit_largest(const struct options *options, enum fit what, size_t card);
+
+#endif
