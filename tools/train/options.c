@@ -158,6 +158,7 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_clip: return parse_number(value, &o->set.clip);
     case OPTION_no_checkpoint: return o->set.no_checkpoint = true;
     case OPTION_variant: return true; /* likewise */
+    case OPTION_scenario: return true;
     case OPTION_card: return o->card_named = parse_size(value, &o->card);
     case OPTION_budget: return o->budget = true;
     case OPTION_fit: return parse_fit(value, &o->fit);
@@ -215,6 +216,16 @@ bool options_plans(const struct options *o)
     return o->fit != FIT_NOTHING || ((o->card_named || o->budget) && !o->dry && !o->text);
 }
 
+static void start_scenario(struct options *o, const struct scenario *scenario)
+{
+    o->scenario = scenario;
+    o->dry = true;
+    o->arena = !strcmp(scenario->name, "arena");
+    o->set.steps = scenario->steps;
+    if (scenario->adjust)
+        scenario->adjust(&o->set);
+}
+
 static int check(const struct options *o, char *error, size_t error_size)
 {
     const char *fault = shape_fault(&o->set.shape);
@@ -243,6 +254,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
     struct options options;
     struct argument argument;
     const struct preset *preset = &presets[0];
+    const struct scenario *scenario = NULL;
     bool second = true;
     for (int at = 1; at < argc;) {
         if (read_argument(argc, argv, &at, &argument, error, error_size))
@@ -251,13 +263,21 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
             snprintf(error, error_size, "unknown preset '%s'; --list names them", argument.value);
             return -1;
         }
+        if (argument.option == OPTION_scenario && !(scenario = scenario_find(argument.value))) {
+            snprintf(error, error_size, "unknown scenario '%s'; --list names them", argument.value);
+            return -1;
+        }
         if (argument.option == OPTION_variant &&
             !parse_choice(argument.value, variant_names[VARIANT_BEFORE], variant_names[VARIANT_AFTER], &second)) {
             snprintf(error, error_size, "bad value '%s': variant takes before|after", argument.value);
             return -1;
         }
     }
+    if (scenario && scenario->preset)
+        preset = preset_find(scenario->preset);
     start_from(&options, preset, second ? VARIANT_AFTER : VARIANT_BEFORE);
+    if (scenario)
+        start_scenario(&options, scenario);
     for (int at = 1; at < argc;) {
         read_argument(argc, argv, &at, &argument, error, error_size);
         if (!apply(&options, argument.option, argument.value)) {
@@ -308,5 +328,17 @@ void options_print_list(FILE *out, bool json)
     }
     if (json)
         fputs("],\"variants\":[{\"name\":\"before\",\"text\":\"as it ran out of memory\"},"
-              "{\"name\":\"after\",\"text\":\"as it was mended\"}]}\n", out);
+              "{\"name\":\"after\",\"text\":\"as it was mended\"}],\"scenarios\":[", out);
+    else
+        fputs("Scenarios:\n", out);
+    for (int i = 0; i < scenario_count; i++) {
+        const struct scenario *s = &scenarios[i];
+        if (json)
+            fprintf(out, "%s{\"name\":\"%s\",\"text\":\"%s\",\"setting\":\"%s\"}", i ? "," : "", s->name, s->text,
+                    s->setting);
+        else
+            fprintf(out, "  %-18s %s\n", s->name, s->text);
+    }
+    if (json)
+        fputs("]}\n", out);
 }

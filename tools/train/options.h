@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "presets.h"
+#include "scenario.h"
 
 /* What --fit looks for the largest value of. */
 enum fit { FIT_NOTHING, FIT_BATCH, FIT_SEQ, FIT_RANK, FIT_COUNT };
@@ -13,6 +13,7 @@ extern const char *const fit_names[FIT_COUNT];
 struct options {
     const struct preset *preset;
     enum variant variant;
+    const struct scenario *scenario; /* or NULL */
     struct setting set; /* of the preset's variant, changed by the other options */
     const char *text;
     uint64_t seed;

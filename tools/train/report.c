@@ -90,9 +90,10 @@ static void print_card_json(FILE *out, const struct options *o, const struct run
 static void report_json(FILE *out, const struct options *o, const struct run_result *r,
                         const struct run_result *planned)
 {
-    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"alloc\":\"%s\",\"dry\":%s,"
+    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"scenario\":%s%s%s,\"alloc\":\"%s\",\"dry\":%s,"
                  "\"seed\":%" PRIu64
                  ",\"steps\":%d,\"losses\":[", o->preset->name, variant_names[o->variant],
+            o->scenario ? "\"" : "", o->scenario ? o->scenario->name : "null", o->scenario ? "\"" : "",
             o->arena ? "arena" : "eager", o->dry ? "true" : "false",
             o->seed, r->steps);
     for (int i = 0; r->losses && i < r->steps; i++)

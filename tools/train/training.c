@@ -14,6 +14,7 @@ struct training {
     struct lengths lengths;
     struct text *text; /* NULL: dry */
     int step;          /* from 1 */
+    struct tensor *kept[SCENARIO_KEPT];
     int64_t *tokens;   /* page-locked: of all micro-steps of a step */
     float *losses;     /* page-locked: likewise */
 };
@@ -31,7 +32,9 @@ static void training_open(struct training *t, const struct options *o, const str
     *t = (struct training){.options = o, .lengths = *lengths, .text = text};
     t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
     device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu);
-    model_open(&t->model, &t->device, &o->set.shape, o->seed);
+    static const struct shape none = {.hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 2, .ffn = 1, .vocabulary = 1};
+    bool bare = o->scenario && o->scenario->round;
+    model_open(&t->model, &t->device, bare ? &none : &o->set.shape, o->seed);
     schedule_open(&t->schedule, &t->device, &t->model, !o->set.no_checkpoint);
     t->schedule.policy = o->set.policy;
     t->schedule.seed = o->seed;
@@ -46,6 +49,8 @@ static void training_open(struct training *t, const struct options *o, const str
 static void training_close(struct training *t)
 {
     device_wait(&t->device);
+    for (int i = 0; i < SCENARIO_KEPT; i++)
+        tensor_drop(&t->kept[i]);
     model_drop_weights(&t->model);
     schedule_close(&t->schedule);
     model_close(&t->model);
@@ -70,6 +75,11 @@ static int64_t training_step(struct training *t)
     const struct options *o = t->options;
     int64_t tokens = 0;
     t->step++;
+    if (o->scenario && o->scenario->round) {
+        o->scenario->round(&t->device, t->kept, t->step - 1);
+        device_wait(&t->device);
+        return 0;
+    }
     engine_rollout(&o->set.engine, &t->device, &o->set.shape, o->card, o->set.longest / 2);
     for (int m = 0; m < o->set.accumulation && t->device.state == DEVICE_OK; m++) {
         int64_t length = next_length(t, m);
