@@ -36,9 +36,9 @@ struct segalloc_stat {
    are. 0 where nothing was allocated on the device, or the library isn't in use. */
 SEGALLOC_API int segalloc_stats(int device, struct segalloc_stat *ret, int count);
 
-/* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. Memory is ordered by `stream` (a cudaStream_t): it may be
-   given to the next one who asks on that stream at once. Running out ends the process with a message, because
-   PyTorch would use NULL. */
+/* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs to.
+   In this version it does not shorten anything: freed memory is given out again when all that its context had been
+   given by then is done. Running out ends the process with a message, because PyTorch would use NULL. */
 SEGALLOC_API void *segalloc_torch_malloc(size_t bytes, int device, void *stream);
 SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream);
 

@@ -1,7 +1,8 @@
 /* One device: its regions, its counters and its lock. Internal to the core.
 
-   Locks, in order: `asking`, `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), then
-   `lock` (everything below; never held across a driver call). */
+   Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), the core's
+   `setup`, then `lock` (everything below; never held across a driver call). `asking` comes before `lock` and is not taken
+   while `grow` is held but at the end of the core. */
 #ifndef SG_DEVICE_H
 #define SG_DEVICE_H
 
@@ -110,7 +111,7 @@ struct sg_core {
     _Atomic bool disabled;
     _Atomic uint32_t contexts;          /* how many are known, on all devices */
     _Atomic(CUcontext) only_context;    /* the latest: the one there is when `contexts` is 1 */
-    struct sg_lock setup; /* taken before any device's locks; guards the making of devices */
+    struct sg_lock setup; /* guards the making of devices and the list of ranges */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
