@@ -2,7 +2,7 @@
 
    Open addressing with linear probing and deletion by shifting back; half full at most. Where the project uses uthash
    elsewhere, a replay looks an id up for every record, and uthash's allocation an entry alone costs more than the core's
-   own work on it, and a lookup takes four times as long (tests/bench/structures.c). */
+   own work on it, and its lookups take several times as long (tests/bench/structures.c). */
 #ifndef SG_IDMAP_H
 #define SG_IDMAP_H
 
