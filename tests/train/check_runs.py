@@ -37,6 +37,9 @@ def check_learning(text):
     for number, step in enumerate(steps, 1):
         assert set(step) >= {"step", "loss", "tokens", "seconds", "peak_bytes"} and step["step"] == number
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5]), losses
+    long = objects("--text", text, "--steps", 200, "--batch", 1, "--accum", 1, "--seed", 1)[1]["losses"]
+    losses = [float.fromhex(loss) for loss in long]
+    assert len(losses) == 200 and sum(losses[-20:]) < 0.65 * sum(losses[:20]), losses
     return last
 
 
@@ -57,11 +60,93 @@ def check_bits(text):
                 != eager), variant
 
 
+def tensors_of(path):
+    """Names, shapes and values of a safetensors file, read by its definition."""
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    header.pop("__metadata__", None)
+    assert sum(e - b for b, e in (t["data_offsets"] for t in header.values())) == len(body)
+    return {name: (t["shape"], body[slice(*t["data_offsets"])]) for name, t in header.items()}
+
+
+def check_saving(text, folder):
+    base = ["--text", text, "--seed", 3, "--dropout", 0.1]
+    whole = objects(*base, "--steps", 6)[1]["losses"]
+    half, saved = folder / "half", folder / "saved"
+    first = objects(*base, "--steps", 3, "--save", half)[1]["losses"]
+    rest = objects(*base, "--steps", 6, "--resume", half, "--save", saved)[1]
+    assert first + rest["losses"] == whole and rest["first_step"] == 4 and rest["steps"] == 3
+    tensors = tensors_of(saved / "adapter_model.safetensors")
+    widths = {"self_attn.q_proj": (64, 64), "self_attn.k_proj": (64, 32), "self_attn.v_proj": (64, 32),
+              "self_attn.o_proj": (64, 64), "mlp.gate_proj": (64, 192), "mlp.up_proj": (64, 192),
+              "mlp.down_proj": (192, 64)}
+    wanted = {}
+    for layer in range(3):
+        for name, (width_in, width_out) in widths.items():
+            wanted[f"base_model.model.model.layers.{layer}.{name}.lora_A.weight"] = [8, width_in]
+            wanted[f"base_model.model.model.layers.{layer}.{name}.lora_B.weight"] = [width_out, 8]
+    assert {name: shape for name, (shape, _) in tensors.items()} == wanted
+    config = json.loads((saved / "adapter_config.json").read_text())
+    assert config["peft_type"] == "LORA" and config["r"] == 8 and len(config["target_modules"]) == 7
+    try:
+        from safetensors import safe_open
+        from safetensors.numpy import load_file
+    except ImportError:
+        print("safetensors of PyPI is not here: the file is checked by the definition of its format alone")
+    else:
+        for file in "adapter_model.safetensors", "training_state.safetensors":
+            with safe_open(saved / file, "numpy") as opened:
+                assert opened.keys()
+        loaded = load_file(saved / "adapter_model.safetensors")
+        assert {n: (list(t.shape), t.tobytes()) for n, t in loaded.items()} == tensors
+    for wrong in (["--layers", 4], ["--rank", 4]):
+        refused = run(*base, "--steps", 6, "--resume", half, *wrong, status=1)
+        assert "another model" in refused.stderr and len(refused.stderr.splitlines()) == 1
+    (half / "training_state.safetensors").write_bytes(b"\xff" * 100)
+    assert "no safetensors" in run(*base, "--resume", half, status=1).stderr
+    assert "cannot" in run(*base, "--steps", 1, "--save", "/proc/none/none", status=1).stderr
+    assert "--dry" in run("--dry", "--save", saved, status=2).stderr
+
+
+def check_interruption(text, folder):
+    """Ctrl-C ends after the step that runs, saves, and says so; the rest can be made up later."""
+    base = [TRAIN, "--text", text, "--steps", "100000", "--save", folder / "cut", "--json"]
+    process = subprocess.Popen(list(map(str, base)), stdout=subprocess.PIPE, text=True)
+    process.stdout.readline()
+    process.send_signal(2)
+    last = json.loads(process.communicate(timeout=60)[0].splitlines()[-1])
+    assert process.returncode == 130 and last["outcome"] == "interrupted" and last["steps"] >= 1
+    more = objects("--text", text, "--steps", last["steps"] + 1, "--resume", folder / "cut")[1]
+    assert more["first_step"] == last["steps"] + 1 and more["steps"] == 1
+
+
+def check_modes(text):
+    base = ["--text", text, "--steps", 4, "--seed", 3]
+    plain = objects(*base)[1]
+    for mode in (["--pack"], ["--evaluate", 2, "--evaluate-batch", 3], ["--lengths", "bimodal"],
+                 ["--lengths", "growing:30"], ["--threads", 2]):
+        steps, eager = objects(*base, *mode)
+        assert objects(*base, *mode, "--alloc", "arena")[1]["losses"] == eager["losses"], mode
+        assert (eager["losses"] == plain["losses"]) == (mode[0] in ("--evaluate", "--threads")), mode
+        if mode[0] == "--pack":
+            assert {step["tokens"] for step in steps} == {2 * 2 * 128} and eager["tokens"] > plain["tokens"]
+        if mode[0] == "--evaluate":
+            assert [("eval_loss" in step) for step in steps] == [False, True, False, True]
+            assert steps[3]["eval_loss"] < steps[1]["eval_loss"]
+    shown = run(*base).stdout
+    assert "tokens/s" in shown and "left" in shown and "at peak" in shown and "loss" in shown
+
+
 def check_running_out(text):
     steps, last = objects("--text", text, "--steps", 3, status=1, STUB_LIMIT="4000000")
     assert last["outcome"] == "out_of_memory" and len(last["losses"]) == len(steps) == last["steps"] < 3
     plain = run("--text", text, "--steps", 3, status=1, STUB_LIMIT="4000000")
     assert len(plain.stderr.splitlines()) == 1 and "out of device memory" in plain.stderr
+    assert "activations" in plain.stdout
+    advised = run("--text", text, "--steps", 3, status=1, STUB_LIMIT="5000000").stderr
+    batch = advised.split("--batch ")[1].split()[0]
+    run("--text", text, "--steps", 3, "--batch", batch, STUB_LIMIT="5000000")
     steps, last = objects("--dry", "--steps", 2, "--alloc", "arena", status=1, STUB_LIMIT="4000000")
     assert last["outcome"] == "out_of_memory" and last["losses"] == []
 
@@ -100,6 +185,9 @@ with tempfile.TemporaryDirectory() as name:
     text.write_text("".join(p.read_text() for p in sorted(HERE.glob("*.[ch]"))))
     check_learning(text)
     check_bits(text)
+    check_saving(text, Path(name))
+    check_interruption(text, Path(name))
+    check_modes(text)
     check_running_out(text)
     check_usage(text)
     check_real_gpu(text)

@@ -28,6 +28,13 @@ def check_bits(text):
     base = ("--preset", "tiny", "--text", text, "--steps", 8, "--seed", 1)
     native = train(*base)["losses"]
     assert len(native) == 8 and train(*base, "--alloc", "arena")["losses"] == native
+    for mode in (["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], ["--threads", 2]):
+        assert train(*base, *mode)["losses"] == native, mode
+    half = Path(text).parent / "half"
+    first = train(*base[:4], "--steps", 4, "--seed", 1, "--save", half)["losses"]
+    assert first + train(*base, "--resume", half)["losses"] == native
+    if LIBRARY:
+        assert first + train(*base, "--resume", half, conf="")["losses"] == native
     confs = ("", "free_sync:strict", "free_sync:event", "expandable_segments:False", "reserve_slack:1.0")
     for conf in confs if LIBRARY else ():
         assert train(*base, conf=conf)["losses"] == native, conf

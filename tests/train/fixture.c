@@ -12,7 +12,7 @@ void fixture_open(struct device *ret_device)
     char error[256];
     if (!runtime.library && cuda_rt_open(&runtime, error, sizeof error))
         fail_msg("%s", error);
-    device_open(ret_device, &runtime, alloc_eager_open(&runtime), &arithmetic_cpu);
+    device_open(ret_device, &runtime, alloc_eager_open(&runtime), &arithmetic_cpu, 1);
 }
 
 void fixture_close(struct device *device)

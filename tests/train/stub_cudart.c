@@ -12,7 +12,8 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { SUCCESS = 0, OUT_OF_MEMORY = 2, HEADER = 4096, QUEUE = 1024, NAN_BYTE = 0xff };
+enum { SUCCESS = 0, OUT_OF_MEMORY = 2, HEADER = 4096, ALIGNMENT = 512, MAP_FROM = 1 << 20, QUEUE = 1024,
+       NAN_BYTE = 0xff };
 
 struct work {
     void (*run)(void *);
@@ -21,6 +22,7 @@ struct work {
 
 struct block {
     size_t bytes;
+    bool mapped;
 };
 
 struct copy {
@@ -31,13 +33,14 @@ struct copy {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t wanted, idle;
     struct work queue[QUEUE];
     unsigned long submitted, done;
-    bool started, poison, unreachable;
+    bool started, poison, unreachable, hurry;
     size_t live, limit;
     FILE *trace;
-} stub = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+} stub = {.lock = PTHREAD_MUTEX_INITIALIZER, .wanted = PTHREAD_COND_INITIALIZER,
+          .idle = PTHREAD_COND_INITIALIZER};
 
 /* For tests in the same process. */
 EXPORT void stub_set_limit(size_t limit);
@@ -48,20 +51,31 @@ void stub_set_limit(size_t limit)
     pthread_mutex_unlock(&stub.lock);
 }
 
+/* Works only when the queue is half full or the host waits: the host is far ahead, and few threads are woken. */
 static void *run_queue(void *unused)
 {
     pthread_mutex_lock(&stub.lock);
     for (;;) {
-        while (stub.done == stub.submitted)
-            pthread_cond_wait(&stub.changed, &stub.lock);
-        struct work work = stub.queue[stub.done % QUEUE];
-        pthread_mutex_unlock(&stub.lock);
-        work.run(work.argument);
-        pthread_mutex_lock(&stub.lock);
-        stub.done++;
-        pthread_cond_broadcast(&stub.changed);
+        while (!stub.hurry || stub.done == stub.submitted)
+            pthread_cond_wait(&stub.wanted, &stub.lock);
+        while (stub.done != stub.submitted) {
+            struct work work = stub.queue[stub.done % QUEUE];
+            pthread_mutex_unlock(&stub.lock);
+            work.run(work.argument);
+            pthread_mutex_lock(&stub.lock);
+            stub.done++;
+        }
+        stub.hurry = false;
+        pthread_cond_broadcast(&stub.idle);
     }
     return unused;
+}
+
+static void hurry(void)
+{
+    if (!stub.hurry)
+        pthread_cond_signal(&stub.wanted);
+    stub.hurry = true;
 }
 
 static void start(void)
@@ -83,18 +97,23 @@ static void submit(void (*run)(void *), void *argument)
     pthread_mutex_lock(&stub.lock);
     if (!stub.started)
         start();
-    while (stub.submitted - stub.done == QUEUE)
-        pthread_cond_wait(&stub.changed, &stub.lock);
+    while (stub.submitted - stub.done == QUEUE) {
+        hurry();
+        pthread_cond_wait(&stub.idle, &stub.lock);
+    }
     stub.queue[stub.submitted++ % QUEUE] = (struct work){run, argument};
-    pthread_cond_broadcast(&stub.changed);
+    if (stub.submitted - stub.done >= QUEUE / 2)
+        hurry();
     pthread_mutex_unlock(&stub.lock);
 }
 
 static void wait_all(void)
 {
     pthread_mutex_lock(&stub.lock);
-    while (stub.done != stub.submitted)
-        pthread_cond_wait(&stub.changed, &stub.lock);
+    while (stub.done != stub.submitted) {
+        hurry();
+        pthread_cond_wait(&stub.idle, &stub.lock);
+    }
     pthread_mutex_unlock(&stub.lock);
 }
 
@@ -103,7 +122,10 @@ static void release(void *argument)
     struct block *block = argument;
     if (stub.poison)
         memset((char *)block + HEADER, NAN_BYTE, block->bytes);
-    munmap(block, HEADER + block->bytes);
+    if (block->mapped)
+        munmap(block, HEADER + block->bytes);
+    else
+        free(block);
 }
 
 EXPORT int cudaMalloc(void **pointer, size_t bytes);
@@ -120,11 +142,13 @@ int cudaMalloc(void **pointer, size_t bytes)
     pthread_mutex_unlock(&stub.lock);
     if (!fits)
         return OUT_OF_MEMORY;
-    struct block *block =
-        mmap(NULL, HEADER + bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (block == MAP_FAILED)
+    const bool mapped = stub.unreachable || bytes >= MAP_FROM;
+    struct block *block = mapped ? mmap(NULL, HEADER + bytes, PROT_READ | PROT_WRITE,
+                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+                                 : aligned_alloc(ALIGNMENT, (HEADER + bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    if (!block || block == MAP_FAILED)
         return OUT_OF_MEMORY;
-    block->bytes = bytes;
+    *block = (struct block){bytes, mapped};
     if (stub.poison)
         memset((char *)block + HEADER, NAN_BYTE, bytes);
     if (stub.unreachable)
@@ -211,8 +235,10 @@ EXPORT int cudaEventSynchronize(void *event);
 int cudaEventSynchronize(void *event)
 {
     pthread_mutex_lock(&stub.lock);
-    while (stub.done < ((struct event *)event)->position)
-        pthread_cond_wait(&stub.changed, &stub.lock);
+    while (stub.done < ((struct event *)event)->position) {
+        hurry();
+        pthread_cond_wait(&stub.idle, &stub.lock);
+    }
     pthread_mutex_unlock(&stub.lock);
     return SUCCESS;
 }

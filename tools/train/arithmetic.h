@@ -28,7 +28,7 @@ struct arithmetic {
     const char *name;
     uint32_t dtypes;       /* bit set of the dtypes that weights may have */
     bool from_host;        /* runs on the host, which must be able to reach the device's memory */
-    void (*start)(void);
+    void (*start)(int threads);
     /* Runs one kernel now, on the thread of the stream that reached it. */
     void (*run)(const struct kernel_args *args);
 };

@@ -186,9 +186,9 @@ static cpu_kernel *const kernels[KERNEL_COUNT] = {
 #undef KERNEL
 };
 
-static void start(void)
+static void start(int threads)
 {
-    openblas_set_num_threads(1);
+    openblas_set_num_threads(threads);
 }
 
 static void run(const struct kernel_args *args)

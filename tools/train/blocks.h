@@ -14,6 +14,8 @@ struct pass {
     bool policy;           /* the loss of a policy gradient over scored tokens instead of cross-entropy */
     uint64_t dropout_seed; /* another for each micro-step: a recomputation drops the same elements */
     bool backward;         /* PyTorch runs it on a second thread, which has workspaces of its own */
+    bool packed;           /* rows hold several sequences each, whose positions begin again */
+    const int64_t *starts; /* page-locked, when packed and not dry: -1, then the position of each token of a row */
     struct tensor *positions, *mask, *cosines, *sines;
 };
 

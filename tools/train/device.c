@@ -69,7 +69,7 @@ static void check_host_reach(struct device *device)
 }
 
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
-                 const struct arithmetic *arithmetic)
+                 const struct arithmetic *arithmetic, int threads)
 {
     memset(device, 0, sizeof *device);
     device->rt = rt;
@@ -86,7 +86,7 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
               "cudaEventCreateWithFlags", 0);
     if (!arithmetic)
         return;
-    arithmetic->start();
+    arithmetic->start(threads);
     if (arithmetic->from_host)
         check_host_reach(device);
 }

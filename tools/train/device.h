@@ -41,7 +41,7 @@ struct device {
 
 /* Takes over `alloc`. With `rt` NULL only counts. */
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
-                 const struct arithmetic *arithmetic);
+                 const struct arithmetic *arithmetic, int threads);
 /* Waits for queued work. All tensors must have been dropped. */
 void device_close(struct device *device);
 

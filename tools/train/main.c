@@ -2,7 +2,16 @@
 
 #include <stdlib.h>
 
-enum { STATUS_COMPLETED = 0, STATUS_FAILED = 1, STATUS_USAGE = 2 };
+enum { STATUS_COMPLETED = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 128 + SIGINT };
+
+static volatile sig_atomic_t stop;
+
+/* Once: the step that runs is the last. A second time the signal ends the program. */
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    stop = 1;
+}
 
 static void print_step(void *context, const struct step_result *step)
 {
@@ -55,12 +64,17 @@ int main(int argc, char *argv[])
         fprintf(stderr, "segalloc-train: %s\n", error);
         return STATUS_FAILED;
     }
+    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    options.stop = &stop;
     struct run_result result, planned;
     training_run(&options, &rt, print_step, &options, &result);
-    bool compares = options.budget || options.card_named;
+    bool compares = options.budget || options.card_named || (result.outcome == OUTCOME_OUT_OF_MEMORY && !options.json);
     if (compares)
         fit_plan(&options, &planned);
     report_run(stdout, &options, &result, compares ? &planned : NULL);
     free(result.losses);
+    if (result.outcome == OUTCOME_INTERRUPTED)
+        return STATUS_INTERRUPTED;
     return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }

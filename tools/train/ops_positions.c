@@ -37,6 +37,8 @@ static struct tensor *segments(struct pass *pass)
     enum { SCAN_SCRATCH = 1279 };
     struct tensor *before = integers(pass, 1, -1);
     struct tensor *joined = integers(pass, pass->length + 1, -1);
+    if (pass->packed && pass->starts)
+        device_copy_in(pass->device, joined->data, pass->starts, joined->bytes);
     struct tensor *steps = tensor_new(pass->device, DTYPE_I64, 1, pass->length);
     device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_difference, .n = {pass->length},
                                                       .p = {steps->data, joined->data}});
@@ -132,7 +134,13 @@ static void make_tables(struct pass *pass)
 
 void positions_make(struct pass *pass)
 {
-    pass->positions = indices(pass);
+    if (pass->packed) {
+        pass->positions = tensor_new(pass->device, DTYPE_I64, 1, pass->length);
+        if (pass->starts)
+            device_copy_in(pass->device, pass->positions->data, pass->starts + 1, pass->positions->bytes);
+    } else {
+        pass->positions = indices(pass);
+    }
     make_mask(pass);
     make_tables(pass);
 }

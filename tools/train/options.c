@@ -162,6 +162,12 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_card: return o->card_named = parse_size(value, &o->card);
     case OPTION_budget: return o->budget = true;
     case OPTION_fit: return parse_fit(value, &o->fit);
+    case OPTION_pack: return o->pack = true;
+    case OPTION_evaluate: return parse_int(value, 1, &o->evaluate);
+    case OPTION_evaluate_batch: return parse_int(value, 1, &o->evaluate_batch);
+    case OPTION_save: o->save = value; return true;
+    case OPTION_resume: o->resume = value; return true;
+    case OPTION_threads: return parse_int(value, 1, &o->threads);
     case OPTION_sharding: return parse_sharding(value, &o->set.shape.sharding);
     case OPTION_dropout: return parse_number(value, &o->set.shape.dropout) && o->set.shape.dropout < 1;
     case OPTION_help: return o->help = true;
@@ -208,7 +214,7 @@ static int read_argument(int argc, char *const argv[], int *at, struct argument 
 static void start_from(struct options *o, const struct preset *preset, enum variant variant)
 {
     *o = (struct options){.preset = preset, .variant = variant, .set = preset->settings[variant],
-                          .card = preset->settings[variant].card};
+                          .card = preset->settings[variant].card, .threads = 1};
 }
 
 bool options_plans(const struct options *o)
@@ -235,6 +241,9 @@ static int check(const struct options *o, char *error, size_t error_size)
         fault = NULL;
     } else if (!o->dry && !o->text) {
         snprintf(error, error_size, "--text FILE is needed to train on, or --dry for the allocations alone");
+        fault = error;
+    } else if ((o->save || o->resume) && (o->dry || o->arena || o->set.shape.sharding.kind != SHARDING_NONE)) {
+        snprintf(error, error_size, "--save and --resume go with --alloc eager, without --dry and --sharding");
         fault = error;
     } else if (!o->dry && (o->set.policy || o->set.shape.selected || o->set.shape.mixed ||
                            o->set.shape.sharding.ranks > 1 || o->set.shape.sharding.offload_optimizer ||

@@ -2,6 +2,7 @@
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 
+#include <signal.h>
 #include <stdio.h>
 
 #include "scenario.h"
@@ -19,6 +20,10 @@ struct options {
     uint64_t seed;
     size_t card;   /* that --card names; else the preset's, 0 for none */
     enum fit fit;
+    const char *save, *resume;
+    int evaluate, evaluate_batch, threads;
+    bool pack;
+    const volatile sig_atomic_t *stop; /* set by the caller: the run ends after the step in which it becomes non-zero */
     bool card_named, arena, dry, json, list, help, budget;
 };
 

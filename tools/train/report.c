@@ -4,7 +4,8 @@
 #include <math.h>
 
 static const char *const outcome_names[] = {
-    [OUTCOME_COMPLETED] = "completed", [OUTCOME_OUT_OF_MEMORY] = "out_of_memory", [OUTCOME_FAILED] = "failed"};
+    [OUTCOME_COMPLETED] = "completed", [OUTCOME_OUT_OF_MEMORY] = "out_of_memory", [OUTCOME_FAILED] = "failed",
+    [OUTCOME_INTERRUPTED] = "interrupted"};
 
 enum { SIZE_TEXT = 32 };
 
@@ -47,15 +48,23 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
             fprintf(out, "%.9g", (double)s->loss);
         else
             fputs("null", out); /* JSON has no number for a loss that is none */
-        fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu}\n", s->tokens, s->seconds, s->peak);
+        fprintf(out, ",\"tokens\":%" PRId64 ",\"seconds\":%.6f,\"peak_bytes\":%zu", s->tokens, s->seconds, s->peak);
+        if (s->evaluated)
+            fprintf(out, ",\"eval_loss\":%.9g", (double)s->evaluation);
+        fputs("}\n", out);
     } else {
         char live[SIZE_TEXT], peak[SIZE_TEXT];
         fprintf(out, "step %d/%d", s->step, o->set.steps);
         if (!o->dry)
             fprintf(out, "  loss %.4f", (double)s->loss);
-        fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s\n",
+        if (s->evaluated)
+            fprintf(out, " (evaluation %.4f)", (double)s->evaluation);
+        fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s",
                 (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, size_text(s->live, live),
                 size_text(s->peak, peak));
+        if (s->step < o->set.steps)
+            fprintf(out, "  %d:%02d left", (int)(s->left / 60), (int)s->left % 60);
+        fputc('\n', out);
     }
     fflush(out);
 }
@@ -90,12 +99,13 @@ static void print_card_json(FILE *out, const struct options *o, const struct run
 static void report_json(FILE *out, const struct options *o, const struct run_result *r,
                         const struct run_result *planned)
 {
-    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"scenario\":%s%s%s,\"alloc\":\"%s\",\"dry\":%s,"
+    fprintf(out, "{\"schema\":\"segalloc.train/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"scenario\":%s%s%s,"
+                 "\"alloc\":\"%s\",\"dry\":%s,"
                  "\"seed\":%" PRIu64
-                 ",\"steps\":%d,\"losses\":[", o->preset->name, variant_names[o->variant],
+                 ",\"steps\":%d,\"first_step\":%d,\"losses\":[", o->preset->name, variant_names[o->variant],
             o->scenario ? "\"" : "", o->scenario ? o->scenario->name : "null", o->scenario ? "\"" : "",
             o->arena ? "arena" : "eager", o->dry ? "true" : "false",
-            o->seed, r->steps);
+            o->seed, r->steps, r->first);
     for (int i = 0; r->losses && i < r->steps; i++)
         fprintf(out, "%s\"%a\"", i ? "," : "", (double)r->losses[i]);
     fprintf(out, "],\"outcome\":\"%s\",\"peak_bytes\":%zu,\"arena_bytes\":", outcome_names[r->outcome], r->peak);
@@ -107,7 +117,7 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
     fprintf(out, ",\"tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"trainable_parameters\":%" PRId64
                  ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f,\"error\":", r->tokens, r->parameters,
             r->trained_parameters, r->allocations, r->seconds);
-    if (r->outcome == OUTCOME_COMPLETED)
+    if (!*r->error)
         fputs("null", out);
     else
         print_string(out, r->error);
@@ -172,10 +182,11 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r, 
         report_json(out, o, r, planned);
     } else if (r == planned) {
         ; /* all is said */
-    } else if (r->outcome == OUTCOME_COMPLETED) {
+    } else if (r->outcome == OUTCOME_COMPLETED || r->outcome == OUTCOME_INTERRUPTED) {
         char peak[SIZE_TEXT];
-        fprintf(out, "completed %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
-                     " allocations\n", r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
+        fprintf(out, "%s %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
+                     " allocations\n", r->outcome == OUTCOME_COMPLETED ? "completed" : "interrupted after",
+                r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
         fprintf(stderr, "segalloc-train: %s", r->error);
         if (r->outcome == OUTCOME_OUT_OF_MEMORY) {

@@ -49,8 +49,8 @@ static void adjust_fsdp(struct setting *s)
     s->lengths = "lognormal:735:0.7";
 }
 
-/* A rollout engine wakes with its weights and a key-value pool a layer, and sleeps; the training that follows leaves one
-   batch of experience behind, of answers that grow, somewhere in the memory of a pool. */
+/* A rollout engine wakes with its weights and a key-value pool a layer, and sleeps; the training that follows leaves
+   one batch of experience behind, of answers that grow, somewhere in the memory of a pool. */
 static void round_rl(struct device *device, struct tensor **kept, int number)
 {
     enum { LAYERS = 24, TEMPORARIES = 40 };

@@ -154,7 +154,8 @@ void schedule_micro_step(struct schedule *schedule, const struct micro_step *mic
     struct device *device = schedule->device;
     struct model *model = schedule->model;
     struct pass pass = {.device = device, .model = model, .batch = micro->batch, .length = micro->length,
-                        .policy = schedule->policy, .dropout_seed = schedule->seed + 1000003 * micro->number};
+                        .policy = schedule->policy, .packed = micro->packed, .starts = micro->starts,
+                        .dropout_seed = schedule->seed + 1000003 * micro->number};
     struct unit first = embedding_unit(model), last = head_unit(model);
     struct tensor *tokens = load_tokens(schedule, micro);
     tensor_drop(&schedule->last.tokens);

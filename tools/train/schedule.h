@@ -9,6 +9,8 @@ struct micro_step {
     int64_t batch, length;
     const int64_t *tokens; /* page-locked, batch * length; unchanged until device_wait */
     float *ret_loss;       /* page-locked; there after device_wait */
+    bool packed;           /* as struct pass */
+    const int64_t *starts;
     uint64_t number;       /* of all micro-steps of the run, from 1 */
     int parts;             /* micro-steps a step: the loss is divided by it */
 };

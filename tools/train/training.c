@@ -1,5 +1,6 @@
 #include "training.h"
 #include "data.h"
+#include "saved.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +17,9 @@ struct training {
     int step;          /* from 1 */
     struct tensor *kept[SCENARIO_KEPT];
     int64_t *tokens;   /* page-locked: of all micro-steps of a step */
-    float *losses;     /* page-locked: likewise */
+    float *losses;     /* page-locked: likewise, and one of the evaluation */
+    int64_t *starts;   /* page-locked: positions of packed rows, of all micro-steps of a step */
+    int64_t *evaluation_tokens; /* page-locked */
 };
 
 static double now(void)
@@ -26,12 +29,17 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+static int evaluation_batch(const struct options *o)
+{
+    return o->evaluate_batch ? o->evaluate_batch : o->set.batch;
+}
+
 static void training_open(struct training *t, const struct options *o, const struct cuda_rt *rt,
                           struct allocator *alloc, const struct lengths *lengths, struct text *text)
 {
     *t = (struct training){.options = o, .lengths = *lengths, .text = text};
     t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
-    device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu);
+    device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu, o->threads);
     static const struct shape none = {.hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 2, .ffn = 1, .vocabulary = 1};
     bool bare = o->scenario && o->scenario->round;
     model_open(&t->model, &t->device, bare ? &none : &o->set.shape, o->seed);
@@ -42,7 +50,13 @@ static void training_open(struct training *t, const struct options *o, const str
     if (text) {
         size_t micro_tokens = (size_t)o->set.batch * (size_t)o->set.longest;
         t->tokens = device_pin(&t->device, (size_t)o->set.accumulation * micro_tokens * sizeof *t->tokens);
-        t->losses = device_pin(&t->device, (size_t)o->set.accumulation * sizeof *t->losses);
+        t->losses = device_pin(&t->device, ((size_t)o->set.accumulation + 1) * sizeof *t->losses);
+        if (o->pack)
+            t->starts = device_pin(&t->device, (size_t)o->set.accumulation * ((size_t)o->set.longest + 1) *
+                                               sizeof *t->starts);
+        if (o->evaluate)
+            t->evaluation_tokens = device_pin(&t->device, (size_t)evaluation_batch(o) * (size_t)o->set.longest *
+                                                          sizeof *t->evaluation_tokens);
     }
 }
 
@@ -56,6 +70,8 @@ static void training_close(struct training *t)
     model_close(&t->model);
     device_unpin(&t->device, t->tokens);
     device_unpin(&t->device, t->losses);
+    device_unpin(&t->device, t->starts);
+    device_unpin(&t->device, t->evaluation_tokens);
     device_close(&t->device);
 }
 
@@ -67,6 +83,55 @@ static int64_t next_length(struct training *t, int micro)
     int64_t length = lengths_next(&t->lengths);
     bool last = t->step == (o->set.steps < 2 ? 1 : 2) && micro == o->set.accumulation - 1;
     return last && lengths_drawn(&t->lengths) ? o->set.longest / LENGTH_STEP * LENGTH_STEP : length;
+}
+
+enum { MOST_PIECES = 256 };
+
+/* The sequences of a micro-step's rows: one, or when packing as many as fill the longest length. */
+static int next_pieces(struct training *t, int micro, int64_t pieces[MOST_PIECES])
+{
+    const struct options *o = t->options;
+    pieces[0] = next_length(t, micro);
+    if (!o->pack)
+        return 1;
+    int count = 1;
+    int64_t left = o->set.longest / LENGTH_STEP * LENGTH_STEP - pieces[0];
+    while (left > 0) {
+        int64_t length = lengths_next(&t->lengths);
+        if (length > left || count == MOST_PIECES - 1)
+            length = left;
+        pieces[count++] = length;
+        left -= length;
+    }
+    return count;
+}
+
+static const int64_t *write_starts(int64_t *to, const int64_t *pieces, int count)
+{
+    int64_t *at = to;
+    *at++ = -1;
+    for (int i = 0; i < count; i++)
+        for (int64_t position = 0; position < pieces[i]; position++)
+            *at++ = position;
+    return to;
+}
+
+/* A forward over the same windows of the text each time, of the longest length. */
+static void evaluate(struct training *t)
+{
+    const struct options *o = t->options;
+    struct micro_step micro = {.batch = evaluation_batch(o), .length = o->set.longest / LENGTH_STEP * LENGTH_STEP,
+                               .parts = 1};
+    if (t->text) {
+        struct text windows = *t->text;
+        windows.state = o->seed + 1;
+        for (int b = 0; b < micro.batch; b++)
+            text_window(&windows, micro.length, t->evaluation_tokens + b * micro.length);
+        micro.tokens = t->evaluation_tokens;
+        micro.ret_loss = &t->losses[o->set.accumulation];
+    }
+    schedule_evaluate(&t->schedule, &micro);
+    device_wait(&t->device);
 }
 
 /* Queues one step and waits for it. Returns how many tokens it had. */
@@ -82,21 +147,30 @@ static int64_t training_step(struct training *t)
     }
     engine_rollout(&o->set.engine, &t->device, &o->set.shape, o->card, o->set.longest / 2);
     for (int m = 0; m < o->set.accumulation && t->device.state == DEVICE_OK; m++) {
-        int64_t length = next_length(t, m);
-        struct micro_step micro = {.batch = o->set.batch, .length = length, .parts = o->set.accumulation,
+        int64_t pieces[MOST_PIECES], length = 0;
+        int count = next_pieces(t, m, pieces);
+        for (int i = 0; i < count; i++)
+            length += pieces[i];
+        struct micro_step micro = {.batch = o->set.batch, .length = length, .packed = o->pack,
+                                   .parts = o->set.accumulation,
                                    .number = (uint64_t)(t->step - 1) * (uint64_t)o->set.accumulation + (uint64_t)m + 1};
         if (t->text) {
             int64_t *at = t->tokens + (size_t)m * (size_t)o->set.batch * (size_t)o->set.longest;
-            for (int b = 0; b < o->set.batch; b++)
-                text_window(t->text, length, at + b * length);
             micro.tokens = at;
+            for (int b = 0; b < o->set.batch; b++)
+                for (int i = 0; i < count; at += pieces[i++])
+                    text_window(t->text, pieces[i], at);
             micro.ret_loss = &t->losses[m];
+            if (o->pack)
+                micro.starts = write_starts(t->starts + (size_t)m * ((size_t)o->set.longest + 1), pieces, count);
         }
         schedule_micro_step(&t->schedule, &micro);
         tokens += o->set.batch * length;
     }
     optimizer_step(&t->optimizer, &t->device, &t->model);
     device_wait(&t->device);
+    if (o->evaluate && t->step % o->evaluate == 0)
+        evaluate(t);
     return tokens;
 }
 
@@ -139,21 +213,34 @@ static void measure_outside(struct training *t, struct run_result *r)
 static void run_steps(struct training *t, void (*report)(void *, const struct step_result *), void *context,
                       struct run_result *r)
 {
+    const struct options *o = t->options;
     double started = now();
-    for (int s = 1; s <= t->options->set.steps; s++) {
+    int first = t->step;
+    r->first = first + 1;
+    while (t->step < o->set.steps) {
         double step_started = now();
         int64_t tokens = training_step(t);
         if (t->device.state != DEVICE_OK)
             break;
-        struct step_result step = {s, 0, tokens, now() - step_started, t->device.live, t->device.peak};
+        double ended = now();
+        struct step_result step = {.step = t->step, .tokens = tokens, .seconds = ended - step_started,
+                                   .live = t->device.live, .peak = t->device.peak};
+        step.left = (ended - started) / (t->step - first) * (o->set.steps - t->step);
         if (r->losses)
-            step.loss = r->losses[s - 1] = mean_loss(t);
-        r->steps = s;
+            step.loss = r->losses[t->step - first - 1] = mean_loss(t);
+        step.evaluated = o->evaluate && t->step % o->evaluate == 0 && t->text;
+        if (step.evaluated)
+            step.evaluation = t->losses[o->set.accumulation];
+        r->steps = t->step - first;
         r->tokens += tokens;
         if (t->device.rt && t->options->budget)
             measure_outside(t, r);
         if (report)
             report(context, &step);
+        if (o->stop && *o->stop) {
+            r->interrupted = t->step < o->set.steps;
+            break;
+        }
     }
     r->seconds = now() - started;
     r->peak = t->device.peak;
@@ -187,6 +274,29 @@ void training_plan(const struct options *options, struct run_result *ret_result)
     *ret_result = r;
 }
 
+/* Both false after a fault, which is then in r->error. */
+static bool resume(struct training *t, struct run_result *r)
+{
+    struct progress progress;
+    if (!t->options->resume || t->device.state != DEVICE_OK)
+        return true;
+    if (saved_read(t->options->resume, &t->device, &t->model, &progress, r->error, sizeof r->error))
+        return false;
+    t->step = t->optimizer.steps = (int)progress.step;
+    t->lengths.state = progress.lengths;
+    t->lengths.next = progress.lengths_next;
+    t->text->state = progress.text;
+    return true;
+}
+
+static bool save(struct training *t, struct run_result *r)
+{
+    if (!t->options->save || t->device.state != DEVICE_OK)
+        return true;
+    struct progress progress = {(uint64_t)t->step, t->lengths.state, t->lengths.next, t->text->state};
+    return !saved_write(t->options->save, &t->device, &t->model, &progress, r->error, sizeof r->error);
+}
+
 static void run_with(const struct options *o, const struct cuda_rt *rt, const struct lengths *lengths,
                      struct text *text, void (*report)(void *, const struct step_result *), void *context,
                      struct run_result *r)
@@ -209,10 +319,16 @@ static void run_with(const struct options *o, const struct cuda_rt *rt, const st
     training_open(&t, o, rt, alloc, lengths, text);
     if (text)
         r->losses = calloc((size_t)o->set.steps + 1, sizeof *r->losses);
-    run_steps(&t, report, context, r);
+    bool kept = resume(&t, r);
+    if (kept) {
+        run_steps(&t, report, context, r);
+        kept = save(&t, r);
+    }
     training_close(&t);
+    if (!kept)
+        return;
     static const enum outcome outcomes[] = {OUTCOME_COMPLETED, OUTCOME_OUT_OF_MEMORY, OUTCOME_FAILED};
-    r->outcome = outcomes[t.device.state];
+    r->outcome = t.device.state == DEVICE_OK && r->interrupted ? OUTCOME_INTERRUPTED : outcomes[t.device.state];
     memcpy(r->error, t.device.error, sizeof r->error);
 }
 

@@ -9,15 +9,18 @@ struct step_result {
     int step; /* from 1 */
     float loss;
     int64_t tokens;
-    double seconds;
+    double seconds, left; /* left: until the last step, at this pace */
     size_t live, peak;
+    bool evaluated;
+    float evaluation; /* the loss of the evaluation after this step, if evaluated */
 };
 
-enum outcome { OUTCOME_COMPLETED, OUTCOME_OUT_OF_MEMORY, OUTCOME_FAILED };
+enum outcome { OUTCOME_COMPLETED, OUTCOME_OUT_OF_MEMORY, OUTCOME_FAILED, OUTCOME_INTERRUPTED };
 
 struct run_result {
     enum outcome outcome;
-    int steps;
+    int steps, first; /* steps made by this run; the number of the first */
+    bool interrupted;
     float *losses; /* one a step; NULL in a dry run; the caller frees */
     int64_t tokens, parameters, trained_parameters;
     uint64_t allocations;

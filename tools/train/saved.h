@@ -1,0 +1,19 @@
+/* A training on disk: a folder with the adapters as PEFT reads them (adapter_model.safetensors, adapter_config.json),
+   and with all that the training needs to go on (training_state.safetensors). */
+#ifndef TRAIN_SAVED_H
+#define TRAIN_SAVED_H
+
+#include "model.h"
+
+/* What of a training is not in the model. */
+struct progress {
+    uint64_t step, lengths, lengths_next, text;
+};
+
+/* Both wait for the device, and return 0, or -1 with one line in `error`. The folder is made where there is none. */
+int saved_write(const char *folder, struct device *device, struct model *model, const struct progress *progress,
+                char *error, size_t error_size);
+int saved_read(const char *folder, struct device *device, struct model *model, struct progress *ret_progress,
+               char *error, size_t error_size);
+
+#endif
