@@ -14,7 +14,7 @@ struct copy {
 
 static uint64_t extent(const struct sim_box *box, const struct sim_side *side)
 {
-    return (box->depth - 1) * side->slice + (box->height - 1) * side->pitch + box->width;
+    return sim_extent(box->depth, side->slice, sim_extent(box->height, side->pitch, box->width));
 }
 
 /* Locked. A copy from one device to another is made by the device of its stream, which must have access to both sides;
@@ -58,7 +58,7 @@ static void finish(struct sim_work *work)
 
 static bool fits(enum sim_span span, const struct sim_side *side)
 {
-    if (span == SIM_SPAN_BAD)
+    if (span == SIM_SPAN_BAD || !side->address)
         return false;
     return side->expected != SIM_SIDE_DEVICE || span != SIM_SPAN_PAGEABLE;
 }

@@ -54,6 +54,16 @@ void sim_memory_drop(struct sim_memory *memory);
 void sim_memory_drop_context(CUcontext context);
 bool sim_device_charge(struct sim_device *device, uint64_t bytes);
 
+/* From the first byte to the last of `count` rows of `width` bytes, `pitch` apart; of one row only its width counts.
+   UINT64_MAX where that overflows, which is more than any memory has. */
+static inline uint64_t sim_extent(uint64_t count, uint64_t pitch, uint64_t width)
+{
+    uint64_t extent;
+    if (__builtin_mul_overflow(count - 1, pitch, &extent) || __builtin_add_overflow(extent, width, &extent))
+        return UINT64_MAX;
+    return extent;
+}
+
 /* What [address, address + size) is to a copy. */
 enum sim_span { SIM_SPAN_PAGEABLE, SIM_SPAN_PINNED, SIM_SPAN_DEVICE, SIM_SPAN_BAD };
 /* Locked. Whose memory lies there; NULL for the host's, and where nothing is mapped. */

@@ -14,7 +14,9 @@ struct fill {
 
 static uint64_t extent(const struct fill *fill)
 {
-    return (fill->height - 1) * fill->pitch + fill->width * fill->element;
+    uint64_t row;
+    return __builtin_mul_overflow(fill->width, fill->element, &row) ? UINT64_MAX
+                                                                     : sim_extent(fill->height, fill->pitch, row);
 }
 
 static void fill_row(unsigned char *row, const struct fill *fill)

@@ -31,6 +31,8 @@ static void linear(void **state)
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(a + 1, in, sizeof in)); /* beyond its end */
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(out, (CUdeviceptr)(uintptr_t)in, 10));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(0, in, 10));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(a, NULL, 10));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH_v2(NULL, a, 10));
     ok(cuMemFree_v2(a));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoD_v2(a, in, 10));
     ok(cuMemFree_v2(b));
@@ -92,6 +94,9 @@ static void boxes(void **state)
     assert_int_equal(((unsigned char *)host(a))[5 * PITCH + 9], in[0][5][9]);
     plane.dstPitch = W - 1;
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&plane));
+    plane.dstPitch = (size_t)1 << 63;
+    plane.Height = 3; /* the last row 2^64 bytes from the first */
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&plane));
     CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = W, .srcHeight = H,
         .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a, .dstPitch = PITCH, .dstHeight = H, .WidthInBytes = W,
         .Height = H, .Depth = D};
@@ -141,6 +146,7 @@ static void sets(void **state)
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemsetD32_v2(a + 2, 0, 1));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemsetD8_v2(a, 0, 4097));
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8_v2(a, 8, 0, 16, 2));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8_v2(a, (size_t)1 << 63, 0, 16, 3)); /* 2^64 bytes apart */
     ok(cuMemsetD8_v2(a, 0, 0));
     ok(cuMemFree_v2(a));
 }

@@ -55,6 +55,11 @@ int main(void)
     SHOW(cudaMalloc((void **)&p, chunk * PARTS));
     SHOW(cudaMemset(p, 3, chunk * PARTS));
     SHOW(cudaFree(p));
+
+    /* freed by cudaFree, it is there for the driver's pools too */
+    SHOW(cudaMallocAsync((void **)&p, chunk * PARTS, 0));
+    SHOW(cudaFreeAsync(p, 0));
+    SHOW(cudaStreamSynchronize(0));
     size_t again;
     MUST(cudaMemGetInfo(&again, NULL));
     FACT(again == free_bytes);
