@@ -102,6 +102,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     size_t rounded = bytes > device->capacity_bytes ? 0 : round_request(&core->conf, bytes);
+    if (tag->tentative && (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX || device->mode == SG_MODE_CLASSIC))
+        return CUDA_ERROR_NOT_FOUND;
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     if (device->mode == SG_MODE_CLASSIC) {
@@ -120,7 +122,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
     sg_unlock(&device->lock);
-    return node ? CUDA_SUCCESS : sg_grow(device, class, units, bytes, high, tag, ret);
+    if (node)
+        return CUDA_SUCCESS;
+    return tag->tentative ? CUDA_ERROR_NOT_FOUND : sg_grow(device, class, units, bytes, high, tag, ret);
 }
 
 static struct sg_range find_range(const struct sg_core *core, CUdeviceptr address)
@@ -148,40 +152,30 @@ bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
     return find_range(core, address).region != NULL || find_classic(core, address) != NULL;
 }
 
-static CUresult synchronize_all(const struct sg_core *core)
+/* Waits for a context that need not be the current one. */
+static CUresult synchronize(const struct sg_driver *driver, CUcontext context)
 {
-    const struct sg_driver *driver = core->driver;
-    CUcontext contexts[SG_CONTEXTS_MAX];
-    uint32_t count = 0;
-    for (int i = 0; i < SG_DEVICES_MAX; i++) {
-        struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (!device)
-            continue;
-        sg_lock(&device->lock);
-        for (uint32_t c = 0; c < device->context_count && count < SG_CONTEXTS_MAX; c++)
-            contexts[count++] = device->context[c];
-        sg_unlock(&device->lock);
-    }
-    CUresult result = count ? CUDA_SUCCESS : driver->ctx_synchronize();
-    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext popped;
-        result = driver->ctx_push(contexts[i]);
-        if (result == CUDA_SUCCESS) {
-            result = driver->ctx_synchronize();
-            driver->ctx_pop(&popped);
-        }
-    }
+    CUcontext popped;
+    CUresult result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->ctx_synchronize();
+    (void)driver->ctx_pop(&popped); /* what was current before is again */
     return result;
 }
 
 /* Waits for every context that could be using the device's memory, as cuMemFree does. *ret_ns: how long it took. Returns
    the first error. */
-static CUresult wait_like_the_driver(const struct sg_core *core, const struct sg_tag *tag, uint64_t *ret_ns)
+static CUresult wait_like_the_driver(struct sg_core *core, const struct sg_tag *tag, uint64_t *ret_ns)
 {
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    bool only = atomic_load_explicit(&((struct sg_core *)core)->contexts, memory_order_relaxed) == 1 &&
-                atomic_load_explicit(&((struct sg_core *)core)->only_context, memory_order_relaxed) == tag->context;
-    CUresult result = only ? core->driver->ctx_synchronize() : synchronize_all(core);
+    CUresult result = core->driver->ctx_synchronize();
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        if (context && context != tag->context)
+            result = synchronize(core->driver, context);
+    }
     uint64_t ended = core->now_ns ? core->now_ns() : 0;
     *ret_ns = ended > began ? ended - began : 0;
     return result;
@@ -235,6 +229,17 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     return result;
 }
 
+static bool is_only_context(struct sg_core *core, CUcontext context)
+{
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        if (other && other != context)
+            return false;
+    }
+    return true;
+}
+
 /* Records the event after which a live block is free. CUDA_ERROR_NOT_SUPPORTED: there are several contexts, or the driver
    has no events over a whole context, so that the caller must wait. CUDA_ERROR_INVALID_VALUE: no such block. */
 static CUresult mark(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag, CUevent *ret)
@@ -247,7 +252,7 @@ static CUresult mark(const struct sg_range *range, CUdeviceptr address, const st
         sg_count(device, SG_STAT_double_frees, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (atomic_load_explicit(&device->core->contexts, memory_order_relaxed) > 1)
+    if (!is_only_context(device->core, tag->context))
         return CUDA_ERROR_NOT_SUPPORTED;
     return sg_pending_mark(device, tag->context, ret);
 }
@@ -295,7 +300,8 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     }
     sg_unlock(&device->lock);
     if (!id) {
-        sg_count(device, SG_STAT_double_frees, 1);
+        if (!tag->tentative)
+            sg_count(device, SG_STAT_double_frees, 1);
         if (event)
             core->driver->event_destroy(event);
         return CUDA_ERROR_INVALID_VALUE;
@@ -393,28 +399,32 @@ void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
-    uint32_t i = 0;
-    while (i < device->context_count && device->context[i] != context)
-        i++;
-    if (i == device->context_count && i < SG_CONTEXTS_MAX) {
-        device->context[device->context_count++] = context;
-        atomic_store(&core->only_context, context);
-        atomic_fetch_add(&core->contexts, 1);
+    (void)ordinal; /* waits cover every context, whichever device it is of */
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed), at = count;
+    for (uint32_t i = count; i-- > 0;) {
+        CUcontext known = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        if (known == context)
+            at = SG_CONTEXTS_MAX;
+        else if (!known && at != SG_CONTEXTS_MAX)
+            at = i;
     }
-    sg_unlock(&device->lock);
+    if (at < SG_CONTEXTS_MAX) {
+        atomic_store_explicit(&core->context[at], context, memory_order_relaxed);
+        if (at == count)
+            atomic_store_explicit(&core->context_count, count + 1, memory_order_release);
+    }
+    sg_unlock(&core->setup);
 }
 
-/* Under the lock. */
-static void forget_context(struct sg_device *device, uint32_t index)
+static void forget_context(struct sg_core *core, CUcontext context)
 {
-    struct sg_core *core = device->core;
-    device->context[index] = device->context[--device->context_count];
-    atomic_store(&core->only_context, NULL); /* whichever is left: synchronize_all() finds it */
-    atomic_fetch_sub(&core->contexts, 1);
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) == context)
+            atomic_store_explicit(&core->context[i], NULL, memory_order_relaxed);
+    sg_unlock(&core->setup);
 }
 
 /* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a
@@ -422,12 +432,10 @@ static void forget_context(struct sg_device *device, uint32_t index)
 void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    forget_context(core, context);
     if (!device)
         return;
     sg_lock(&device->lock);
-    for (uint32_t i = 0; i < device->context_count; i++)
-        if (device->context[i] == context)
-            forget_context(device, i--);
     uint32_t *link = &device->pending.first;
     device->pending.last = 0;
     while (*link) {

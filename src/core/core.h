@@ -29,6 +29,8 @@ struct sg_tag {
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
     bool torch;        /* the caller was PyTorch */
+    bool tentative;    /* the caller asks again in another way unless this succeeds: an allocation that needs more than what
+                          is free answers CUDA_ERROR_NOT_FOUND, and failures leave no trace */
     enum sg_free_sync sync;
 };
 

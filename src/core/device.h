@@ -86,8 +86,6 @@ struct sg_device {
     uint64_t serial; /* of the latest allocation; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
     uint32_t oom_largest;
-    CUcontext context[SG_CONTEXTS_MAX];
-    uint32_t context_count;
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_count;
     CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
@@ -109,9 +107,9 @@ struct sg_core {
     uint64_t (*now_ns)(void);
     void (*warn)(const char *line);
     _Atomic bool disabled;
-    _Atomic uint32_t contexts;          /* how many are known, on all devices */
-    _Atomic(CUcontext) only_context;    /* the latest: the one there is when `contexts` is 1 */
-    struct sg_lock setup; /* guards the making of devices and the list of ranges */
+    struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
+    _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
+    _Atomic uint32_t context_count;              /* entries in use or used before; only grows */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {

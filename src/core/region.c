@@ -58,7 +58,7 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->free_at = region->hole_at + pages;
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
     region->pin = (uint8_t *)(region->free_at + slots + block_slots);
-    region->caches = slot_shift == 0;
+    region->caches = true;
     region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     region->first = node_new(nodes);
     *at(region, region->first) = (struct sg_node){.size = units};
@@ -239,6 +239,8 @@ void sg_region_release(struct sg_region *region, uint32_t block)
         become_free(region, block);
         return;
     }
+    if (region->fit == SG_FIT_SMALLEST)
+        sg_region_flush(region); /* one at most: what is kept from its neighbours here costs pages */
     struct sg_bin *bin = bin_of(region, node->size);
     if (bin->units != node->size || bin->count == SG_BIN_DEPTH) {
         bin_empty(region, bin);

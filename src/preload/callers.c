@@ -11,6 +11,7 @@
 
 #include "hooks.h"
 #include "life.h"
+#include "quick.h"
 #include "resolve.h"
 
 SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
@@ -27,8 +28,6 @@ static struct {
     } list[MODULES_MAX];
     atomic_int count;
 } modules;
-
-static __thread enum sg_caller current;
 
 static enum sg_caller kind_of(const char *path)
 {
@@ -125,20 +124,22 @@ static struct sg_module explore(const void *code)
     struct sg_module module = {.kind = map ? kind_of(map->l_name) : SG_CALLER_OTHER};
     memcpy(&module.malloc, &theirs[0], sizeof theirs[0]);
     memcpy(&module.free, &theirs[1], sizeof theirs[1]);
+    module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
     struct extent extent = {.base = map ? map->l_addr : 0};
     if (map && module.malloc && module.free && dl_iterate_phdr(measure, &extent))
         remember(&extent, &module);
     return module;
 }
 
-struct sg_module sg_caller_module(const void *code)
+const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
     int count = atomic_load_explicit(&modules.count, memory_order_acquire);
     for (int i = 0; i < count; i++) {
         if ((uintptr_t)code >= modules.list[i].start && (uintptr_t)code < modules.list[i].end)
-            return modules.list[i].module;
+            return &modules.list[i].module;
     }
-    return explore(code);
+    *spare = explore(code);
+    return spare;
 }
 
 enum sg_caller sg_caller_kind(const void *code)
@@ -149,29 +150,37 @@ enum sg_caller sg_caller_kind(const void *code)
 
 enum sg_caller sg_caller_current(void)
 {
-    return current;
+    return (enum sg_caller)sg_self.caller;
 }
 
 int cudaMalloc(void **ret, size_t bytes)
 {
-    struct sg_module module = sg_caller_module(__builtin_return_address(0));
-    if (!module.malloc)
+    struct sg_module spare;
+    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
+    if (sg_quick_malloc(module, ret, bytes))
+        return CUDA_SUCCESS;
+    if (!module->malloc)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
-    enum sg_caller outer = current;
-    current = module.kind;
-    int result = module.malloc(ret, bytes);
-    current = outer;
+    int outer = sg_self.caller;
+    sg_self.caller = (int)module->kind;
+    int result = module->malloc(ret, bytes);
+    sg_self.caller = outer;
+    if (result == CUDA_SUCCESS)
+        sg_quick_learn(module);
     return result;
 }
 
 int cudaFree(void *address)
 {
-    struct sg_module module = sg_caller_module(__builtin_return_address(0));
-    if (!module.free)
+    struct sg_module spare;
+    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
+    if (sg_quick_free(module, address))
+        return CUDA_SUCCESS;
+    if (!module->free)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
-    enum sg_caller outer = current;
-    current = module.kind;
-    int result = module.free(address);
-    current = outer;
+    int outer = sg_self.caller;
+    sg_self.caller = (int)module->kind;
+    int result = module->free(address);
+    sg_self.caller = outer;
     return result;
 }

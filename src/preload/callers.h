@@ -2,6 +2,7 @@
 #ifndef SG_CALLERS_H
 #define SG_CALLERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL };
@@ -14,10 +15,12 @@ struct sg_module {
     enum sg_caller kind;
     sg_cuda_malloc_fn *malloc; /* of its own libcudart; NULL where no libcudart is loaded */
     sg_cuda_free_fn *free;
+    bool quick; /* that runtime sets its device when it is told to, not in its first call: quick.h */
 };
 
-/* The module that `code` belongs to. Found out once a module, taking the loader's lock; no lock is taken later. */
-struct sg_module sg_caller_module(const void *code);
+/* The module that `code` belongs to, for good or in *spare. Found out once a module, taking the loader's lock; no lock
+   is taken later. */
+const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare);
 
 /* The module kind alone, by file name; for callers of the driver. */
 enum sg_caller sg_caller_kind(const void *code);

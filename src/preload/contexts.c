@@ -90,12 +90,8 @@ void sg_contexts_tell(struct sg_core *core)
 
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device)
 {
-    static __thread struct {
-        CUcontext context;
-        int device;
-        unsigned changes;
-    } last;
     const struct sg_driver *driver = sg_life_driver();
+    struct sg_thread *self = &sg_self;
     CUcontext context = NULL;
     CUresult result = driver->ctx_get_current(&context);
     if (result != CUDA_SUCCESS)
@@ -103,19 +99,34 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
     if (!context)
         return CUDA_ERROR_INVALID_CONTEXT;
     unsigned changes = atomic_load(&contexts.changes);
-    if (last.context != context || last.changes != changes) {
+    if (self->last.context != context || self->last.changes != changes) {
         CUdevice device;
         result = driver->ctx_get_device(&device);
         if (result != CUDA_SUCCESS)
             return result;
         seen(core, context, device, false);
-        last.context = context;
-        last.device = device;
-        last.changes = changes;
+        self->last.context = context;
+        self->last.device = device;
+        self->last.changes = changes;
+        self->runtime = NULL;
     }
     *ret_context = context;
-    *ret_device = last.device;
+    *ret_device = self->last.device;
     return CUDA_SUCCESS;
+}
+
+bool sg_contexts_unchanged(unsigned changes)
+{
+    return atomic_load_explicit(&contexts.changes, memory_order_acquire) == changes;
+}
+
+bool sg_contexts_primary(CUcontext context)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    bool primary = entry && entry->primary;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return primary;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)

@@ -35,23 +35,28 @@ static struct {
     struct sg_lock guards[SG_GUARD_COUNT];
 } life;
 
-static __thread bool inside;
+__thread struct sg_thread sg_self;
+
+struct sg_core *sg_life_core(void)
+{
+    return atomic_load_explicit(&life.state, memory_order_acquire) == LIVE ? life.core : NULL;
+}
 
 bool sg_thread_inside(void)
 {
-    return inside;
+    return sg_self.inside;
 }
 
 bool sg_thread_enter(void)
 {
-    bool outer = inside;
-    inside = true;
+    bool outer = sg_self.inside;
+    sg_self.inside = true;
     return outer;
 }
 
 void sg_thread_leave(bool outer)
 {
-    inside = outer;
+    sg_self.inside = outer;
 }
 
 void sg_guard(enum sg_guard guard)
@@ -208,7 +213,7 @@ static enum state create_core(const struct sg_driver *driver)
         .conf = &life.conf,
         .driver = driver,
         .observer = sg_recorder_open(&life.conf),
-        .now_ns = sg_clock_ns,
+        .now_ns = sg_clock_coarse_ns,
         .warn = sg_life_say,
     };
     if (life.conf.confirm_conf)
@@ -254,29 +259,29 @@ static enum state start(void)
 
 struct sg_core *sg_begin(void)
 {
-    if (inside || atomic_load_explicit(&life.state, memory_order_acquire) != LIVE)
+    if (sg_self.inside || atomic_load_explicit(&life.state, memory_order_acquire) != LIVE)
         return NULL;
-    inside = true;
+    sg_self.inside = true;
     return life.core;
 }
 
 struct sg_core *sg_begin_allocation(void)
 {
-    if (inside)
+    if (sg_self.inside)
         return NULL;
-    inside = true;
+    sg_self.inside = true;
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
     if (state == EARLY && sg_cuda_symbol("cuInit"))
         state = start();
     else if (state == STARTING)
         state = wait_for_start();
-    inside = state == LIVE;
-    return inside ? life.core : NULL;
+    sg_self.inside = state == LIVE;
+    return sg_self.inside ? life.core : NULL;
 }
 
 void sg_end(void)
 {
-    inside = false;
+    sg_self.inside = false;
 }
 
 /* Whether there is a core in the fork under way, and whether its locks were taken: a driver that forks within a call
@@ -288,7 +293,7 @@ static void fork_prepare(void)
     for (int i = 0; i < SG_GUARD_COUNT; i++)
         sg_guard((enum sg_guard)i);
     fork_live = atomic_load(&life.state) == LIVE;
-    fork_locked = fork_live && !inside;
+    fork_locked = fork_live && !sg_self.inside;
     if (fork_locked)
         sg_core_fork_prepare(life.core);
 }
@@ -329,6 +334,6 @@ __attribute__((destructor)) static void unload(void)
     if (!atomic_compare_exchange_strong(&life.state, &live, EXITING))
         return;
     sg_core_disable(life.core);
-    if (!inside)
+    if (!sg_self.inside)
         sg_recorder_close(life.core);
 }

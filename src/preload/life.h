@@ -21,6 +21,24 @@
 #include "conf.h"
 #include "core.h"
 
+/* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
+struct sg_thread {
+    bool inside;     /* one of our calls is under way: what it calls is handed on */
+    int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
+    struct {         /* the context seen last */
+        CUcontext context;
+        int device;
+        unsigned changes; /* of contexts.c then */
+    } last;
+    /* Of the last context: the runtime through which it was used, and whether it is its device's primary (quick.h). */
+    const void *runtime;
+    bool primary;
+};
+extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
+
+/* The core where it is LIVE, else NULL. No lock. */
+struct sg_core *sg_life_core(void);
+
 /* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
 bool sg_thread_inside(void);
 bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */

@@ -54,15 +54,31 @@ static enum sg_free_sync when(const struct sg_origin *origin)
     return origin->torch ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
 }
 
-/* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
-static struct sg_origin observe(void)
+struct sg_origin sg_memory_origin(int caller)
 {
     struct sg_origin origin = {0};
-    if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct()) {
+    if (caller == SG_CALLER_TORCH && sg_torch_direct()) {
         origin.torch = true;
         origin.has_stream = sg_torch_stream(&origin.stream);
     }
     return origin;
+}
+
+struct sg_tag sg_memory_tag(const struct sg_origin *origin, CUcontext context)
+{
+    return (struct sg_tag){
+        .context = context,
+        .stream = origin->stream,
+        .has_stream = origin->has_stream,
+        .torch = origin->torch,
+        .sync = when(origin),
+    };
+}
+
+/* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
+static struct sg_origin observe(void)
+{
+    return sg_memory_origin(sg_caller_current());
 }
 
 static CUresult describe(struct sg_core *core, const struct sg_origin *origin, struct sg_tag *ret, int *ret_device)
@@ -71,13 +87,7 @@ static CUresult describe(struct sg_core *core, const struct sg_origin *origin, s
     CUresult result = sg_contexts_current(core, &context, ret_device);
     if (result != CUDA_SUCCESS)
         return result;
-    *ret = (struct sg_tag){
-        .context = context,
-        .stream = origin->stream,
-        .has_stream = origin->has_stream,
-        .torch = origin->torch,
-        .sync = when(origin),
-    };
+    *ret = sg_memory_tag(origin, context);
     return CUDA_SUCCESS;
 }
 

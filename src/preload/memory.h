@@ -13,6 +13,10 @@ struct sg_origin {
     bool stream_order; /* the interface itself says that the free is ordered after `stream` */
 };
 
+/* What a call through the runtime by a module of this kind (enum sg_caller) is; and what the core is told of it. */
+struct sg_origin sg_memory_origin(int caller);
+struct sg_tag sg_memory_tag(const struct sg_origin *origin, CUcontext context);
+
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
 

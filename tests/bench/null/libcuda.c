@@ -17,7 +17,7 @@ static const size_t DEVICE_BYTES = (size_t)256 << 30, GRANULE = (size_t)2 << 20;
 static _Atomic CUdeviceptr next_address = 0x7f0000000000;
 static _Atomic long create_ns;
 static char contexts[2];
-static _Thread_local int device;
+static _Thread_local int device, pushed[8], depth;
 
 EXPORT CUresult cuInit(unsigned flags);
 
@@ -45,14 +45,16 @@ CUresult cuCtxGetCurrent(CUcontext *ret)
 
 CUresult cuCtxPushCurrent_v2(CUcontext context)
 {
+    pushed[depth++ % 8] = device;
     device = (CUcontext)(void *)&contexts[1] == context;
     return CUDA_SUCCESS;
 }
 
-/* The bench's threads never push over anything but their own device. */
 CUresult cuCtxPopCurrent_v2(CUcontext *ret)
 {
-    return cuCtxGetCurrent(ret);
+    CUresult result = cuCtxGetCurrent(ret);
+    device = pushed[--depth % 8];
+    return result;
 }
 
 CUresult cuCtxGetDevice(CUdevice *ret)

@@ -26,10 +26,29 @@ static void resolve(void)
     memcpy(&mem_free, &found, sizeof found);
 }
 
+/* The first call of a thread makes its device's primary context known, as the real runtime's does. */
+static void retain(void)
+{
+    static _Thread_local int retained;
+    CUresult (*retain_primary)(CUcontext *ret, CUdevice device), (*get_device)(CUdevice *ret);
+    CUcontext context;
+    CUdevice device;
+    if (retained)
+        return;
+    retained = 1;
+    void *found = driver_function("cuCtxGetDevice");
+    memcpy(&get_device, &found, sizeof found);
+    found = driver_function("cuDevicePrimaryCtxRetain");
+    memcpy(&retain_primary, &found, sizeof found);
+    get_device(&device);
+    retain_primary(&context, device);
+}
+
 EXPORT int cudaMalloc(void **ret, size_t bytes)
 {
     if (!mem_alloc)
         resolve();
+    retain();
     return (int)mem_alloc((CUdeviceptr *)(void *)ret, bytes);
 }
 
