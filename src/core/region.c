@@ -156,6 +156,8 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
         block_insert(region, cached);
         return cached;
     }
+    if (region->fit == SG_FIT_SMALLEST)
+        sg_region_flush(region);
     uint32_t id = find_range(region, units, high);
     if (!id)
         return 0;
@@ -240,7 +242,7 @@ void sg_region_release(struct sg_region *region, uint32_t block)
         return;
     }
     if (region->fit == SG_FIT_SMALLEST)
-        sg_region_flush(region); /* one at most: what is kept from its neighbours here costs pages */
+        sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
     struct sg_bin *bin = bin_of(region, node->size);
     if (bin->units != node->size || bin->count == SG_BIN_DEPTH) {
         bin_empty(region, bin);
