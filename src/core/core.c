@@ -96,7 +96,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct sg_device *device = sg_device_get(core, ordinal);
+    struct sg_device *device = (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device)
+        device = sg_device_get(core, ordinal);
     if (!device || device->mode == SG_MODE_PASS_ON)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)

@@ -307,7 +307,7 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
     node->requested = bytes;
-    node->stream = sg_device_stream(device, tag);
+    node->stream = tag->has_stream || device->ordinal ? sg_device_stream(device, tag) : 0;
     node->context = (uint64_t)(uintptr_t)tag->context;
     node->serial = ++device->serial;
     sg_gauge_add(&usage->requested, bytes);

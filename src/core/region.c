@@ -58,7 +58,6 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->free_at = region->hole_at + pages;
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
     region->pin = (uint8_t *)(region->free_at + slots + block_slots);
-    region->caches = true;
     region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     region->first = node_new(nodes);
     *at(region, region->first) = (struct sg_node){.size = units};
@@ -95,10 +94,11 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* Fibonacci hashing of a size to its bin. */
+/* Fibonacci hashing of a size to its bin; the region that keeps one block at most has it in the first. */
 static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units)
 {
-    return &region->bin[(units * UINT32_C(0x9e3779b9)) >> (32 - __builtin_ctz(SG_BINS))];
+    uint32_t hash = (units * UINT32_C(0x9e3779b9)) >> (32 - __builtin_ctz(SG_BINS));
+    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : hash];
 }
 
 /* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not. */
@@ -237,10 +237,6 @@ void sg_region_release(struct sg_region *region, uint32_t block)
 {
     struct sg_node *node = at(region, block);
     assert(node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING);
-    if (!region->caches) {
-        become_free(region, block);
-        return;
-    }
     if (region->fit == SG_FIT_SMALLEST)
         sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
     struct sg_bin *bin = bin_of(region, node->size);

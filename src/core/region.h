@@ -86,7 +86,6 @@ struct sg_region {
     enum sg_fit fit;
     uint64_t classes[SG_CLASSES / 64];   /* bit set: the list isn't empty. Of SG_FIT_SMALLEST */
     uint32_t class_first[SG_CLASSES];
-    bool caches;         /* blocks are kept in bins when they are freed */
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
     struct sg_bin bin[SG_BINS];
@@ -124,7 +123,8 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free: cached, or merged with its free neighbours. */
+/* A block or pending block becomes free and is cached: the small region keeps SG_BIN_DEPTH of a size until they are too many or
+   another size wants the bin, the others the latest one until the next request. */
 void sg_region_release(struct sg_region *region, uint32_t block);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether

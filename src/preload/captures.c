@@ -91,6 +91,7 @@ void sg_captures_restore(CUstreamCaptureMode *mode)
 static void begin(void)
 {
     atomic_fetch_add(&captures.live, 1);
+    atomic_fetch_add(&sg_life_gate, 1);
 }
 
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)

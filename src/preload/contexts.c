@@ -52,6 +52,7 @@ static void gone(struct sg_core *core, CUcontext context)
         *entry = contexts.list[--contexts.count];
     }
     atomic_fetch_add(&contexts.changes, 1);
+    atomic_fetch_add(&sg_life_gate, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
     if (was.context && core)
         sg_core_context_gone(core, was.device, context);
@@ -108,16 +109,10 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
         self->last.context = context;
         self->last.device = device;
         self->last.changes = changes;
-        self->runtime = NULL;
     }
     *ret_context = context;
     *ret_device = self->last.device;
     return CUDA_SUCCESS;
-}
-
-bool sg_contexts_unchanged(unsigned changes)
-{
-    return atomic_load_explicit(&contexts.changes, memory_order_acquire) == changes;
 }
 
 bool sg_contexts_primary(CUcontext context)

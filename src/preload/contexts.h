@@ -13,9 +13,6 @@ void sg_contexts_tell(struct sg_core *core);
    none. Between sg_begin() and sg_end(). */
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device);
 
-/* Whether every context handle still means what it meant when sg_self.last.changes was noted. No lock. */
-bool sg_contexts_unchanged(unsigned changes);
-
 /* Whether a context is the primary one of its device. */
 bool sg_contexts_primary(CUcontext context);
 

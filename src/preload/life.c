@@ -36,6 +36,7 @@ static struct {
 } life;
 
 __thread struct sg_thread sg_self;
+_Atomic unsigned sg_life_gate;
 
 struct sg_core *sg_life_core(void)
 {
@@ -313,6 +314,7 @@ static void fork_child(void)
         sg_core_disable(life.core);
         sg_recorder_forget();
         atomic_store(&life.state, CHILD);
+        atomic_fetch_add(&sg_life_gate, 1);
     } else if (atomic_load(&life.state) == STARTING) {
         atomic_store(&life.state, PASSING);
     }
@@ -333,6 +335,7 @@ __attribute__((destructor)) static void unload(void)
     enum state live = LIVE;
     if (!atomic_compare_exchange_strong(&life.state, &live, EXITING))
         return;
+    atomic_fetch_add(&sg_life_gate, 1);
     sg_core_disable(life.core);
     if (!sg_self.inside)
         sg_recorder_close(life.core);

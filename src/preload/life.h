@@ -16,6 +16,7 @@
 #ifndef SG_LIFE_H
 #define SG_LIFE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "conf.h"
@@ -30,11 +31,19 @@ struct sg_thread {
         int device;
         unsigned changes; /* of contexts.c then */
     } last;
-    /* Of the last context: the runtime through which it was used, and whether it is its device's primary (quick.h). */
-    const void *runtime;
-    bool primary;
+    struct { /* what quick.c found out the last time that a call went the long way; good while `gate` is sg_life_gate */
+        unsigned gate;
+        const void *runtime; /* NULL: nothing */
+        struct sg_core *core;
+        const struct sg_driver *driver;
+        struct sg_tag tag;
+        int device;
+    } quick;
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
+
+/* Counts what can make an earlier finding of quick.c wrong: the state changes, a capture begins or ends, a context goes. */
+extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
 
 /* The core where it is LIVE, else NULL. No lock. */
 struct sg_core *sg_life_core(void);

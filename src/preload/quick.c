@@ -32,40 +32,53 @@ static const void *runtime_of(const struct sg_module *module)
 void sg_quick_learn(const struct sg_module *module)
 {
     struct sg_thread *self = &sg_self;
-    if (!self->last.context || self->runtime == runtime_of(module))
+    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire); /* before what depends on it */
+    struct sg_core *core = sg_life_core();
+    if (!core || (self->quick.runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
         return;
-    self->runtime = runtime_of(module);
-    self->primary = sg_contexts_primary(self->last.context);
+    bool fine = module->quick && self->last.context && !sg_captures_live() && sg_contexts_primary(self->last.context);
+    const struct sg_origin origin = {0};
+    self->quick.gate = gate;
+    self->quick.runtime = runtime_of(module);
+    self->quick.core = fine ? core : NULL;
+    self->quick.driver = sg_life_driver();
+    self->quick.device = self->last.device;
+    self->quick.tag = sg_memory_tag(&origin, self->last.context);
+    self->quick.tag.tentative = true;
 }
 
-/* The core, with this thread inside it and its context in sg_self.last, if the conditions hold. */
-static struct sg_core *begin(const struct sg_module *module, struct sg_thread *self)
+/* The core, with this thread inside it, if what was learnt is still true. *ret_tag: what to tell it. */
+static struct sg_core *begin(const struct sg_module *module, struct sg_thread *self, struct sg_tag *ret_tag)
 {
-    struct sg_core *core = sg_life_core();
-    if (!core || !module->quick || !self->primary || self->runtime != runtime_of(module) || self->inside || sg_captures_live() ||
-        !sg_contexts_unchanged(self->last.changes))
+    if (self->quick.gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || self->quick.runtime != runtime_of(module) ||
+        !self->quick.core || self->inside)
         return NULL;
     CUcontext context;
-    if (sg_life_driver()->ctx_get_current(&context) != CUDA_SUCCESS || context != self->last.context)
+    if (self->quick.driver->ctx_get_current(&context) != CUDA_SUCCESS || context != self->quick.tag.context)
         return NULL;
+    *ret_tag = self->quick.tag;
+    if (module->kind == SG_CALLER_TORCH) {
+        const struct sg_origin origin = sg_memory_origin((int)module->kind);
+        *ret_tag = sg_memory_tag(&origin, context);
+        ret_tag->tentative = true;
+    }
     self->inside = true;
-    return core;
+    return self->quick.core;
 }
 
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     struct sg_thread *self = &sg_self;
-    struct sg_core *core = ret && bytes ? begin(module, self) : NULL;
+    struct sg_tag tag;
+    struct sg_core *core = ret && bytes ? begin(module, self, &tag) : NULL;
     if (!core)
         return false;
-    const struct sg_origin origin = sg_memory_origin((int)module->kind);
-    struct sg_tag tag = sg_memory_tag(&origin, self->last.context);
     CUdeviceptr address;
-    tag.tentative = true;
-    CUresult result = sg_core_malloc(core, self->last.device, bytes, &tag, &address);
+    CUresult result = sg_core_malloc(core, self->quick.device, bytes, &tag, &address);
     if (result == CUDA_SUCCESS) {
         *ret = (void *)(uintptr_t)address;
-        sg_recorder_tick(core, self->last.device);
+        if (sg_recorder_on)
+            sg_recorder_tick(core, self->quick.device);
     }
     self->inside = false;
     return result == CUDA_SUCCESS;
@@ -74,15 +87,13 @@ bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 bool sg_quick_free(const struct sg_module *module, void *address)
 {
     struct sg_thread *self = &sg_self;
-    struct sg_core *core = address ? begin(module, self) : NULL;
+    struct sg_tag tag;
+    struct sg_core *core = address ? begin(module, self, &tag) : NULL;
     if (!core)
         return false;
-    const struct sg_origin origin = sg_memory_origin((int)module->kind);
-    struct sg_tag tag = sg_memory_tag(&origin, self->last.context);
-    tag.tentative = true;
     CUresult result = sg_core_free(core, (CUdeviceptr)(uintptr_t)address, &tag);
-    if (result == CUDA_SUCCESS)
-        sg_recorder_tick(core, self->last.device);
+    if (result == CUDA_SUCCESS && sg_recorder_on)
+        sg_recorder_tick(core, self->quick.device);
     self->inside = false;
     return result == CUDA_SUCCESS;
 }

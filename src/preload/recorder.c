@@ -74,9 +74,12 @@ static void open_trace(const struct sg_conf *conf)
     }
 }
 
+bool sg_recorder_on;
+
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
 {
-    if (!conf->trace[0] && !conf->stats[0])
+    sg_recorder_on = conf->trace[0] || conf->stats[0];
+    if (!sg_recorder_on)
         return (struct sg_event_sink){NULL, NULL};
     recorder.start_ns = now_ns(CLOCK_REALTIME);
     recorder.limit_bytes = conf->limit_bytes;

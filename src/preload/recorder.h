@@ -2,6 +2,8 @@
 #ifndef SG_RECORDER_H
 #define SG_RECORDER_H
 
+#include <stdbool.h>
+
 #include "conf.h"
 #include "core.h"
 
@@ -22,5 +24,8 @@ void sg_recorder_close(struct sg_core *core);
 
 /* In a forked child: the files are the parent's. */
 void sg_recorder_forget(void);
+
+/* Whether there is a trace or a statistics file at all. Set before the core is there. */
+extern bool sg_recorder_on __attribute__((visibility("hidden")));
 
 #endif

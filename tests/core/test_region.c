@@ -174,6 +174,8 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
 static void take(struct model *model, uint32_t units, bool high)
 {
     uint32_t want = UINT32_MAX;
+    if (model->region.fit == SG_FIT_SMALLEST && model->region.cached && model->region.bin[0].units != units)
+        flush(model); /* what such a region keeps it keeps for the very next request */
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
         end = run_end(model, begin);
         if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))

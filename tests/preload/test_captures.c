@@ -12,6 +12,8 @@
 #include "hooks.h"
 #include "life.h"
 
+_Atomic unsigned sg_life_gate;
+
 static struct {
     CUresult begin, end, destroy; /* what the driver answers */
     CUdeviceptr freed[16];
