@@ -56,6 +56,7 @@ enum segalloc_record_flags {
     SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: as a pointer, 0x… */
     SEGALLOC_FLAG_NIL = 32,        /* define stream, rows: the zero handle or address as (nil) */
     SEGALLOC_FLAG_BARE_HEX = 64,   /* define stream, define thread (for the addresses of its rows): without 0x */
+    SEGALLOC_FLAG_POINT_TIME = 128, /* define thread (for its rows): a point before the microseconds */
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
     SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without */

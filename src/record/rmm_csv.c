@@ -228,7 +228,7 @@ static inline bool is_nil(const unsigned char *p, const unsigned char *end)
 /* HH:MM:SS:ffffff, also with a point before the microseconds; rows that fall back by more than half a day are of the
    next day. */
 static inline bool parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
-                              uint64_t *ret)
+                              uint64_t *ret, uint8_t *ret_style)
 {
     struct state *state = reader->state;
     const unsigned char *p = *at;
@@ -259,6 +259,7 @@ static inline bool parse_time(struct sg_trace_reader *reader, const unsigned cha
         now += NS_PER_DAY;
     }
     state->last_ns = now;
+    *ret_style = p[8] == '.' ? SEGALLOC_FLAG_POINT_TIME : 0;
     *ret = now;
     *at = p + 15;
     return true;
@@ -291,14 +292,14 @@ static inline bool parse_action(struct sg_trace_reader *reader, const unsigned c
 
 /* The address, and how it is spelt: the row's own flags, and those that hold for the thread. */
 static inline bool parse_pointer(const unsigned char **at, const unsigned char *end, struct segalloc_trace_record *row,
-                                 uint8_t *ret_style, bool *ret_style_seen)
+                                 uint8_t *ret_style, uint8_t *ret_style_seen)
 {
     const unsigned char *p = *at;
     *ret_style = 0;
-    *ret_style_seen = true;
+    *ret_style_seen = SEGALLOC_FLAG_BARE_HEX;
     if (is_nil(p, end)) {
         row->flags |= SEGALLOC_FLAG_NIL;
-        *ret_style_seen = false;
+        *ret_style_seen = 0;
         *at = p + 5;
         return true;
     }
@@ -338,8 +339,9 @@ static inline bool parse_stream(const unsigned char **at, const unsigned char *e
     return true;
 }
 
-/* The index of a thread; a record that defines it where it is new or its addresses are spelt another way now. */
-static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, bool style_seen,
+/* The index of a thread; a record that defines it where it is new or its rows are spelt another way now, as far as
+   this one shows. */
+static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, uint8_t style_seen,
                       struct segalloc_trace_record **out, uint16_t *ret)
 {
     struct state *state = reader->state;
@@ -357,9 +359,9 @@ static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t st
             return false;
         }
     }
-    if (new || (style_seen && entry->flags != style)) {
-        entry->flags = style;
-        *(*out)++ = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_THREAD, .flags = style,
+    if (new || (entry->flags & style_seen) != style) {
+        entry->flags = (uint8_t)((entry->flags & ~style_seen) | style);
+        *(*out)++ = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_THREAD, .flags = entry->flags,
                                                    .thread = (uint16_t)entry->index, .id = value};
     }
     *ret = (uint16_t)entry->index;
@@ -417,19 +419,18 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     const unsigned char *at = line, *field = line;
     struct segalloc_trace_record row = {0};
     uint64_t thread = 0, stream = 0;
-    uint8_t pointer_style, stream_style;
-    bool style_seen;
+    uint8_t time_style, pointer_style, pointer_style_seen, stream_style;
     if (!decimal(&at, end, &thread))
         return bad(reader, field, end, "bad thread");
     if (!comma(reader, &at, end, field, "bad thread"))
         return false;
     field = at;
-    if (!parse_time(reader, &at, end, &row.time_ns) || !comma(reader, &at, end, field, "bad time"))
+    if (!parse_time(reader, &at, end, &row.time_ns, &time_style) || !comma(reader, &at, end, field, "bad time"))
         return false;
     if (!parse_action(reader, &at, end, &row.kind))
         return false;
     field = ++at;
-    if (!parse_pointer(&at, end, &row, &pointer_style, &style_seen))
+    if (!parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
         return bad(reader, field, end, "bad pointer");
     if (!comma(reader, &at, end, field, "bad pointer"))
         return false;
@@ -449,7 +450,8 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
         if (at + 1 != end || *at != '\r')
             return bad(reader, field, end, "bad stream");
     }
-    if (!thread_of(reader, thread, pointer_style, style_seen, out, &row.thread) ||
+    if (!thread_of(reader, thread, time_style | pointer_style, SEGALLOC_FLAG_POINT_TIME | pointer_style_seen, out,
+                   &row.thread) ||
         !stream_of(reader, stream, stream_style, out, &row.stream))
         return false;
     *(*out)++ = row;
@@ -527,7 +529,7 @@ static char *put_two(char *at, unsigned value)
     return at;
 }
 
-static char *put_time(char *at, uint64_t ns)
+static char *put_time(char *at, uint64_t ns, char before_micros)
 {
     uint64_t micros = ns / 1000, seconds = micros / 1000000;
     unsigned rest = (unsigned)(micros % 1000000);
@@ -536,7 +538,7 @@ static char *put_time(char *at, uint64_t ns)
     at = put_two(at, (unsigned)(seconds / 60 % 60));
     *at++ = ':';
     at = put_two(at, (unsigned)(seconds % 60));
-    *at++ = ':';
+    *at++ = before_micros;
     at = put_two(at, rest / 10000);
     at = put_two(at, rest / 100 % 100);
     return put_two(at, rest % 100);
@@ -551,7 +553,7 @@ size_t sg_rmm_row(const struct sg_dictionary *dictionary, const struct segalloc_
     const struct sg_stream_info *stream = sg_dictionary_stream(dictionary, record->stream);
     char *at = put_decimal(buffer, thread->id);
     *at++ = ',';
-    at = put_time(at, record->time_ns);
+    at = put_time(at, record->time_ns, thread->flags & SEGALLOC_FLAG_POINT_TIME ? '.' : ':');
     *at++ = ',';
     at = put_text(at, action);
     *at++ = ',';

@@ -1,8 +1,10 @@
 /* RMM's replay CSV and the further actions that we write into it.
 
-   Thread,Time,Action,Pointer,Size,Stream: thread decimal; time HH:MM:SS:microseconds; pointer hexadecimal with or
-   without 0x, or (nil); size decimal; stream decimal, as a pointer, or (nil). RMM writes allocate, free and allocate
-   failure (include/rmm/mr/logging_resource_adaptor.hpp, rapidsai/rmm); the other actions stand in rmm_csv.c. */
+   Thread,Time,Action,Pointer,Size,Stream: thread decimal; time HH:MM:SS:microseconds, or as RMM itself writes it
+   with a point before them; pointer hexadecimal with or without 0x, or (nil); size decimal; stream decimal, as a
+   pointer, or (nil).
+   RMM writes allocate, free and allocate failure (include/rmm/mr/logging_resource_adaptor.hpp, rapidsai/rmm); the
+   other actions stand in rmm_csv.c. */
 #ifndef SG_RMM_CSV_H
 #define SG_RMM_CSV_H
 

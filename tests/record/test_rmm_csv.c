@@ -82,6 +82,9 @@ static void spellings_come_back(void **state)
     same_back(HEADER "1,10:20:30:000000,allocate,7f0012345600,8,7f00ab\n"
                      "1,10:20:30:000001,allocate,0x7f0012345800,8,0x0\n"
                      "2,10:20:30:000002,free,7f0012345600,8,7f00ab\n");
+    same_back(HEADER "1,10:20:30.000000,allocate failure,(nil),8,0\n1,10:20:30.000001,allocate,7f00,8,0\n"
+                     "1,10:20:30:000002,allocate failure,(nil),8,0\n2,10:20:30.000003,free,7f00,8,0\n"
+                     "1,10:20:30.000004,allocate,0x7f00,8,0\n");
 }
 
 static void spellings_are_one_stream(void **state)
