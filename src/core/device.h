@@ -82,10 +82,15 @@ struct sg_device {
     struct sg_creep creep;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    uint64_t move_tokens;    /* thrash guard, in units of 1/SG_TOKENS_PER_PAGE pages */
+    uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* of the latest allocation; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
+<<<<<<< HEAD
     uint32_t oom_largest;
+=======
+    CUcontext context[SG_CONTEXTS_MAX];
+    uint32_t context_count;
+>>>>>>> ddf809f (core: comments that had fallen behind; docs: captures)
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_count;
     CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
@@ -200,7 +205,7 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, const struct sg_tag *tag);
 
-/* Gives up to `bytes` of whole free pages back to the driver, largest regions first. Holds `grow`. Returns how much. */
+/* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how much. */
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 
 /* Gives all pages of a region that holds nothing back to the driver. Holds `grow`. False: the driver refused. */
