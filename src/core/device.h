@@ -85,12 +85,6 @@ struct sg_device {
     uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* of the latest allocation; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
-<<<<<<< HEAD
-    uint32_t oom_largest;
-=======
-    CUcontext context[SG_CONTEXTS_MAX];
-    uint32_t context_count;
->>>>>>> ddf809f (core: comments that had fallen behind; docs: captures)
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_count;
     CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
