@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mem.h"
+#include "graph.h"
 #include "module.h"
-#include "work.h"
 
 enum { STACK_MAX = 64 };
 
@@ -358,6 +357,8 @@ static CUresult synchronize(CUcontext handle)
     sim_lock();
     CUcontext context;
     CUresult result = sim_context_get(handle, &context);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_context(context);
     if (result == CUDA_SUCCESS)
         result = sim_wait_context(context);
     sim_pool_trim();

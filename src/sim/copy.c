@@ -1,4 +1,4 @@
-#include "copy.h"
+#include "graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +56,39 @@ static void finish(struct sim_work *work)
     free(copy->staged);
 }
 
+CUresult sim_copy_work(const CUDA_MEMCPY3D *params, struct sim_work **ret)
+{
+    struct sim_box box;
+    CUresult result = sim_copy_box(params, &box);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!box.width || !box.height || !box.depth)
+        return CUDA_ERROR_INVALID_VALUE;
+    enum sim_span dst = sim_span(box.dst.address, extent(&box, &box.dst), true, NULL);
+    enum sim_span src = sim_span(box.src.address, extent(&box, &box.src), false, NULL);
+    if (dst == SIM_SPAN_BAD || src == SIM_SPAN_BAD)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_work *work = sim_work_new(sizeof(struct copy), run, finish);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(struct copy *)work->payload =
+        (struct copy){.box = box, .device_dst = dst == SIM_SPAN_DEVICE, .device_src = src == SIM_SPAN_DEVICE};
+    work->capturable = true;
+    work->node = CU_GRAPH_NODE_TYPE_MEMCPY;
+    *ret = work;
+    return CUDA_SUCCESS;
+}
+
+void sim_copy_params(const struct sim_work *work, CUDA_MEMCPY3D *ret)
+{
+    const struct sim_box *box = &((const struct copy *)work->payload)->box;
+    *ret = (CUDA_MEMCPY3D){.srcMemoryType = CU_MEMORYTYPE_UNIFIED, .srcDevice = box->src.address,
+        .srcPitch = box->src.pitch, .srcHeight = box->src.pitch ? box->src.slice / box->src.pitch : 0,
+        .dstMemoryType = CU_MEMORYTYPE_UNIFIED, .dstDevice = box->dst.address, .dstPitch = box->dst.pitch,
+        .dstHeight = box->dst.pitch ? box->dst.slice / box->dst.pitch : 0, .WidthInBytes = box->width,
+        .Height = box->height, .Depth = box->depth};
+}
+
 static bool fits(enum sim_span span, const struct sim_side *side)
 {
     if (span == SIM_SPAN_BAD || !side->address)
@@ -69,6 +102,11 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     sim_lock();
     CUstream stream;
     CUresult result = sim_stream_get(handle, &stream);
+    bool captured = result == CUDA_SUCCESS && sim_capturing(stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_legacy(stream);
+    if (result == CUDA_SUCCESS && blocking)
+        result = captured ? sim_capture_unsupported(stream) : sim_capture_forbids();
     enum sim_span dst = SIM_SPAN_BAD, src = SIM_SPAN_BAD;
     if (result == CUDA_SUCCESS && !empty) {
         const struct sim_device *by = made_by(box, stream->context);
@@ -87,8 +125,12 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     copy->box = *box;
     copy->device_dst = dst == SIM_SPAN_DEVICE;
     copy->device_src = src == SIM_SPAN_DEVICE;
+    work->capturable = true;
+    work->node = CU_GRAPH_NODE_TYPE_MEMCPY;
+    /* A captured copy reads and writes the host's memory when the graph runs. */
     bool wait = dst == SIM_SPAN_PAGEABLE || (blocking && (box->peer || !(copy->device_dst && copy->device_src)));
-    if (!wait && src == SIM_SPAN_PAGEABLE) {
+    wait = wait && !captured;
+    if (!wait && src == SIM_SPAN_PAGEABLE && !captured) {
         uint64_t bytes = extent(box, &box->src);
         copy->staged = bytes <= STAGED_MAX ? malloc(bytes) : NULL;
         if (copy->staged)

@@ -17,6 +17,7 @@ struct sim_box {
 
 /* Enters the copy into the stream. With `blocking`, returns once it is complete, unless both sides are device memory
    and `peer` is not set; without, it still does for pageable host memory where the driver does. Not locked. */
+CUresult sim_copy_box(const CUDA_MEMCPY3D *copy, struct sim_box *ret);
 CUresult sim_copy(const struct sim_box *box, CUstream stream, bool blocking);
 
 #endif

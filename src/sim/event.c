@@ -1,7 +1,6 @@
 #include <stdlib.h>
 
-#include "mem.h"
-#include "work.h"
+#include "graph.h"
 
 struct CUevent_st {
     struct sim_handle handle;
@@ -10,11 +9,23 @@ struct CUevent_st {
     CUstream stream;      /* of the last record; NULL before the first. Holds a reference */
     uint64_t position;
     uint64_t time_ns; /* when that was reached */
+    struct sim_capture *capture; /* that it was last recorded in; NULL otherwise. Holds a reference */
+    struct sim_nodes tips;       /* what it stands for there */
 };
+
+/* It is recorded anew: what it stood for in a capture is forgotten. */
+static void forget_capture(CUevent event)
+{
+    if (event->capture)
+        sim_capture_unref(event->capture);
+    event->capture = NULL;
+    sim_nodes_clear(&event->tips);
+}
 
 static void unref(CUevent event)
 {
     if (--event->refs == 0) {
+        forget_capture(event);
         if (event->stream)
             sim_stream_unref(event->stream);
         free(event);
@@ -100,11 +111,86 @@ static void recorded(CUevent event, CUstream stream, uint64_t position)
         sim_stream_unref(event->stream);
     event->stream = stream;
     event->position = position;
+    forget_capture(event);
+}
+
+void sim_event_ref(CUevent event)
+{
+    event->refs++;
+}
+
+void sim_event_unref(CUevent event)
+{
+    unref(event);
+}
+
+CUresult sim_event_get(CUevent event)
+{
+    CUevent found;
+    return get(event, &found);
+}
+
+int sim_event_depend(CUevent event, struct sim_work *work)
+{
+    return event->stream && !event->capture ? sim_work_depend(work, event->stream, event->position) : 0;
+}
+
+void sim_event_recorded(CUevent event, CUstream stream, uint64_t position)
+{
+    recorded(event, stream, position);
+    event->time_ns = sim_now_ns();
+}
+
+static CUresult event_node(CUevent event, CUstream stream, CUgraphNodeType type)
+{
+    CUgraphNode node;
+    event->refs++;
+    return sim_capture_step(stream, (struct sim_step){.type = type, .event = event}, &node);
+}
+
+/* A record in a capture stands for what the stream has captured so far; an external one is a node. */
+static CUresult record_captured(CUevent event, CUstream stream, bool external)
+{
+    static const struct sim_nodes none;
+    if (stream->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (external)
+        return event_node(event, stream, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+    if (sim_nodes_copy(&event->tips, stream->tips ? stream->tips : &none) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stream->capture->refs++;
+    if (event->capture)
+        sim_capture_unref(event->capture);
+    event->capture = stream->capture;
+    return CUDA_SUCCESS;
+}
+
+/* A wait of a capturing stream, or for what was recorded in one. */
+static CUresult wait_captured(CUevent event, CUstream stream, bool external)
+{
+    if (external && sim_capturing(stream))
+        return event_node(event, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+    if (event->capture)
+        return sim_capture_join(stream, event->capture, &event->tips);
+    if (!event->stream) /* never recorded: nothing to wait for */
+        return CUDA_SUCCESS;
+    sim_capture_ruin(stream->capture);
+    return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+}
+
+/* The host may not ask for what was recorded in a capture; nor, unless its thread allows it, for anything beside one. */
+static CUresult may_ask(CUevent event)
+{
+    if (!event->capture)
+        return sim_capture_forbids();
+    if (!event->capture->over)
+        sim_capture_ruin(event->capture);
+    return CUDA_ERROR_CAPTURED_EVENT;
 }
 
 /* The lock is held from the submission until the event says where it was recorded, so that the work cannot be complete
    before that. */
-static CUresult record(CUevent handle, CUstream stream)
+static CUresult record(CUevent handle, CUstream stream, bool external)
 {
     sim_lock();
     CUevent event;
@@ -114,7 +200,9 @@ static CUresult record(CUevent handle, CUstream stream)
         result = sim_stream_get(stream, &target);
     if (result == CUDA_SUCCESS && target->context != event->context)
         result = CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && sim_capturing(target)) {
+        result = record_captured(event, target, external);
+    } else if (result == CUDA_SUCCESS) {
         struct sim_work *work = new_record(event);
         uint64_t position;
         result = work ? sim_submit(target, work, &position) : CUDA_ERROR_OUT_OF_MEMORY;
@@ -128,13 +216,14 @@ static CUresult record(CUevent handle, CUstream stream)
 CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     SIM_ENTER(cuEventRecord);
-    return record(event, stream);
+    return record(event, stream, false);
 }
 
 CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
 {
     SIM_ENTER(cuEventRecordWithFlags);
-    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE : record(event, stream);
+    return flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL ? CUDA_ERROR_INVALID_VALUE
+                                                        : record(event, stream, flags & CU_EVENT_RECORD_EXTERNAL);
 }
 
 CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned int flags)
@@ -158,6 +247,8 @@ CUresult cuCtxRecordEvent(CUcontext context, CUevent handle)
         result = sim_context_get(context, &target);
     if (result == CUDA_SUCCESS && target != event->context)
         result = CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_context(target);
     if (result == CUDA_SUCCESS) {
         struct sim_work *work = new_record(event);
         uint64_t position;
@@ -178,6 +269,8 @@ CUresult cuCtxWaitEvent(CUcontext context, CUevent handle)
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = sim_context_get(context, &target);
+    if (result == CUDA_SUCCESS)
+        result = event->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : sim_capture_context(target);
     if (result == CUDA_SUCCESS && !complete(event) &&
         sim_deps_add(&target->barriers, event->stream, event->position) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -196,7 +289,11 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = sim_stream_get(stream, &target);
-    if (result == CUDA_SUCCESS && !complete(event)) {
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_legacy(target);
+    if (result == CUDA_SUCCESS && (event->capture || sim_capturing(target))) {
+        result = wait_captured(event, target, flags & CU_EVENT_WAIT_EXTERNAL);
+    } else if (result == CUDA_SUCCESS && !complete(event)) {
         struct sim_work *work = sim_work_new(0, NULL, NULL);
         if (work && sim_work_depend(work, event->stream, event->position) == 0) {
             result = sim_submit(target, work, NULL);
@@ -221,6 +318,8 @@ CUresult cuEventQuery(CUevent handle)
     sim_lock();
     CUevent event;
     CUresult result = get(handle, &event);
+    if (result == CUDA_SUCCESS)
+        result = may_ask(event);
     if (result == CUDA_SUCCESS && !complete(event))
         result = CUDA_ERROR_NOT_READY;
     sim_unlock();
@@ -233,6 +332,8 @@ CUresult cuEventSynchronize(CUevent handle)
     sim_lock();
     CUevent event;
     CUresult result = get(handle, &event);
+    if (result == CUDA_SUCCESS)
+        result = may_ask(event);
     if (result == CUDA_SUCCESS && !complete(event))
         result = sim_wait(event->stream, event->position);
     sim_pool_trim();

@@ -1,34 +1,75 @@
 /* Kernels: what is asked about them, and launches. */
+#include "graph.h"
 #include "module.h"
-#include "work.h"
 
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
 enum { WARP = 32, THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32, SHARED_PER_SM = 164 * 1024, THREADS_PER_BLOCK = 1024,
     SHARED_PER_BLOCK = 163 * 1024, SMS = 108 };
 
-static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
-    CUstream stream_handle)
+struct kernel {
+    CUfunction function;
+    unsigned grid[3], block[3], shared_bytes;
+};
+
+static CUresult new_work(const struct kernel *kernel, CUcontext context, struct sim_work **ret)
 {
+    const unsigned *grid = kernel->grid, *block = kernel->block;
     uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
-    sim_lock();
     CUfunction f;
-    CUstream stream;
-    CUresult result = sim_function_get(handle, &f);
-    if (result == CUDA_SUCCESS)
-        result = sim_stream_get(stream_handle, &stream);
-    if (result == CUDA_SUCCESS && f->code->context && f->code->context != stream->context)
+    CUresult result = sim_function_get(kernel->function, &f);
+    if (result == CUDA_SUCCESS && context && f->code->context && f->code->context != context)
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS &&
         (!grid[0] || !grid[1] || !grid[2] || grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || !threads ||
-            threads > THREADS_PER_BLOCK || block[2] > 64 || shared_bytes > SHARED_PER_BLOCK))
+            threads > THREADS_PER_BLOCK || block[2] > 64 || kernel->shared_bytes > SHARED_PER_BLOCK))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
-        struct sim_work *work = sim_work_new(0, NULL, NULL);
-        if (work)
-            work->busy_ns = sim.config.kernel_ns;
-        result = work ? sim_submit(stream, work, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sim_work *work = sim_work_new(sizeof *kernel, NULL, NULL);
+    if (!work)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *(struct kernel *)work->payload = *kernel;
+    work->busy_ns = sim.config.kernel_ns;
+    work->capturable = true;
+    work->node = CU_GRAPH_NODE_TYPE_KERNEL;
+    *ret = work;
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_work **ret)
+{
+    return new_work(&(struct kernel){.function = p->func ? p->func : (CUfunction)p->kern,
+                        .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
+                        .block = {p->blockDimX, p->blockDimY, p->blockDimZ}, .shared_bytes = p->sharedMemBytes},
+        NULL, ret);
+}
+
+/* The values of a kernel's arguments are not kept: nobody here knows their sizes. */
+void sim_kernel_params(const struct sim_work *work, CUDA_KERNEL_NODE_PARAMS *ret)
+{
+    const struct kernel *k = (const struct kernel *)work->payload;
+    *ret = (CUDA_KERNEL_NODE_PARAMS){.func = k->function, .gridDimX = k->grid[0], .gridDimY = k->grid[1],
+        .gridDimZ = k->grid[2], .blockDimX = k->block[0], .blockDimY = k->block[1], .blockDimZ = k->block[2],
+        .sharedMemBytes = k->shared_bytes};
+}
+
+static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
+    CUstream stream_handle)
+{
+    const struct kernel kernel = {.function = handle, .grid = {grid[0], grid[1], grid[2]},
+        .block = {block[0], block[1], block[2]}, .shared_bytes = shared_bytes};
+    sim_lock();
+    CUstream stream;
+    struct sim_work *work;
+    CUfunction f;
+    CUresult result = sim_function_get(handle, &f);
+    if (result == CUDA_SUCCESS)
+        result = sim_stream_get(stream_handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = new_work(&kernel, stream->context, &work);
+    if (result == CUDA_SUCCESS)
+        result = sim_submit(stream, work, NULL);
     sim_unlock();
     return result;
 }

@@ -1,4 +1,4 @@
-#include "mem.h"
+#include "graph.h"
 
 #include <stdlib.h>
 
@@ -89,6 +89,10 @@ CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struc
 
 void sim_memory_drop(struct sim_memory *memory)
 {
+    if (memory->graph) {
+        sim_graph_memory_give(memory->graph);
+        return;
+    }
     switch (memory->kind) {
     case SIM_MEMORY_POOL:
         sim_pool_give(memory);
@@ -145,6 +149,8 @@ static CUresult allocate(CUdeviceptr *ret, enum sim_memory_kind kind, size_t siz
     CUcontext context;
     struct sim_memory *memory;
     CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_forbids();
     if (result == CUDA_SUCCESS)
         result = take(kind, context, size, false, &memory);
     if (result == CUDA_SUCCESS) {
@@ -218,6 +224,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         freeable(address, 1u << SIM_MEMORY_DEVICE | 1u << SIM_MEMORY_POOL | 1u << SIM_MEMORY_MANAGED);
     if (result == CUDA_SUCCESS && (!memory || memory->uncharged))
         result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_forbids();
     if (result == CUDA_SUCCESS && memory->kind == SIM_MEMORY_POOL)
         sim_memory_drop(memory); /* of stream-ordered memory nothing is waited for: the program has seen to it */
     else if (result == CUDA_SUCCESS)
@@ -268,7 +276,9 @@ CUresult cuMemFreeHost(void *pointer)
     SIM_ENTER(cuMemFreeHost);
     sim_lock();
     struct sim_memory *memory = freeable((uint64_t)(uintptr_t)pointer, 1u << SIM_MEMORY_HOST);
-    CUresult result = memory ? wait_and_drop(memory) : CUDA_ERROR_INVALID_VALUE;
+    CUresult result = memory ? sim_capture_forbids() : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = wait_and_drop(memory);
     sim_unlock();
     return result;
 }

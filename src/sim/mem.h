@@ -29,6 +29,7 @@ struct sim_memory {
     bool leaving;     /* freed, but what was submitted before may still use it */
     CUstream leaving_on;             /* of pool memory: freed in the order of this stream; only to be compared */
     struct sim_memory *next_leaving; /* in the pool's list */
+    struct sim_graph_memory *graph;  /* of an allocation node: then of no pool */
     struct sim_ranges mappings; /* of a reservation: struct sim_mapping */
 };
 

@@ -171,6 +171,21 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)
             (c)->dstPitch, (c)->dstHeight, &box, &box.dst);                                                       \
     return result == CUDA_SUCCESS ? sim_copy(&box, stream, blocking) : result
 
+CUresult sim_copy_box(const CUDA_MEMCPY3D *c, struct sim_box *ret)
+{
+    struct sim_box box = {.width = c->WidthInBytes, .height = c->Height, .depth = c->Depth};
+    CUresult result = c->srcLOD || c->dstLOD ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = place(c->srcMemoryType, c->srcHost, c->srcDevice, c->srcXInBytes, c->srcY, c->srcZ, c->srcPitch,
+            c->srcHeight, &box, &box.src);
+    if (result == CUDA_SUCCESS)
+        result = place(c->dstMemoryType, c->dstHost, c->dstDevice, c->dstXInBytes, c->dstY, c->dstZ, c->dstPitch,
+            c->dstHeight, &box, &box.dst);
+    if (result == CUDA_SUCCESS)
+        *ret = box;
+    return result;
+}
+
 static CUresult copy_3d(const CUDA_MEMCPY3D *c, CUstream stream, bool blocking)
 {
     COPY_3D(c, stream, blocking, false);

@@ -59,6 +59,8 @@ static CUresult submit(CUstream handle, struct memop op, sim_work_fn run)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(struct memop *)work->payload = op;
     work->may_wait = run == wait_value;
+    work->capturable = true;
+    work->node = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     sim_lock();
     CUstream stream;
     CUresult result = sim_stream_get(handle, &stream);

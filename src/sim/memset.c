@@ -1,7 +1,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "mem.h"
+#include "graph.h"
 
 enum { PAGE = 4096, PUNCH_MIN = 1 << 20 };
 
@@ -72,35 +72,73 @@ static void finish(struct sim_work *work)
         work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
+static CUresult check(const struct fill *fill, enum sim_span *ret)
+{
+    *ret = sim_span(fill->address, extent(fill), true, NULL);
+    return *ret == SIM_SPAN_DEVICE || *ret == SIM_SPAN_PINNED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool aligned(const struct fill *fill)
+{
+    return fill->address % fill->element == 0 &&
+           (fill->height <= 1 || (fill->pitch % fill->element == 0 && fill->pitch >= fill->width * fill->element));
+}
+
+/* The work of setting `fill`, which has been checked. */
+static struct sim_work *new_work(struct fill fill)
+{
+    enum sim_memory_kind kind = sim_memory_find(fill.address)->kind;
+    fill.sparse = kind == SIM_MEMORY_DEVICE || kind == SIM_MEMORY_POOL || kind == SIM_MEMORY_RESERVATION;
+    struct sim_work *work = sim_work_new(sizeof fill, run, finish);
+    if (work) {
+        *(struct fill *)work->payload = fill;
+        work->capturable = true;
+        work->node = CU_GRAPH_NODE_TYPE_MEMSET;
+    }
+    return work;
+}
+
+CUresult sim_set_work(const CUDA_MEMSET_NODE_PARAMS *params, struct sim_work **ret)
+{
+    struct fill fill = {.address = params->dst, .pitch = params->pitch, .width = params->width,
+        .height = params->height, .value = params->value, .element = params->elementSize};
+    if ((fill.element != 1 && fill.element != 2 && fill.element != 4) || !fill.width || !fill.height || !aligned(&fill))
+        return CUDA_ERROR_INVALID_VALUE;
+    enum sim_span span;
+    CUresult result = check(&fill, &span);
+    if (result == CUDA_SUCCESS && !(*ret = new_work(fill)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    return result;
+}
+
+void sim_set_params(const struct sim_work *work, CUDA_MEMSET_NODE_PARAMS *ret)
+{
+    const struct fill *fill = (const struct fill *)work->payload;
+    *ret = (CUDA_MEMSET_NODE_PARAMS){.dst = fill->address, .pitch = fill->pitch, .value = fill->value,
+        .elementSize = fill->element, .width = fill->width, .height = fill->height};
+}
+
 /* A set that waits waits only for memory of the host; one of device memory is asynchronous all the same. */
 static CUresult submit(struct fill fill, CUstream handle, bool blocking)
 {
     bool empty = !fill.width || !fill.height;
-    if (fill.address % fill.element || (fill.height > 1 && (fill.pitch % fill.element ||
-                                                               fill.pitch < fill.width * fill.element)))
+    if (!aligned(&fill))
         return CUDA_ERROR_INVALID_VALUE;
-    struct sim_work *work = sim_work_new(sizeof fill, run, finish);
-    if (!work)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     sim_lock();
     CUstream stream;
     CUresult result = sim_stream_get(handle, &stream);
     enum sim_span span = SIM_SPAN_BAD;
-    if (result == CUDA_SUCCESS && !empty) {
-        span = sim_span(fill.address, extent(&fill), true, NULL);
-        if (span != SIM_SPAN_DEVICE && span != SIM_SPAN_PINNED)
-            result = CUDA_ERROR_INVALID_VALUE;
-    }
-    if (result == CUDA_SUCCESS && !empty) {
-        enum sim_memory_kind kind = sim_memory_find(fill.address)->kind;
-        fill.sparse = kind == SIM_MEMORY_DEVICE || kind == SIM_MEMORY_POOL || kind == SIM_MEMORY_RESERVATION;
-        *(struct fill *)work->payload = fill;
+    struct sim_work *work = NULL;
+    if (result == CUDA_SUCCESS && !empty)
+        result = check(&fill, &span);
+    if (result == CUDA_SUCCESS && !empty && !(work = new_work(fill)))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (work) {
         uint64_t position;
+        work->capturable = !blocking;
         result = sim_submit(stream, work, &position);
         if (result == CUDA_SUCCESS && blocking && span == SIM_SPAN_PINNED)
             result = sim_wait(stream, position);
-    } else {
-        sim_work_free(work);
     }
     sim_unlock();
     return result;

@@ -2,7 +2,7 @@
    what was freed until a synchronisation finds more than its release threshold. */
 #include <stdlib.h>
 
-#include "mem.h"
+#include "graph.h"
 
 struct CUmemPoolHandle_st {
     struct sim_handle handle;
@@ -226,6 +226,30 @@ static CUresult take(CUmemoryPool pool, CUstream stream, uint64_t size, CUdevice
     return CUDA_SUCCESS;
 }
 
+/* In a capture, the memory is the graph's. */
+static CUresult allocate_node(struct sim_device *device, CUstream stream, size_t bytes, CUdeviceptr *ret)
+{
+    struct sim_step step = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    CUgraphNode node;
+    CUresult result = sim_graph_memory_new(device, bytes, &step.memory);
+    uint64_t base = result == CUDA_SUCCESS ? step.memory->memory->range.base : 0;
+    if (result == CUDA_SUCCESS)
+        result = sim_capture_step(stream, step, &node);
+    if (result == CUDA_SUCCESS)
+        *ret = base;
+    return result;
+}
+
+/* In a capture, only memory of graphs can be freed. */
+static CUresult free_node(struct sim_memory *memory, CUstream stream)
+{
+    CUgraphNode node;
+    if (!memory->graph)
+        return sim_capture_unsupported(stream);
+    return sim_capture_step(stream,
+        (struct sim_step){.type = CU_GRAPH_NODE_TYPE_MEM_FREE, .address = memory->range.base}, &node);
+}
+
 static CUresult allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, bool default_pool, CUstream handle)
 {
     if (!address || !bytes)
@@ -239,7 +263,9 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, 
         pool = stream->context->device->pool;
     else if (result == CUDA_SUCCESS && !sim_handle_valid(pool, SIM_KIND_POOL))
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && sim_capturing(stream))
+        result = allocate_node(pool->device, stream, bytes, address);
+    else if (result == CUDA_SUCCESS)
         result = take(pool, stream, bytes, address);
     sim_unlock();
     return result;
@@ -296,10 +322,13 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
                  (memory->kind == SIM_MEMORY_POOL || memory->kind == SIM_MEMORY_DEVICE);
     if (result == CUDA_SUCCESS && !known)
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS) {
+    if (result == CUDA_SUCCESS && sim_capturing(stream)) {
+        sim_work_free(work);
+        result = free_node(memory, stream);
+    } else if (result == CUDA_SUCCESS) {
         *(struct departure *)work->payload = (struct departure){address, memory->buffer_id};
         memory->leaving = true;
-        if (memory->kind == SIM_MEMORY_POOL) {
+        if (memory->pool) {
             memory->leaving_on = stream;
             memory->next_leaving = memory->pool->leaving;
             memory->pool->leaving = memory;

@@ -1,8 +1,6 @@
-#include "work.h"
-
 #include <stdlib.h>
 
-#include "mem.h"
+#include "graph.h"
 
 /* The per-thread default streams that this thread has used, one a context. Each holds a reference. */
 struct thread_stream {
@@ -218,10 +216,21 @@ CUresult cuStreamGetDevice(CUstream stream, CUdevice *device)
     return result;
 }
 
+/* Whether the host may ask, or wait, for the stream's work. */
+static CUresult may_ask(CUstream stream)
+{
+    if (sim_capturing(stream))
+        return sim_capture_unsupported(stream);
+    CUresult result = sim_capture_legacy(stream);
+    return result == CUDA_SUCCESS ? sim_capture_forbids() : result;
+}
+
 CUresult cuStreamQuery(CUstream stream)
 {
     SIM_ENTER(cuStreamQuery);
     WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        result = may_ask(stream_);
     if (result == CUDA_SUCCESS) {
         bool idle = sim_stream_idle(stream_);
         /* The legacy stream is done when what it waits for is. */
@@ -252,6 +261,8 @@ CUresult cuStreamSynchronize(CUstream stream)
     SIM_ENTER(cuStreamSynchronize);
     WITH_STREAM(stream);
     if (result == CUDA_SUCCESS)
+        result = may_ask(stream_);
+    if (result == CUDA_SUCCESS)
         result = wait_for(stream_);
     sim_pool_trim();
     sim_unlock();
@@ -274,13 +285,35 @@ static void run_host_call(struct sim_work *work)
         call->callback(call->handle, CUDA_SUCCESS, call->user_data);
 }
 
-static CUresult submit_host_call(CUstream handle, struct host_call call)
+static struct sim_work *new_host_call(struct host_call call)
 {
     struct sim_work *work = sim_work_new(sizeof call, run_host_call, NULL);
+    if (work) {
+        *(struct host_call *)work->payload = call;
+        work->host_function = true;
+        work->capturable = call.function != NULL; /* callbacks cannot be captured */
+        work->node = CU_GRAPH_NODE_TYPE_HOST;
+    }
+    return work;
+}
+
+CUresult sim_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work **ret)
+{
+    *ret = new_host_call((struct host_call){.function = params->fn, .user_data = params->userData});
+    return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_host_params(const struct sim_work *work, CUDA_HOST_NODE_PARAMS *ret)
+{
+    const struct host_call *call = (const struct host_call *)work->payload;
+    *ret = (CUDA_HOST_NODE_PARAMS){call->function, call->user_data};
+}
+
+static CUresult submit_host_call(CUstream handle, struct host_call call)
+{
+    struct sim_work *work = new_host_call(call);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *(struct host_call *)work->payload = call;
-    work->host_function = true;
     WITH_STREAM(handle);
     if (result == CUDA_SUCCESS)
         result = sim_submit(stream_, work, NULL);

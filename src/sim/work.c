@@ -1,4 +1,4 @@
-#include "work.h"
+#include "graph.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -88,8 +88,23 @@ struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finis
     if (work) {
         work->run = run;
         work->finish = finish;
+        work->bytes = payload;
     }
     return work;
+}
+
+struct sim_work *sim_work_copy(const struct sim_work *work)
+{
+    struct sim_work *copy = sim_work_new(work->bytes, work->run, work->finish);
+    if (copy) {
+        copy->host_function = work->host_function;
+        copy->may_wait = work->may_wait;
+        copy->capturable = work->capturable;
+        copy->node = work->node;
+        copy->busy_ns = work->busy_ns;
+        memcpy(copy->payload, work->payload, work->bytes);
+    }
+    return copy;
 }
 
 void sim_work_free(struct sim_work *work)
@@ -360,8 +375,17 @@ static CUresult wait_for_room(CUstream stream)
 
 static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint64_t *ret_position)
 {
+    if (sim_capturing(stream)) {
+        if (waits)
+            work->capturable = false;
+        if (ret_position)
+            *ret_position = stream->submitted;
+        return sim_capture_work(stream, work);
+    }
     sim_stream_ref(stream);
-    CUresult result = wait_for_room(stream);
+    CUresult result = sim_capture_legacy(stream);
+    if (result == CUDA_SUCCESS)
+        result = wait_for_room(stream);
     if (result == CUDA_SUCCESS && add_implied(stream, work) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
@@ -469,6 +493,7 @@ void sim_stream_close(CUstream stream, bool forget)
     sim_handle_drop(&stream->handle);
     stream->alive = false;
     sim_stream_ref(stream);
+    sim_capture_stream_gone(stream);
     if (forget) {
         struct sim_work *keep = stream->running ? stream->head : NULL;
         struct sim_work *work = keep ? keep->next : stream->head;

@@ -31,7 +31,10 @@ struct sim_work {
     bool dropped;       /* finish is called without run having been */
     bool host_function; /* `run` is the program's own code */
     bool may_wait;      /* `run` may take as long as it likes: only for the simulator's own threads */
+    bool capturable;    /* can be a node of a graph, of this type */
+    CUgraphNodeType node;
     uint64_t busy_ns;
+    size_t bytes; /* of the payload */
     _Alignas(16) char payload[];
 };
 
@@ -54,6 +57,9 @@ struct CUstream_st {
     CUstream next_ready;
     bool waiting;             /* in the waiters of another stream */
     CUstream waiters, next_waiter; /* streams whose head depends on this one */
+    struct sim_capture *capture;   /* that it takes part in */
+    struct sim_nodes *tips;        /* what the next captured node depends on */
+    CUstream next_captured;        /* in capture->streams */
 };
 
 /* All locked. */
@@ -69,6 +75,8 @@ bool sim_stream_idle(const struct CUstream_st *stream);
 
 /* NULL when out of host memory. `finish` is called exactly once for work that was submitted. */
 struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finish);
+/* Another piece of work that does the same; for work that owns nothing. NULL when out of host memory. */
+struct sim_work *sim_work_copy(const struct sim_work *work);
 /* Frees work that was never submitted; does not call finish. */
 void sim_work_free(struct sim_work *work);
 int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position);

@@ -1,0 +1,159 @@
+/* Graphs, what runs them, and stream captures, which make them.
+
+   A node keeps its work as a template that never runs; a launch runs copies. An executable is an image of a graph: its
+   nodes in one order that the dependencies allow, run one after another as a single piece of work of the stream. */
+#ifndef SIM_GRAPH_H
+#define SIM_GRAPH_H
+
+#include "copy.h"
+#include "mem.h"
+#include "work.h"
+
+struct sim_nodes {
+    CUgraphNode *at;
+    unsigned count, room;
+};
+
+/* Memory of an allocation node: its address is fixed for the node's life, its bytes are taken by a launch. */
+struct sim_graph_memory {
+    unsigned refs; /* nodes and images that allocate it */
+    bool live;     /* launched and not freed since; with refs 0 too, until it is freed */
+    struct sim_memory *memory;
+};
+
+/* What a node does, apart from its place in a graph. */
+struct sim_step {
+    CUgraphNodeType type;
+    struct sim_work *work;  /* kernel, copy, set, host function, memory operation */
+    CUevent event;          /* record, wait */
+    CUgraph child;
+    struct sim_graph_memory *memory; /* allocation */
+    CUdeviceptr address;             /* free */
+};
+
+struct CUgraphNode_st {
+    struct sim_handle handle;
+    CUgraph graph;
+    struct sim_step step;
+    struct sim_nodes deps;
+    CUgraphNode original; /* in a clone: only to be compared */
+    bool mark;
+};
+
+/* References to user objects, with counts. */
+struct sim_held {
+    CUuserObject object;
+    unsigned count;
+    struct sim_held *next;
+};
+
+struct CUgraph_st {
+    struct sim_handle handle;
+    struct sim_nodes nodes; /* in the order of their making */
+    struct sim_held *held;
+    CUgraphNode owner; /* of a child graph */
+    bool capturing;    /* a capture adds to it */
+};
+
+/* A step of an image, with the node that it came from: only to be compared. */
+struct sim_image_step {
+    CUgraphNode node;
+    struct sim_step step;
+};
+
+struct sim_image {
+    unsigned refs; /* the executable, and each launch under way */
+    unsigned count;
+    struct sim_image_step *at;
+    struct sim_held *held;
+};
+
+struct CUgraphExec_st {
+    struct sim_handle handle;
+    struct sim_image *image;
+    cuuint64_t flags;
+    CUstream last; /* where it was launched last, with a reference: launches of one executable do not overlap */
+    uint64_t last_position;
+};
+
+struct sim_capture {
+    uint64_t id;
+    CUgraph graph;
+    bool made;    /* the capture made the graph, rather than add to one of the program's */
+    bool over, invalid;
+    CUstreamCaptureMode mode;
+    const void *thread; /* that began it */
+    CUstream origin;
+    CUstream streams;   /* all that take part, by next_captured */
+    unsigned refs;      /* itself while it lasts, and events recorded in it */
+    struct sim_capture *next;
+};
+
+/* All locked, here and below. */
+
+int sim_nodes_add(struct sim_nodes *nodes, CUgraphNode node); /* once; -ENOMEM */
+void sim_nodes_clear(struct sim_nodes *nodes);
+int sim_nodes_copy(struct sim_nodes *to, const struct sim_nodes *from);
+
+CUresult sim_graph_new(CUgraph *ret);
+void sim_graph_free(CUgraph graph);
+/* Owns what the step holds, in any case. */
+CUresult sim_graph_add(CUgraph graph, const CUgraphNode *deps, size_t count, struct sim_step step, CUgraphNode *ret);
+CUresult sim_graph_get(CUgraph handle);
+/* Whether each of `nodes` is among `tips` or comes before one of them. */
+bool sim_graph_all_before(CUgraph graph, const struct sim_nodes *nodes, const struct sim_nodes *tips);
+/* The nodes in an order that the dependencies allow; false for a cycle, or without memory. */
+bool sim_graph_sort(CUgraph graph, struct sim_nodes *ret);
+
+CUresult sim_step_copy(const struct sim_step *from, struct sim_step *ret);
+void sim_step_drop(struct sim_step *step);
+CUresult sim_graph_copy(CUgraph from, CUgraph *ret);
+
+CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret);
+void sim_held_drop(struct sim_held **held);
+
+CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct sim_graph_memory **ret);
+void sim_graph_memory_unref(struct sim_graph_memory *memory);
+CUresult sim_graph_memory_take(struct sim_graph_memory *memory);
+void sim_graph_memory_give(struct sim_graph_memory *memory);
+
+/* The executable does `step`, which it takes in any case, where it did what `node` does. */
+CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step step);
+
+/* Makers of work for nodes, and what was said to them. */
+CUresult sim_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_work **ret);
+void sim_kernel_params(const struct sim_work *work, CUDA_KERNEL_NODE_PARAMS *ret);
+CUresult sim_copy_work(const CUDA_MEMCPY3D *params, struct sim_work **ret);
+void sim_copy_params(const struct sim_work *work, CUDA_MEMCPY3D *ret);
+CUresult sim_set_work(const CUDA_MEMSET_NODE_PARAMS *params, struct sim_work **ret);
+void sim_set_params(const struct sim_work *work, CUDA_MEMSET_NODE_PARAMS *ret);
+CUresult sim_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work **ret);
+void sim_host_params(const struct sim_work *work, CUDA_HOST_NODE_PARAMS *ret);
+
+/* Events, for nodes. */
+void sim_event_ref(CUevent event);
+void sim_event_unref(CUevent event);
+CUresult sim_event_get(CUevent event);
+int sim_event_depend(CUevent event, struct sim_work *work);
+void sim_event_recorded(CUevent event, CUstream stream, uint64_t position);
+
+/* Captures. */
+bool sim_capturing(const struct CUstream_st *stream);
+/* Makes `work`, which it owns, a node of the stream's capture; CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the capture
+   invalid, for work that cannot be one. */
+CUresult sim_capture_work(CUstream stream, struct sim_work *work);
+CUresult sim_capture_step(CUstream stream, struct sim_step step, CUgraphNode *ret);
+/* The stream comes after what `capture` had at `tips`, and takes part in it from now on. */
+CUresult sim_capture_join(CUstream stream, struct sim_capture *capture, const struct sim_nodes *tips);
+void sim_capture_ruin(struct sim_capture *capture);
+CUresult sim_capture_unsupported(CUstream stream); /* ruins it too */
+/* The legacy stream may not be used, in any way, while a blocking stream of its context captures. */
+CUresult sim_capture_legacy(CUstream stream);
+/* Whether the thread may not now do what is unsafe beside a capture; the captures concerned are ruined. */
+CUresult sim_capture_forbids(void);
+/* The whole context may not be waited for while a stream of it captures. */
+CUresult sim_capture_context(CUcontext context);
+void sim_capture_stream_gone(CUstream stream);
+void sim_capture_unref(struct sim_capture *capture);
+
+#endif

@@ -1,0 +1,291 @@
+/* Graphs: nodes, executables, memory of graphs, user objects. */
+#include <stdatomic.h>
+
+#include "sim_test.h"
+
+static atomic_uint next_number, destroyed;
+
+static void note(void *at)
+{
+    *(unsigned *)at = atomic_fetch_add(&next_number, 1) + 1;
+}
+
+static void destroy(void *by)
+{
+    atomic_fetch_add(&destroyed, (unsigned)(uintptr_t)by);
+}
+
+static void expect_destroyed(unsigned count)
+{
+    for (unsigned i = 0; i < 500 && atomic_load(&destroyed) != count; i++)
+        sleep_ms(2);
+    assert_int_equal(atomic_load(&destroyed), count);
+}
+
+static CUgraphNode add_note(CUgraph graph, const CUgraphNode *deps, size_t count, unsigned *at)
+{
+    CUgraphNode node;
+    ok(cuGraphAddHostNode(&node, graph, deps, count, &(CUDA_HOST_NODE_PARAMS){note, at}));
+    return node;
+}
+
+static void run(CUgraph graph)
+{
+    CUgraphExec exec;
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuGraphLaunch(exec, NULL));
+    ok(cuGraphExecDestroy(exec)); /* what is under way goes on */
+    ok(cuStreamSynchronize(NULL));
+}
+
+static void nodes_run_in_the_order_of_their_edges(void **state)
+{
+    (void)state;
+    unsigned order[4] = {0};
+    CUgraph graph, clone;
+    ok(cuGraphCreate(&graph, 0));
+    CUgraphNode d = add_note(graph, NULL, 0, &order[3]);
+    CUgraphNode b = add_note(graph, NULL, 0, &order[1]), c = add_note(graph, NULL, 0, &order[2]);
+    CUgraphNode a = add_note(graph, NULL, 0, &order[0]);
+    const CUgraphNode from[] = {a, a, b, c}, to[] = {b, c, d, d};
+    ok(cuGraphAddDependencies(graph, from, to, 4));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphAddDependencies(graph, from, to, 1));
+    atomic_store(&next_number, 0);
+    run(graph);
+    assert_int_equal(order[0], 1);
+    assert_int_equal(order[3], 4);
+    size_t count = 4;
+    CUgraphNode nodes[4], found;
+    ok(cuGraphGetRootNodes(graph, nodes, &count));
+    assert_int_equal(count, 1);
+    assert_ptr_equal(nodes[0], a);
+    count = 4;
+    ok(cuGraphNodeGetDependencies(d, nodes, &count));
+    assert_int_equal(count, 2);
+    assert_null(nodes[2]);
+    count = 4;
+    ok(cuGraphNodeGetDependentNodes(a, nodes, &count));
+    assert_int_equal(count, 2);
+    ok(cuGraphClone(&clone, graph));
+    ok(cuGraphNodeFindInClone(&found, b, clone));
+    ok(cuGraphDestroyNode(found));
+    ok(cuGraphGetEdges(clone, NULL, NULL, &count));
+    assert_int_equal(count, 2);
+    ok(cuGraphDestroy(graph));
+    atomic_store(&next_number, 0);
+    run(clone);
+    assert_int_equal(atomic_load(&next_number), 3);
+    ok(cuGraphNodeFindInClone(&found, d, clone));
+    CUgraphNode root = NULL;
+    count = 1;
+    ok(cuGraphGetRootNodes(clone, &root, &count));
+    ok(cuGraphAddDependencies(clone, &found, &root, 1));
+    CUgraphExec exec;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphInstantiateWithFlags(&exec, clone, 0)); /* a cycle */
+    ok(cuGraphDestroy(clone));
+}
+
+static void nodes_of_every_kind_do_their_work(void **state)
+{
+    (void)state;
+    CUgraph graph, child;
+    CUgraphNode set, copy, kernel, inner, node;
+    CUdeviceptr memory;
+    CUmodule module;
+    CUfunction function;
+    unsigned there = 0, order = 0;
+    ok(cuModuleLoadData(&module, "any"));
+    ok(cuModuleGetFunction(&function, module, "step"));
+    ok(cuMemAlloc_v2(&memory, 64));
+    ok(cuGraphCreate(&graph, 0));
+    CUDA_MEMSET_NODE_PARAMS fill = {.dst = memory, .value = 5, .elementSize = 4, .width = 1, .height = 1}, filled;
+    ok(cuGraphAddMemsetNode(&set, graph, NULL, 0, &fill, NULL));
+    ok(cuGraphMemsetNodeGetParams(set, &filled));
+    assert_int_equal(filled.value, 5);
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32,
+        .blockDimY = 1, .blockDimZ = 1}, launched;
+    ok(cuGraphAddKernelNode_v2(&kernel, graph, &set, 1, &launch));
+    ok(cuGraphKernelNodeGetParams_v2(kernel, &launched));
+    assert_ptr_equal(launched.func, function);
+    assert_int_equal(launched.blockDimX, 32);
+    launch.blockDimX = 0;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphKernelNodeSetParams_v2(kernel, &launch));
+    CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory,
+        .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = &there, .WidthInBytes = 4, .Height = 1, .Depth = 1};
+    ok(cuGraphAddMemcpyNode(&copy, graph, &kernel, 1, &box, NULL));
+    ok(cuGraphCreate(&child, 0));
+    inner = add_note(child, NULL, 0, &order);
+    ok(cuGraphAddChildGraphNode(&node, graph, &copy, 1, child));
+    ok(cuGraphDestroy(child));
+    CUgraphNodeType type;
+    ok(cuGraphNodeGetType(node, &type));
+    assert_int_equal(type, CU_GRAPH_NODE_TYPE_GRAPH);
+    ok(cuGraphChildGraphNodeGetGraph(node, &child));
+    ok(cuGraphNodeFindInClone(&node, inner, child));
+    atomic_store(&next_number, 0);
+    run(graph);
+    assert_int_equal(there, 5);
+    assert_int_equal(order, 1);
+
+    CUgraphExec exec;
+    CUgraphExecUpdateResultInfo info;
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    fill.value = 6;
+    ok(cuGraphExecMemsetNodeSetParams(exec, set, &fill, NULL));
+    ok(cuGraphLaunch(exec, NULL));
+    ok(cuStreamSynchronize(NULL));
+    assert_int_equal(there, 6);
+    fill.value = 7;
+    ok(cuGraphMemsetNodeSetParams(set, &fill));
+    ok(cuGraphExecUpdate_v2(exec, graph, &info));
+    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    ok(cuGraphLaunch(exec, NULL));
+    ok(cuStreamSynchronize(NULL));
+    assert_int_equal(there, 7);
+    ok(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+    expect_error(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, cuGraphExecUpdate_v2(exec, graph, &info));
+    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphDestroy(graph));
+    ok(cuMemFree_v2(memory));
+    ok(cuModuleUnload(module));
+}
+
+static void events_reach_in_and_out(void **state)
+{
+    (void)state;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode wait, record;
+    CUevent before, after;
+    CUstream a, b;
+    struct gate gate = {false, false};
+    unsigned order = 0;
+    ok(cuEventCreate(&before, 0));
+    ok(cuEventCreate(&after, 0));
+    ok(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    ok(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddEventWaitNode(&wait, graph, NULL, 0, before));
+    CUgraphNode middle = add_note(graph, &wait, 1, &order);
+    ok(cuGraphAddEventRecordNode(&record, graph, &middle, 1, after));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuLaunchHostFunc(a, wait_at_gate, &gate));
+    ok(cuEventRecord(before, a));
+    ok(cuGraphLaunch(exec, b));
+    expect_error(CUDA_ERROR_NOT_READY, cuEventQuery(after));
+    assert_int_equal(order, 0);
+    gate.open = true;
+    ok(cuEventSynchronize(after));
+    assert_int_not_equal(order, 0);
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphDestroy(graph));
+    ok(cuEventDestroy_v2(before));
+    ok(cuEventDestroy_v2(after));
+    ok(cuStreamDestroy_v2(a));
+    ok(cuStreamDestroy_v2(b));
+}
+
+static void memory_of_graphs_is_taken_by_a_launch(void **state)
+{
+    (void)state;
+    CUstream stream;
+    CUgraph graph, clone;
+    CUgraphExec exec;
+    CUdeviceptr inside, left;
+    size_t before = free_bytes();
+    cuuint64_t used;
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    ok(cuMemAllocAsync(&inside, 4 * MIB, stream));
+    ok(cuMemsetD8Async(inside, 1, 4 * MIB, stream));
+    ok(cuMemAllocAsync(&left, MIB, stream));
+    ok(cuMemFreeAsync(inside, stream));
+    ok(cuStreamEndCapture(stream, &graph));
+    assert_int_equal(free_bytes(), before);
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuGraphClone(&clone, graph));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (unsigned i = 0; i < 2; i++) {
+        ok(cuGraphLaunch(exec, stream));
+        ok(cuStreamSynchronize(stream));
+        assert_int_equal(free_bytes(), before - MIB);
+        ok(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
+        assert_int_equal(used, MIB);
+        expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, stream)); /* what it left is not freed */
+        assert_int_equal(free_bytes(), before - MIB);
+        if (i == 0)
+            ok(cuMemFreeAsync(left, stream));
+        else
+            ok(cuMemFree_v2(left));
+        ok(cuStreamSynchronize(stream));
+        assert_int_equal(free_bytes(), before);
+    }
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    for (unsigned i = 0; i < 3; i++)
+        ok(cuGraphLaunch(exec, stream));
+    ok(cuStreamSynchronize(stream));
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphDestroy(graph));
+    assert_int_equal(free_bytes(), before - MIB);
+    ok(cuMemFree_v2(left)); /* it outlives the graph that left it */
+    assert_int_equal(free_bytes(), before);
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(left));
+    ok(cuStreamDestroy_v2(stream));
+}
+
+static void user_objects_live_as_long_as_anything_that_holds_them(void **state)
+{
+    (void)state;
+    CUuserObject object;
+    CUgraph graph, clone, parent;
+    CUgraphExec exec;
+    CUgraphNode node;
+    struct gate gate = {false, false};
+    atomic_store(&destroyed, 0);
+    ok(cuUserObjectCreate(&object, (void *)1, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    ok(cuUserObjectRetain(object, 2));
+    ok(cuUserObjectRelease(object, 3));
+    expect_destroyed(1);
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(object, 1));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuUserObjectCreate(&object, NULL, destroy, 1, 0));
+
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddHostNode(&node, graph, NULL, 0, &(CUDA_HOST_NODE_PARAMS){wait_at_gate, &gate}));
+    ok(cuUserObjectCreate(&object, (void *)10, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    ok(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    ok(cuGraphClone(&clone, graph));
+    ok(cuGraphDestroy(graph));
+    ok(cuGraphCreate(&parent, 0));
+    ok(cuGraphAddChildGraphNode(&node, parent, NULL, 0, clone));
+    ok(cuGraphDestroy(clone));
+    ok(cuGraphInstantiateWithFlags(&exec, parent, 0));
+    ok(cuGraphDestroy(parent));
+    ok(cuGraphLaunch(exec, CU_STREAM_PER_THREAD));
+    ok(cuGraphExecDestroy(exec));
+    sleep_ms(20);
+    assert_int_equal(atomic_load(&destroyed), 1);
+    gate.open = true;
+    expect_destroyed(11);
+
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuUserObjectCreate(&object, (void *)100, destroy, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    ok(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    ok(cuGraphReleaseUserObject(graph, object, 1));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphReleaseUserObject(graph, object, 1));
+    ok(cuUserObjectRelease(object, 1));
+    expect_destroyed(111);
+    ok(cuGraphDestroy(graph));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_run_in_the_order_of_their_edges),
+        cmocka_unit_test(nodes_of_every_kind_do_their_work),
+        cmocka_unit_test(events_reach_in_and_out),
+        cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
+        cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
+    };
+    return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
+}
