@@ -1,6 +1,7 @@
 /* The blocks of the decoder, forward and backward, in the order in which PyTorch (with transformers' Qwen2 and PEFT)
    takes and frees tensors. A forward that is given somewhere to save keeps there what its backward needs, as autograd
-   does; given NULL it keeps nothing. A backward empties what was saved, as the engine frees a node's tensors after it. */
+   does; given NULL it keeps nothing. A backward empties what was saved, as the engine frees a node's tensors after
+   it. */
 #ifndef TRAIN_BLOCKS_H
 #define TRAIN_BLOCKS_H
 

@@ -4,8 +4,8 @@ preset's document sets it) and under segalloc, and the longest sequence that eac
 
     tools/train/cards.py build [PRESET...]     (a build folder, or the prefix that segalloc is installed in)
 
-Every load is recorded once on a simulated card that is large enough, and replayed under each allocator's rules; prints a
-table in Markdown. A card counts as large enough when every allocation of the recorded steps is served."""
+Every load is recorded once on a simulated card that is large enough, and replayed under each allocator's rules; prints
+tables in Markdown. A card counts as large enough when every allocation of the recorded steps is served."""
 import json
 import subprocess
 import sys
@@ -34,8 +34,8 @@ class Load:
 
     def __init__(self, name, *more):
         trace.unlink(missing_ok=True)
-        self.result = run(segalloc, "run", "--sim", ROOMY, "-o", trace, "--", train, "--preset", name, "--dry", "--steps",
-                          STEPS, "--json", *more)
+        self.result = run(segalloc, "run", "--sim", ROOMY, "-o", trace, "--", train, "--preset", name, "--dry",
+                          "--steps", STEPS, "--json", *more)
 
     def replay(self, policy, conf, *more):
         return run(segalloc, "replay", trace, "--policy", policy, "--conf", conf, "--json", *more)
@@ -67,7 +67,8 @@ def longest(name, card, policy, conf, start):
 def main():
     listed = json.loads(subprocess.run([str(train), "--list", "--json"], capture_output=True, text=True).stdout)
     presets = [p for p in listed["presets"] if p["card_bytes"] and (not wanted or p["name"] in wanted)]
-    print("| preset | variant | needs | PyTorch, default | the document's setting | segalloc |\n|---|---|---|---|---|---|")
+    print("| preset | variant | needs | PyTorch, default | the document's setting | segalloc |\n"
+          "|---|---|---|---|---|---|")
     for preset in presets:
         for variant in "before", "after":
             load = Load(preset["name"], "--variant", variant)
