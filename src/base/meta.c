@@ -2,10 +2,18 @@
 
 #include <sys/mman.h>
 
+/* Large tables are touched here and there, so most of their cost is address translation (tests/bench, "mix"). Their first
+   part stays in small pages: most programs need no more of them. */
+enum { HUGE_FROM = 16 << 20, HUGE_AFTER = 4 << 20 };
+
 void *sg_meta_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (bytes >= HUGE_FROM) /* only advice: where it is refused the table is as good, only slower */
+        (void)madvise((char *)memory + HUGE_AFTER, bytes - HUGE_AFTER, MADV_HUGEPAGE);
+    return memory;
 }
 
 void sg_meta_unmap(void *memory, size_t bytes)
