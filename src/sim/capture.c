@@ -319,7 +319,8 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 static CUresult status_stream(CUstream handle, CUstream *ret)
 {
     CUresult result = sim_stream_get(handle, ret);
-    for (struct sim_capture *c = captures; c && result == CUDA_SUCCESS && (*ret)->kind == SIM_STREAM_LEGACY; c = c->next)
+    bool legacy = result == CUDA_SUCCESS && (*ret)->kind == SIM_STREAM_LEGACY;
+    for (struct sim_capture *c = captures; c && legacy && result == CUDA_SUCCESS; c = c->next)
         result = blocking_conflict((*ret)->context, c) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS;
     return result;
 }

@@ -178,7 +178,8 @@ static CUresult wait_captured(CUevent event, CUstream stream, bool external)
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
 }
 
-/* The host may not ask for what was recorded in a capture; nor, unless its thread allows it, for anything beside one. */
+/* The host may not ask for what was recorded in a capture; nor, unless its thread allows it, for anything beside
+   one. */
 static CUresult may_ask(CUevent event)
 {
     if (!event->capture)

@@ -1,4 +1,6 @@
 /* Copies of rectangles and boxes, of memory and of arrays, as the driver's descriptors. */
+#include "copy_box.h"
+
 #include "array.h"
 #include "context.h"
 #include "entry.h"
@@ -146,7 +148,8 @@ cudaError_t sg_cudaMemcpy2DFromArrayAsync(const struct sg_rt_driver *driver, voi
 }
 
 /* Positions in memory are bytes, those in an array its elements; so is the extent when an array takes part. */
-static cudaError_t describe(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p, CUDA_MEMCPY3D *ret)
+cudaError_t sg_rt_describe_box(const struct sg_rt_driver *driver, const struct cudaMemcpy3DParms *p,
+                               CUDA_MEMCPY3D *ret)
 {
     if (!p || !known(p->kind))
         return p ? cudaErrorInvalidMemcpyDirection : cudaErrorInvalidValue;
@@ -193,7 +196,7 @@ static cudaError_t box(const struct sg_rt_driver *driver, const struct cudaMemcp
     CUDA_MEMCPY3D copy;
     cudaError_t error = sg_rt_context();
     if (error == cudaSuccess)
-        error = describe(driver, p, &copy);
+        error = sg_rt_describe_box(driver, p, &copy);
     if (error != cudaSuccess || copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0)
         return error;
     return sg_rt_translate(timing == NOW ? driver->cuMemcpy3D(&copy) : driver->cuMemcpy3DAsync(&copy, stream));
@@ -227,7 +230,7 @@ static cudaError_t peer_box(const struct sg_rt_driver *driver, const struct cuda
     if (error == cudaSuccess)
         error = sg_rt_primary(p->dstDevice, &to);
     if (error == cudaSuccess)
-        error = describe(driver, &plain, &copy);
+        error = sg_rt_describe_box(driver, &plain, &copy);
     if (error != cudaSuccess || copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0)
         return error;
     CUDA_MEMCPY3D_PEER peer = {

@@ -28,7 +28,7 @@ static CUresult missing(void)
     return (CUresult)cudaErrorCallRequiresNewerDriver;
 }
 
-/* Arrays and captures: no question of age, a simulated driver may do without. */
+/* Arrays: no question of age, a simulated driver may do without. */
 static CUresult unsupported(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;

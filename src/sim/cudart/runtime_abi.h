@@ -122,6 +122,16 @@ struct cudaMemcpy3DParms {
 };
 _Static_assert(sizeof(struct cudaMemcpy3DParms) == 160, "cudaMemcpy3DParms");
 
+struct cudaKernelNodeParams {
+    void *func;
+    dim3 gridDim;
+    dim3 blockDim;
+    unsigned sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+};
+_Static_assert(sizeof(struct cudaKernelNodeParams) == 56, "cudaKernelNodeParams");
+
 struct cudaMemcpy3DPeerParms {
     CUarray srcArray;
     struct cudaPos srcPos;

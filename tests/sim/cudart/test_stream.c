@@ -122,7 +122,7 @@ static void suffix_means_own_stream(void **state)
     ok(cudaStreamDestroy(other));
 }
 
-static void capture_is_off(void **state)
+static void nothing_captures_yet(void **state)
 {
     (void)state;
     CUstream stream;
@@ -183,7 +183,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_runs_in_order), cmocka_unit_test(events_order_streams),
         cmocka_unit_test(events_measure),     cmocka_unit_test(suffix_means_own_stream),
-        cmocka_unit_test(capture_is_off),     cmocka_unit_test(threads_are_apart),
+        cmocka_unit_test(nothing_captures_yet),     cmocka_unit_test(threads_are_apart),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
