@@ -142,17 +142,20 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
     uint64_t held = stats.value[SG_STAT_reserved_bytes], room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     uint64_t others = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     room = room < others ? room : others;
+    char pinned[160] = "";
+    if (holder.pages)
+        snprintf(pinned, sizeof pinned, "  pinned by %llu bytes in the emptiest of those pages (at 0x%llx, a block of %s)\n",
+            (unsigned long long)holder.used, (unsigned long long)holder.page, sg_size_format(holder.block, a));
     return (size_t)snprintf(buffer, size,
         "segalloc: out of memory on device %d: %s asked for\n"
         "  device    %s in all, %s that segalloc may hold, about %s not held by anybody\n"
         "  program   %s requested and alive, %s allocated, %s freed but still in use by queued work\n"
         "  segalloc  %s reserved, of that %s stranded in %llu partly used pages\n"
         "  largest   %s could be had: idle pages and what the device has left\n"
-        "  pinned by %llu bytes in the emptiest of those pages (at 0x%llx, a block of %s)\n"
+        "%s"
         "  advice    %s\n",
         ordinal, sg_size_format(device->oom_request, a), sg_size_format(device->total_bytes, b), sg_size_format(device->capacity_bytes, c),
         sg_size_format(others, d), sg_size_format(stats.value[SG_STAT_requested_bytes], e), sg_size_format(stats.value[SG_STAT_allocated_bytes], f),
         sg_size_format(stats.value[SG_STAT_pending_bytes], g), sg_size_format(held, h), sg_size_format(stats.value[SG_STAT_stranded_bytes], k),
-        (unsigned long long)holder.pages, sg_size_format(idle + room, l), (unsigned long long)holder.used, (unsigned long long)holder.page,
-        sg_size_format(holder.block, (char[SG_SIZE_TEXT]){0}), advice(device, &stats));
+        (unsigned long long)holder.pages, sg_size_format(idle + room, l), pinned, advice(device, &stats));
 }

@@ -26,6 +26,10 @@ for conf in $confs; do
         echo "running out was reported $reports times with \"$conf\""
         status=1
     fi
+    if grep -q 'pinned by 0 bytes' "$work/err"; then
+        echo "$conf: the report names a page that pins memory where there is none"
+        status=1
+    fi
     sed -e '/^segalloc: out of memory/d' -e '/^  [a-z]/d' "$work/err" >"$work/rest"
     if ! cmp -s "$work/native.err" "$work/rest"; then
         echo "says more with \"$conf\":"
