@@ -35,10 +35,12 @@ enum segalloc_record_kind {
     /* What came to the allocator from outside, so that a replay decides the same. */
     SEGALLOC_RECORD_DONE = 32,             /* id: the pending free of this block is complete */
     SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
-    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* id: number of the slow allocation, size asked for */
-    SEGALLOC_RECORD_SLOW_STEP = 35,        /* id: its number, size: the driver's answer (CUresult) */
+    /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
+    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
+    SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before it */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
+    SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around it */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */

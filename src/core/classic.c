@@ -22,6 +22,8 @@ struct sg_classic {
     uint32_t segments;
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
     uint32_t doomed_count;
+    size_t asked; /* by the program, of the allocation that the rules decide on */
+    uint32_t asked_stream;
 };
 
 /* First segment that ends after `address`. */
@@ -66,12 +68,18 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     if (usage->reserved.now + bytes > device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
+    size_t asked = classic->asked;
+    uint32_t stream = classic->asked_stream;
+    sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, stream, 0, asked);
     free_doomed(classic);
     sg_unlock(&device->lock);
     sg_count(device, SG_STAT_calls_alloc, 1);
     CUresult result = device->core->driver->mem_alloc(&base, bytes);
     sg_lock(&device->lock);
+    classic->asked = asked; /* another thread may have asked meanwhile */
+    classic->asked_stream = stream;
     if (result != CUDA_SUCCESS) {
+        sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, stream, 0, result);
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
@@ -137,6 +145,8 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
+    classic->asked = bytes;
+    classic->asked_stream = sg_device_stream(device, tag);
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -251,6 +261,7 @@ uint64_t sg_classic_trim(struct sg_device *device)
 {
     sg_lock(&device->lock);
     uint64_t before = device->usage.reserved.now;
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
     sg_torch_empty_cache(device->classic->torch);
     uint64_t given = before - device->usage.reserved.now;
     free_doomed(device->classic);

@@ -123,6 +123,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     uint32_t node = sg_device_take(device, class, units, high, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
+    else
+        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
     sg_unlock(&device->lock);
     if (node)
         return CUDA_SUCCESS;
@@ -347,8 +349,8 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     if (!device->classic)
         sg_device_poll(device, /* wait */ false);
     sg_lock(&device->lock);
-    if (!device->classic)
-        sg_device_flush(device);
+    if (!device->classic && sg_device_flush(device))
+        sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
     uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
@@ -374,11 +376,31 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_lock(&device->grow);
     sg_lock(&device->lock);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
-    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, 0, 0, keep);
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, keep);
     sg_unlock(&device->lock);
     uint64_t given = spare > keep ? sg_device_give_back(device, spare - keep) : 0;
     sg_unlock(&device->grow);
     return given;
+}
+
+void sg_core_merge(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device || device->mode != SG_MODE_EXPANDABLE)
+        return;
+    sg_lock(&device->lock);
+    sg_device_flush(device);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_outside(struct sg_core *core, int ordinal, uint64_t bytes)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    sg_device_note_outside(device, bytes);
+    sg_unlock(&device->lock);
 }
 
 void sg_core_poll(struct sg_core *core, int ordinal)

@@ -80,6 +80,12 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
 
+/* Merges what is cached with what is free around it, as sg_core_mem_info() does: for replays. */
+void sg_core_merge(struct sg_core *core, int device);
+
+/* `bytes` of the device are in use by others, as was found out when growing: for replays, whose card cannot tell. */
+void sg_core_outside(struct sg_core *core, int device, uint64_t bytes);
+
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
 

@@ -262,10 +262,12 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     return CUDA_SUCCESS;
 }
 
-void sg_device_flush(struct sg_device *device)
+bool sg_device_flush(struct sg_device *device)
 {
+    bool any = false;
     for (uint32_t i = 0; i < device->region_count; i++)
-        sg_region_flush(device->region[i]);
+        any = sg_region_flush(device->region[i]) || any;
+    return any;
 }
 
 uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret)

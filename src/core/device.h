@@ -139,8 +139,12 @@ enum {
 #include "cost.def"
 };
 
-/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. */
-void sg_device_flush(struct sg_device *device);
+/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there was
+   anything. */
+bool sg_device_flush(struct sg_device *device);
+
+/* Notes how much of the device others use. Under the lock. */
+void sg_device_note_outside(struct sg_device *device, uint64_t bytes);
 
 /* Figures that follow from others, brought up to date. Under the lock, after growing and before a snapshot. */
 void sg_usage_derive(struct sg_device *device);

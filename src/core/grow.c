@@ -12,13 +12,23 @@ static void note_pressure(struct sg_device *device)
         return;
     sg_lock(&device->lock);
     uint64_t used = total_bytes - free_bytes, held = device->usage.reserved.now, step = total_bytes / PRESSURE_STEPS;
-    uint64_t outside = used > held ? (used - held) / step * step : 0;
-    if (outside != device->outside_bytes) {
-        device->outside_bytes = outside;
-        device->refused_at = 0;
-        sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, 0, 0, outside);
-    }
+    sg_device_note_outside(device, used > held ? (used - held) / step * step : 0);
     sg_unlock(&device->lock);
+}
+
+void sg_device_note_outside(struct sg_device *device, uint64_t bytes)
+{
+    if (bytes == device->outside_bytes)
+        return;
+    device->outside_bytes = bytes;
+    device->refused_at = 0;
+    sg_emit(device, SEGALLOC_RECORD_PRESSURE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, bytes);
+}
+
+/* What an allocation that is under way has come to: of use to whoever plays the trace again. Under the lock. */
+static void emit_step(struct sg_device *device, const struct sg_tag *tag, uint32_t created, CUresult result)
+{
+    sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream(device, tag), created, result);
 }
 
 struct request {
@@ -30,7 +40,7 @@ struct request {
 };
 
 /* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. */
-static CUresult perform(struct sg_device *device, struct sg_plan *plan)
+static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan)
 {
     for (;;) {
         CUresult result = sg_plan_perform(plan);
@@ -38,6 +48,7 @@ static CUresult perform(struct sg_device *device, struct sg_plan *plan)
             return result;
         sg_lock(&device->lock);
         device->refused_at = device->usage.reserved.now + ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
+        emit_step(device, tag, plan->created, result);
         bool more = sg_plan_make_do(plan);
         sg_unlock(&device->lock);
         if (!more)
@@ -58,6 +69,8 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
             *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
         else
             result = sg_plan_make(device, request->class, request->units, request->high, &plan);
+        if (!node)
+            emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
         if (node)
             return CUDA_SUCCESS;
@@ -69,7 +82,8 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     }
     if (result != CUDA_SUCCESS)
         return result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
-    result = perform(device, &plan);
+    result = perform(device, request->tag, &plan);
+    uint32_t created = plan.created;
     if (result != CUDA_SUCCESS)
         sg_plan_drop_created(&plan);
     sg_lock(&device->lock);
@@ -77,6 +91,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         uint32_t node = sg_plan_commit(&plan);
         *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->tag);
     } else {
+        emit_step(device, request->tag, created, result);
         sg_plan_abandon(&plan);
     }
     sg_usage_derive(device);
@@ -111,8 +126,8 @@ CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, 
     const struct request request = {class, units, bytes, high, tag};
     CUresult result;
     sg_device_poll(device, /* wait */ false);
-    note_pressure(device);
     do {
+        note_pressure(device);
         sg_lock(&device->grow);
         collect_garbage(device);
         result = attempt(device, &request, ret);

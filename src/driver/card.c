@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 static _Thread_local struct sg_card *current;
+static _Thread_local int ordinal;
 
 void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity)
 {
@@ -13,24 +14,36 @@ void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granulari
 
 void sg_card_fini(struct sg_card *card)
 {
-    free(card->recording);
+    free(card->event);
     free(card->plain);
-    card->recording = NULL;
+    card->event = NULL;
     card->plain = NULL;
 }
 
 void sg_card_use(struct sg_card *card)
 {
     current = card;
+    ordinal = 0;
 }
 
-static CUresult take(uint64_t bytes)
+void sg_card_use_device(int device)
 {
-    if (bytes > current->total_bytes - current->used_bytes)
+    ordinal = device;
+}
+
+static uint64_t unused(const struct sg_card_device *device)
+{
+    uint64_t used = device->used_bytes + device->outside_bytes;
+    return used < current->total_bytes ? current->total_bytes - used : 0;
+}
+
+static CUresult take(struct sg_card_device *device, uint64_t bytes)
+{
+    if (bytes > unused(device))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    current->used_bytes += bytes;
-    if (current->used_bytes > current->peak_bytes)
-        current->peak_bytes = current->used_bytes;
+    device->used_bytes += bytes;
+    if (device->used_bytes > device->peak_bytes)
+        device->peak_bytes = device->used_bytes;
     return CUDA_SUCCESS;
 }
 
@@ -59,20 +72,20 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
     return CUDA_SUCCESS;
 }
 
-/* A handle is its page's size; that is all the books need. */
+/* A handle is its page's size, a multiple of 512, and the device: all that the books need. */
 static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    (void)prop;
     (void)flags;
-    CUresult result = take(bytes);
+    uint32_t device = prop ? (uint32_t)prop->location.id % SG_CARD_DEVICES : 0;
+    CUresult result = take(&current->device[device], bytes);
     if (result == CUDA_SUCCESS)
-        *ret = bytes;
+        *ret = bytes | device;
     return result;
 }
 
 static CUresult release(CUmemGenericAllocationHandle handle)
 {
-    current->used_bytes -= handle;
+    current->device[handle % SG_CARD_DEVICES].used_bytes -= handle / SG_CARD_DEVICES * SG_CARD_DEVICES;
     return CUDA_SUCCESS;
 }
 
@@ -81,7 +94,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     (void)address;
     (void)offset;
     (void)flags;
-    return handle == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return handle / SG_CARD_DEVICES * SG_CARD_DEVICES == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult unmap(CUdeviceptr address, size_t bytes)
@@ -111,11 +124,11 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
         current->plain = plain;
         current->plain_room = room;
     }
-    CUresult result = take(bytes);
+    CUresult result = take(&current->device[ordinal], bytes);
     if (result == CUDA_SUCCESS) {
         *ret = current->next_address;
         current->next_address += (bytes + current->granularity - 1) / current->granularity * current->granularity;
-        current->plain[current->plain_count++] = (struct sg_card_plain){*ret, bytes};
+        current->plain[current->plain_count++] = (struct sg_card_plain){*ret, bytes, (uint32_t)ordinal};
     }
     return result;
 }
@@ -124,7 +137,7 @@ static CUresult mem_free(CUdeviceptr address)
 {
     for (uint64_t i = 0; i < current->plain_count; i++) {
         if (current->plain[i].address == address) {
-            current->used_bytes -= current->plain[i].bytes;
+            current->device[current->plain[i].device].used_bytes -= current->plain[i].bytes;
             current->plain[i] = current->plain[--current->plain_count];
             return CUDA_SUCCESS;
         }
@@ -134,7 +147,7 @@ static CUresult mem_free(CUdeviceptr address)
 
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
-    *free_bytes = current->total_bytes - current->used_bytes;
+    *free_bytes = unused(&current->device[ordinal]);
     *total_bytes = current->total_bytes;
     return CUDA_SUCCESS;
 }
@@ -169,20 +182,20 @@ static CUresult event_create(CUevent *ret, unsigned flags)
     (void)flags;
     if (current->events == current->events_room) {
         uint64_t room = current->events_room ? 2 * current->events_room : 64;
-        uint64_t *recording = realloc(current->recording, room * sizeof *recording);
-        if (!recording)
+        struct sg_card_event *event = realloc(current->event, room * sizeof *event);
+        if (!event)
             return CUDA_ERROR_OUT_OF_MEMORY;
-        current->recording = recording;
+        current->event = event;
         current->events_room = room;
     }
-    current->recording[current->events] = 0;
+    current->event[current->events] = (struct sg_card_event){0};
     *ret = (CUevent)(uintptr_t)++current->events;
     return CUDA_SUCCESS;
 }
 
-static uint64_t *recording_of(CUevent event)
+static struct sg_card_event *entry_of(CUevent event)
 {
-    return &current->recording[(uintptr_t)event - 1];
+    return &current->event[(uintptr_t)event - 1];
 }
 
 static CUresult event_destroy(CUevent event)
@@ -193,20 +206,22 @@ static CUresult event_destroy(CUevent event)
 
 static CUresult event_query(CUevent event)
 {
-    return *recording_of(event) <= current->recordings_complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    const struct sg_card_event *entry = entry_of(event);
+    return entry->recording <= current->device[entry->device].recordings_complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult event_synchronize(CUevent event)
 {
-    if (current->recordings_complete < *recording_of(event))
-        current->recordings_complete = *recording_of(event);
+    const struct sg_card_event *entry = entry_of(event);
+    if (current->device[entry->device].recordings_complete < entry->recording)
+        current->device[entry->device].recordings_complete = entry->recording;
     return CUDA_SUCCESS;
 }
 
 static CUresult ctx_record_event(CUcontext context, CUevent event)
 {
     (void)context;
-    *recording_of(event) = ++current->recordings;
+    *entry_of(event) = (struct sg_card_event){++current->device[ordinal].recordings, (uint32_t)ordinal};
     return CUDA_SUCCESS;
 }
 

@@ -29,7 +29,7 @@ static void test_memory(void **state)
     assert_int_equal(driver->release(handle[0]), CUDA_SUCCESS);
     assert_int_equal(driver->create(&handle[3], 2 * GRANULE, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(driver->create(&handle[3], GRANULE, NULL, 0), CUDA_SUCCESS);
-    assert_int_equal(card.peak_bytes, 3 * GRANULE);
+    assert_int_equal(card.device[0].peak_bytes, 3 * GRANULE);
     assert_int_equal(driver->create(&handle[3], UINT64_MAX, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
     sg_card_fini(&card);
 }
@@ -61,7 +61,7 @@ static void test_events(void **state)
         assert_int_equal(driver->ctx_record_event(NULL, event[i]), CUDA_SUCCESS);
         assert_int_equal(driver->event_query(event[i]), CUDA_ERROR_NOT_READY);
     }
-    card.recordings_complete = 50;
+    card.device[0].recordings_complete = 50;
     assert_int_equal(driver->event_query(event[49]), CUDA_SUCCESS);
     assert_int_equal(driver->event_query(event[50]), CUDA_ERROR_NOT_READY);
     assert_int_equal(driver->event_synchronize(event[99]), CUDA_SUCCESS);

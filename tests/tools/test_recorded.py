@@ -1,7 +1,7 @@
 """Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however the
 process ended.
 
-Usage: test_recorded.py SEGALLOC LOOP"""
+Usage: test_recorded.py SEGALLOC LOOP CROWD"""
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, LOOP = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+SEGALLOC, LOOP, CROWD = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -72,6 +72,30 @@ class Recorded(unittest.TestCase):
                 report = self.whole("return")
                 replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
                 self.assertEqual({key: replay[key] for key in PEAKS}, {key: report[key] for key in PEAKS})
+                os.unlink(self.trace)
+
+    def test_replay_agrees_with_a_crowd(self):
+        """Several threads: memory grows for one while others go on; and the card, or the limit, is too small for them."""
+        for sim, conf, crowd in (
+            ("1GiB", "free_sync:strict", "4 3000 1 6000000"),
+            ("1GiB", "free_sync:event,reserve_slack:1.0", "4 3000 1 6000000"),
+            ("1GiB", "free_sync:event,max_split_size_mb:20", "3 2000 1 40000000"),
+            ("256MiB", "free_sync:strict", "4 2000 1 8000000"),
+            ("256MiB", "free_sync:event,page_size_mb:20", "3 2000 1 9000000"),
+            ("1GiB", "free_sync:event,limit:200MiB", "3 2000 1 8000000"),
+            ("512MiB,count=2", "free_sync:event", "4 2000 2 9000000"),
+            ("1GiB", "free_sync:strict,expandable_segments:False", "4 3000 1 6000000"),
+            ("256MiB", "free_sync:strict,expandable_segments:False", "4 3000 1 9000000"),
+        ):
+            with self.subTest(sim=sim, conf=conf, crowd=crowd):
+                command = [SEGALLOC, "run", "--sim", sim, "-o", self.trace, "--conf", conf, "--", CROWD, *crowd.split()]
+                subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60, stderr=subprocess.DEVNULL)
+                report = self.report(self.trace)
+                self.assertEqual(report["dropped"], 0)
+                replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
+                more = ("pages_moved",) if "expandable_segments:False" not in conf else ()
+                told = {key: sum(each["statistics"][key] for each in report["devices"]) for key in more}
+                self.assertEqual({key: replay[key] for key in (*PEAKS, *more)}, {**{key: report[key] for key in PEAKS}, **told})
                 os.unlink(self.trace)
 
     def test_exit_without_cleaning_up(self):

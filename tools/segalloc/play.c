@@ -7,6 +7,7 @@
 #include "card.h"
 #include "core.h"
 #include "idmap.h"
+#include "slow.h"
 #include "torch_card.h"
 #include "torch_policy.h"
 
@@ -23,6 +24,8 @@ struct player {
     /* segalloc's own rules */
     struct sg_core *core;
     struct sg_card card;
+    struct sg_slow *slow; /* NULL: every allocation is done at once */
+    uint64_t done[SG_CARD_DEVICES]; /* pending frees that were complete, of each device */
     /* PyTorch's */
     struct sg_torch *torch;
     struct sg_torch_card torch_card;
@@ -83,7 +86,9 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     if (player->core) {
         const struct sg_tag tag = tag_of(record);
         CUdeviceptr address;
-        if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) == CUDA_SUCCESS)
+        if (player->slow && sg_slow_end(player->slow, record->thread, /* failed */ false, &address))
+            value = address;
+        else if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) == CUDA_SUCCESS)
             value = address;
     } else {
         struct sg_torch_block *block = NULL;
@@ -105,6 +110,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     player->result->frees++;
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
+    } else if (value == NO_BLOCK && record->flags & SEGALLOC_FLAG_PENDING) {
+        player->card.device[device_of(player, record->stream)].recordings++; /* its completion is in the trace */
     } else if (value != NO_BLOCK && player->core) {
         struct sg_tag tag = tag_of(record);
         if (record->flags & SEGALLOC_FLAG_PENDING)
@@ -130,14 +137,84 @@ static void empty_cache(struct player *player, const struct segalloc_trace_recor
 {
     if (player->torch)
         sg_torch_empty_cache(player->torch);
-    for (int device = 0; player->core && device < player->devices; device++)
-        sg_core_trim(player->core, device, record->size);
+    if (player->slow)
+        sg_slow_finish(player->slow);
+    if (player->core)
+        sg_core_trim(player->core, device_of(player, record->stream), record->size);
+}
+
+/* Pending frees of a device are complete in the order of the frees. */
+static void complete(struct player *player, int device)
+{
+    struct sg_card_device *card = &player->card.device[device];
+    if (++player->done[device] > card->recordings_complete)
+        card->recordings_complete = player->done[device];
+    if (!player->slow || !sg_slow_done(player->slow, device))
+        sg_core_poll(player->core, device);
+}
+
+/* An allocation failed in the recorded process: that it was tried may have left its mark. */
+static void end_failure(struct player *player, const struct segalloc_trace_record *record)
+{
+    CUdeviceptr address;
+    if (sg_slow_end(player->slow, record->thread, /* failed */ true, &address) && address) {
+        const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+        (void)sg_core_free(player->core, address, &tag);
+    }
+}
+
+/* What came to the allocator from outside. */
+static int apply_outside(struct player *player, const struct segalloc_trace_record *record)
+{
+    int device = device_of(player, record->stream);
+    switch (record->kind) {
+    case SEGALLOC_RECORD_DONE:
+        complete(player, device);
+        return 0;
+    case SEGALLOC_RECORD_PRESSURE:
+        if (player->slow)
+            sg_core_outside(player->core, device, record->size);
+        else
+            player->card.device[device].outside_bytes = record->size;
+        return 0;
+    case SEGALLOC_RECORD_MERGE:
+        sg_core_merge(player->core, device);
+        return 0;
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+        return !player->slow || sg_slow_begin(player->slow, player->core, device, record) ? 0 : no_memory(player);
+    case SEGALLOC_RECORD_SLOW_STEP:
+        if (player->slow)
+            sg_slow_step(player->slow, record);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* Whether what is under way has to be brought up to date first. */
+static bool interrupts(const struct segalloc_trace_record *record)
+{
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:         /* may be its end */
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+    case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_STATISTIC:
+    case SEGALLOC_RECORD_PASSED_ON:
+        return false;
+    default:
+        return record->kind < SEGALLOC_RECORD_DEFINE_STREAM;
+    }
 }
 
 static int apply(struct player *player, const struct segalloc_trace_record *record)
 {
     if (record->kind < SEGALLOC_RECORD_DONE) /* what the program did */
         player->result->events++;
+    if (player->slow && interrupts(record))
+        sg_slow_catch_up(player->slow);
+    if (player->core)
+        sg_card_use_device(device_of(player, record->stream));
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(player, record);
@@ -150,13 +227,12 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
         return 0;
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return define_stream(player, record);
-    case SEGALLOC_RECORD_DONE: /* in the order of the frees that it ends */
-        player->card.recordings_complete++;
-        for (int device = 0; player->core && device < player->devices; device++)
-            sg_core_poll(player->core, device);
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+        if (player->slow)
+            end_failure(player, record);
         return 0;
-    default: /* work and its order: what is freed is complete at once */
-        return 0;
+    default: /* of the rest, work and its order change nothing: what is freed is complete at once */
+        return player->core && record->kind >= SEGALLOC_RECORD_DONE ? apply_outside(player, record) : 0;
     }
 }
 
@@ -221,7 +297,15 @@ static int start(struct player *player)
     }
     sg_card_init(&player->card, play->card_bytes, play->granularity);
     sg_card_use(&player->card);
-    player->core = sg_core_create(&(struct sg_core_params){.conf = &play->conf, .driver = &sg_card_driver});
+    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver};
+    if (play->as_recorded) {
+        player->slow = sg_slow_new(&player->card, !play->conf.expandable_segments);
+        if (!player->slow)
+            return no_memory(player);
+        params.driver = sg_slow_driver(player->slow);
+        params.observer = sg_slow_sink(player->slow);
+    }
+    player->core = sg_core_create(&params);
     return player->core ? 0 : no_memory(player);
 }
 
@@ -237,11 +321,14 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
         if (play->stop_at_oom && result.ooms)
             break;
     }
+    if (player.slow)
+        sg_slow_finish(player.slow);
     if (status == 0 && player.core)
         collect_own(&player);
     if (status == 0 && player.torch)
         collect_torch(&player);
     sg_core_destroy(player.core);
+    sg_slow_delete(player.slow);
     sg_card_fini(&player.card);
     if (player.torch)
         sg_torch_destroy(player.torch);

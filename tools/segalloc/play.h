@@ -25,6 +25,7 @@ struct sg_play {
     struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
     uint64_t card_bytes;         /* of each device */
     uint64_t granularity;
+    bool as_recorded;            /* a trace of ours, with the settings it was recorded with: growth takes its time */
     bool stop_at_oom;            /* end at the first allocation that does not fit */
     sg_play_next *next;
     void *source;

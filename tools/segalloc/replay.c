@@ -31,7 +31,7 @@ static const struct option long_options[] = {
 
 struct replay {
     const char *verb, *path, *conf_text;
-    bool json, min_limit, bench;
+    bool json, min_limit, bench, as_recorded;
     double ns_per_op; /* of --bench */
     uint64_t limit;
     struct sg_trace_reader *reader;
@@ -77,6 +77,7 @@ static int play_once(struct replay *replay, uint64_t bytes, bool stop_at_oom, st
     char error[SG_PLAY_ERROR];
     replay->play.card_bytes = bytes;
     replay->play.stop_at_oom = stop_at_oom;
+    replay->play.as_recorded = replay->as_recorded && bytes == replay->limit;
     int status = sg_play_run(&replay->play, ret, error);
     const char *broken = sg_trace_error(replay->reader);
     if (broken)
@@ -256,6 +257,25 @@ static int configure(struct replay *replay, const char *policy)
     return sg_tool_conf_apply(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
 }
 
+/* Whether a trace of ours is to be played with the settings with which it was recorded, as far as they decide anything here. */
+static bool is_as_recorded(const struct replay *replay)
+{
+    const struct sg_trace_info *info = sg_trace_info(replay->reader);
+    struct sg_conf conf[2] = {replay->play.conf};
+    char text[2][4096];
+    if (replay->play.policy != SG_POLICY_SEGALLOC || info->header.imported || info->header.device_bytes != replay->limit)
+        return false;
+    sg_conf_init(&conf[1]);
+    if (sg_conf_apply(&conf[1], SG_CONF_ARGUMENT, info->conf, NULL, NULL) != 0)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        conf[i].trace[0] = conf[i].stats[0] = '\0';
+        conf[i].free_sync = SG_FREE_SYNC_AUTO;
+        sg_conf_print(&conf[i], text[i], sizeof text[i]);
+    }
+    return strcmp(text[0], text[1]) == 0;
+}
+
 static int time_core(struct replay *replay)
 {
     char error[SG_PLAY_ERROR];
@@ -287,6 +307,7 @@ int sg_verb_replay(int argc, char **argv)
     if (!replay.limit)
         replay.limit = header->device_bytes ? header->device_bytes : DEFAULT_CARD;
     replay.play.granularity = header->granularity ? header->granularity : DEFAULT_GRANULARITY;
+    replay.as_recorded = is_as_recorded(&replay);
     replay.play.next = next_records;
     replay.play.source = replay.reader;
     status = play_once(&replay, replay.limit, false, &replay.result);
