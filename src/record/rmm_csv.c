@@ -419,7 +419,7 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     const unsigned char *at = line, *field = line;
     struct segalloc_trace_record row = {0};
     uint64_t thread = 0, stream = 0;
-    uint8_t time_style, pointer_style, pointer_style_seen, stream_style;
+    uint8_t time_style = 0, pointer_style, pointer_style_seen, stream_style;
     if (!decimal(&at, end, &thread))
         return bad(reader, field, end, "bad thread");
     if (!comma(reader, &at, end, field, "bad thread"))

@@ -1,5 +1,5 @@
-/* Several threads take and free memory of one or two devices through the driver API at the same time, and now and then ask
-   how much there is: THREADS ROUNDS DEVICES LARGEST (bytes). Running out is borne: a few blocks go. */
+/* Several threads take and free memory of one or two devices through the driver API at the same time, and now and then
+   ask how much there is: THREADS ROUNDS DEVICES LARGEST (bytes). Running out is borne: a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -78,7 +78,8 @@ int main(int argc, char **argv)
     devices = atol(argv[3]);
     largest = (size_t)atol(argv[4]);
     CUresult (*init)(unsigned) = (CUresult(*)(unsigned))function(driver, "cuInit");
-    CUresult (*retain)(CUcontext *, CUdevice) = (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
+    CUresult (*retain)(CUcontext *, CUdevice) =
+        (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
     set_current = (CUresult(*)(CUcontext))function(driver, "cuCtxSetCurrent");
     take = (CUresult(*)(CUdeviceptr *, size_t))function(driver, "cuMemAlloc_v2");
     give = (CUresult(*)(CUdeviceptr))function(driver, "cuMemFree_v2");

@@ -18,7 +18,7 @@ struct under_way {
     bool waits;             /* for a pending free */
     uint64_t told, emitted; /* SLOW records: in the trace so far, and by the core */
     uint64_t created, allowed;
-    CUresult refusal;       /* what the driver says once `allowed` pages were created; CUDA_SUCCESS: it does not refuse */
+    CUresult refusal;       /* the driver's once `allowed` pages were created; CUDA_SUCCESS: none */
     CUdeviceptr address;
     pthread_t thread;
     sem_t go, back;
@@ -65,13 +65,15 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+                                unsigned long long flags)
 {
     keep_pace();
     return sg_card_driver.address_reserve(ret, bytes, alignment, hint, flags);
 }
 
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+                       unsigned long long flags)
 {
     keep_pace();
     CUresult result = refusal();
@@ -88,7 +90,8 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return sg_card_driver.release(handle);
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags)
 {
     keep_pace();
     CUresult result = refusal();
@@ -248,8 +251,15 @@ bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const
     one = malloc(sizeof *one);
     if (!one)
         return false;
-    *one = (struct under_way){.next = slow->first, .slow = slow, .core = core, .bytes = record->size, .device = device, .trace_thread = record->thread,
-                              .told = 1};
+    *one = (struct under_way){
+        .next = slow->first,
+        .slow = slow,
+        .core = core,
+        .bytes = record->size,
+        .device = device,
+        .trace_thread = record->thread,
+        .told = 1,
+    };
     sem_init(&one->go, 0, 0);
     sem_init(&one->back, 0, 0);
     slow->first = one;
@@ -264,7 +274,7 @@ void sg_slow_step(struct sg_slow *slow, const struct segalloc_trace_record *reco
     if (one->started || one->next || slow->first != one || record->size != CUDA_SUCCESS)
         sg_slow_catch_up(slow);
     if (record->size == CUDA_ERROR_OUT_OF_MEMORY && !one->planned && !slow->classic) {
-        /* A plan that could not be made has merged what was cached, no more. What it then waited for the trace tells. */
+        /* A plan that could not be made has merged what was cached, no more. What it waited for the trace tells. */
         sg_core_merge(one->core, one->device);
         one->told++;
         one->emitted++;
