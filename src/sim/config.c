@@ -78,6 +78,8 @@ static bool parse_version(const char *text, int *ret)
 static bool parse_setting(const char *key, char *value, struct sim_config *config)
 {
     uint64_t n;
+    if (!value && strcmp(key, "hazard") == 0)
+        return config->hazard = true;
     if (!value) {
         bool *flag = strcmp(key, "no-vmm") == 0             ? &config->vmm
                      : strcmp(key, "no-posix-handles") == 0 ? &config->posix_handles
@@ -142,7 +144,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (!parse_setting(item, value, &config)) {
             snprintf(message, sizeof message,
                 "SEGALLOC_SIM: cannot use \"%s\"; known are count=N (at most %d), driver=12.4, no-vmm, "
-                "no-posix-handles, no-p2p, depth=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
+                "no-posix-handles, no-p2p, hazard, depth=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
                 shown, SIM_DEVICES_MAX);
             return message;
         }

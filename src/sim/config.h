@@ -29,13 +29,14 @@ struct sim_config {
     bool vmm, posix_handles, peers;
     enum sim_vmm_sync vmm_sync;
     unsigned depth;     /* pieces of work a stream takes before a submission waits */
+    bool hazard;        /* work on shared bytes is checked */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
 };
 
 /* The syntax, which `segalloc run --sim` passes on as it is:
-     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,depth=N][,kernel_us=N]
+     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard][,depth=N][,kernel_us=N]
          [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
    it. */

@@ -125,6 +125,15 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     copy->box = *box;
     copy->device_dst = dst == SIM_SPAN_DEVICE;
     copy->device_src = src == SIM_SPAN_DEVICE;
+    if (copy->device_dst) {
+        work->touches[0].address = box->dst.address;
+        work->touches[0].bytes = extent(box, &box->dst);
+        work->touches[0].write = true;
+    }
+    if (copy->device_src) {
+        work->touches[1].address = box->src.address;
+        work->touches[1].bytes = extent(box, &box->src);
+    }
     work->capturable = true;
     work->node = CU_GRAPH_NODE_TYPE_MEMCPY;
     /* A captured copy reads and writes the host's memory when the graph runs. */

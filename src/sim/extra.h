@@ -17,7 +17,14 @@ typedef size_t (*segalloc_sim_calls_fn)(struct segalloc_sim_call *ret_rows, size
 /* Virtual time of all calls so far, in ns. */
 typedef uint64_t (*segalloc_sim_ns_fn)(void);
 
+/* Says whose bytes these are from now on, to the hazard checker; where nobody said, an allocation is its own owner. */
+typedef void (*segalloc_sim_owner_fn)(uint64_t address, uint64_t bytes, uint64_t owner);
+/* How many hazards were reported so far; each on stderr too. */
+typedef uint64_t (*segalloc_sim_hazards_fn)(void);
+
 #pragma GCC visibility push(default)
+void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
+uint64_t segalloc_sim_hazards(void);
 size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max);
 uint64_t segalloc_sim_ns(void);
 #pragma GCC visibility pop

@@ -1,3 +1,4 @@
+#include "hazard.h"
 #include "vmm.h"
 
 #include <assert.h>
@@ -316,6 +317,8 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
     if (mapping && mmap(pointer(address), size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
                        0) == MAP_FAILED)
         result = CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        sim_hazard_unmap(address, size);
     while (result == CUDA_SUCCESS && mapping) {
         struct sim_mapping *next =
             mapping->range.base + mapping->range.size < address + size ? next_mapping(reservation, mapping) : NULL;

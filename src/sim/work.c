@@ -1,4 +1,5 @@
 #include "graph.h"
+#include "hazard.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -397,6 +398,9 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
         else
             stream->head = work;
         stream->tail = work;
+        for (unsigned i = 0; i < 2; i++)
+            sim_hazard_touch(stream, work->position, work->touches[i].address, work->touches[i].bytes,
+                work->touches[i].write);
         if (ret_position)
             *ret_position = work->position;
         caller_waits = waits && can_help(work);

@@ -31,6 +31,10 @@ struct sim_work {
     bool dropped;       /* finish is called without run having been */
     bool host_function; /* `run` is the program's own code */
     bool may_wait;      /* `run` may take as long as it likes: only for the simulator's own threads */
+    struct {
+        uint64_t address, bytes;
+        bool write;
+    } touches[2];       /* what it is known to touch, of device memory; for the hazard checker */
     bool capturable;    /* can be a node of a graph, of this type */
     CUgraphNodeType node;
     uint64_t busy_ns;
@@ -60,6 +64,7 @@ struct CUstream_st {
     struct sim_capture *capture;   /* that it takes part in */
     struct sim_nodes *tips;        /* what the next captured node depends on */
     CUstream next_captured;        /* in capture->streams */
+    uint64_t question, walked;     /* the hazard checker's last walk */
 };
 
 /* All locked. */
