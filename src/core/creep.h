@@ -8,6 +8,7 @@
 #ifndef SG_CREEP_H
 #define SG_CREEP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -42,6 +43,12 @@ static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t units)
         return units;
     uint32_t step = (UINT32_C(1) << (31 - (uint32_t)__builtin_clz(units))) / SG_CREEP_STEPS;
     return (units + step - 1) / step * step;
+}
+
+/* Whether blocks of this size are of a class that creeps. */
+static inline bool sg_creep_is_on(const struct sg_creep *creep, uint32_t units)
+{
+    return units >= SG_CREEP_LEAST && creep->class[sg_creep_class(units)].score >= SG_CREEP_ON;
 }
 
 /* Notes a free of a block for which `units` were asked for. */
