@@ -45,12 +45,6 @@ static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t units)
     return (units + step - 1) / step * step;
 }
 
-/* Whether blocks of this size are of a class that creeps. */
-static inline bool sg_creep_is_on(const struct sg_creep *creep, uint32_t units)
-{
-    return units >= SG_CREEP_LEAST && creep->class[sg_creep_class(units)].score >= SG_CREEP_ON;
-}
-
 /* Notes a free of a block for which `units` were asked for. */
 static inline void sg_creep_free(struct sg_creep *creep, uint32_t units)
 {

@@ -352,10 +352,7 @@ void sg_device_release(struct sg_device *device, uint32_t id)
         sg_creep_free(&device->creep, units_of(node->requested));
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
-    uint32_t units = node->size;
     sg_region_release(region, id);
-    if (region->fit == SG_FIT_SMALLEST && sg_creep_is_on(&device->creep, units))
-        sg_region_flush(region); /* a buffer that has just been outgrown is worth more to its neighbours than kept */
 }
 
 void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)

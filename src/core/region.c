@@ -156,7 +156,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
         block_insert(region, cached);
         return cached;
     }
-    if (region->fit == SG_FIT_SMALLEST)
+    if (region->fit == SG_FIT_SMALLEST && region->cached)
         sg_region_flush(region);
     uint32_t id = find_range(region, units, high);
     if (!id)
@@ -237,8 +237,14 @@ void sg_region_release(struct sg_region *region, uint32_t block)
 {
     struct sg_node *node = at(region, block);
     assert(node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING);
-    if (region->fit == SG_FIT_SMALLEST)
-        sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
+    if (region->fit == SG_FIT_SMALLEST) {
+        if (region->cached)
+            sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
+        if (node->size < SG_KEPT_LEAST) {
+            become_free(region, block);
+            return;
+        }
+    }
     struct sg_bin *bin = bin_of(region, node->size);
     if (bin->units != node->size || bin->count == SG_BIN_DEPTH) {
         bin_empty(region, bin);

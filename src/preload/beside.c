@@ -3,13 +3,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "captures.h"
 #include "hooks.h"
 #include "life.h"
 
 /* Whether idle memory was given back to a driver that has just run out, so that asking it again can help. */
 static bool make_room(CUresult result)
 {
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || sg_thread_inside() || sg_life_over())
+    /* What is pending may not be asked about while a capture is live. */
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || sg_thread_inside() || sg_life_over() || sg_captures_live())
         return false;
     struct sg_core *core = sg_begin();
     if (!core)
