@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include <uthash.h>
+#include "torch_hash.h"
 
 #include "idmap.h"
 #include "index.h"
