@@ -496,3 +496,15 @@ const char *sg_conf_source_name(enum sg_conf_source source)
     };
     return names[source];
 }
+
+uint64_t sg_conf_limit(const struct sg_conf *conf, uint64_t total)
+{
+    uint64_t limit = total;
+    if (conf->limit_bytes && conf->limit_bytes < limit)
+        limit = conf->limit_bytes;
+    if (conf->limit_fraction > 0 && conf->limit_fraction < 1)
+        limit = (uint64_t)((double)total * conf->limit_fraction);
+    if (conf->per_process_memory_fraction < 1 && (double)total * conf->per_process_memory_fraction < (double)limit)
+        limit = (uint64_t)((double)total * conf->per_process_memory_fraction);
+    return limit;
+}

@@ -118,4 +118,7 @@ char *sg_option_values(const struct sg_conf *conf, enum sg_option option, char *
 /* "default", "/etc/segalloc.conf", "SEGALLOC_CONF_FILE" … */
 const char *sg_conf_source_name(enum sg_conf_source source);
 
+/* What may be held of a device with `total` bytes: the least of it, `limit` and per_process_memory_fraction. */
+uint64_t sg_conf_limit(const struct sg_conf *conf, uint64_t total);
+
 #endif

@@ -109,20 +109,6 @@ static uint64_t round_up(uint64_t value, uint64_t step)
     return (value + step - 1) / step * step;
 }
 
-static uint64_t capacity_of(const struct sg_conf *conf, uint64_t total)
-{
-    uint64_t capacity = total;
-    if (conf->limit_bytes && conf->limit_bytes < capacity)
-        capacity = conf->limit_bytes;
-    if (conf->limit_fraction > 0 && conf->limit_fraction < 1)
-        capacity = (uint64_t)((double)total * conf->limit_fraction);
-    if (conf->per_process_memory_fraction < 1) {
-        uint64_t fraction = (uint64_t)((double)total * conf->per_process_memory_fraction);
-        capacity = fraction < capacity ? fraction : capacity;
-    }
-    return capacity;
-}
-
 /* Whether pages can come and go on this device, with the granularity noted. */
 static bool can_expand(struct sg_device *device)
 {
@@ -148,7 +134,7 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
     if (core->conf.backend != SG_BACKEND_NATIVE || core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0)
         return SG_MODE_PASS_ON;
     device->total_bytes = total;
-    device->capacity_bytes = capacity_of(&core->conf, total);
+    device->capacity_bytes = sg_conf_limit(&core->conf, total);
     if (can_expand(device))
         return SG_MODE_EXPANDABLE;
     device->classic = sg_classic_create(device);

@@ -109,23 +109,10 @@ static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
     (void)written;
 }
 
-/* What the configuration lets us hold of a device with `total` bytes. */
-static size_t limit_of(const struct sg_conf *conf, size_t total)
-{
-    size_t limit = total;
-    if (conf->limit_bytes && conf->limit_bytes < limit)
-        limit = conf->limit_bytes;
-    if (conf->limit_fraction > 0 && conf->limit_fraction < 1)
-        limit = (size_t)((double)total * conf->limit_fraction);
-    if (conf->per_process_memory_fraction < 1 && (double)total * conf->per_process_memory_fraction < (double)limit)
-        limit = (size_t)((double)total * conf->per_process_memory_fraction);
-    return limit;
-}
-
 /* A limit that the driver may pass isn't one. */
 static bool is_limited(const struct sg_conf *conf)
 {
-    return limit_of(conf, SIZE_MAX >> 1) < SIZE_MAX >> 1;
+    return sg_conf_limit(conf, SIZE_MAX >> 1) < SIZE_MAX >> 1;
 }
 
 static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
@@ -283,7 +270,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
 static void mem_info_early(size_t *available, size_t *total)
 {
     const struct sg_conf *conf = sg_life_conf();
-    size_t limit = limit_of(conf, *total);
+    size_t limit = sg_conf_limit(conf, *total);
     *available = *available < limit ? *available : limit;
     if (conf->limit_visible)
         *total = limit;
@@ -321,6 +308,6 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
         return result;
     const struct sg_conf *conf = sg_life_conf();
     if (conf->limit_visible)
-        *bytes = limit_of(conf, *bytes);
+        *bytes = sg_conf_limit(conf, *bytes);
     return result;
 }
