@@ -13,11 +13,13 @@
 #include "life.h"
 #include "quick.h"
 #include "resolve.h"
+#include "torch_error.h"
 
 SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
 SG_EXPORT int cudaFree(void *address);
 
-enum { MODULES_MAX = 64, CUDA_ERROR_INSUFFICIENT_DRIVER = 35 }; /* cudaErrorInsufficientDriver of the runtime */
+/* Of the runtime: cudaErrorMemoryAllocation, cudaErrorInsufficientDriver. */
+enum { MODULES_MAX = 64, CUDA_ERROR_MEMORY_ALLOCATION = 2, CUDA_ERROR_INSUFFICIENT_DRIVER = 35 };
 
 /* Only ever grows: an entry is whole before `count` covers it. A module that is unloaded and another one that is loaded
    at its place with another libcudart would be mistaken for it. */
@@ -110,7 +112,7 @@ static struct sg_module explore(const void *code)
 {
     int (*our_malloc)(void **, size_t) = cudaMalloc;
     int (*our_free)(void *) = cudaFree;
-    void *ours[2], *theirs[2];
+    void *ours[2], *theirs[3];
     memcpy(&ours[0], &our_malloc, sizeof ours[0]);
     memcpy(&ours[1], &our_free, sizeof ours[1]);
 
@@ -120,10 +122,12 @@ static struct sg_module explore(const void *code)
         map = NULL;
     theirs[0] = runtime_function(map, "cudaMalloc", ours[0]);
     theirs[1] = runtime_function(map, "cudaFree", ours[1]);
+    theirs[2] = runtime_function(map, "cudaGetLastError", NULL);
 
     struct sg_module module = {.kind = map ? kind_of(map->l_name) : SG_CALLER_OTHER};
     memcpy(&module.malloc, &theirs[0], sizeof theirs[0]);
     memcpy(&module.free, &theirs[1], sizeof theirs[1]);
+    memcpy(&module.get_last_error, &theirs[2], sizeof theirs[2]);
     module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
     struct extent extent = {.base = map ? map->l_addr : 0};
     if (map && module.malloc && module.free && dl_iterate_phdr(measure, &extent))
@@ -167,6 +171,8 @@ int cudaMalloc(void **ret, size_t bytes)
     sg_self.caller = outer;
     if (result == CUDA_SUCCESS)
         sg_quick_learn(module);
+    else if (result == CUDA_ERROR_MEMORY_ALLOCATION)
+        sg_torch_ran_out(module, bytes);
     return result;
 }
 

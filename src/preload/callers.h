@@ -9,12 +9,14 @@ enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_
 
 typedef int sg_cuda_malloc_fn(void **ret, size_t bytes);
 typedef int sg_cuda_free_fn(void *address);
+typedef int sg_cuda_last_error_fn(void);
 
 /* One loaded module that calls the runtime. */
 struct sg_module {
     enum sg_caller kind;
     sg_cuda_malloc_fn *malloc; /* of its own libcudart; NULL where no libcudart is loaded */
     sg_cuda_free_fn *free;
+    sg_cuda_last_error_fn *get_last_error; /* NULL where it is not to be had */
     bool quick; /* that runtime sets its device when it is told to, not in its first call: quick.h */
 };
 

@@ -16,6 +16,7 @@
 #include "resolve.h"
 #include "segalloc/segalloc.h"
 #include "size.h"
+#include "torch_error.h"
 
 /* std::optional<bool>: two bytes, in a register. */
 typedef uint16_t check_env_fn(const char *name);
@@ -92,9 +93,7 @@ bool sg_torch_stream(CUstream *ret)
     return true;
 }
 
-/* Makes `device` current where it isn't: PyTorch frees without doing so. Returns whether a context has to be popped
-   again. The primary context that this needs stays retained: PyTorch holds it as well. */
-static bool push_device(const struct sg_driver *driver, int device)
+bool sg_torch_push_device(const struct sg_driver *driver, int device)
 {
     static _Atomic(CUcontext) primaries[SG_DEVICES_MAX];
     CUcontext context = NULL;
@@ -115,19 +114,30 @@ static bool push_device(const struct sg_driver *driver, int device)
     return driver->ctx_push(context) == CUDA_SUCCESS;
 }
 
-static void pop_device(const struct sg_driver *driver, bool pushed)
+void sg_torch_pop_device(const struct sg_driver *driver, bool pushed)
 {
     CUcontext ignored;
     if (pushed)
         driver->ctx_pop(&ignored);
 }
 
-/* PyTorch takes NULL for a tensor at address 0 and trains on. */
-static void end_for_want_of_memory(size_t bytes, int device)
+/* A MemPool's segments: PyTorch's own cache is the allocator in force, and does with NULL what it does with an error of
+   cudaMalloc. Else the allocator is the pluggable one, which lives in another library. */
+static bool is_for_pool(void)
 {
-    char size[SG_SIZE_TEXT], line[160];
-    snprintf(line, sizeof line, "out of memory: PyTorch asked for %s on device %d; its pluggable interface has no way "
-             "to say that there is none", sg_size_format(bytes, size), device);
+    void *const *allocator = torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator9allocatorE");
+    Dl_info info;
+    return allocator && *allocator && dladdr(*(void **)*allocator, &info) && info.dli_fname &&
+        strstr(info.dli_fname, "libc10_cuda.so");
+}
+
+/* PyTorch takes NULL for a tensor at address 0 and trains on. */
+static void end_for_want_of_memory(size_t bytes, int device, CUresult result)
+{
+    char size[SG_SIZE_TEXT], line[192];
+    snprintf(line, sizeof line, "%s: PyTorch asked for %s on device %d (CUDA error %d); its pluggable interface has no "
+             "way to say that there is none", result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "no memory",
+             sg_size_format(bytes, size), device, (int)result);
     sg_life_say(line);
     abort();
 }
@@ -140,7 +150,7 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     if (!bytes)
         return NULL;
     if (driver) {
-        bool pushed = push_device(driver, device);
+        bool pushed = sg_torch_push_device(driver, device);
         struct sg_core *core = sg_begin_allocation();
         if (core) {
             const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
@@ -149,10 +159,13 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
         } else {
             result = driver->mem_alloc(&address, bytes);
         }
-        pop_device(driver, pushed);
+        sg_torch_pop_device(driver, pushed);
     }
-    if (result != CUDA_SUCCESS)
-        end_for_want_of_memory(bytes, device);
+    if (result != CUDA_SUCCESS && !is_for_pool()) {
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            sg_torch_throw_out_of_memory(device, bytes);
+        end_for_want_of_memory(bytes, device, result);
+    }
     return (void *)(uintptr_t)address;
 }
 
@@ -163,7 +176,7 @@ void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
     const struct sg_driver *driver = sg_life_driver();
     if (!address || !driver || sg_life_over())
         return;
-    bool pushed = push_device(driver, device);
+    bool pushed = sg_torch_push_device(driver, device);
     struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
     if (core) {
         const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
@@ -172,5 +185,5 @@ void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
     } else {
         driver->mem_free(address);
     }
-    pop_device(driver, pushed);
+    sg_torch_pop_device(driver, pushed);
 }

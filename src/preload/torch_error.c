@@ -1,0 +1,189 @@
+/* c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
+   by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
+   and libstdc++'s std::string; of the names: PyTorch 2.9 to 2.11, whose libraries export them. Each is looked up when it
+   is first needed; where one is missing, nothing is thrown. Compiled with unwind tables. */
+#include "glibc.h"
+
+#include "torch_error.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "contexts.h"
+#include "life.h"
+#include "resolve.h"
+#include "size.h"
+#include "torch.h"
+
+/* std::string of libstdc++ since GCC 5. */
+struct cxx_string {
+    char *text;
+    size_t length;
+    union {
+        char local[16];
+        size_t capacity;
+    } room;
+};
+
+/* c10::SourceLocation. */
+struct source_location {
+    const char *function, *file;
+    uint32_t line;
+};
+
+/* A std::string is handed over by address; it is the caller's to destroy, whether its text was taken or not. */
+typedef void error_fn(void *self, struct source_location where, struct cxx_string *message);
+typedef void *allocate_fn(size_t bytes);
+typedef void delete_fn(void *memory);
+typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
+
+enum {
+    OBJECT_BYTES = 1024,  /* c10::Error has 128 in PyTorch 2.11 */
+    VTABLE_FUNCTIONS = 2, /* after the offset to top and the type */
+    TEXT_BYTES = 1024,
+};
+
+static struct {
+    atomic_int known; /* 0 not looked for, 1 all there, 2 some missing */
+    error_fn *construct;
+    allocate_fn *allocate, *new;
+    delete_fn *delete;
+    throw_fn *throw;
+    void **vtable;
+    void *type;
+} cxx;
+
+/* As the loader resolves a reference of that library's: among several C++ runtimes, and allocators put before them, it
+   must be the one that PyTorch itself uses. */
+static void *resolve(const char *library, const char *name)
+{
+    void *found = sg_dlsym()(RTLD_DEFAULT, name);
+    void *handle = found ? NULL : sg_library_find(library);
+    if (handle) {
+        found = sg_dlsym()(handle, name);
+        dlclose(handle);
+    }
+    return found;
+}
+
+static bool look_up(void)
+{
+    static const struct {
+        const char *library, *name;
+    } wanted[] = {
+        {"libc10.so", "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"},
+        {"libc10.so", "__cxa_allocate_exception"},
+        {"libc10.so", "_Znwm"},
+        {"libc10.so", "_ZdlPv"},
+        {"libc10.so", "__cxa_throw"},
+        {"libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"},
+        {"libc10_cuda.so", "_ZTIN3c1016OutOfMemoryErrorE"},
+    };
+    enum { COUNT = sizeof wanted / sizeof *wanted };
+    void *found[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        found[i] = resolve(wanted[i].library, wanted[i].name);
+        if (!found[i])
+            return false;
+    }
+    memcpy(&cxx.construct, &found[0], sizeof found[0]);
+    memcpy(&cxx.allocate, &found[1], sizeof found[1]);
+    memcpy(&cxx.new, &found[2], sizeof found[2]);
+    memcpy(&cxx.delete, &found[3], sizeof found[3]);
+    memcpy(&cxx.throw, &found[4], sizeof found[4]);
+    cxx.vtable = found[5];
+    cxx.type = found[6];
+    return true;
+}
+
+/* Two threads that look at once find the same. */
+static bool can_throw(void)
+{
+    int known = atomic_load_explicit(&cxx.known, memory_order_acquire);
+    if (!known) {
+        known = look_up() ? 1 : 2;
+        atomic_store_explicit(&cxx.known, known, memory_order_release);
+    }
+    return known == 1;
+}
+
+/* Where the process stands, for the text; what is not known stays 0. */
+struct standing {
+    int device;
+    size_t total, free;
+    uint64_t allocated, reserved, limit;
+};
+
+static void take_stock(int device, struct standing *ret)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    bool pushed = driver && sg_torch_push_device(driver, device);
+    struct sg_core *core = sg_begin();
+    CUcontext context;
+    struct sg_stats stats;
+    memset(ret, 0, sizeof *ret);
+    ret->device = device;
+    if (core && sg_contexts_current(core, &context, &ret->device) == CUDA_SUCCESS) {
+        if (driver->mem_info(&ret->free, &ret->total) == CUDA_SUCCESS) {
+            ret->limit = sg_conf_limit(sg_life_conf(), ret->total);
+            sg_core_mem_info(core, ret->device, &ret->free, &ret->total);
+        }
+        if (sg_core_stats(core, ret->device, &stats)) {
+            ret->allocated = stats.value[SG_STAT_allocated_bytes];
+            ret->reserved = stats.value[SG_STAT_reserved_bytes];
+        }
+    }
+    if (core)
+        sg_end();
+    if (driver)
+        sg_torch_pop_device(driver, pushed);
+}
+
+/* PyTorch's wording (c10/cuda/CUDACachingAllocator.cpp), for programs that look into it; the advice is ours. */
+static size_t compose(int device, size_t bytes, char *text, size_t size)
+{
+    struct standing now;
+    char request[SG_SIZE_TEXT], total[SG_SIZE_TEXT], rest[SG_SIZE_TEXT], limit[SG_SIZE_TEXT], allocated[SG_SIZE_TEXT],
+        idle[SG_SIZE_TEXT], allowed[SG_SIZE_TEXT + 16] = "";
+    take_stock(device, &now);
+    if (now.limit && now.limit < now.total)
+        snprintf(allowed, sizeof allowed, "%s allowed; ", sg_size_format(now.limit, limit));
+    uint64_t unallocated = now.reserved > now.allocated ? now.reserved - now.allocated : 0;
+    int length = snprintf(text, size,
+        "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %sOf the "
+        "allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated. segalloc serves "
+        "this memory: `segalloc run -o TRACE` and `segalloc report TRACE` show what holds it.",
+        sg_size_format(bytes, request), now.device, sg_size_format(now.total, total), sg_size_format(now.free, rest),
+        allowed, sg_size_format(now.allocated, allocated), sg_size_format(unallocated, idle));
+    return length < (int)size ? (size_t)length : size - 1;
+}
+
+void sg_torch_throw_out_of_memory(int device, size_t bytes)
+{
+    if (!can_throw())
+        return;
+    char text[TEXT_BYTES];
+    size_t length = compose(device, bytes, text, sizeof text);
+    struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
+    memcpy(message.text, text, length + 1);
+    const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
+    void **object = cxx.allocate(OBJECT_BYTES);
+    cxx.construct(object, where, &message);
+    if (message.text != message.room.local)
+        cxx.delete(message.text);
+    object[0] = cxx.vtable + VTABLE_FUNCTIONS;
+    void (*destroy)(void *);
+    memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);
+    cxx.throw(object, cxx.type, destroy);
+}
+
+void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
+{
+    if (module->kind != SG_CALLER_TORCH || !sg_torch_direct() || !module->get_last_error || !can_throw())
+        return;
+    (void)module->get_last_error();
+    sg_torch_throw_out_of_memory(-1, bytes);
+}
