@@ -41,6 +41,13 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
     SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around it */
+    /* The order of streams as the allocator learnt it. A slot is a number under which a stream is followed; its
+       DEFINE_STREAM comes with it. Time counts what happens on the device; allocations and frees on slots advance it. */
+    SEGALLOC_RECORD_SLOT = 40,             /* stream: index; id: slot; size: flags of the stream: is followed from here on */
+    SEGALLOC_RECORD_SLOT_GONE = 41,        /* stream, id: slot: the stream was destroyed */
+    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; size: the time is this now */
+    SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
+    SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to there */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */

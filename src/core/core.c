@@ -16,6 +16,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->observer = params->observer;
     core->now_ns = params->now_ns;
     core->warn = params->warn;
+    core->may_wait = params->may_wait;
     return core;
 }
 
@@ -233,7 +234,7 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     return result;
 }
 
-static bool is_only_context(struct sg_core *core, CUcontext context)
+bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
 {
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++) {
@@ -256,7 +257,7 @@ static CUresult mark(const struct sg_range *range, CUdeviceptr address, const st
         sg_count(device, SG_STAT_double_frees, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (!is_only_context(device->core, tag->context))
+    if (!sg_core_is_only_context(device->core, tag->context))
         return CUDA_ERROR_NOT_SUPPORTED;
     return sg_pending_mark(device, tag->context, ret);
 }
@@ -316,6 +317,22 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (event)
         sg_device_poll(device, /* wait */ false);
     return CUDA_SUCCESS;
+}
+
+CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
+{
+    struct sg_range range = find_range(core, address);
+    if (!range.region)
+        return CUDA_ERROR_NOT_FOUND;
+    if (slot >= SG_SLOTS)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_device *device = range.device;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(&range, address);
+    if (id)
+        sg_device_record_stream(device, id, slot);
+    sg_unlock(&device->lock);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)

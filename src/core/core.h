@@ -17,6 +17,7 @@
 #include "cuda_abi.h"
 #include "driver.h"
 #include "event.h"
+#include "order.h"
 #include "stats.h"
 
 enum { SG_DEVICES_MAX = 64 };
@@ -31,7 +32,10 @@ struct sg_tag {
     bool torch;        /* the caller was PyTorch */
     bool tentative;    /* the caller asks again in another way unless this succeeds: an allocation that needs more than what
                           is free answers CUDA_ERROR_NOT_FOUND, and failures leave no trace */
+    bool capturing;    /* a stream capture is live: nothing may be recorded on a stream, nor waited for */
     enum sg_free_sync sync;
+    sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
+    enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
 };
 
 struct sg_core_params {
@@ -40,6 +44,8 @@ struct sg_core_params {
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
+    bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
+                                        collective library could be waiting too. NULL: never */
 };
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */
@@ -113,6 +119,42 @@ void sg_core_disable(struct sg_core *core);
 void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);
 void sg_core_fork_child(struct sg_core *core);
+
+/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside). The rules
+   that callers keep, so that nothing is believed that isn't so:
+     - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it succeeded;
+     - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had before
+       the call, and not at all where the event was recorded anew meanwhile, or may have been by means that aren't seen;
+     - sg_core_slot_touched() comes after a call that gave the stream work, before that call returns to the program. */
+
+/* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
+sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
+
+/* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that has
+   passed. Calls the driver; no lock may be held. With `capturing` nothing is recorded. */
+void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot, bool capturing);
+
+/* From here on the stream counts as ordered by means that are not seen. */
+void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);
+
+/* The stream may have been given work. No lock. */
+void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
+
+/* What everything submitted to `slot` from now on comes after, its own work so far included. */
+void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
+
+/* The same for all streams of a context together, NULL: of the device. For calls that wait for all of them. */
+void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret);
+
+/* What `slot` is given from now on comes after `clock`. */
+void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock);
+
+/* All up to `clock` is complete. */
+void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock);
+
+/* The live block at `address` is used on the stream of `slot` too. CUDA_ERROR_INVALID_VALUE: there is no such block.
+   CUDA_ERROR_NOT_FOUND: the address isn't ours. */
+CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot);
 
 /* A consistent snapshot. False for a device never used. */
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);

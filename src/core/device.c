@@ -157,7 +157,7 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
-            sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, (uint32_t)ordinal * (SG_STREAMS_MAX + 1), 0, (uint64_t)ordinal);
+            sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
     }
     sg_unlock(&core->setup);
@@ -275,7 +275,9 @@ uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t 
 /* Indices are unique over all devices; the first of each device stands for a stream that is not known. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
-    uint32_t unknown = (uint32_t)device->ordinal * (SG_STREAMS_MAX + 1), i = 0;
+    uint32_t unknown = sg_device_unknown_stream(device), i = 0;
+    if (tag->slot)
+        return sg_device_slot_stream(device, tag->slot);
     if (!tag->has_stream)
         return unknown;
     while (i < device->stream_count && device->stream[i] != tag->stream)
@@ -295,9 +297,10 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
     node->requested = bytes;
-    node->stream = tag->has_stream || device->ordinal ? sg_device_stream(device, tag) : 0;
+    node->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream(device, tag) : 0;
     node->context = (uint64_t)(uintptr_t)tag->context;
-    node->serial = ++device->serial;
+    node->serial = sg_order_tick(device);
+    node->also = 0;
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
@@ -357,6 +360,16 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
     sg_creep_free(&device->creep, units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
     sg_pending_push(device, id, event);
+}
+
+void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot)
+{
+    struct sg_node *node = &device->nodes.node[id];
+    uint32_t stream = slot ? sg_device_slot_stream(device, slot) : sg_device_unknown_stream(device);
+    if (node->also >> slot & 1 || (slot && node->stream == stream))
+        return;
+    node->also |= UINT64_C(1) << slot;
+    sg_emit(device, SEGALLOC_RECORD_RECORD_STREAM, 0, stream, sg_region_address(device->region[node->region], node->begin), 0);
 }
 
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)

@@ -9,6 +9,7 @@
 #include "core.h"
 #include "creep.h"
 #include "lock.h"
+#include "order.h"
 #include "region.h"
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
@@ -83,13 +84,14 @@ struct sg_device {
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
     uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
-    uint64_t serial; /* of the latest allocation; the upper bits are the ordinal */
+    uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_count;
     CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
     uint32_t event_count;
     uint64_t peers;          /* bit per device that must have access */
+    struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
@@ -105,6 +107,7 @@ struct sg_core {
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);
     void (*warn)(const char *line);
+    bool (*may_wait)(void);
     _Atomic bool disabled;
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
     _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
@@ -172,6 +175,34 @@ CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGene
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag);
 
+/* The same for what no stream is known of, and for a stream that is followed. */
+static inline uint32_t sg_device_unknown_stream(const struct sg_device *device)
+{
+    return (uint32_t)device->ordinal * (SG_STREAMS_MAX + SG_SLOTS);
+}
+static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_slot slot)
+{
+    return sg_device_unknown_stream(device) + SG_STREAMS_MAX + slot;
+}
+
+/* Knowledge about the order of streams (order.c), all under the lock. The next number of the device's time. */
+static inline uint64_t sg_order_tick(struct sg_device *device)
+{
+    return ++device->serial;
+}
+/* The time now, before which all that these slots were given so far was submitted, and nothing that they are given later. */
+uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
+/* A slot's work is complete up to `time`. */
+void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
+void sg_order_gone(struct sg_device *device, sg_slot slot);
+/* The slots of a context's streams, NULL: of all. */
+uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
+/* Those that a free has to wait for under SG_SEES_POSSIBLE besides `slot`, for which the block was allocated at `born`. */
+uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born);
+
+/* Whether no other context than this one is known. No lock needed. */
+bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
+
 /* Moves complete pending frees to the free lists; with `wait`, waits for the oldest. Neither lock may be held.
    Returns whether any became free. */
 bool sg_device_poll(struct sg_device *device, bool wait);
@@ -190,6 +221,9 @@ void sg_device_release(struct sg_device *device, uint32_t node);
 
 /* Makes a live block pending until `event`. Under the lock. */
 void sg_device_suspend(struct sg_device *device, uint32_t node, CUevent event);
+
+/* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
+void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot slot);
 
 /* Releases every live block of a region that was allocated in `context` (NULL: all). Under the lock. */
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);

@@ -35,6 +35,7 @@ struct sg_node {
     uint64_t context;      /* the CUcontext that was current when it was allocated */
     union {
         uint64_t event;                    /* pending: the CUevent after which it is free */
+        uint64_t also;                     /* block: bits of the slots on which it is used besides its own; bit 0: on others */
         struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
     };
     uint32_t later;        /* pending: the next one in order */

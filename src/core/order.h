@@ -1,0 +1,88 @@
+/* The order in which a device's streams do their work, as far as the core is told, and what follows from it: which
+   memory that was freed by one stream may be used by another.
+
+   Streams are followed under small numbers, their slots. All that happens on a device is numbered by one counter, its
+   *time*: an allocation and a free take the next number, and so does the reading of a stream's clock when the stream may
+   have been given work since the last one. That a stream has come *up to* a time means that all which was submitted to it
+   before that time is meant; time never goes back and is never reset, so what was once true of a slot stays true, also
+   when the slot has been given to another stream after all work of the one before was complete. */
+#ifndef SG_ORDER_H
+#define SG_ORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cuda_abi.h"
+
+enum { SG_SLOTS = 64 }; /* streams that a device can follow; slot 0: none */
+typedef uint32_t sg_slot;
+
+enum sg_stream_flags {
+    SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
+    SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */
+    SG_STREAM_OPAQUE = 4    /* ordered by means that are not seen */
+};
+
+/* A stream: `key` is the caller's and unique among all streams that live or whose work is not complete yet. */
+struct sg_stream_id {
+    uint64_t key;
+    CUcontext context;
+    CUstream handle;
+    bool per_thread; /* a thread's default stream: an event can be recorded on it by that thread only */
+    unsigned flags;
+};
+
+/* For each slot the time up to which its work comes before something. Entry 0: the work of all streams of the only
+   context, followed or not. */
+struct sg_clock {
+    uint64_t at[SG_SLOTS];
+};
+
+/* Whom a free waits for, besides the stream that its block was allocated for. */
+enum sg_sees {
+    SG_SEES_RECORDED, /* those that sg_core_record_stream() named: PyTorch's rule */
+    SG_SEES_POSSIBLE  /* all that have work left and could have seen the block */
+};
+
+/* Work after which memory may be used again: all that was submitted to `slots` before `time`. */
+struct sg_after {
+    uint64_t slots; /* a bit each; 0: none */
+    uint64_t time;
+};
+
+enum sg_slot_state { SG_SLOT_UNUSED, SG_SLOT_ALIVE, SG_SLOT_GONE /* its stream is destroyed, its work perhaps not done */ };
+
+struct sg_order {
+    uint64_t complete[SG_SLOTS];     /* time up to which a slot's work is known to be complete */
+    struct sg_clock knows[SG_SLOTS]; /* what a slot's later work comes after */
+    struct sg_stream_id stream[SG_SLOTS];
+    uint8_t state[SG_SLOTS];         /* enum sg_slot_state */
+    uint64_t gone_at[SG_SLOTS];
+    uint64_t alive;                  /* bit set: alive or gone, but not unused */
+    uint64_t opaque, blocking, unseen; /* bits; unseen: in no event call so far */
+    _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
+    uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
+    uint64_t folded[SG_SLOTS];
+    uint64_t version;                /* changes whenever something is learnt */
+};
+
+/* Whether all of `after` comes before whatever `slot` is given from now on; of slot 0: whether it is complete. */
+static inline bool sg_after_usable(const struct sg_order *order, struct sg_after after, sg_slot slot)
+{
+    uint64_t slots = after.slots;
+    if (slot)
+        slots &= ~(UINT64_C(1) << slot);
+    for (; slots; slots &= slots - 1) {
+        unsigned other = (unsigned)__builtin_ctzll(slots);
+        if (order->complete[other] < after.time && (!slot || order->knows[slot].at[other] < after.time))
+            return false;
+    }
+    return true;
+}
+
+static inline bool sg_after_complete(const struct sg_order *order, struct sg_after after)
+{
+    return sg_after_usable(order, after, 0);
+}
+
+#endif
