@@ -29,18 +29,51 @@ struct segalloc_stat {
     const char *name; /* as in `segalloc report --json`; static */
     const char *unit; /* "bytes", "count" or "ns"; static */
     uint64_t value;   /* now, or the total since the start */
-    uint64_t peak;    /* the largest value so far; 0 for totals */
+    uint64_t peak;    /* the largest value since the start or the last segalloc_reset_peaks(); 0 for totals */
 };
 
 /* A consistent snapshot of the statistics of `device`: writes up to `count` of them to `ret` and returns how many there
    are. 0 where nothing was allocated on the device, or the library isn't in use. */
 SEGALLOC_API int segalloc_stats(int device, struct segalloc_stat *ret, int count);
 
-/* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs to.
-   In this version it does not shorten anything: freed memory is given out again when all that its context had been
-   given by then is done. Running out ends the process with a message, because PyTorch would use NULL. */
+/* Peaks of `device` as segalloc_stats() gives them begin again at the present values. Reports and files keep the peaks
+   since the start. */
+SEGALLOC_API void segalloc_reset_peaks(int device);
+
+/* At most `bytes` may be held on `device` from here on; the configuration's own limit still bounds it. What is held
+   beyond that stays until it is given back. Returns what is in force, 0 where the library doesn't serve the device. */
+SEGALLOC_API size_t segalloc_set_limit(int device, size_t bytes);
+
+/* A piece of the addresses that have memory behind them. */
+enum segalloc_piece_state { SEGALLOC_PIECE_ALLOCATED = 1, SEGALLOC_PIECE_PENDING = 2, SEGALLOC_PIECE_FREE = 3 };
+struct segalloc_piece {
+    uint64_t address, bytes;
+    uint64_t requested; /* bytes asked for; 0 of free pieces */
+    uint64_t stream;    /* the CUstream that a block was allocated for; 0 if it isn't known */
+    uint32_t state;     /* enum segalloc_piece_state; pending: freed, and still in use by queued work */
+    uint32_t small;     /* 1: among the small blocks */
+};
+
+/* Writes up to `room` pieces of `device`, by address within each of its ranges, and returns how many there are. 0 where
+   nothing was allocated, or with expandable_segments:False. */
+SEGALLOC_API size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room);
+
+/* The value in force of an option, as it is written in SEGALLOC_CONF, truncated to `size` bytes with the NUL. Returns
+   its length; 0 for a name that is none, or an empty value. */
+SEGALLOC_API size_t segalloc_option(const char *name, char *ret, size_t size);
+
+/* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs
+   to. Running out is c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, thrown through the caller; for
+   a MemPool it is NULL. Where PyTorch's libraries have no such error, it ends the process with a message, because
+   PyTorch would take NULL for a tensor. */
 SEGALLOC_API void *segalloc_torch_malloc(size_t bytes, int device, void *stream);
 SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream);
+
+/* Its optional hooks: set_reset_fn (torch.cuda.empty_cache: waits for freed memory that queued work still uses, then
+   gives everything idle back), set_memory_fraction_fn, set_base_alloc_fn. */
+SEGALLOC_API void segalloc_torch_reset(void);
+SEGALLOC_API void segalloc_torch_memory_fraction(double fraction, int device);
+SEGALLOC_API void *segalloc_torch_base(void *pointer, size_t *ret_bytes);
 
 #ifdef __cplusplus
 }

@@ -50,15 +50,29 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
-bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)
+static bool snapshot(struct sg_core *core, int ordinal, bool recent, struct sg_stats *ret)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
     if (!device)
         return false;
     sg_lock(&device->lock);
     collect(device, ret);
+    for (int i = 0; !recent && i < SG_STAT_COUNT; i++) {
+        if (ret->peak[i] < device->peak_before[i])
+            ret->peak[i] = device->peak_before[i];
+    }
     sg_unlock(&device->lock);
     return true;
+}
+
+bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    return snapshot(core, ordinal, /* recent */ false, ret);
+}
+
+bool sg_core_stats_recent(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    return snapshot(core, ordinal, /* recent */ true, ret);
 }
 
 /* The partly used page with the least in it: what stands in the way of giving it to somebody else. */

@@ -159,6 +159,32 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 /* A consistent snapshot. False for a device never used. */
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 
+/* The same with the peaks since sg_core_reset_peaks(), which makes those of the levels begin again at the present value.
+   What is decided by a peak, and what sg_core_stats() says, is as if that had not been done. */
+bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
+void sg_core_reset_peaks(struct sg_core *core, int device);
+
+/* At most `bytes` may be held on `device` from here on, and never more than the configuration says; what is held beyond
+   that stays until it is given back. Returns what is in force, 0 where the device can't be served. */
+uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
+
+/* Whether less than the whole device may be held. */
+bool sg_core_is_limited(struct sg_core *core, int device);
+
+/* A piece of the addresses that have memory. Pieces come region by region in the order of their addresses; what lies
+   between two that don't touch has none. */
+enum sg_piece_state { SG_PIECE_NONE, SG_PIECE_ALLOCATED, SG_PIECE_PENDING, SG_PIECE_FREE };
+struct sg_piece {
+    CUdeviceptr address;
+    uint64_t bytes, requested; /* requested: 0 of free ones */
+    CUstream stream;           /* that a block was allocated for, NULL if not known */
+    enum sg_piece_state state;
+    bool small;                /* in the region of small blocks */
+};
+
+/* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
+size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
+
 /* The text block of an out-of-memory (design: running out), for the most recent failure on `device`; lines end in
    newlines. Returns the length as snprintf does. */
 size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size);

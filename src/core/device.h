@@ -59,6 +59,12 @@ struct sg_usage {
     uint64_t strict_frees, strict_wait_ns;
 };
 
+/* All of its gauges, for what is done to each of them. */
+#define SG_USAGE_GAUGES(usage)                                                                                    \
+    &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved,             \
+    &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved,             \
+    &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned
+
 struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */
 };
@@ -78,6 +84,7 @@ struct sg_device {
     uint8_t region_class[SG_REGIONS_MAX];
     uint32_t region_count;
     struct sg_usage usage;
+    uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending;
     struct sg_creep creep;

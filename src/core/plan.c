@@ -38,7 +38,9 @@ static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t b
 {
     const struct sg_usage *usage = &device->usage;
     uint64_t now = usage->allocated.now + block_bytes;
-    double peak = (double)(now > usage->allocated.peak ? now : usage->allocated.peak), slack = device->core->conf.reserve_slack;
+    uint64_t most = usage->allocated.peak, before = device->peak_before[SG_STAT_allocated_bytes];
+    most = most > before ? most : before;
+    double peak = (double)(now > most ? now : most), slack = device->core->conf.reserve_slack;
     if (slack == 0) {
         double fill = fill_with(device, more);
         if (fill < LOOSE)

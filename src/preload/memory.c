@@ -110,9 +110,9 @@ static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
 }
 
 /* A limit that the driver may pass isn't one. */
-static bool is_limited(const struct sg_conf *conf)
+static bool is_limited(struct sg_core *core, int device)
 {
-    return sg_conf_limit(conf, SIZE_MAX >> 1) < SIZE_MAX >> 1;
+    return sg_conf_limit(sg_life_conf(), SIZE_MAX >> 1) < SIZE_MAX >> 1 || sg_core_is_limited(core, device);
 }
 
 static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
@@ -134,7 +134,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     sg_recorder_device(sg_life_driver(), device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
-        (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(sg_life_conf()))) {
+        (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;
         result = pass_on(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)

@@ -23,7 +23,7 @@ int segalloc_stats(int device, struct segalloc_stat *ret, int count)
     struct sg_core *core = sg_begin();
     if (!core)
         return 0;
-    bool used = device >= 0 && device < SG_DEVICES_MAX && sg_core_stats(core, device, &stats);
+    bool used = device >= 0 && device < SG_DEVICES_MAX && sg_core_stats_recent(core, device, &stats);
     sg_end();
     for (int i = 0; used && i < count && i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);

@@ -180,6 +180,10 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_MERGE:
         sg_core_merge(player->core, device);
         return 0;
+    case SEGALLOC_RECORD_LIMIT:
+        if (player->slow)
+            sg_core_set_limit(player->core, device, record->size);
+        return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
         return !player->slow || sg_slow_begin(player->slow, player->core, device, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_SLOW_STEP:

@@ -1,0 +1,97 @@
+/* What a device's addresses hold, piece by piece; and what may be changed while a program runs: where peaks begin, and
+   how much may be held. */
+#include "device.h"
+
+static struct sg_device *known_device(struct sg_core *core, int ordinal)
+{
+    return ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+}
+
+static enum sg_piece_state state_of(const struct sg_node *node)
+{
+    switch (node->state) {
+    case SG_NODE_BLOCK:
+        return SG_PIECE_ALLOCATED;
+    case SG_NODE_PENDING:
+        return SG_PIECE_PENDING;
+    case SG_NODE_FREE:
+    case SG_NODE_CACHED:
+        return SG_PIECE_FREE;
+    default:
+        return SG_PIECE_NONE; /* no memory is there, or it is about to come or go */
+    }
+}
+
+static CUstream stream_of(const struct sg_device *device, const struct sg_node *node)
+{
+    uint32_t unknown = (uint32_t)device->ordinal * (SG_STREAMS_MAX + 1), index = node->stream - unknown;
+    return node->stream > unknown && index <= device->stream_count ? device->stream[index - 1] : NULL;
+}
+
+size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, size_t room)
+{
+    struct sg_device *device = known_device(core, ordinal);
+    size_t count = 0;
+    if (!device || device->mode != SG_MODE_EXPANDABLE)
+        return 0;
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
+            const struct sg_node *node = &device->nodes.node[id];
+            enum sg_piece_state state = state_of(node);
+            if (state == SG_PIECE_NONE)
+                continue;
+            if (count < room)
+                ret[count] = (struct sg_piece){
+                    .address = sg_region_address(region, node->begin),
+                    .bytes = (uint64_t)node->size << SG_UNIT_SHIFT,
+                    .requested = state == SG_PIECE_FREE ? 0 : node->requested,
+                    .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, node),
+                    .state = state,
+                    .small = device->region_class[i] == SG_CLASS_SMALL,
+                };
+            count++;
+        }
+    }
+    sg_unlock(&device->lock);
+    return count;
+}
+
+void sg_core_reset_peaks(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = known_device(core, ordinal);
+    struct sg_stats stats;
+    if (!device || !sg_core_stats(core, ordinal, &stats))
+        return;
+    sg_lock(&device->lock);
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        if (stats.peak[i] > device->peak_before[i])
+            device->peak_before[i] = stats.peak[i];
+    }
+    struct sg_usage *usage = &device->usage;
+    struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        gauges[i]->peak = gauges[i]->now;
+    sg_unlock(&device->lock);
+}
+
+uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || device->mode == SG_MODE_PASS_ON)
+        return 0;
+    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes);
+    sg_lock(&device->lock);
+    device->capacity_bytes = bytes < most ? bytes : most;
+    uint64_t set = device->capacity_bytes;
+    sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, set);
+    sg_unlock(&device->lock);
+    return set;
+}
+
+bool sg_core_is_limited(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = known_device(core, ordinal);
+    return device && device->capacity_bytes < device->total_bytes;
+}

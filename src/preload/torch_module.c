@@ -1,0 +1,127 @@
+/* What PyTorch's words need, through its pluggable allocator's optional hooks and the Python module (tools/python). */
+#include <string.h>
+
+#include "captures.h"
+#include "hooks.h"
+#include "life.h"
+#include "segalloc/segalloc.h"
+#include "torch.h"
+
+static bool is_device(int device)
+{
+    return device >= 0 && device < SG_DEVICES_MAX;
+}
+
+/* Waits for a device where freed memory still waits for work. */
+static void settle(struct sg_core *core, int device)
+{
+    struct sg_stats stats;
+    const struct sg_driver *driver = sg_life_driver();
+    if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
+        return;
+    bool pushed = sg_torch_push_device(driver, device);
+    driver->ctx_synchronize();
+    sg_torch_pop_device(driver, pushed);
+}
+
+void segalloc_torch_reset(void)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_live(); device++) {
+        settle(core, device);
+        sg_core_trim(core, device, 0);
+    }
+    sg_end();
+}
+
+size_t segalloc_set_limit(int device, size_t bytes)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    if (!driver || !is_device(device) || sg_life_over())
+        return 0;
+    bool pushed = sg_torch_push_device(driver, device);
+    struct sg_core *core = sg_begin_allocation();
+    size_t set = core ? sg_core_set_limit(core, device, bytes) : 0;
+    if (core)
+        sg_end();
+    sg_torch_pop_device(driver, pushed);
+    return set;
+}
+
+void segalloc_torch_memory_fraction(double fraction, int device)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    size_t total;
+    if (driver && is_device(device) && fraction >= 0 && driver->device_total(&total, device) == CUDA_SUCCESS)
+        segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
+}
+
+void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
+{
+    struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};
+    struct sg_core *core = sg_begin();
+    if (core) {
+        if (sg_core_block(core, block.base, &block) != CUDA_SUCCESS)
+            block.bytes = 0;
+        sg_end();
+    }
+    if (ret_bytes)
+        *ret_bytes = block.bytes;
+    return (void *)(uintptr_t)block.base;
+}
+
+void segalloc_reset_peaks(int device)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (is_device(device))
+        sg_core_reset_peaks(core, device);
+    sg_end();
+}
+
+/* The two structs are alike in size, so that the list is turned from one into the other where it stands. */
+_Static_assert(sizeof(struct segalloc_piece) == sizeof(struct sg_piece), "alike");
+
+size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
+{
+    struct sg_core *core = sg_begin();
+    void *list = ret;
+    size_t count = core && is_device(device) ? sg_core_pieces(core, device, list, room) : 0;
+    if (core)
+        sg_end();
+    for (size_t i = 0; i < count && i < room; i++) {
+        struct sg_piece piece;
+        memcpy(&piece, &ret[i], sizeof piece);
+        const struct segalloc_piece open = {
+            .address = piece.address,
+            .bytes = piece.bytes,
+            .requested = piece.requested,
+            .stream = (uintptr_t)piece.stream,
+            .state = (uint32_t)piece.state,
+            .small = piece.small,
+        };
+        memcpy(&ret[i], &open, sizeof open);
+    }
+    return count;
+}
+
+size_t segalloc_option(const char *name, char *ret, size_t size)
+{
+    char value[SG_PATH_BYTES];
+    for (unsigned i = 0; name && i < SG_OPTION_COUNT; i++) {
+        if (strcmp(sg_option_info((enum sg_option)i)->name, name) != 0)
+            continue;
+        sg_conf_format(sg_life_conf(), (enum sg_option)i, value, sizeof value);
+        size_t length = strlen(value);
+        if (size) {
+            size_t copied = length < size ? length : size - 1;
+            memcpy(ret, value, copied);
+            ret[copied] = '\0';
+        }
+        return length;
+    }
+    return 0;
+}
