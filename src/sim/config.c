@@ -89,6 +89,20 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
             *flag = false;
         return flag != NULL;
     }
+    if (strcmp(key, "hazard") == 0 && strcmp(value, "all") == 0)
+        return config->hazard = config->hazard_all = true;
+    if (strcmp(key, "hazard_exit") == 0 && number(value, 255, &n) && n > 0) {
+        config->hazard_exit = (int)n;
+        return config->hazard = true;
+    }
+    if (strcmp(key, "schedule") == 0 && number(value, UINT64_MAX, &n)) {
+        config->seed = n;
+        return config->scheduled = true;
+    }
+    if (strcmp(key, "run_ahead") == 0 && number(value, INT32_MAX, &n)) {
+        config->run_ahead = (int64_t)n;
+        return config->scheduled = true;
+    }
     if (strcmp(key, "count") == 0 && number(value, SIM_DEVICES_MAX, &n)) {
         config->devices = (int)n;
         return true;
@@ -116,7 +130,8 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
     static _Thread_local char message[384];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
-        .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024};
+        .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
+        .run_ahead = -1};
     char buffer[1024];
     if (!spec)
         spec = "24GiB";
@@ -144,7 +159,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (!parse_setting(item, value, &config)) {
             snprintf(message, sizeof message,
                 "SEGALLOC_SIM: cannot use \"%s\"; known are count=N (at most %d), driver=12.4, no-vmm, "
-                "no-posix-handles, no-p2p, hazard, depth=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
+                "no-posix-handles, no-p2p, hazard[=all], hazard_exit=N, schedule=SEED, run_ahead=K, depth=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
                 shown, SIM_DEVICES_MAX);
             return message;
         }

@@ -30,13 +30,19 @@ struct sim_config {
     enum sim_vmm_sync vmm_sync;
     unsigned depth;     /* pieces of work a stream takes before a submission waits */
     bool hazard;        /* work on shared bytes is checked */
+    bool hazard_all;    /* what does not say what it touches may touch everything */
+    int hazard_exit;    /* the status with which a process ends that had a hazard; 0: its own */
+    bool scheduled;     /* work runs on the program's threads, as `seed` and `run_ahead` have it */
+    uint64_t seed;
+    int64_t run_ahead;  /* allocations after which work runs if nobody waits for it before; negative: by the seed */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
 };
 
 /* The syntax, which `segalloc run --sim` passes on as it is:
-     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard][,depth=N][,kernel_us=N]
+     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard[=all]][,hazard_exit=N][,schedule=SEED][,run_ahead=K]
+         [,depth=N][,kernel_us=N]
          [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
    it. */

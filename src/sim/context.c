@@ -97,6 +97,8 @@ static void close_context(CUcontext context)
     }
     sim_deps_free(context->barriers);
     context->barriers = NULL;
+    sim_clock_clear(&context->barrier_clock);
+    sim_clock_clear(&context->gone_clock);
     sim_module_drop_context(context);
     sim_memory_drop_context(context);
     memset(context->peers, 0, sizeof context->peers);

@@ -2,6 +2,7 @@
 #ifndef SIM_CONTEXT_H
 #define SIM_CONTEXT_H
 
+#include "order.h"
 #include "sim.h"
 
 enum { SIM_PEERS_MAX = SIM_DEVICES_MAX };
@@ -18,6 +19,7 @@ struct CUctx_st {
     CUstream legacy;
     CUstream marker;        /* carries no work of the program: what waits for all streams waits there */
     struct sim_deps *barriers; /* what work submitted from now on waits for (cuCtxWaitEvent) */
+    struct sim_clock barrier_clock, gone_clock; /* what cuCtxWaitEvent says; work of streams that are gone */
     bool peers[SIM_PEERS_MAX]; /* devices whose memory it may use */
     size_t limits[CU_LIMIT_MAX];
     CUfunc_cache cache;

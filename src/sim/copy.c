@@ -56,6 +56,15 @@ static void finish(struct sim_work *work)
     free(copy->staged);
 }
 
+static void touch(struct sim_work *work, const struct copy *copy)
+{
+    const struct sim_box *box = &copy->box;
+    if (copy->device_src)
+        sim_work_touch(work, box->src.address, extent(box, &box->src), false);
+    if (copy->device_dst)
+        sim_work_touch(work, box->dst.address, extent(box, &box->dst), true);
+}
+
 CUresult sim_copy_work(const CUDA_MEMCPY3D *params, struct sim_work **ret)
 {
     struct sim_box box;
@@ -71,8 +80,9 @@ CUresult sim_copy_work(const CUDA_MEMCPY3D *params, struct sim_work **ret)
     struct sim_work *work = sim_work_new(sizeof(struct copy), run, finish);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *(struct copy *)work->payload =
-        (struct copy){.box = box, .device_dst = dst == SIM_SPAN_DEVICE, .device_src = src == SIM_SPAN_DEVICE};
+    struct copy *copy = (struct copy *)work->payload;
+    *copy = (struct copy){.box = box, .device_dst = dst == SIM_SPAN_DEVICE, .device_src = src == SIM_SPAN_DEVICE};
+    touch(work, copy);
     work->capturable = true;
     work->node = CU_GRAPH_NODE_TYPE_MEMCPY;
     *ret = work;
@@ -125,15 +135,7 @@ CUresult sim_copy(const struct sim_box *box, CUstream handle, bool blocking)
     copy->box = *box;
     copy->device_dst = dst == SIM_SPAN_DEVICE;
     copy->device_src = src == SIM_SPAN_DEVICE;
-    if (copy->device_dst) {
-        work->touches[0].address = box->dst.address;
-        work->touches[0].bytes = extent(box, &box->dst);
-        work->touches[0].write = true;
-    }
-    if (copy->device_src) {
-        work->touches[1].address = box->src.address;
-        work->touches[1].bytes = extent(box, &box->src);
-    }
+    touch(work, copy);
     work->capturable = true;
     work->node = CU_GRAPH_NODE_TYPE_MEMCPY;
     /* A captured copy reads and writes the host's memory when the graph runs. */

@@ -11,6 +11,7 @@ struct CUevent_st {
     uint64_t time_ns; /* when that was reached */
     struct sim_capture *capture; /* that it was last recorded in; NULL otherwise. Holds a reference */
     struct sim_nodes tips;       /* what it stands for there */
+    struct sim_clock clock;      /* of the last record; for the hazard checker */
 };
 
 /* It is recorded anew: what it stood for in a capture is forgotten. */
@@ -28,6 +29,7 @@ static void unref(CUevent event)
         forget_capture(event);
         if (event->stream)
             sim_stream_unref(event->stream);
+        sim_clock_clear(&event->clock);
         free(event);
     }
 }
@@ -111,6 +113,11 @@ static void recorded(CUevent event, CUstream stream, uint64_t position)
         sim_stream_unref(event->stream);
     event->stream = stream;
     event->position = position;
+    sim_clock_clear(&event->clock);
+    if (stream->kind == SIM_STREAM_MARKER)
+        sim_order_context(stream->context, &event->clock);
+    else
+        sim_clock_join(&event->clock, &stream->clock);
     forget_capture(event);
 }
 
@@ -132,7 +139,10 @@ CUresult sim_event_get(CUevent event)
 
 int sim_event_depend(CUevent event, struct sim_work *work)
 {
-    return event->stream && !event->capture ? sim_work_depend(work, event->stream, event->position) : 0;
+    if (!event->stream || event->capture)
+        return 0;
+    sim_clock_join(&work->after, &event->clock);
+    return sim_work_depend(work, event->stream, event->position);
 }
 
 void sim_event_recorded(CUevent event, CUstream stream, uint64_t position)
@@ -272,6 +282,8 @@ CUresult cuCtxWaitEvent(CUcontext context, CUevent handle)
         result = sim_context_get(context, &target);
     if (result == CUDA_SUCCESS)
         result = event->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : sim_capture_context(target);
+    if (result == CUDA_SUCCESS)
+        sim_order_context_after(target, &event->clock);
     if (result == CUDA_SUCCESS && !complete(event) &&
         sim_deps_add(&target->barriers, event->stream, event->position) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -294,7 +306,12 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
         result = sim_capture_legacy(target);
     if (result == CUDA_SUCCESS && (event->capture || sim_capturing(target))) {
         result = wait_captured(event, target, flags & CU_EVENT_WAIT_EXTERNAL);
-    } else if (result == CUDA_SUCCESS && !complete(event)) {
+    } else if (result == CUDA_SUCCESS) {
+        sim_order_stream_after(target, &event->clock);
+        if (complete(event)) {
+            sim_unlock();
+            return CUDA_SUCCESS;
+        }
         struct sim_work *work = sim_work_new(0, NULL, NULL);
         if (work && sim_work_depend(work, event->stream, event->position) == 0) {
             result = sim_submit(target, work, NULL);
@@ -317,12 +334,15 @@ CUresult cuEventQuery(CUevent handle)
 {
     SIM_ENTER(cuEventQuery);
     sim_lock();
+    sim_schedule_step();
     CUevent event;
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = may_ask(event);
     if (result == CUDA_SUCCESS && !complete(event))
         result = CUDA_ERROR_NOT_READY;
+    else if (result == CUDA_SUCCESS)
+        sim_order_host_after(&event->clock);
     sim_unlock();
     return result;
 }
@@ -335,8 +355,14 @@ CUresult cuEventSynchronize(CUevent handle)
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = may_ask(event);
-    if (result == CUDA_SUCCESS && !complete(event))
-        result = sim_wait(event->stream, event->position);
+    if (result == CUDA_SUCCESS) {
+        struct sim_clock seen = {0}; /* the event may be recorded anew, or destroyed, during the wait */
+        sim_clock_join(&seen, &event->clock);
+        if (!complete(event))
+            result = sim_wait(event->stream, event->position);
+        sim_order_host_after(&seen);
+        sim_clock_clear(&seen);
+    }
     sim_pool_trim();
     sim_unlock();
     return result;

@@ -19,11 +19,25 @@ typedef uint64_t (*segalloc_sim_ns_fn)(void);
 
 /* Says whose bytes these are from now on, to the hazard checker; where nobody said, an allocation is its own owner. */
 typedef void (*segalloc_sim_owner_fn)(uint64_t address, uint64_t bytes, uint64_t owner);
+/* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
+   calls add to it. */
+typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int write);
+/* What kernels of that name (as the module has it) do. `arguments` are separated by commas: i32, u32, i64, u64, f32 or
+   f64 with a name; r, w or rw (pointers to what is read, written, both) or p (a pointer that is not followed) with a
+   name and, but for p, a length in brackets: a sum of products of numbers and integer arguments. "r x[4*n], w y[4*n],
+   u64 n". `run`, which may be NULL, is called with pointers to the arguments' values, in stream order, and may call
+   nothing of CUDA. Returns 0, or -1 where it does not understand. */
+typedef int (*segalloc_sim_kernel_fn)(const char *name, const char *arguments, void (*run)(void **arguments));
+/* With the setting `schedule`: begins the schedule of another seed; `run_ahead` as the setting, or negative. */
+typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
 /* How many hazards were reported so far; each on stderr too. */
 typedef uint64_t (*segalloc_sim_hazards_fn)(void);
 
 #pragma GCC visibility push(default)
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
+void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);
+int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments));
+void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead);
 uint64_t segalloc_sim_hazards(void);
 size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max);
 uint64_t segalloc_sim_ns(void);

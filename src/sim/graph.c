@@ -1,5 +1,6 @@
 /* Graphs and their edges. */
 #include "graph.h"
+#include "hazard.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -105,6 +106,8 @@ CUresult sim_graph_add(CUgraph graph, const CUgraphNode *deps, size_t count, str
     }
     node->graph = graph;
     node->step = step;
+    if (step.work)
+        sim_hazard_settle(step.work);
     if (step.child)
         step.child->owner = node;
     sim_handle_add(&node->handle, SIM_KIND_NODE);

@@ -74,6 +74,7 @@ struct CUgraphExec_st {
     cuuint64_t flags;
     CUstream last; /* where it was launched last, with a reference: launches of one executable do not overlap */
     uint64_t last_position;
+    struct sim_clock clock; /* of that launch; for the hazard checker */
 };
 
 struct sim_capture {
@@ -111,6 +112,8 @@ CUresult sim_graph_copy(CUgraph from, CUgraph *ret);
 
 CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret);
 void sim_held_drop(struct sim_held **held);
+/* A launch is over that held them: who sees their destructors called knows. */
+void sim_held_launched(const struct sim_held *held, const struct sim_clock *clock);
 
 CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct sim_graph_memory **ret);
 void sim_graph_memory_unref(struct sim_graph_memory *memory);

@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "graph.h"
+#include "hazard.h"
 
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
@@ -150,6 +151,7 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
         image_unref(exec->image); /* a launch under way has its own reference */
         if (exec->last)
             sim_stream_unref(exec->last);
+        sim_clock_clear(&exec->clock);
         free(exec);
     }
     sim_unlock();
@@ -177,6 +179,8 @@ static void run_work(struct sim_work *launch, const struct sim_work *template)
         sim_in_host_function = false;
     }
     sim_lock();
+    if (work->host_sees)
+        sim_order_host_after(&launch->after);
     if (work->finish)
         work->finish(work);
     sim_work_free(work);
@@ -202,7 +206,9 @@ static void run(struct sim_work *launch)
 
 static void finish(struct sim_work *launch)
 {
-    image_unref(*(struct sim_image **)launch->payload);
+    struct sim_image *image = *(struct sim_image **)launch->payload;
+    sim_held_launched(image->held, &launch->after);
+    image_unref(image);
 }
 
 /* Takes the memory of the allocation nodes, all of it or none. */
@@ -258,6 +264,16 @@ static CUresult depend(CUgraphExec exec, struct sim_work *work)
     return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+/* What its nodes touch, for the hazard checker. */
+static void parts(CUstream stream, const struct sim_work *launch)
+{
+    const struct sim_image *image = *(struct sim_image *const *)launch->payload;
+    for (unsigned i = 0; i < image->count; i++) {
+        if (image->at[i].step.work)
+            sim_hazard_part(stream, launch, image->at[i].step.work);
+    }
+}
+
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
     CUresult result = wait_for_memory(exec);
@@ -279,6 +295,12 @@ static CUresult launch(CUgraphExec exec, CUstream stream)
     struct sim_image *image = exec->image;
     image->refs += 2; /* the launch's, and one while this looks at it */
     work->may_wait = true;
+    work->node = CU_GRAPH_NODE_TYPE_GRAPH;
+    work->keeps_clock = image->held != NULL;
+    for (unsigned i = 0; i < image->count; i++)
+        work->host_sees |= image->at[i].step.work && image->at[i].step.work->host_sees;
+    work->parts = parts;
+    sim_clock_join(&work->after, &exec->clock);
     uint64_t position;
     result = sim_submit(stream, work, &position);
     if (result == CUDA_SUCCESS && sim_handle_valid(exec, SIM_KIND_EXEC)) {
@@ -287,6 +309,8 @@ static CUresult launch(CUgraphExec exec, CUstream stream)
             sim_stream_unref(exec->last);
         exec->last = stream;
         exec->last_position = position;
+        sim_clock_clear(&exec->clock);
+        sim_clock_join(&exec->clock, &stream->clock);
     }
     for (unsigned i = 0; i < image->count && result == CUDA_SUCCESS; i++) {
         if (image->at[i].step.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
@@ -372,6 +396,8 @@ CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step s
     for (unsigned i = 0; result == CUDA_SUCCESS && i < image->count; i++) {
         if (i == at) {
             copy->at[i] = (struct sim_image_step){node, step};
+            if (step.work)
+                sim_hazard_settle(step.work);
             step = (struct sim_step){.type = step.type};
         } else {
             copy->at[i].node = image->at[i].node;

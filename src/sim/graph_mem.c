@@ -1,5 +1,6 @@
 /* Memory of graphs: allocation and free nodes, and what a device holds for them. */
 #include "graph.h"
+#include "hazard.h"
 
 #include <stdlib.h>
 
@@ -58,6 +59,7 @@ void sim_graph_memory_give(struct sim_graph_memory *memory)
     if (!memory->live)
         return;
     memory->live = false;
+    sim_hazard_given(memory->memory->range.base, memory->memory->range.size);
     memory->memory->device->used -= memory->memory->charged;
     memory->memory->device->graph_used -= memory->memory->charged;
     if (!memory->refs)

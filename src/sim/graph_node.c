@@ -1,5 +1,6 @@
 /* What nodes do: how they are added, asked and changed. */
 #include "graph.h"
+#include "hazard.h"
 
 #include <stdlib.h>
 
@@ -54,6 +55,8 @@ static CUresult replace(CUgraphNode node, CUresult made, struct sim_step step)
     }
     sim_step_drop(&node->step);
     node->step = step;
+    if (step.work)
+        sim_hazard_settle(step.work);
     return CUDA_SUCCESS;
 }
 

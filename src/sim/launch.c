@@ -1,5 +1,6 @@
 /* Kernels: what is asked about them, and launches. */
 #include "graph.h"
+#include "kernel.h"
 #include "module.h"
 
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
@@ -12,7 +13,13 @@ struct kernel {
     unsigned grid[3], block[3], shared_bytes;
 };
 
-static CUresult new_work(const struct kernel *kernel, CUcontext context, struct sim_work **ret)
+static void run(struct sim_work *work)
+{
+    sim_kernel_run((void *)(work->payload + sizeof(struct kernel)));
+}
+
+static CUresult new_work(const struct kernel *kernel, void **params, void **extra, CUcontext context,
+    struct sim_work **ret)
 {
     const unsigned *grid = kernel->grid, *block = kernel->block;
     uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
@@ -26,9 +33,17 @@ static CUresult new_work(const struct kernel *kernel, CUcontext context, struct 
         result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
-    struct sim_work *work = sim_work_new(sizeof *kernel, NULL, NULL);
+    const struct sim_kernel *declared = sim_kernel_find(f->name);
+    struct sim_work *work = sim_work_new(sizeof *kernel + sim_kernel_bytes(declared), declared ? run : NULL, NULL);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    bool said = sim_touches_take(work);
+    if (declared && !sim_kernel_arguments(declared, params, extra, work->payload + sizeof *kernel, work)) {
+        sim_work_free(work);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    work->name = sim_kernel_name(f->name);
+    work->unknown = !said && !declared;
     *(struct kernel *)work->payload = *kernel;
     work->busy_ns = sim.config.kernel_ns;
     work->capturable = true;
@@ -42,10 +57,10 @@ CUresult sim_kernel_work(const CUDA_KERNEL_NODE_PARAMS *p, struct sim_work **ret
     return new_work(&(struct kernel){.function = p->func ? p->func : (CUfunction)p->kern,
                         .grid = {p->gridDimX, p->gridDimY, p->gridDimZ},
                         .block = {p->blockDimX, p->blockDimY, p->blockDimZ}, .shared_bytes = p->sharedMemBytes},
-        NULL, ret);
+        p->kernelParams, p->extra, NULL, ret);
 }
 
-/* The values of a kernel's arguments are not kept: nobody here knows their sizes. */
+/* The values of a kernel's arguments are not given back: nobody here knows their sizes, unless it was declared. */
 void sim_kernel_params(const struct sim_work *work, CUDA_KERNEL_NODE_PARAMS *ret)
 {
     const struct kernel *k = (const struct kernel *)work->payload;
@@ -55,7 +70,7 @@ void sim_kernel_params(const struct sim_work *work, CUDA_KERNEL_NODE_PARAMS *ret
 }
 
 static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned block[3], unsigned shared_bytes,
-    CUstream stream_handle)
+    CUstream stream_handle, void **params, void **extra)
 {
     const struct kernel kernel = {.function = handle, .grid = {grid[0], grid[1], grid[2]},
         .block = {block[0], block[1], block[2]}, .shared_bytes = shared_bytes};
@@ -67,7 +82,7 @@ static CUresult launch(CUfunction handle, const unsigned grid[3], const unsigned
     if (result == CUDA_SUCCESS)
         result = sim_stream_get(stream_handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = new_work(&kernel, stream->context, &work);
+        result = new_work(&kernel, params, extra, stream->context, &work);
     if (result == CUDA_SUCCESS)
         result = sim_submit(stream, work, NULL);
     sim_unlock();
@@ -79,9 +94,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int grid_x, unsigned int grid_y, 
     void **params, void **extra)
 {
     SIM_ENTER(cuLaunchKernel);
-    (void)params, (void)extra;
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-    return launch(f, grid, block, shared_bytes, stream);
+    return launch(f, grid, block, shared_bytes, stream, params, extra);
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
@@ -97,9 +111,8 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int grid_x, unsigned i
     void **params)
 {
     SIM_ENTER(cuLaunchCooperativeKernel);
-    (void)params;
     const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-    return launch(f, grid, block, shared_bytes, stream);
+    return launch(f, grid, block, shared_bytes, stream, params, NULL);
 }
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
@@ -110,27 +123,27 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int grid_x, unsig
         PER_THREAD(stream), params);
 }
 
-static CUresult launch_config(const CUlaunchConfig *config, CUfunction f, bool per_thread)
+static CUresult launch_config(const CUlaunchConfig *config, CUfunction f, void **params, void **extra,
+    bool per_thread)
 {
     if (!config || (config->numAttrs && !config->attrs))
         return CUDA_ERROR_INVALID_VALUE;
     const unsigned grid[3] = {config->gridDimX, config->gridDimY, config->gridDimZ};
     const unsigned block[3] = {config->blockDimX, config->blockDimY, config->blockDimZ};
-    return launch(f, grid, block, config->sharedMemBytes, per_thread ? PER_THREAD(config->hStream) : config->hStream);
+    return launch(f, grid, block, config->sharedMemBytes, per_thread ? PER_THREAD(config->hStream) : config->hStream,
+        params, extra);
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
     SIM_ENTER(cuLaunchKernelEx);
-    (void)params, (void)extra;
-    return launch_config(config, f, false);
+    return launch_config(config, f, params, extra, false);
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
     SIM_ENTER(cuLaunchKernelEx);
-    (void)params, (void)extra;
-    return launch_config(config, f, true);
+    return launch_config(config, f, params, extra, true);
 }
 
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, CUfunction handle)

@@ -1,4 +1,5 @@
 #include "graph.h"
+#include "hazard.h"
 
 #include <stdlib.h>
 
@@ -109,6 +110,7 @@ void sim_memory_drop(struct sim_memory *memory)
     case SIM_MEMORY_RESERVATION:
         break;
     }
+    sim_hazard_given(memory->range.base, memory->range.size);
     sim_memory_forget(memory);
 }
 

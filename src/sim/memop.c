@@ -50,6 +50,11 @@ static void wait_value(struct sim_work *work)
         nanosleep(&pause, NULL);
 }
 
+static bool blocked(const struct sim_work *work)
+{
+    return !satisfied((const struct memop *)work->payload);
+}
+
 static CUresult submit(CUstream handle, struct memop op, sim_work_fn run)
 {
     if (op.address % (op.wide ? 8 : 4))
@@ -59,6 +64,8 @@ static CUresult submit(CUstream handle, struct memop op, sim_work_fn run)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *(struct memop *)work->payload = op;
     work->may_wait = run == wait_value;
+    work->blocked = run == wait_value ? blocked : NULL;
+    work->host_sees = run == write_value;
     work->capturable = true;
     work->node = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP;
     sim_lock();

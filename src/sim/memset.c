@@ -92,9 +92,7 @@ static struct sim_work *new_work(struct fill fill)
     struct sim_work *work = sim_work_new(sizeof fill, run, finish);
     if (work) {
         *(struct fill *)work->payload = fill;
-        work->touches[0].address = fill.address;
-        work->touches[0].bytes = extent(&fill);
-        work->touches[0].write = true;
+        sim_work_touch(work, fill.address, extent(&fill), true);
         work->capturable = true;
         work->node = CU_GRAPH_NODE_TYPE_MEMSET;
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
+#include "hazard.h"
 
 struct CUmemPoolHandle_st {
     struct sim_handle handle;
@@ -120,6 +121,7 @@ void sim_pool_give(struct sim_memory *memory)
     if (*link)
         *link = memory->next_leaving;
     uint64_t base = memory->range.base, bytes = memory->charged;
+    sim_hazard_given(base, memory->range.size);
     sim_memory_forget(memory);
     pool->used -= bytes;
     keep_free(pool, base, bytes);

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "extra.h"
+#include "hazard.h"
+#include "schedule.h"
 #include "work.h"
 
 struct sim sim = {.config = {.driver = 13000}};
@@ -133,6 +135,10 @@ static void at_exit(void)
         return;
     atomic_store(&state, SIM_GONE);
     sim_sched_stop();
+    if (sim.config.hazard_exit && sim_hazard_reports()) {
+        fflush(NULL);
+        _exit(sim.config.hazard_exit);
+    }
 }
 
 static void attach_faults(const struct sim_config *config)
@@ -169,6 +175,8 @@ static CUresult start(void)
     if (result != CUDA_SUCCESS)
         return result;
     attach_faults(&sim.config);
+    if (sim.config.scheduled)
+        sim_schedule_start(sim.config.seed, sim.config.run_ahead);
     for (unsigned i = 0; i < sizeof costs / sizeof *costs; i++)
         calls[costs[i].call].cost_ns = costs[i].ns;
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 
 #include "graph.h"
+#include "kernel.h"
 
 /* The per-thread default streams that this thread has used, one a context. Each holds a reference. */
 struct thread_stream {
@@ -228,7 +229,10 @@ static CUresult may_ask(CUstream stream)
 CUresult cuStreamQuery(CUstream stream)
 {
     SIM_ENTER(cuStreamQuery);
-    WITH_STREAM(stream);
+    sim_lock();
+    sim_schedule_step();
+    CUstream stream_;
+    CUresult result = sim_stream_get(stream, &stream_);
     if (result == CUDA_SUCCESS)
         result = may_ask(stream_);
     if (result == CUDA_SUCCESS) {
@@ -237,6 +241,11 @@ CUresult cuStreamQuery(CUstream stream)
         for (CUstream s = stream_->context->streams; s && stream_->kind == SIM_STREAM_LEGACY; s = s->next)
             idle &= s->flags & CU_STREAM_NON_BLOCKING || sim_stream_idle(s);
         result = idle ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+        struct sim_clock seen = {0};
+        if (idle)
+            sim_order_stream(stream_, &seen);
+        sim_order_host_after(&seen);
+        sim_clock_clear(&seen);
     }
     sim_unlock();
     return result;
@@ -248,12 +257,18 @@ static CUresult wait_for(CUstream stream)
     bool busy = !sim_stream_idle(stream);
     for (CUstream s = stream->context->streams; s && stream->kind == SIM_STREAM_LEGACY; s = s->next)
         busy |= !(s->flags & CU_STREAM_NON_BLOCKING) && !sim_stream_idle(s);
-    if (!busy)
-        return stream->context->error;
-    if (stream->kind != SIM_STREAM_LEGACY)
-        return sim_wait_stream(stream);
-    struct sim_work *work = sim_work_new(0, NULL, NULL);
-    return work ? sim_submit_and_wait(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_clock seen = {0};
+    sim_order_stream(stream, &seen);
+    CUresult result = stream->context->error;
+    if (busy && stream->kind != SIM_STREAM_LEGACY) {
+        result = sim_wait_stream(stream);
+    } else if (busy) {
+        struct sim_work *work = sim_work_new(0, NULL, NULL);
+        result = work ? sim_submit_and_wait(stream, work) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sim_order_host_after(&seen);
+    sim_clock_clear(&seen);
+    return result;
 }
 
 CUresult cuStreamSynchronize(CUstream stream)
@@ -290,7 +305,8 @@ static struct sim_work *new_host_call(struct host_call call)
     struct sim_work *work = sim_work_new(sizeof call, run_host_call, NULL);
     if (work) {
         *(struct host_call *)work->payload = call;
-        work->host_function = true;
+        work->host_function = work->host_sees = true;
+        work->unknown = !sim_touches_take(work);
         work->capturable = call.function != NULL; /* callbacks cannot be captured */
         work->node = CU_GRAPH_NODE_TYPE_HOST;
     }

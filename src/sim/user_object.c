@@ -10,6 +10,7 @@ struct CUuserObject_st {
     unsigned count;
     CUhostFn destroy;
     void *pointer;
+    struct sim_clock clock; /* of the launches that held it */
     CUuserObject next; /* among those whose destructor is to be called */
 };
 
@@ -28,6 +29,8 @@ static void *call_destructors(void *unused)
         ended_first = object->next;
         if (!ended_first)
             ended_last = NULL;
+        sim_order_host_after(&object->clock);
+        sim_clock_clear(&object->clock);
         sim_unlock();
         sim_in_host_function = true; /* it may not call CUDA either */
         object->destroy(object->pointer);
@@ -134,6 +137,12 @@ CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
         release(object, count);
     sim_unlock();
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sim_held_launched(const struct sim_held *held, const struct sim_clock *clock)
+{
+    for (; held; held = held->next)
+        sim_clock_join(&held->object->clock, clock);
 }
 
 static struct sim_held **find(CUgraph graph, CUuserObject object)

@@ -1,5 +1,7 @@
 #include "graph.h"
 #include "hazard.h"
+#include "owner.h"
+#include "schedule.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -34,6 +36,7 @@ void sim_stream_unref(CUstream stream)
     assert(stream->refs > 0);
     if (--stream->refs == 0) {
         assert(!stream->head && !stream->alive && !stream->waiters);
+        sim_order_stream_end(stream);
         free(stream);
     }
 }
@@ -103,13 +106,40 @@ struct sim_work *sim_work_copy(const struct sim_work *work)
         copy->capturable = work->capturable;
         copy->node = work->node;
         copy->busy_ns = work->busy_ns;
+        copy->blocked = work->blocked;
+        copy->unknown = work->unknown;
+        copy->host_sees = work->host_sees;
+        copy->name = work->name;
+        for (unsigned i = 0; i < work->touch_count; i++) {
+            const struct sim_touch *touch = &work->touches[i];
+            sim_work_touch(copy, touch->address, touch->bytes, touch->write);
+            if (copy->touch_count > i) {
+                copy->touches[i].settled = touch->settled;
+                copy->touches[i].owner = sim_owner_ref(touch->owner);
+            }
+        }
         memcpy(copy->payload, work->payload, work->bytes);
     }
     return copy;
 }
 
+void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
+{
+    if (!sim.config.hazard || !bytes)
+        return;
+    struct sim_touch *grown = realloc(work->touches, (work->touch_count + 1) * sizeof *grown);
+    if (!grown)
+        return;
+    work->touches = grown;
+    grown[work->touch_count++] = (struct sim_touch){.address = address, .bytes = bytes, .write = write};
+}
+
 void sim_work_free(struct sim_work *work)
 {
+    for (unsigned i = 0; i < work->touch_count; i++)
+        sim_owner_unref(work->touches[i].owner);
+    free(work->touches);
+    sim_clock_clear(&work->after);
     sim_deps_free(work->deps);
     free(work);
 }
@@ -177,7 +207,9 @@ static void advance(CUstream stream)
     /* Each ready stream has a thread of its own to go to, so that a host function that waits for another stream's
        work cannot hold that work up. */
     ready_count++;
-    if (caller_waits)
+    if (sim_scheduled())
+        pthread_cond_broadcast(&progress); /* for whoever waits and may run it */
+    if (caller_waits || sim_scheduled())
         return;
     if (ready_count > idle && threads < THREADS_MAX)
         start_thread();
@@ -223,7 +255,7 @@ static void execute(CUstream stream, struct sim_work *work)
 {
     if (work->run || work->busy_ns) {
         sim_unlock();
-        if (work->busy_ns) {
+        if (work->busy_ns && !sim_scheduled()) {
             struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
             nanosleep(&busy, NULL);
         }
@@ -238,6 +270,8 @@ static void execute(CUstream stream, struct sim_work *work)
     if (!stream->head)
         stream->tail = NULL;
     stream->completed = work->position;
+    if (work->host_sees)
+        sim_order_host_after(&work->after);
     if (work->finish)
         work->finish(work);
     sim_work_free(work);
@@ -274,10 +308,10 @@ static bool can_help(const struct sim_work *work)
 
 /* Does a batch of the stream's work; `helping` leaves what may take long to the simulator's threads. Owns the reference
    that the list of ready streams had. */
-static void run_batch(CUstream stream, bool helping)
+static void run_batch(CUstream stream, bool helping, unsigned limit)
 {
     stream->running = true;
-    for (unsigned i = 0; i < BATCH && head_can_run(stream) && (!helping || can_help(stream->head)); i++)
+    for (unsigned i = 0; i < limit && head_can_run(stream) && (!helping || can_help(stream->head)); i++)
         execute(stream, stream->head);
     stream->running = false;
     advance(stream);
@@ -290,11 +324,89 @@ static bool help(void)
     CUstream before = NULL;
     for (CUstream *link = &ready_first; *link; before = *link, link = &(*link)->next_ready) {
         if (can_help((*link)->head)) {
-            run_batch(take_ready(link, before), true);
+            run_batch(take_ready(link, before), true, BATCH);
             return true;
         }
     }
     return false;
+}
+
+static void run_one(CUstream stream)
+{
+    CUstream before = NULL, *link = &ready_first;
+    while (*link != stream) {
+        before = *link;
+        link = &(*link)->next_ready;
+    }
+    run_batch(take_ready(link, before), false, 1);
+}
+
+static bool may_run(CUstream stream, bool wanted)
+{
+    const struct sim_work *work = stream->head;
+    return head_can_run(stream) && !(work->blocked && work->blocked(work)) &&
+           (wanted || sim_schedule_due(work->allocated));
+}
+
+/* Runs one piece of work of some stream; `wanted`: somebody waits. */
+static bool run_any(bool wanted)
+{
+    unsigned count = 0;
+    for (CUstream s = ready_first; s; s = s->next_ready)
+        count += may_run(s, wanted);
+    unsigned chosen = count ? sim_schedule_random(count) : 0;
+    for (CUstream s = ready_first; s && count; s = s->next_ready) {
+        if (may_run(s, wanted) && chosen-- == 0) {
+            run_one(s);
+            return true;
+        }
+    }
+    return false;
+}
+
+void sim_schedule_step(void)
+{
+    if (!sim_scheduled() || sim_in_host_function)
+        return;
+    for (unsigned left = sim_schedule_appetite(); left && run_any(false); left--) {
+    }
+}
+
+void sim_schedule_allocated(void)
+{
+    sim_schedule_count_allocation();
+    sim_schedule_step();
+}
+
+/* Runs the piece of work that `stream` is held up by. */
+static bool run_needed(CUstream stream)
+{
+    for (bool deeper = true; deeper && !stream->ready;) {
+        const struct sim_deps *deps = stream->head && !stream->running ? stream->head->deps : NULL;
+        deeper = false;
+        for (unsigned i = 0; deps && i < deps->count && !deeper; i++) {
+            deeper = deps->at[i].stream->completed < deps->at[i].position;
+            stream = deeper ? deps->at[i].stream : stream;
+        }
+    }
+    if (!stream->ready || !may_run(stream, true))
+        return false;
+    run_one(stream);
+    return true;
+}
+
+/* What a waiting thread does where no other thread runs work. */
+static void schedule_while_waiting(CUstream stream)
+{
+    if ((!sim_schedule_strays() || !run_any(true)) && !run_needed(stream) && !run_any(true)) {
+        /* Another thread is at it, or the work waits for a word of memory. */
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += 1000000;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        pthread_cond_timedwait(&progress, sim_mutex(), &until);
+    }
 }
 
 static void *worker(void *unused)
@@ -309,7 +421,7 @@ static void *worker(void *unused)
         }
         if (stopping)
             break;
-        run_batch(take_ready(&ready_first, NULL), false);
+        run_batch(take_ready(&ready_first, NULL), false, BATCH);
     }
     threads--;
     pthread_cond_broadcast(&progress);
@@ -321,6 +433,10 @@ static void *worker(void *unused)
 static CUresult wait_until(CUstream stream, uint64_t position)
 {
     while (stream->completed < position && !stopping) {
+        if (sim_scheduled()) {
+            schedule_while_waiting(stream);
+            continue;
+        }
         if (help())
             continue;
         if (stream->host_wants > position)
@@ -386,6 +502,8 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
     sim_stream_ref(stream);
     CUresult result = sim_capture_legacy(stream);
     if (result == CUDA_SUCCESS)
+        sim_schedule_step();
+    if (result == CUDA_SUCCESS)
         result = wait_for_room(stream);
     if (result == CUDA_SUCCESS && add_implied(stream, work) != 0)
         result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -398,9 +516,9 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
         else
             stream->head = work;
         stream->tail = work;
-        for (unsigned i = 0; i < 2; i++)
-            sim_hazard_touch(stream, work->position, work->touches[i].address, work->touches[i].bytes,
-                work->touches[i].write);
+        work->allocated = sim_schedule_allocations();
+        sim_order_submitted(stream, work);
+        sim_hazard_submitted(stream, work);
         if (ret_position)
             *ret_position = work->position;
         caller_waits = waits && can_help(work);
@@ -421,6 +539,7 @@ CUresult sim_submit(CUstream stream, struct sim_work *work, uint64_t *ret_positi
 CUresult sim_submit_and_wait(CUstream stream, struct sim_work *work)
 {
     uint64_t position;
+    work->host_sees = true;
     sim_stream_ref(stream);
     CUresult result = submit(stream, work, true, &position);
     if (result == CUDA_SUCCESS)
@@ -452,11 +571,15 @@ CUresult sim_wait_context(CUcontext context)
     bool busy = false;
     for (CUstream s = context->streams; s; s = s->next)
         busy |= !sim_stream_idle(s);
-    if (!busy)
-        return context->error;
+    struct sim_clock seen = {0};
+    sim_order_context(context, &seen);
     uint64_t position;
-    CUresult result = context_point(context, NULL, true, &position);
-    return result == CUDA_SUCCESS ? sim_wait(context->marker, position) : result;
+    CUresult result = busy ? context_point(context, NULL, true, &position) : context->error;
+    if (busy && result == CUDA_SUCCESS)
+        result = sim_wait(context->marker, position);
+    sim_order_host_after(&seen);
+    sim_clock_clear(&seen);
+    return result;
 }
 
 CUresult sim_wait_device(struct sim_device *device)
@@ -484,6 +607,7 @@ CUresult sim_stream_new(CUcontext context, enum sim_stream_kind kind, unsigned f
     stream->refs = 1;
     stream->alive = stream->linked = true;
     stream->host_wants = UINT64_MAX;
+    sim_order_stream_new(stream);
     stream->next = context->streams;
     context->streams = stream;
     sim_handle_add(&stream->handle, SIM_KIND_STREAM);
@@ -496,6 +620,7 @@ void sim_stream_close(CUstream stream, bool forget)
     assert(stream->alive);
     sim_handle_drop(&stream->handle);
     stream->alive = false;
+    sim_order_stream_closed(stream);
     sim_stream_ref(stream);
     sim_capture_stream_gone(stream);
     if (forget) {

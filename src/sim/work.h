@@ -4,6 +4,7 @@
 #define SIM_WORK_H
 
 #include "context.h"
+#include "order.h"
 #include "sim.h"
 
 /* A point of a stream: complete once `stream->completed` >= `position`. Owns a reference to the stream. */
@@ -15,6 +16,15 @@ struct sim_dep {
 struct sim_deps {
     unsigned count, room;
     struct sim_dep at[];
+};
+
+/* Bytes that a piece of work touches; of interest to the hazard checker only. */
+struct sim_owner;
+struct sim_touch {
+    uint64_t address, bytes;
+    bool write;
+    bool settled; /* in a graph: `owner` holds, whoever has the address later */
+    struct sim_owner *owner;
 };
 
 struct sim_work;
@@ -31,10 +41,16 @@ struct sim_work {
     bool dropped;       /* finish is called without run having been */
     bool host_function; /* `run` is the program's own code */
     bool may_wait;      /* `run` may take as long as it likes: only for the simulator's own threads */
-    struct {
-        uint64_t address, bytes;
-        bool write;
-    } touches[2];       /* what it is known to touch, of device memory; for the hazard checker */
+    bool (*blocked)(const struct sim_work *work); /* whether `run` would wait now; NULL: never */
+    struct sim_touch *touches; /* what it is known to touch */
+    unsigned touch_count;
+    void (*parts)(CUstream stream, const struct sim_work *work); /* tells the hazard checker of more */
+    bool unknown;       /* it may touch more than it says */
+    bool keeps_clock;   /* `after` becomes all that it comes after */
+    bool host_sees;     /* that too; and the program can notice that it ran, and knows then that what came before is complete */
+    struct sim_clock after; /* what it comes after beside its stream's work */
+    const char *name;   /* of a kernel; the function's, or NULL */
+    uint64_t allocated; /* allocations made before it was submitted */
     bool capturable;    /* can be a node of a graph, of this type */
     CUgraphNodeType node;
     uint64_t busy_ns;
@@ -64,7 +80,10 @@ struct CUstream_st {
     struct sim_capture *capture;   /* that it takes part in */
     struct sim_nodes *tips;        /* what the next captured node depends on */
     CUstream next_captured;        /* in capture->streams */
-    uint64_t question, walked;     /* the hazard checker's last walk */
+    bool has_slot;                 /* the rest is order.h's */
+    unsigned slot;
+    uint64_t slot_base;
+    struct sim_clock clock;
 };
 
 /* All locked. */
@@ -84,6 +103,8 @@ struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finis
 struct sim_work *sim_work_copy(const struct sim_work *work);
 /* Frees work that was never submitted; does not call finish. */
 void sim_work_free(struct sim_work *work);
+/* Notes that it touches these bytes. */
+void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write);
 int sim_work_depend(struct sim_work *work, CUstream stream, uint64_t position);
 
 /* Queues `work`, adding what the legacy stream's rules and cuCtxWaitEvent demand. Where the stream's queue is full it
@@ -99,6 +120,11 @@ CUresult sim_wait_device(struct sim_device *device);
 CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position);
 int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position);
 void sim_deps_free(struct sim_deps *deps);
+
+/* With the setting `schedule`: lets some work run, or none, as the seed has it. */
+void sim_schedule_step(void);
+/* An allocation was made, of whomever. */
+void sim_schedule_allocated(void);
 
 /* Starts no further work, and waits a bounded time for what is running. Not locked. */
 void sim_sched_stop(void);

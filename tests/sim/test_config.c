@@ -26,6 +26,13 @@ static void good_settings(void **state)
     assert_int_equal(config.depth, 16);
     assert_int_equal(config.kernel_ns, 5000);
     assert_int_equal(config.vmm_sync, SIM_VMM_SYNC_ALWAYS);
+    assert_false(config.hazard || config.scheduled);
+    assert_true(config.run_ahead < 0);
+    assert_null(sim_config_parse("1GiB,hazard=all,hazard_exit=3,schedule=7,run_ahead=30", &config));
+    assert_true(config.hazard && config.hazard_all && config.scheduled);
+    assert_int_equal(config.hazard_exit, 3);
+    assert_int_equal(config.seed, 7);
+    assert_int_equal(config.run_ahead, 30);
     assert_null(sim_config_parse("1GiB,fail=cuMemCreate:3,fail=cuMemMap:2+:CUDA_ERROR_UNKNOWN", &config));
     assert_int_equal(config.fault_count, 2);
     assert_string_equal(config.faults[0].name, "cuMemCreate");
@@ -41,7 +48,8 @@ static void bad_settings(void **state)
     (void)state;
     static const char *const bad[] = {"", "big", "1MiB", "24GiB,", "24GiB,count", "24GiB,count=17", "24GiB,count=-1",
         "24GiB,driver=12", "24GiB,driver=12.4x", "24GiB,depth=0", "24GiB,vmm_sync=maybe", "24GiB,fail=cuMemCreate",
-        "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB"};
+        "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB",
+        "24GiB,hazard=some", "24GiB,hazard_exit=0", "24GiB,schedule", "24GiB,run_ahead=-1"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sim_config config = {.bytes = 77};
         const char *message = sim_config_parse(bad[i], &config);

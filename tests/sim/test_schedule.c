@@ -1,0 +1,132 @@
+/* Work that runs when the seed says so; and the checker where what says nothing may touch everything. */
+#include "extra.h"
+#include "sim_test.h"
+
+enum { STEPS = 40 };
+
+static CUstream streams[3];
+static CUdeviceptr memory;
+static char order[STEPS + 1];
+static unsigned ran;
+
+static void note(void *letter)
+{
+    order[ran++] = *(const char *)letter;
+}
+
+/* Runs a little program under the seed, and says in which order its work ran, a lower-case letter a stream. */
+static void run(uint64_t seed, int64_t run_ahead, char *ret)
+{
+    static const char letters[] = "abc";
+    segalloc_sim_schedule(seed, run_ahead);
+    ran = 0;
+    for (unsigned i = 0; i < STEPS; i++) {
+        ok(cuLaunchHostFunc(streams[i % 3], note, (void *)(uintptr_t)&letters[i % 3]));
+        if (i % 4 == 0)
+            (void)cuStreamQuery(streams[i % 2]);
+    }
+    ok(cuCtxSynchronize());
+    assert_int_equal(ran, STEPS);
+    order[STEPS] = '\0';
+    strcpy(ret, order);
+}
+
+static void a_seed_is_a_schedule(void **state)
+{
+    (void)state;
+    char first[STEPS + 1], again[STEPS + 1], other[STEPS + 1];
+    unsigned differing = 0;
+    for (uint64_t seed = 0; seed < 32; seed++) {
+        run(seed, -1, first);
+        run(seed, -1, again);
+        assert_string_equal(first, again);
+        run(seed + 32, -1, other);
+        differing += strcmp(first, other) != 0;
+    }
+    assert_true(differing >= 12); /* two of the four kinds of seed leave nothing to chance */
+}
+
+static void work_is_complete_some_allocations_later(void **state)
+{
+    (void)state;
+    static const char letter = 'a';
+    segalloc_sim_schedule(5, 3);
+    ran = 0;
+    ok(cuLaunchHostFunc(streams[0], note, (void *)(uintptr_t)&letter));
+    for (uint64_t i = 1; i <= 3; i++) {
+        expect_error(CUDA_ERROR_NOT_READY, cuStreamQuery(streams[0]));
+        assert_int_equal(ran, 0);
+        segalloc_sim_owner(memory + i * 512, 512, i);
+    }
+    ok(cuStreamQuery(streams[0]));
+    assert_int_equal(ran, 1);
+    ok(cuLaunchHostFunc(streams[1], note, (void *)(uintptr_t)&letter));
+    ok(cuStreamSynchronize(streams[1])); /* sooner where the host waits */
+    assert_int_equal(ran, 2);
+}
+
+static void a_wait_for_a_word_holds_nobody_else_up(void **state)
+{
+    (void)state;
+    uint32_t *word;
+    ok(cuMemAllocHost_v2((void **)&word, sizeof *word));
+    *word = 0;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        segalloc_sim_schedule(seed, -1);
+        ok(cuStreamWaitValue32_v2(streams[0], (CUdeviceptr)(uintptr_t)word, (cuuint32_t)seed + 1, CU_STREAM_WAIT_VALUE_GEQ));
+        ok(cuMemsetD8Async(memory, 1, 512, streams[1]));
+        ok(cuStreamSynchronize(streams[1]));
+        ok(cuStreamWriteValue32_v2(streams[1], (CUdeviceptr)(uintptr_t)word, (cuuint32_t)seed + 1, 0));
+        ok(cuCtxSynchronize());
+    }
+    ok(cuMemFreeHost(word));
+}
+
+static void a_kernel_that_says_nothing_may_touch_everything(void **state)
+{
+    (void)state;
+    CUmodule module;
+    CUfunction f;
+    ok(cuModuleLoadData(&module, "code"));
+    ok(cuModuleGetFunction(&f, module, "unknown"));
+    segalloc_sim_schedule(0, -1);
+    segalloc_sim_owner(memory, 512, 101);
+    ok(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, streams[0], NULL, NULL));
+    uint64_t before = segalloc_sim_hazards();
+    ok(cuMemsetD8Async(memory, 1, 512, streams[1])); /* the same owner */
+    segalloc_sim_owner(memory + 65536, 512, 102);      /* nobody's before */
+    ok(cuMemsetD8Async(memory + 65536, 1, 512, streams[2]));
+    assert_int_equal(segalloc_sim_hazards(), before);
+    ok(cuStreamSynchronize(streams[1]));
+    segalloc_sim_owner(memory, 512, 0);
+    segalloc_sim_owner(memory, 512, 103);
+    ok(cuMemsetD8Async(memory, 1, 512, streams[0])); /* after the kernel */
+    assert_int_equal(segalloc_sim_hazards(), before);
+    ok(cuMemsetD8Async(memory, 1, 512, streams[1]));
+    assert_int_equal(segalloc_sim_hazards(), before + 1);
+    ok(cuCtxSynchronize());
+    segalloc_sim_owner(memory, 512, 104);
+    ok(cuMemsetD8Async(memory, 1, 512, streams[1]));
+    assert_int_equal(segalloc_sim_hazards(), before + 1);
+    ok(cuModuleUnload(module));
+}
+
+static int set_up(void **state)
+{
+    use_device_0(state);
+    for (unsigned i = 0; i < 3; i++)
+        ok(cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
+    ok(cuMemAlloc_v2(&memory, MIB));
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_seed_is_a_schedule),
+        cmocka_unit_test(work_is_complete_some_allocations_later),
+        cmocka_unit_test(a_wait_for_a_word_holds_nobody_else_up),
+        cmocka_unit_test(a_kernel_that_says_nothing_may_touch_everything),
+    };
+    return cmocka_run_group_tests(tests, set_up, leave_device_0);
+}
