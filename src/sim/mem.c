@@ -158,6 +158,7 @@ static CUresult allocate(CUdeviceptr *ret, enum sim_memory_kind kind, size_t siz
     if (result == CUDA_SUCCESS) {
         memory->flags = flags;
         *ret = memory->range.base;
+        sim_schedule_allocated();
     }
     sim_unlock();
     return result;

@@ -269,6 +269,8 @@ static CUresult allocate(CUdeviceptr *address, size_t bytes, CUmemoryPool pool, 
         result = allocate_node(pool->device, stream, bytes, address);
     else if (result == CUDA_SUCCESS)
         result = take(pool, stream, bytes, address);
+    if (result == CUDA_SUCCESS)
+        sim_schedule_allocated();
     sim_unlock();
     return result;
 }
