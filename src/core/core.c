@@ -275,7 +275,8 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         return CUDA_SUCCESS;
     struct sg_device *device = range.device;
     CUevent event = NULL;
-    sg_region_prefetch(range.region, (uint32_t)((address - range.begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
+    if (!range.huge)
+        sg_region_expect_free(range.region, (uint32_t)((address - range.begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
     uint64_t waited_ns = 0;
     bool waits = tag->sync == SG_FREE_SYNC_STRICT;
     if (tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM) {

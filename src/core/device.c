@@ -172,13 +172,13 @@ static uint32_t slot_shift_of(enum sg_class class, uint64_t page_bytes)
     return class == SG_CLASS_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
 }
 
-static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes)
+static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes, bool huge)
 {
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->range_count, memory_order_relaxed);
     bool room = count < sizeof core->range / sizeof *core->range;
     if (room) {
-        core->range[count] = (struct sg_range){region->base, region->base + bytes, device, region};
+        core->range[count] = (struct sg_range){region->base, region->base + bytes, device, region, huge};
         atomic_store_explicit(&core->range_count, count + 1, memory_order_release);
     }
     sg_unlock(&core->setup);
@@ -228,7 +228,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     sg_lock(&device->lock);
     bool made = region && sg_region_init(region, &device->nodes, base, class == SG_CLASS_HUGE ? page : want, page, slot_shift_of(class, page));
     sg_unlock(&device->lock);
-    if (!made || !publish_range(device->core, device, region, want)) {
+    if (!made || !publish_range(device->core, device, region, want, class == SG_CLASS_HUGE)) {
         if (made)
             sg_region_fini(region);
         sg_meta_unmap(region, sizeof *region);
@@ -327,6 +327,7 @@ void sg_device_release(struct sg_device *device, uint32_t id)
     struct sg_region *region = device->region[node->region];
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
+    sg_region_expect_merge(region, node);
     sg_gauge_sub(&usage->active, rounded);
     if (node->state == SG_NODE_PENDING) {
         sg_gauge_sub(&usage->pending, rounded);

@@ -125,6 +125,7 @@ struct sg_core {
         CUdeviceptr begin, end;
         struct sg_device *device;
         struct sg_region *region;
+        bool huge; /* its region is remade for each block */
     } range[SG_REGIONS_MAX * 16];
     _Atomic uint32_t range_count;
 };

@@ -4,15 +4,16 @@
 
 #include "meta.h"
 
-/* Host memory set aside (untouched) for nodes: 16 M of them, down to 64 K where address space is short. */
+/* Host memory set aside (untouched) for nodes: 16 M of them and cells for 16 GiB, down to 64 K where address space is short. */
 enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 
 bool sg_nodes_init(struct sg_nodes *nodes)
 {
     for (uint32_t capacity = NODES_MOST; capacity >= NODES_LEAST; capacity /= 2) {
-        struct sg_node *memory = sg_meta_map(capacity * sizeof *memory);
+        uint32_t cells = capacity / 2;
+        struct sg_node *memory = sg_meta_map((capacity + cells) * sizeof *memory);
         if (memory) {
-            *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity};
+            *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity, .cells = cells};
             return true;
         }
     }
@@ -21,7 +22,7 @@ bool sg_nodes_init(struct sg_nodes *nodes)
 
 void sg_nodes_fini(struct sg_nodes *nodes)
 {
-    sg_meta_unmap(nodes->node, nodes->capacity * sizeof *nodes->node);
+    sg_meta_unmap(nodes->node, (nodes->capacity + nodes->cells) * sizeof *nodes->node);
     *nodes = (struct sg_nodes){0};
 }
 
@@ -59,6 +60,11 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
     region->pin = (uint8_t *)(region->free_at + slots + block_slots);
     region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
+    if (region->fit == SG_FIT_LOWEST && !nodes->cells_taken) {
+        nodes->cells_taken = true;
+        region->cell_first = nodes->capacity;
+        region->cells = nodes->cells;
+    }
     region->first = node_new(nodes);
     *at(region, region->first) = (struct sg_node){.size = units};
     hole_insert(region, region->first);
@@ -94,11 +100,10 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* Fibonacci hashing of a size to its bin; the region that keeps one block at most has it in the first. */
+/* The bin of a size: the small region has one for each; the others keep one block at most, in the first. */
 static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units)
 {
-    uint32_t hash = (units * UINT32_C(0x9e3779b9)) >> (32 - __builtin_ctz(SG_BINS));
-    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : hash];
+    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : units % SG_BINS];
 }
 
 /* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not. */
@@ -171,6 +176,10 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
     } else if (high || leaves_more_above(region, node, units)) {
         free_resize(region, id, node->begin, rest);
         id = insert_after(region, id, node->begin + rest, units);
+    } else if (region->cells) { /* the block keeps the node, which may be its cell's */
+        uint32_t left = insert_after(region, id, node->begin + units, rest);
+        free_pass(region, id, left);
+        node->size = units;
     } else {
         uint32_t begin = node->begin;
         free_resize(region, id, begin + units, rest);
@@ -191,6 +200,12 @@ uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
 {
     if (position >= region->units)
         return 0;
+    uint32_t cell = position >> SG_CELL_SHIFT;
+    if (cell < region->cells) {
+        const struct sg_node *node = at(region, region->cell_first + cell);
+        if (node->begin == position && node->state == SG_NODE_BLOCK)
+            return region->cell_first + cell;
+    }
     uint32_t slot = position >> region->slot_shift, id = region->block_at[slot];
     return id && is_block(region, id, slot) && at(region, id)->begin == position ? id : 0;
 }

@@ -48,6 +48,8 @@ struct sg_nodes {
     struct sg_node *node; /* [0] is never used: 0 means none */
     uint32_t live, capacity;
     uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
+    uint32_t cells;        /* nodes [capacity, capacity + cells): see struct sg_region */
+    bool cells_taken;      /* one region has them */
 };
 bool sg_nodes_init(struct sg_nodes *nodes);
 void sg_nodes_fini(struct sg_nodes *nodes);
@@ -58,7 +60,7 @@ void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
    sizes again and again; this answers them without touching the index. */
-enum { SG_BINS = 64, SG_BIN_DEPTH = 16 };
+enum { SG_BINS = 128, SG_BIN_DEPTH = 16 };
 enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
@@ -86,6 +88,9 @@ struct sg_region {
     uint32_t whole_free; /* pages entirely inside free ranges */
     uint32_t pinned;     /* pages that may not move */
     enum sg_fit fit;
+    /* Cells: whatever begins in units [4 i, 4 i + 4) has node cell_first + i, if that was unused when it came to be. So most blocks
+       of the small region are found with one look at memory where the table below costs two, one after the other. */
+    uint32_t cell_first, cells;
     uint64_t classes[SG_CLASSES / 64];   /* bit set: the list isn't empty. Of SG_FIT_SMALLEST */
     uint32_t class_first[SG_CLASSES];
     uint32_t cached;     /* nodes in bins */
@@ -175,10 +180,22 @@ uint32_t sg_region_largest(const struct sg_region *region);
 /* Asserts the invariants above; a no-op in release builds. Slow. */
 void sg_region_check(const struct sg_region *region);
 
-/* Fetches what sg_region_block_at() will look at into the processor's cache. No lock needed. */
-static inline void sg_region_prefetch(const struct sg_region *region, uint32_t position)
+enum { SG_CELL_SHIFT = 2 };
+
+/* Fetches into the processor's cache what freeing the block at a position will look at. No lock needed: it reads what another
+   thread may be writing, and does no more than look. The position must lie inside a region that is never remade. */
+__attribute__((no_sanitize("thread"))) static inline void sg_region_expect_free(const struct sg_region *region, uint32_t position)
 {
-    __builtin_prefetch(&region->block_at[position >> region->slot_shift]);
+    uint32_t cell = position >> SG_CELL_SHIFT;
+    uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
+    __builtin_prefetch(&region->nodes->node[id], 1);
+}
+
+/* The same for the neighbours of a block. Under the lock. */
+static inline void sg_region_expect_merge(const struct sg_region *region, const struct sg_node *node)
+{
+    __builtin_prefetch(&region->nodes->node[node->prev], 1);
+    __builtin_prefetch(&region->nodes->node[node->next], 1);
 }
 
 static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)

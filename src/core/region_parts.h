@@ -31,6 +31,8 @@ static inline void node_drop(struct sg_nodes *nodes, uint32_t id)
 {
     nodes->live--;
     nodes->node[id].state = SG_NODE_UNUSED;
+    if (id >= nodes->capacity)
+        return; /* a cell is for whatever begins there */
     nodes->node[id].next = nodes->unused;
     nodes->unused = id;
 }
@@ -38,6 +40,16 @@ static inline void node_drop(struct sg_nodes *nodes, uint32_t id)
 static inline struct sg_node *at(const struct sg_region *region, uint32_t id)
 {
     return &region->nodes->node[id];
+}
+
+/* A node for what begins at `begin`: its cell's if that is unused. */
+static inline uint32_t node_new_at(struct sg_region *region, uint32_t begin)
+{
+    uint32_t cell = begin >> SG_CELL_SHIFT, id = region->cell_first + cell;
+    if (cell >= region->cells || at(region, id)->state != SG_NODE_UNUSED)
+        return node_new(region->nodes);
+    region->nodes->live++;
+    return id;
 }
 
 static inline uint32_t end_of(const struct sg_node *node)
@@ -133,6 +145,25 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
     sg_index_move(&region->free_index, old, slot, (int32_t)size);
 }
 
+/* Gives what the free range `from` is, and its entry, to the node `to`, which has the bounds that it shall have. Not where there
+   are lists of classes. */
+static inline void free_pass(struct sg_region *region, uint32_t from, uint32_t to)
+{
+    struct sg_node *old = at(region, from), *node = at(region, to);
+    const struct sg_node bounds = *node;
+    uint32_t slot = node->begin >> region->slot_shift;
+    assert(region->fit == SG_FIT_LOWEST && old->state == SG_NODE_FREE);
+    region->whole_free += pages_inside(region, node->begin, node->size);
+    region->whole_free -= pages_inside(region, old->begin, old->size);
+    *node = *old;
+    node->begin = bounds.begin;
+    node->size = bounds.size;
+    node->prev = bounds.prev;
+    node->next = bounds.next;
+    region->free_at[slot] = to;
+    sg_index_move(&region->free_index, old->begin >> region->slot_shift, slot, (int32_t)node->size);
+}
+
 static inline void hole_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_node *node = at(region, id);
@@ -151,7 +182,7 @@ static inline void hole_remove(struct sg_region *region, const struct sg_node *n
 /* Puts a new node with these bounds after `left`. */
 static inline uint32_t insert_after(struct sg_region *region, uint32_t left, uint32_t begin, uint32_t size)
 {
-    uint32_t id = node_new(region->nodes), right = at(region, left)->next;
+    uint32_t id = node_new_at(region, begin), right = at(region, left)->next;
     *at(region, id) = (struct sg_node){.begin = begin, .size = size, .prev = left, .next = right, .region = region->index};
     at(region, left)->next = id;
     if (right)
@@ -165,7 +196,7 @@ static inline uint32_t insert_before(struct sg_region *region, uint32_t right, u
     uint32_t left = at(region, right)->prev;
     if (left)
         return insert_after(region, left, begin, size);
-    uint32_t id = node_new(region->nodes);
+    uint32_t id = node_new_at(region, begin);
     *at(region, id) = (struct sg_node){.begin = begin, .size = size, .next = right, .region = region->index};
     at(region, right)->prev = id;
     region->first = id;
@@ -209,7 +240,11 @@ static inline void become_free(struct sg_region *region, uint32_t id)
         } else {
             free_resize(region, prev, other->begin, other->size + size);
         }
-    } else if (right) { /* the neighbour's entry moves down to where the joined range begins */
+    } else if (right && region->cells) { /* the neighbour's entry moves down to where the joined range begins */
+        node->size += at(region, next)->size;
+        free_pass(region, next, id);
+        unlink_node(region, next);
+    } else if (right) {
         uint32_t begin = node->begin, size = node->size;
         unlink_node(region, id);
         free_resize(region, next, begin, size + at(region, next)->size);

@@ -1,7 +1,7 @@
 /* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc and
    mimalloc in the same run. The driver underneath does nothing (null/), so what is timed is ours.
 
-   hotpath [--json] [--only NAME] [--seconds S]; one object a line with --json. */
+   hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json. */
 #include <dlfcn.h>
 #include <getopt.h>
 #include <pthread.h>
@@ -147,13 +147,21 @@ static void *run(void *argument)
     return NULL;
 }
 
+/* What is to be measured: everything, unless the user wants less. */
+static struct {
+    const char *allocator, *name;
+    size_t live;
+    double seconds;
+    bool json;
+} wanted = {.seconds = 0.4};
+
 static int by_value(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
 }
 
-static void report(const struct work *work, int threads, int devices, bool json)
+static void report(const struct work *work, int threads, int devices)
 {
     size_t samples = 0;
     double rate = 0;
@@ -164,7 +172,7 @@ static void report(const struct work *work, int threads, int devices, bool json)
         rate += (double)work[i].pairs / work[i].elapsed_ns * 1e9;
     }
     qsort(all, samples, sizeof *all, by_value);
-    const char *format = json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"ns_median\":%.1f,"
+    const char *format = wanted.json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"ns_median\":%.1f,"
                                 "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
                               : "%-9s %-16s %8zu live %2d threads %2d devices %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
     printf(format, work->name, work->allocator->name, work->live, threads, devices, (double)all[samples / 2],
@@ -173,8 +181,10 @@ static void report(const struct work *work, int threads, int devices, bool json)
     free(all);
 }
 
-static void measure(const struct allocator *allocator, const char *name, size_t live, size_t pair_bytes, int threads, int devices, double seconds, bool json)
+static void measure(const struct allocator *allocator, const char *name, size_t live, size_t pair_bytes, int threads, int devices, double seconds)
 {
+    if ((wanted.name && strcmp(wanted.name, name) != 0) || (wanted.live && wanted.live != live))
+        return;
     struct work work[THREADS_MOST];
     pthread_t thread[THREADS_MOST];
     pthread_barrier_t barrier;
@@ -186,43 +196,46 @@ static void measure(const struct allocator *allocator, const char *name, size_t 
     }
     for (int i = 0; i < threads; i++)
         pthread_join(thread[i], NULL);
-    report(work, threads, devices, json);
+    report(work, threads, devices);
     for (int i = 0; i < threads; i++)
         free(work[i].sample);
     pthread_barrier_destroy(&barrier);
 }
 
-static void measure_all(const struct allocator *allocator, double seconds, bool json)
+static void measure_all(const struct allocator *allocator)
 {
+    double seconds = wanted.seconds;
     static const size_t lives[] = {1000, 10000, 100000, 1000000};
     for (int threads = 1; threads <= THREADS_MOST; threads++) {
         for (int devices = 1; devices <= (allocator->devices ? threads : 1); devices++) {
-            measure(allocator, "pair_4KiB", 1, 4096, threads, devices, seconds, json);
-            measure(allocator, "pair_4MiB", 1, 4 << 20, threads, devices, seconds, json);
+            measure(allocator, "pair_4KiB", 1, 4096, threads, devices, seconds);
+            measure(allocator, "pair_4MiB", 1, 4 << 20, threads, devices, seconds);
         }
     }
     for (unsigned i = 0; i < sizeof lives / sizeof *lives; i++)
-        measure(allocator, "mix", lives[i], 0, 1, 1, seconds, json);
-    measure(allocator, "mix", 10000, 0, 2, 1, seconds, json);
+        measure(allocator, "mix", lives[i], 0, 1, 1, seconds);
+    measure(allocator, "mix", 10000, 0, 2, 1, seconds);
     if (allocator->devices)
-        measure(allocator, "mix", 10000, 0, 2, 2, seconds, json);
+        measure(allocator, "mix", 10000, 0, 2, 2, seconds);
 }
 
-/* The library reads its configuration when it is loaded, so a traced run is another process. */
-static void measure_traced(const char *program, double seconds, bool json)
+/* The library reads its configuration when it is loaded, so a traced run is another process, which TRACED tells. */
+static const char TRACED[] = "HOTPATH_TRACED";
+
+static void measure_traced(char **argv)
 {
-    char trace[] = "/tmp/hotpath-XXXXXX", text[64], conf[128];
+    char trace[] = "/tmp/hotpath-XXXXXX", conf[128];
     int fd = mkstemp(trace);
     if (fd < 0)
         return;
     close(fd);
     unlink(trace);
-    snprintf(text, sizeof text, "%g", seconds);
     snprintf(conf, sizeof conf, "trace:%s", trace);
     pid_t child = fork();
     if (child == 0) {
         setenv("SEGALLOC_CONF", conf, 1);
-        execl(program, program, "--only", "segalloc_traced", "--seconds", text, json ? "--json" : (char *)NULL, (char *)NULL);
+        setenv(TRACED, "1", 1);
+        execv("/proc/self/exe", argv);
         _exit(127);
     }
     int status;
@@ -232,33 +245,37 @@ static void measure_traced(const char *program, double seconds, bool json)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {
-        {"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'}, {"seconds", required_argument, NULL, 's'}, {0}};
-    const char *only = NULL;
-    bool json = false;
-    double seconds = 0.4;
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'}, {"name", required_argument, NULL, 'n'},
+                                            {"live", required_argument, NULL, 'l'}, {"seconds", required_argument, NULL, 's'}, {0}};
     int version;
     cudaRuntimeGetVersion(&version); /* makes this an ordinary user of the runtime: nothing else of it is called directly */
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'j')
-            json = true;
+            wanted.json = true;
         else if (option == 'o')
-            only = optarg;
+            wanted.allocator = optarg;
+        else if (option == 'n')
+            wanted.name = optarg;
+        else if (option == 'l')
+            wanted.live = strtoull(optarg, NULL, 10);
         else if (option == 's')
-            seconds = atof(optarg);
+            wanted.seconds = atof(optarg);
         else
             return 2;
     }
+    bool traced = getenv(TRACED);
+    if (traced)
+        wanted.seconds /= 2;
     for (unsigned i = 0; i < sizeof allocators / sizeof *allocators; i++) {
         const struct allocator *allocator = &allocators[i];
-        if (only && strcmp(only, allocator->name) != 0)
+        if ((wanted.allocator && strcmp(wanted.allocator, allocator->name) != 0) || (traced && !allocator->traced))
             continue;
         if (allocator->take == mimalloc_take && !mimalloc_load())
             continue; /* not installed */
-        if (allocator->traced && !only)
-            measure_traced("/proc/self/exe", seconds / 2, json);
+        if (allocator->traced && !traced)
+            measure_traced(argv);
         else
-            measure_all(allocator, seconds, json);
+            measure_all(allocator);
     }
     return 0;
 }
