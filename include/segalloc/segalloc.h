@@ -58,6 +58,9 @@ struct segalloc_piece {
    nothing was allocated, or with expandable_segments:False. */
 SEGALLOC_API size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room);
 
+/* 0 where the library hands everything on to the driver, by configuration or because a tool watches it; else 1. */
+SEGALLOC_API int segalloc_in_use(void);
+
 /* The value in force of an option, as it is written in SEGALLOC_CONF, truncated to `size` bytes with the NUL. Returns
    its length; 0 for a name that is none, or an empty value. */
 SEGALLOC_API size_t segalloc_option(const char *name, char *ret, size_t size);

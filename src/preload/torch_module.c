@@ -108,6 +108,11 @@ size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
     return count;
 }
 
+int segalloc_in_use(void)
+{
+    return !sg_life_passing() && !sg_life_over();
+}
+
 size_t segalloc_option(const char *name, char *ret, size_t size)
 {
     char value[SG_PATH_BYTES];

@@ -208,11 +208,44 @@ static bool set_trace(const struct sg_launch *launch)
     return true;
 }
 
+static bool set_python(const struct sg_launch *launch)
+{
+    char folder[SG_PLACE_BYTES];
+    if (!sg_place_python(folder)) {
+        sg_tool_message(launch->verb, "--torch: the Python module is neither beside this program nor in %s/segalloc/python",
+                        SEGALLOC_LIBDIR);
+        return false;
+    }
+    if (strchr(folder, ':')) {
+        sg_tool_message(launch->verb, "%s: PYTHONPATH can't carry a path with a colon; install it elsewhere", folder);
+        return false;
+    }
+    /* First, for there may be another sitecustomize, to which ours gives way. An empty entry means the working folder, so
+       the rest stays as it is. */
+    static char list[LIST_BYTES];
+    const char *old = getenv("PYTHONPATH");
+    size_t length = strlen(folder);
+    if (!old || !*old)
+        return setenv("PYTHONPATH", folder, 1) == 0;
+    if (strncmp(old, folder, length) == 0 && (old[length] == ':' || old[length] == '\0'))
+        return true;
+    if (length + strlen(old) + 2 > sizeof list) {
+        sg_tool_message(launch->verb, "PYTHONPATH is longer than %d bytes", LIST_BYTES);
+        return false;
+    }
+    memcpy(list, folder, length);
+    list[length] = ':';
+    memcpy(list + length + 1, old, strlen(old) + 1);
+    return setenv("PYTHONPATH", list, 1) == 0;
+}
+
 bool sg_launch_prepare(const struct sg_launch *launch)
 {
     if (launch->sim && !set_simulator(launch))
         return false;
     if (!set_preload(launch))
+        return false;
+    if (launch->torch && launch->preload && !set_python(launch))
         return false;
     if (launch->conf && !set_conf(launch))
         return false;

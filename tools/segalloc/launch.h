@@ -8,6 +8,7 @@ struct sg_launch {
     const char *verb;    /* for messages */
     const char *sim;     /* what --sim says, NULL for the machine's own GPUs */
     bool preload;        /* false: natively, also where this process is under the library */
+    bool torch;          /* with the Python module, for PyTorch's own functions; only where `preload` is */
     const char *conf;    /* what --conf says, NULL */
     const char *trace;   /* what -o says, NULL */
     const char *stats;   /* a path or pattern for statistics, NULL */

@@ -58,6 +58,16 @@ bool sg_place_simulator(char ret[SG_PLACE_BYTES])
     return access(SEGALLOC_LIBDIR "/segalloc/sim/libcuda.so.1", R_OK) == 0;
 }
 
+bool sg_place_python(char ret[SG_PLACE_BYTES])
+{
+    if (beside("../python/sitecustomize.py", R_OK, ret))
+        return beside("../python", X_OK, ret);
+    if (beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python/sitecustomize.py", R_OK, ret))
+        return beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/python", X_OK, ret);
+    snprintf(ret, SG_PLACE_BYTES, "%s/segalloc/python", SEGALLOC_LIBDIR);
+    return access(SEGALLOC_LIBDIR "/segalloc/python/sitecustomize.py", R_OK) == 0;
+}
+
 bool sg_place_program(const char *name, char ret[SG_PLACE_BYTES])
 {
     char relative[300];

@@ -14,6 +14,9 @@ bool sg_place_library(char ret[SG_PLACE_BYTES]);
 /* The folders of the simulated GPU's libcuda and libcudart, "FOLDER" or "FOLDER:FOLDER". */
 bool sg_place_simulator(char ret[SG_PLACE_BYTES]);
 
+/* The folder of the Python module and its sitecustomize. */
+bool sg_place_python(char ret[SG_PLACE_BYTES]);
+
 /* A program of ours with this name: beside this one, or in its own folder of the build folder. */
 bool sg_place_program(const char *name, char ret[SG_PLACE_BYTES]);
 

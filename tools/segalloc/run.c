@@ -7,6 +7,7 @@
 
 static const struct option long_options[] = {
     {"sim", required_argument, NULL, 's'},
+    {"torch", no_argument, NULL, 't'},
     {"no-preload", no_argument, NULL, 'n'},
     {"conf", required_argument, NULL, 'c'},
     {"output", required_argument, NULL, 'o'},
@@ -16,9 +17,11 @@ static const struct option long_options[] = {
 
 static int help(void)
 {
-    puts("usage: segalloc run [--sim SPEC] [--no-preload] [--conf K:V,…] [-o TRACE] [--] CMD [ARGUMENT]…\n"
+    puts("usage: segalloc run [--sim SPEC] [--torch] [--no-preload] [--conf K:V,…] [-o TRACE] [--] CMD [ARGUMENT]…\n"
          "Runs CMD with its CUDA memory served by segalloc. Nothing is written or printed unless asked for.\n\n"
          "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…, such as 24GiB,count=2\n"
+         "      --torch        CMD runs PyTorch: its statistics, empty_cache, memory limits and the like are ours then;\n"
+         "                     docs/torch-module.md lists them\n"
          "      --no-preload   without segalloc, for comparison: the other options may stay\n"
          "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them\n"
          "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that\n"
@@ -35,6 +38,9 @@ int sg_verb_run(int argc, char **argv)
         switch (option) {
         case 's':
             launch.sim = optarg;
+            break;
+        case 't':
+            launch.torch = true;
             break;
         case 'n':
             launch.preload = false;

@@ -1,0 +1,120 @@
+"""The library that this process has loaded, by ctypes. It is never loaded from here."""
+import ctypes
+import os
+
+ALLOCATED, PENDING, FREE = 1, 2, 3
+DEVICES = 64
+
+
+class _Stat(ctypes.Structure):
+    _fields_ = [("name", ctypes.c_char_p), ("unit", ctypes.c_char_p), ("value", ctypes.c_uint64),
+                ("peak", ctypes.c_uint64)]
+
+
+class Piece(ctypes.Structure):
+    """struct segalloc_piece."""
+    _fields_ = [("address", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("requested", ctypes.c_uint64),
+                ("stream", ctypes.c_uint64), ("state", ctypes.c_uint32), ("small", ctypes.c_uint32)]
+
+
+def _path():
+    """The file that is mapped into this process, None where there is none."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            for line in maps:
+                at = line.find("/")
+                name = line[at:].rstrip("\n") if at >= 0 else ""
+                if os.path.basename(name).startswith("libsegalloc.so"):
+                    return name
+    except OSError:
+        pass
+    return None
+
+
+class Library:
+    """What of the public interface (segalloc.h) is used here."""
+
+    def __init__(self, path):
+        self.path = path
+        self.calls = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        declare = self._declare
+        declare("segalloc_version", ctypes.c_char_p)
+        declare("segalloc_in_use", ctypes.c_int)
+        declare("segalloc_trim", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
+        declare("segalloc_stats", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Stat), ctypes.c_int)
+        declare("segalloc_reset_peaks", None, ctypes.c_int)
+        declare("segalloc_set_limit", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
+        declare("segalloc_pieces", ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(Piece), ctypes.c_size_t)
+        declare("segalloc_option", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+        declare("segalloc_torch_reset", None)
+        declare("segalloc_torch_memory_fraction", None, ctypes.c_double, ctypes.c_int)
+
+    def _declare(self, name, result, *arguments):
+        function = getattr(self.calls, name)
+        function.restype = result
+        function.argtypes = arguments
+
+    def address(self, name):
+        """The address of an exported function, None where this library has no such one."""
+        function = getattr(self.calls, name, None)
+        return ctypes.cast(function, ctypes.c_void_p).value if function is not None else None
+
+    def version(self):
+        return self.calls.segalloc_version().decode()
+
+    def in_use(self):
+        return bool(self.calls.segalloc_in_use())
+
+    def option(self, name):
+        size = self.calls.segalloc_option(name.encode(), None, 0)
+        value = ctypes.create_string_buffer(size + 1)
+        self.calls.segalloc_option(name.encode(), value, size + 1)
+        return value.value.decode(errors="replace")
+
+    def stats(self, device):
+        count = self.calls.segalloc_stats(device, None, 0)
+        table = (_Stat * count)()
+        self.calls.segalloc_stats(device, table, count)
+        return {entry.name.decode(): (entry.value, entry.peak) for entry in table}
+
+    def pieces(self, device):
+        room = 0
+        while True:
+            table = (Piece * room)()
+            count = self.calls.segalloc_pieces(device, table, room)
+            if count <= room:
+                return table[:count]
+            room = count + count // 8 + 64  # other threads go on
+
+    def trim(self, device, keep=0):
+        devices = range(DEVICES) if device is None else [device]
+        return sum(self.calls.segalloc_trim(each, keep) for each in devices)
+
+    def set_limit(self, device, count):
+        return self.calls.segalloc_set_limit(device, count)
+
+    def reset_peaks(self, device):
+        self.calls.segalloc_reset_peaks(device)
+
+    def empty_cache(self):
+        self.calls.segalloc_torch_reset()
+
+    def memory_fraction(self, fraction, device):
+        self.calls.segalloc_torch_memory_fraction(fraction, device)
+
+
+_found = None
+
+
+def get():
+    """The Library; None where none is loaded, or one too old to have all of it."""
+    global _found
+    if _found is None:
+        path = _path()
+        if path is None:
+            return None
+        try:
+            _found = Library(path)
+        except (OSError, AttributeError):
+            return None
+    return _found

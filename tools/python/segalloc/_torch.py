@@ -1,0 +1,178 @@
+"""PyTorch's allocator and memory functions, replaced by ours.
+
+The functions of torch.cuda.memory and torch.accelerator stay PyTorch's own; what they call in torch._C is replaced.
+"""
+import functools
+import warnings
+
+from . import _statistics
+
+BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:beneath"
+
+
+class _Replaced:
+    """Functions of torch._C that are replaced, until give_back()."""
+
+    def __init__(self, module):
+        self.module = module
+        self.originals = {}
+
+    def put(self, name, function):
+        """Only what this version of PyTorch has is replaced."""
+        original = getattr(self.module, name, None)
+        if original is not None:
+            self.originals[name] = original
+            functools.update_wrapper(function, original, assigned=("__doc__",), updated=())
+            setattr(self.module, name, function)
+
+    def give_back(self):
+        for name, original in self.originals.items():
+            setattr(self.module, name, original)
+        self.originals.clear()
+
+
+class _Words:
+    """What takes the place of torch._C's functions."""
+
+    def __init__(self, library, torch_cuda):
+        self.library = library
+        self.cuda = torch_cuda
+        self.counters = _statistics.Counters(library)
+        self.fractions = {}
+
+    def devices(self):
+        return self.cuda.device_count()
+
+    def index(self, device):
+        return self.cuda.current_device() if device is None or device < 0 else device
+
+    def empty_cache(self, *_):
+        self.library.empty_cache()
+
+    def stats(self, device=None):
+        return _statistics.nested(self.counters, self.index(device))
+
+    def reset_accumulated(self, device=None):
+        self.counters.reset(self.index(device))
+
+    def reset_peak(self, device=None):
+        self.library.reset_peaks(self.index(device))
+
+    def snapshot(self, which=None):
+        if which is not None and tuple(which[:2]) != (0, 0):
+            raise RuntimeError(BENEATH % "a snapshot of one pool")
+        return _statistics.snapshot(self.library, self.devices())
+
+    def set_fraction(self, fraction, device=None):
+        device = self.index(device)
+        self.library.memory_fraction(fraction, device)
+        self.fractions[device] = fraction
+
+    def get_fraction(self, device=None):
+        return self.fractions.get(self.index(device), 1.0)
+
+    def memory_info(self, device=None):
+        return self.cuda.mem_get_info(self.index(device))
+
+    def no_history(self, *_, **__):
+        warnings.warn("segalloc: PyTorch's history of memory is not kept; `segalloc run -o TRACE` records every event",
+                      stacklevel=3)
+
+    def table(self):
+        return {
+            "_cuda_emptyCache": self.empty_cache,
+            "_cuda_memoryStats": self.stats,
+            "_cuda_resetAccumulatedMemoryStats": self.reset_accumulated,
+            "_cuda_resetPeakMemoryStats": self.reset_peak,
+            "_cuda_memorySnapshot": self.snapshot,
+            "_cuda_setMemoryFraction": self.set_fraction,
+            "_cuda_getMemoryFraction": self.get_fraction,
+            "_cuda_record_memory_history": self.no_history,
+            "_cuda_record_memory_history_legacy": self.no_history,
+            "_cuda_attach_out_of_memory_observer": self.no_history,
+            "_accelerator_isAllocatorInitialized": self.cuda.is_initialized,
+            "_accelerator_emptyCache": self.empty_cache,
+            "_accelerator_getDeviceStats": self.stats,
+            "_accelerator_resetAccumulatedStats": self.reset_accumulated,
+            "_accelerator_resetPeakStats": self.reset_peak,
+            "_accelerator_getMemoryInfo": self.memory_info,
+        }
+
+
+class _Cuda:
+    """torch.cuda, which is still being imported when torch.cuda.memory is done."""
+
+    def __init__(self, torch):
+        self._torch = torch
+
+    def __getattr__(self, name):
+        def call(*arguments):
+            return getattr(self._torch.cuda, name)(*arguments)
+        return call
+
+
+def _hooks(library, allocator):
+    """The optional hooks of the pluggable allocator, as far as this PyTorch and this library have them."""
+    for setter, name in (("set_reset_fn", "segalloc_torch_reset"),
+                         ("set_memory_fraction_fn", "segalloc_torch_memory_fraction"),
+                         ("set_base_alloc_fn", "segalloc_torch_base"),
+                         ("set_record_stream_fn", "segalloc_torch_record_stream")):
+        address = library.address(name)
+        if address is not None and hasattr(allocator, setter):
+            getattr(allocator, setter)(address)
+
+
+def _no_pool(self, *_, **__):
+    raise RuntimeError(BENEATH % "torch.cuda.MemPool")
+
+
+def take_over(memory, library):
+    """`memory`: torch.cuda.memory, just imported. Does nothing with a PyTorch that has no CUDA."""
+    binding = memory.torch._C
+    if library is None or not hasattr(binding, "_cuda_customAllocator"):
+        return
+    if library.option("pytorch") == "beneath":
+        _empty_both(binding, library)
+        return
+    allocator = memory.CUDAPluggableAllocator(library.path, "segalloc_torch_malloc", "segalloc_torch_free")
+    _hooks(library, allocator.allocator())
+    try:
+        memory.change_current_allocator(allocator)
+    except RuntimeError as error:
+        warnings.warn(f"segalloc: PyTorch's allocator could not be changed: {error}", stacklevel=2)
+        return
+    replaced = _Replaced(binding)
+    for name, function in _Words(library, _Cuda(memory.torch)).table().items():
+        replaced.put(name, _plain(function))
+    own_pool = memory.MemPool.__init__
+    memory.MemPool.__init__ = _no_pool
+    memory._segalloc = allocator  # lives as long as the module
+    own_change = memory.change_current_allocator
+
+    @functools.wraps(own_change)
+    def change_current_allocator(other):
+        """A script that has an allocator of its own gets it, and PyTorch's own functions with it."""
+        own_change(other)
+        replaced.give_back()
+        memory.MemPool.__init__ = own_pool
+        memory.change_current_allocator = own_change
+
+    memory.change_current_allocator = change_current_allocator
+
+
+def _plain(method):
+    """A function that takes attributes, which a bound method does not."""
+    def call(*arguments, **named):
+        return method(*arguments, **named)
+    return call
+
+
+def _empty_both(binding, library):
+    """In the mode beneath PyTorch's words are right as they are; only what lies below its cache has to go as well."""
+    own = binding._cuda_emptyCache
+
+    def empty_cache(*arguments):
+        own(*arguments)
+        library.empty_cache()
+
+    _Replaced(binding).put("_cuda_emptyCache", empty_cache)

@@ -1,0 +1,29 @@
+"""Python imports this at its start where `segalloc run --torch` put its folder first on PYTHONPATH: it prepares for
+PyTorch, then gives way to the sitecustomize that Python would have found without it."""
+import importlib.machinery
+import importlib.util
+import os
+import sys
+
+
+def _prepare():
+    try:
+        import segalloc
+        segalloc.install()
+    except Exception as error:  # the program is to run in any case
+        sys.stderr.write(f"segalloc: PyTorch's memory functions stay as they are: {error}\n")
+
+
+def _give_way():
+    here = os.path.dirname(os.path.realpath(__file__))
+    others = [entry for entry in sys.path if os.path.realpath(entry or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is None or spec.loader is None:
+        return
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+_prepare()
+_give_way()
