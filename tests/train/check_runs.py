@@ -45,12 +45,18 @@ def check_learning(text):
 
 def check_bits(text):
     base = ["--text", text, "--steps", 3, "--seed", 3]
-    eager = objects(*base)[1]["losses"]
+    whole = objects(*base)[1]
+    eager = whole["losses"]
     for variant in (["--alloc", "arena"], ["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], []):
         assert objects(*base, *variant)[1]["losses"] == eager, variant
     for sharding in ("zero2", "zero3", "fsdp"):
         for more in ([], ["--no-checkpoint"], ["--alloc", "arena"]):
             assert objects(*base, "--sharding", sharding, *more)[1]["losses"] == eager, (sharding, more)
+        for offload in "optimizer", "all":
+            for more in ([], ["--alloc", "arena", "--no-checkpoint"]):
+                ended = objects(*base, "--sharding", sharding, "--offload", offload, *more)[1]
+                assert ended["losses"] == eager, (sharding, offload, more)
+                assert more or ended["peak_bytes"] < whole["peak_bytes"], (sharding, offload)
     dropped = objects(*base, "--dropout", 0.3)[1]["losses"]
     assert dropped != eager and objects(*base, "--dropout", 0.3, "--no-checkpoint")[1]["losses"] == dropped
     assert objects(*base, "--dropout", 0.3, "--alloc", "arena")[1]["losses"] == dropped
@@ -100,6 +106,13 @@ def check_saving(text, folder):
                 assert opened.keys()
         loaded = load_file(saved / "adapter_model.safetensors")
         assert {n: (list(t.shape), t.tobytes()) for n, t in loaded.items()} == tensors
+    for sharding in "zero2", "zero3", "fsdp":
+        for offload in "none", "optimizer", "all":
+            kept = ["--sharding", sharding, "--offload", offload]
+            other = folder / "other"
+            assert objects(*base, "--steps", 3, *kept, "--save", other)[1]["losses"] == first
+            assert tensors_of(other / "training_state.safetensors") == tensors_of(half / "training_state.safetensors")
+            assert objects(*base, "--steps", 6, "--resume", half, *kept)[1]["losses"] == rest["losses"]
     for wrong in (["--layers", 4], ["--rank", 4]):
         refused = run(*base, "--steps", 6, "--resume", half, *wrong, status=1)
         assert "another model" in refused.stderr and len(refused.stderr.splitlines()) == 1

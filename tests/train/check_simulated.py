@@ -28,8 +28,11 @@ def check_bits(text):
     base = ("--preset", "tiny", "--text", text, "--steps", 8, "--seed", 1)
     native = train(*base)["losses"]
     assert len(native) == 8 and train(*base, "--alloc", "arena")["losses"] == native
-    for mode in (["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], ["--threads", 2]):
+    offloaded = ["--sharding", "zero3", "--offload", "all"]
+    for mode in (["--no-checkpoint"], ["--no-checkpoint", "--alloc", "arena"], ["--threads", 2], offloaded,
+                 [*offloaded, "--alloc", "arena"]):
         assert train(*base, *mode)["losses"] == native, mode
+    assert train(*base, *offloaded, sim="24GiB,hazard")["losses"] == native
     half = Path(text).parent / "half"
     first = train(*base[:4], "--steps", 4, "--seed", 1, "--save", half)["losses"]
     assert first + train(*base, "--resume", half)["losses"] == native
@@ -38,6 +41,7 @@ def check_bits(text):
     confs = ("", "free_sync:strict", "free_sync:event", "expandable_segments:False", "reserve_slack:1.0")
     for conf in confs if LIBRARY else ():
         assert train(*base, conf=conf)["losses"] == native, conf
+        assert train(*base, *offloaded, conf=conf)["losses"] == native, conf
 
 
 def check_large():

@@ -10,7 +10,7 @@ static int64_t sequence;
 void fixture_open(struct device *ret_device)
 {
     char error[256];
-    if (!runtime.library && cuda_rt_open(&runtime, error, sizeof error))
+    if (!runtime.library && cuda_rt_open(&runtime, 0, error, sizeof error))
         fail_msg("%s", error);
     device_open(ret_device, &runtime, alloc_eager_open(&runtime), &arithmetic_cpu, 1);
 }

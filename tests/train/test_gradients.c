@@ -49,7 +49,7 @@ static void block_close(struct block *b)
                              &b->pass.positions};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tensor_drop(all[i]);
-    model_close(&b->model);
+    model_close(&b->model, &b->device);
     fixture_close(&b->device);
 }
 

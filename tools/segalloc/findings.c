@@ -1,5 +1,6 @@
 #include "findings.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -163,6 +164,44 @@ static int read_statistics(struct sg_findings *findings, char *error)
     return findings->device ? 0 : -ENOMEM;
 }
 
+/* Whether `name` is what `pattern` (of `end - pattern` characters) can have become; *rank is what stands for %r. */
+static bool made_from(const char *pattern, const char *end, const char *name, int64_t *rank)
+{
+    if (pattern == end)
+        return !*name;
+    if (*pattern != '%' || pattern + 1 == end || pattern[1] == '%')
+        return *name == *pattern && made_from(pattern + 1 + (*pattern == '%' && pattern + 1 < end), end, name + 1, rank);
+    if (pattern[1] == 'r') {
+        char *after;
+        if (!isdigit((unsigned char)*name))
+            return false;
+        *rank = strtoll(name, &after, 10);
+        return made_from(pattern + 2, end, after, rank);
+    }
+    for (;; name++) {
+        if (made_from(pattern + 2, end, name, rank))
+            return true;
+        if (!*name)
+            return false;
+    }
+}
+
+/* A trace that was asked for as trace:FOLDER/NAME with %r in it has its rank in its name. */
+static int64_t rank_of(const char *conf, const char *path)
+{
+    static const char key[] = "trace:";
+    const char *at = strstr(conf, key), *name = strrchr(path, '/');
+    if (!at)
+        return -1;
+    at += sizeof(key) - 1;
+    const char *end = at + strcspn(at, ",");
+    for (const char *c = at; c < end; c++)
+        if (*c == '/')
+            at = c + 1;
+    int64_t rank = -1;
+    return made_from(at, end, name ? name + 1 : path, &rank) ? rank : -1;
+}
+
 int sg_findings_read(const char *path, struct sg_findings *ret, char *error)
 {
     struct sg_findings findings = {.path = path};
@@ -171,8 +210,10 @@ int sg_findings_read(const char *path, struct sg_findings *ret, char *error)
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
         status = -ENOMEM;
     }
-    if (!status)
+    if (!status) {
+        findings.rank = rank_of(findings.conf, path);
         add_up(&findings);
+    }
     if (!status && !findings.trace && !findings.allocs && !findings.passed_on && !findings.ooms) {
         snprintf(error, SG_FINDINGS_ERROR, "the program asked for no device memory while segalloc was in it");
         status = -ENODATA;

@@ -26,6 +26,7 @@ struct sg_findings {
     bool trace;    /* else a statistics file */
     bool imported; /* a trace of another program: there is nothing in it of what an allocator did */
     char *conf, *command;
+    int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
     uint64_t pid, duration_ns, events, dropped, unmatched_frees, repeated;
     const char *end_text; /* why the trace is incomplete, or NULL */
     char end_room[128];

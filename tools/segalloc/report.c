@@ -81,7 +81,8 @@ static int help(void)
     puts("usage: segalloc report FILE… [--json] [-o FILE [-f]] [--strict] [--fail-above KEY=VALUE]…\n"
          "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as .zst; - is standard input), "
          "or of a\n"
-         "statistics file. Begins with a verdict. Several files: one line each.\n\n"
+         "statistics file. Begins with a verdict. Several files: one line each,\n"
+         "by rank where their names say it (trace:NAME.%r).\n\n"
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
@@ -229,6 +230,12 @@ static int worse(int a, int b)
     return weight[b] > weight[a] ? b : a;
 }
 
+static int by_rank(const void *a, const void *b)
+{
+    const int64_t one = (*(const struct sg_findings *const *)a)->rank, other = (*(const struct sg_findings *const *)b)->rank;
+    return (one > other) - (one < other);
+}
+
 static int report(const struct arguments *arguments, char **paths, size_t count)
 {
     struct sg_findings *all = calloc(count, sizeof(*all));
@@ -244,6 +251,11 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
         else
             good[goods++] = &all[i];
     }
+    bool ranks = goods > 1;
+    for (size_t i = 0; i < goods; i++)
+        ranks = ranks && good[i]->rank >= 0;
+    if (ranks)
+        qsort(good, goods, sizeof(*good), by_rank);
     if (goods) {
         int opened = open_output(arguments);
         if (!opened)

@@ -7,7 +7,7 @@
 void sg_report_text(const struct sg_findings *findings);
 /* One object without a newline; `nested`: without the schema, as part of a list. */
 void sg_report_json(const struct sg_findings *findings, bool nested);
-/* One line a file. */
+/* One line a file; by rank where all files say theirs, and then one below for all. */
 void sg_report_table(const struct sg_findings *const *findings, size_t count);
 
 #endif

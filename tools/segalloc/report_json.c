@@ -88,6 +88,7 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
         sg_tool_json_string(findings->end_text);
     else
         fputs("null", stdout);
+    number("rank", (uint64_t)findings->rank, findings->rank >= 0);
     number("events", findings->events, findings->trace);
     number("dropped", findings->dropped, findings->trace);
     printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64,

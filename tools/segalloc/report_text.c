@@ -165,13 +165,44 @@ void sg_report_text(const struct sg_findings *findings)
     glossary();
 }
 
+/* Below the ranks: what all did together, and the most that one of them needed. */
+static void print_all(const struct sg_findings *const *findings, size_t count, int width)
+{
+    struct sg_findings all = {.utilization = 2};
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], used[16] = "-";
+    bool reserved = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct sg_findings *file = findings[i];
+        all.allocs += file->allocs + file->passed_on;
+        all.ooms += file->ooms;
+        reserved = reserved && file->knows_reserved;
+        if (file->peak_requested > all.peak_requested)
+            all.peak_requested = file->peak_requested;
+        if (file->peak_reserved > all.peak_reserved)
+            all.peak_reserved = file->peak_reserved;
+        if (file->utilization < all.utilization)
+            all.utilization = file->utilization;
+    }
+    if (all.utilization >= 0 && all.utilization <= 1)
+        snprintf(used, sizeof(used), "%.1f %%", all.utilization * 100);
+    printf("%4s %-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "\n", "all", width, "sums; peaks: most, utilization: least",
+           "", all.allocs, sg_size_format(all.peak_requested, a), reserved ? sg_size_format(all.peak_reserved, b) : "-",
+           used, all.ooms);
+}
+
 void sg_report_table(const struct sg_findings *const *findings, size_t count)
 {
     int width = 4;
+    bool ranks = true;
     for (size_t i = 0; i < count; i++) {
         int length = (int)strlen(findings[i]->path);
         width = length > width ? length : width;
+        ranks = ranks && findings[i]->rank >= 0;
     }
+    if (ranks)
+        printf("%4s ", "rank");
+    if (ranks && width < 38)
+        width = 38;
     printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested",
            "peak reserved", "utilization", "OOMs");
     for (size_t i = 0; i < count; i++) {
@@ -181,9 +212,13 @@ void sg_report_table(const struct sg_findings *const *findings, size_t count)
             snprintf(served, sizeof(served), "%.1f %%", file->served_share * 100);
         if (file->utilization >= 0)
             snprintf(used, sizeof(used), "%.1f %%", file->utilization * 100);
+        if (ranks)
+            printf("%4" PRId64 " ", file->rank);
         printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served,
                file->allocs + file->passed_on, sg_size_format(file->peak_requested, a),
                file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used, file->ooms,
                file->end_text ? "  incomplete" : "");
     }
+    if (ranks)
+        print_all(findings, count, width);
 }

@@ -186,9 +186,11 @@ static cpu_kernel *const kernels[KERNEL_COUNT] = {
 #undef KERNEL
 };
 
-static void start(int threads)
+static int start(const struct cuda_rt *rt, int threads, char *error, size_t error_size)
 {
+    (void)rt, (void)error, (void)error_size;
     openblas_set_num_threads(threads);
+    return 0;
 }
 
 static void run(const struct kernel_args *args)
@@ -196,4 +198,4 @@ static void run(const struct kernel_args *args)
     kernels[args->kernel](args);
 }
 
-const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, run};
+const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, run, NULL};

@@ -6,7 +6,7 @@
 
 #define WAY_OUT "run it on a simulated GPU: segalloc run --sim 24GiB -- segalloc-train ..."
 
-int cuda_rt_open(struct cuda_rt *ret_rt, char *error, size_t error_size)
+int cuda_rt_open(struct cuda_rt *ret_rt, int number, char *error, size_t error_size)
 {
     static const char *const names[] = {"libcudart.so.13", "libcudart.so.12"};
     struct cuda_rt rt = {0};
@@ -32,7 +32,7 @@ int cuda_rt_open(struct cuda_rt *ret_rt, char *error, size_t error_size)
     int count = 0;
     int rc = rt.cudaGetDeviceCount(&count);
     if (rc == CUDA_SUCCESS_VALUE && count > 0)
-        rc = rt.cudaSetDevice(0);
+        rc = rt.cudaSetDevice(number % count);
     if (rc != CUDA_SUCCESS_VALUE || count == 0) {
         snprintf(error, error_size, "no CUDA device (%s); " WAY_OUT,
                  rc != CUDA_SUCCESS_VALUE ? rt.cudaGetErrorString(rc) : "none found");

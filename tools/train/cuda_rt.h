@@ -11,6 +11,7 @@ enum {
     CUDA_COPY_TO_DEVICE = 1,
     CUDA_COPY_TO_HOST = 2,
     CUDA_EVENT_WITHOUT_TIMING = 2,
+    CUDA_STREAM_NON_BLOCKING = 1,
 };
 
 struct cuda_rt {
@@ -20,8 +21,8 @@ struct cuda_rt {
     void *library;
 };
 
-/* Opens libcudart.so.13, else .12, and fills the table, and selects device 0. On failure returns -1 with one line in
+/* Opens libcudart.so.13, else .12, and fills the table, and selects device `number` modulo how many there are. On failure returns -1 with one line in
    `error` that names the way out; the library stays open for the life of the process (its threads may outlive us). */
-int cuda_rt_open(struct cuda_rt *ret_rt, char *error, size_t error_size);
+int cuda_rt_open(struct cuda_rt *ret_rt, int number, char *error, size_t error_size);
 
 #endif

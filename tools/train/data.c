@@ -47,6 +47,6 @@ void text_close(struct text *text)
 void text_window(struct text *text, int64_t length, int64_t *ret_tokens)
 {
     size_t first = (size_t)(random_next(&text->state) % (text->size - (size_t)length + 1));
-    for (int64_t i = 0; i < length; i++)
+    for (int64_t i = 0; ret_tokens && i < length; i++)
         ret_tokens[i] = text->bytes[first + (size_t)i];
 }

@@ -15,7 +15,7 @@ struct text {
 int text_open(struct text *ret_text, const char *path, size_t least, uint64_t seed, char *error, size_t error_size);
 void text_close(struct text *text);
 
-/* Writes one window of `length` tokens. */
+/* Draws one window of `length` tokens, and writes it unless NULL is given for where to. */
 void text_window(struct text *text, int64_t length, int64_t *ret_tokens);
 
 #endif

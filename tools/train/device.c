@@ -84,11 +84,25 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
     for (int i = 0; i < RING_QUARTERS; i++)
         check(device, rt->cudaEventCreateWithFlags(&device->ring->passed[i], CUDA_EVENT_WITHOUT_TIMING),
               "cudaEventCreateWithFlags", 0);
-    if (!arithmetic)
+    if (!arithmetic || device->state != DEVICE_OK)
         return;
-    arithmetic->start(threads);
-    if (arithmetic->from_host)
+    if (arithmetic->start(rt, threads, device->error, sizeof device->error))
+        device->state = DEVICE_BROKEN;
+    else if (arithmetic->from_host)
         check_host_reach(device);
+}
+
+static void close_transfers(struct device *device)
+{
+    struct transfers *t = &device->transfers;
+    if (!t->stream)
+        return;
+    device->rt->cudaStreamSynchronize(t->stream);
+    device->rt->cudaStreamDestroy(t->stream);
+    device->rt->cudaEventDestroy(t->before);
+    device->rt->cudaEventDestroy(t->after);
+    device_unpin(device, t->scratch);
+    *t = (struct transfers){0};
 }
 
 void device_close(struct device *device)
@@ -96,6 +110,7 @@ void device_close(struct device *device)
     assert(device->live == 0);
     if (device->rt) {
         device->rt->cudaStreamSynchronize(STREAM);
+        close_transfers(device);
         for (int i = 0; i < RING_QUARTERS; i++)
             if (device->ring->passed[i])
                 device->rt->cudaEventDestroy(device->ring->passed[i]);
@@ -180,10 +195,28 @@ void device_launch(struct device *device, const struct kernel_args *args)
             check(device, device->rt->cudaLaunchHostFunc(STREAM, run_nothing, NULL), "cudaLaunchHostFunc", 0);
         return;
     }
+    if (device->arithmetic->queue)
+        device_fail(device, "a kernel", device->arithmetic->queue(args));
+    else
+        device_call(device, args, device->arithmetic->run);
+}
+
+void device_call(struct device *device, const struct kernel_args *args, void (*run)(const struct kernel_args *args))
+{
+    if (device->state != DEVICE_OK || !device->rt || !device->arithmetic)
+        return;
     struct launch *launch = next_slot(device);
-    launch->run = device->arithmetic->run;
+    launch->run = run;
     launch->args = *args;
     check(device, device->rt->cudaLaunchHostFunc(STREAM, run_launch, launch), "cudaLaunchHostFunc", 0);
+}
+
+void device_fail(struct device *device, const char *what, const char *fault)
+{
+    if (!fault || device->state != DEVICE_OK)
+        return;
+    device->state = DEVICE_BROKEN;
+    snprintf(device->error, sizeof device->error, "%s failed: %s", what, fault);
 }
 
 static void copy(struct device *device, void *to, const void *from, size_t bytes, int kind)
@@ -202,8 +235,74 @@ void device_copy_out(struct device *device, void *pinned, const void *from, size
     copy(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
 }
 
+static bool open_transfers(struct device *device)
+{
+    struct transfers *t = &device->transfers;
+    const struct cuda_rt *rt = device->rt;
+    if (!rt || device->state != DEVICE_OK)
+        return false;
+    if (t->stream)
+        return true;
+    return check(device, rt->cudaStreamCreateWithFlags(&t->stream, CUDA_STREAM_NON_BLOCKING),
+                 "cudaStreamCreateWithFlags", 0) &&
+           check(device, rt->cudaEventCreateWithFlags(&t->before, CUDA_EVENT_WITHOUT_TIMING),
+                 "cudaEventCreateWithFlags", 0) &&
+           check(device, rt->cudaEventCreateWithFlags(&t->after, CUDA_EVENT_WITHOUT_TIMING),
+                 "cudaEventCreateWithFlags", 0);
+}
+
+static void transfer(struct device *device, void *to, const void *from, size_t bytes, int kind)
+{
+    struct transfers *t = &device->transfers;
+    const struct cuda_rt *rt = device->rt;
+    if (check(device, rt->cudaEventRecord(t->before, STREAM), "cudaEventRecord", 0) &&
+        check(device, rt->cudaStreamWaitEvent(t->stream, t->before, 0), "cudaStreamWaitEvent", 0) &&
+        check(device, rt->cudaMemcpyAsync(to, from, bytes, kind, t->stream), "cudaMemcpyAsync", bytes))
+        t->unjoined = true;
+}
+
+/* Where a dry run copies to and from; *bytes becomes what fits. */
+static void *scratch_of(struct device *device, size_t *bytes)
+{
+    if (!device->transfers.scratch)
+        device->transfers.scratch = device_pin(device, DRY_TRANSFER);
+    *bytes = *bytes < DRY_TRANSFER ? *bytes : DRY_TRANSFER;
+    return device->transfers.scratch;
+}
+
+void device_send(struct device *device, void *pinned, const void *from, size_t bytes)
+{
+    if (open_transfers(device) && from && (pinned || (pinned = scratch_of(device, &bytes))))
+        transfer(device, pinned, from, bytes, CUDA_COPY_TO_HOST);
+}
+
+void device_fetch(struct device *device, void *to, const void *pinned, size_t bytes)
+{
+    if (open_transfers(device) && to && (pinned || (pinned = scratch_of(device, &bytes))))
+        transfer(device, to, pinned, bytes, CUDA_COPY_TO_DEVICE);
+}
+
+void device_send_call(struct device *device, void (*run)(void *argument), void *argument)
+{
+    if (!open_transfers(device))
+        return;
+    check(device, device->rt->cudaLaunchHostFunc(device->transfers.stream, run, argument), "cudaLaunchHostFunc", 0);
+    device->transfers.unjoined = true;
+}
+
+void device_join(struct device *device)
+{
+    struct transfers *t = &device->transfers;
+    if (!t->unjoined)
+        return;
+    t->unjoined = false;
+    if (check(device, device->rt->cudaEventRecord(t->after, t->stream), "cudaEventRecord", 0))
+        check(device, device->rt->cudaStreamWaitEvent(STREAM, t->after, 0), "cudaStreamWaitEvent", 0);
+}
+
 void device_wait(struct device *device)
 {
+    device_join(device);
     if (device->rt)
         check(device, device->rt->cudaStreamSynchronize(STREAM), "cudaStreamSynchronize", 0);
 }

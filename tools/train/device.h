@@ -22,12 +22,22 @@ enum budget {
 
 struct tensor;
 struct launch_ring;
+struct comm;
+
+/* Copies beside the kernels, on a stream of their own, which is made at the first. */
+struct transfers {
+    void *stream, *before, *after; /* before: all that was queued when the last copy was; after: that copy is made */
+    void *scratch;                 /* page-locked: what a dry run copies to and from */
+    bool unjoined;
+};
 
 struct device {
     const struct cuda_rt *rt; /* NULL while planning: nothing reaches a device */
     struct allocator *alloc;
     const struct arithmetic *arithmetic; /* NULL in a dry run */
     struct launch_ring *ring;
+    struct transfers transfers;
+    struct comm *comm;    /* NULL: this process is alone */
     struct tensor *spare; /* tensor headers to use again */
     size_t live, peak;    /* bytes asked for by tensors, not rounded */
     size_t limit;         /* of live, 0 for none: what a card of that size would refuse is refused here */
@@ -55,10 +65,27 @@ enum budget device_label(struct device *device, enum budget label);
 /* Queues a kernel; in a dry run, an empty one for every few: waiting for them is all that they cost there. */
 void device_launch(struct device *device, const struct kernel_args *args);
 
+/* Queues a call of `run` on the host, with a copy of the arguments. Nothing happens in a dry run. */
+void device_call(struct device *device, const struct kernel_args *args, void (*run)(const struct kernel_args *args));
+
 /* Queues a copy between device memory and page-locked host memory, which must stay as it is until device_wait. */
 void device_copy_in(struct device *device, void *to, const void *pinned, size_t bytes);
 void device_copy_out(struct device *device, void *pinned, const void *from, size_t bytes);
 void device_wait(struct device *device);
+
+/* The same on a second stream, after all that is queued so far: what is queued after them does not wait, unless for
+   device_join. What they copy to or from may be dropped after device_join only. Where `pinned` is NULL, as in a dry
+   run, the first DRY_TRANSFER bytes are copied to or from a place that nobody reads. */
+enum { DRY_TRANSFER = 1 << 20 };
+void device_send(struct device *device, void *pinned, const void *from, size_t bytes);
+void device_fetch(struct device *device, void *to, const void *pinned, size_t bytes);
+/* A call on the host between those copies; `argument` must stay until device_wait. */
+void device_send_call(struct device *device, void (*run)(void *argument), void *argument);
+/* What is queued from here on waits for the copies so far. */
+void device_join(struct device *device);
+
+/* Marks the device broken if `fault` is not NULL. */
+void device_fail(struct device *device, const char *what, const char *fault);
 
 /* Page-locked host memory; NULL after a failure. While planning it comes from the heap. */
 void *device_pin(struct device *device, size_t bytes);

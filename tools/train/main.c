@@ -1,16 +1,16 @@
+#include "comm.h"
 #include "report.h"
 
 #include <stdlib.h>
 
-enum { STATUS_COMPLETED = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_INTERRUPTED = 128 + SIGINT };
+enum { STATUS_COMPLETED = 0, STATUS_FAILED = 1, STATUS_USAGE = 2, STATUS_SIGNAL = 128 };
 
 static volatile sig_atomic_t stop;
 
 /* Once: the step that runs is the last. A second time the signal ends the program. */
 static void on_interrupt(int signal)
 {
-    (void)signal;
-    stop = 1;
+    stop = signal;
 }
 
 static void print_step(void *context, const struct step_result *step)
@@ -41,10 +41,39 @@ static int answer(const struct options *options)
     return planned.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }
 
+static int run(struct options *options)
+{
+    char error[256];
+    struct cuda_rt rt;
+    const bool first = !options->comm || options->comm->rank == 0;
+    if (cuda_rt_open(&rt, options->comm ? options->comm->local_rank : 0, error, sizeof error)) {
+        fprintf(stderr, "segalloc-train: %s\n", error);
+        return STATUS_FAILED;
+    }
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL); /* what mpirun makes of Ctrl-C, and a batch system before it kills */
+    options->stop = &stop;
+    struct run_result result, planned;
+    training_run(options, &rt, first ? print_step : NULL, options, &result);
+    bool compares = options->budget || options->card_named ||
+                    (result.outcome == OUTCOME_OUT_OF_MEMORY && !options->json);
+    if (compares)
+        fit_plan(options, &planned);
+    if (first || (result.outcome != OUTCOME_COMPLETED && result.outcome != OUTCOME_INTERRUPTED))
+        report_run(stdout, options, &result, compares ? &planned : NULL);
+    free(result.losses);
+    free(result.peaks);
+    if (result.outcome == OUTCOME_INTERRUPTED)
+        return STATUS_SIGNAL + (stop ? (int)stop : SIGTERM);
+    return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
+}
+
 int main(int argc, char *argv[])
 {
     char error[256];
     struct options options;
+    struct comm *comm;
     if (options_parse(&options, argc, argv, error, sizeof error)) {
         fprintf(stderr, "segalloc-train: %s\n", error);
         return STATUS_USAGE;
@@ -57,24 +86,23 @@ int main(int argc, char *argv[])
         options_print_list(stdout, options.json);
         return STATUS_COMPLETED;
     }
-    if (options_plans(&options))
-        return answer(&options);
-    struct cuda_rt rt;
-    if (cuda_rt_open(&rt, error, sizeof error)) {
+    if (comm_open(&comm, error, sizeof error)) {
         fprintf(stderr, "segalloc-train: %s\n", error);
         return STATUS_FAILED;
     }
-    const struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    options.stop = &stop;
-    struct run_result result, planned;
-    training_run(&options, &rt, print_step, &options, &result);
-    bool compares = options.budget || options.card_named || (result.outcome == OUTCOME_OUT_OF_MEMORY && !options.json);
-    if (compares)
-        fit_plan(&options, &planned);
-    report_run(stdout, &options, &result, compares ? &planned : NULL);
-    free(result.losses);
-    if (result.outcome == OUTCOME_INTERRUPTED)
-        return STATUS_INTERRUPTED;
-    return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
+    int status = STATUS_USAGE;
+    if (options_join(&options, comm, error, sizeof error)) {
+        if (!comm || comm->rank == 0)
+            fprintf(stderr, "segalloc-train: %s\n", error);
+        comm_close(comm, false, status);
+        return status;
+    }
+    if (options_plans(&options)) {
+        status = comm && comm->rank ? STATUS_COMPLETED : answer(&options);
+        comm_close(comm, false, status);
+        return status;
+    }
+    status = run(&options);
+    comm_close(comm, status == STATUS_FAILED, status);
+    return status;
 }

@@ -165,6 +165,7 @@ void model_open(struct model *model, struct device *device, const struct shape *
     add_weights(&builder, dims);
     add_adapters(&builder, dims);
     list_parameters(model);
+    shard_settle(device, model);
 }
 
 void model_drop_weights(struct model *model)
@@ -184,7 +185,7 @@ void model_drop_weights(struct model *model)
     }
 }
 
-void model_close(struct model *model)
+void model_close(struct model *model, struct device *device)
 {
     model_drop_weights(model);
     model_drop_gradients(model);
@@ -193,6 +194,7 @@ void model_close(struct model *model)
         tensor_drop(&model->parameters[i]->part);
         tensor_drop(&model->parameters[i]->cast);
         tensor_drop(&model->parameters[i]->whole_gradient);
+        held_free(device, model->parameters[i]->held);
     }
     for (size_t i = 0; i < sizeof model->workspaces / sizeof *model->workspaces; i++)
         tensor_drop(&model->workspaces[i]);

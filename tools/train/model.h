@@ -15,9 +15,9 @@ enum sharding_kind {
 
 struct sharding {
     enum sharding_kind kind;
-    int ranks;
+    int ranks, rank;
     int64_t bucket, prefetch; /* elements of a bucket of gradients, and of a flat buffer of parameters */
-    bool offload_parameters, offload_optimizer; /* what is not in use lies in host memory */
+    bool offload_parameters, offload_optimizer; /* what is not in use lies in host memory; the first only with both */
 };
 
 struct shape {
@@ -37,11 +37,14 @@ struct shape {
     size_t workspace, workspace_small; /* of the library of matrix products, once for each direction; 0 for none */
 };
 
+struct held;
+
 struct parameter {
     struct tensor *value; /* NULL: the model has no such parameter, or it is not gathered */
     struct tensor *gradient, *mean, *variance; /* made when first needed */
     struct tensor *cast;  /* of value, while a mixed forward and backward use it */
     struct tensor *part;  /* this rank's, where parameters are sharded */
+    struct held *held;    /* this rank's, where that is in host memory */
     struct tensor *master, *whole_gradient; /* float copy for the optimizer; gradient not yet reduced */
     int64_t rows, columns;
     bool trained, adapter;
@@ -80,7 +83,7 @@ void model_open(struct model *model, struct device *device, const struct shape *
 /* Drops what is left of the model, in the order in which a program of PyTorch's does at its end: first the weights and
    the optimizer's moments, then (model_close) gradients, adapters and workspaces. */
 void model_drop_weights(struct model *model);
-void model_close(struct model *model);
+void model_close(struct model *model, struct device *device);
 
 /* Lists the parameters of a layer in *ret, of room for LAYER_PARAMETERS, and returns how many there are. */
 enum { LAYER_PARAMETERS = 4 * PROJECTION_COUNT + 4 };

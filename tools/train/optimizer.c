@@ -1,4 +1,5 @@
 #include "optimizer.h"
+#include "comm.h"
 #include "ops.h"
 #include "shard.h"
 
@@ -45,9 +46,29 @@ static struct tensor *total_norm(struct device *device, struct parameter *const 
     return total;
 }
 
-static void clip(struct device *device, struct parameter *const *trained, int count, double most)
+/* Over all ranks, where each has the norm of its parts. */
+static struct tensor *joint_norm(struct device *device, const struct model *model, struct tensor *mine)
 {
-    struct tensor *total = total_norm(device, trained, count);
+    const struct sharding *s = &model->shape.sharding;
+    if (s->kind == SHARDING_NONE || s->ranks == 1)
+        return mine;
+    struct tensor *all = tensor_new(device, mine->dtype, 1, s->ranks);
+    const size_t size = dtype_size(mine->dtype);
+    device_launch(device, &(struct kernel_args){
+        .kernel = KERNEL_copy, .dtype = mine->dtype, .n = {1},
+        .p = {all->data ? (char *)all->data + (size_t)s->rank * size : NULL, mine->data}});
+    if (device->comm)
+        comm_all_gather(device->comm, device, all->data, size);
+    struct tensor *joint = norm_of(device, all, mine->dtype);
+    tensor_drop(&all);
+    tensor_drop(&mine);
+    return joint;
+}
+
+static void clip(struct device *device, const struct model *model, struct parameter *const *trained, int count,
+                 double most)
+{
+    struct tensor *total = joint_norm(device, model, total_norm(device, trained, count));
     struct tensor *shifted = op_map(device, KERNEL_add_scalar, total, NULL, 1e-6F);
     struct tensor *inverse = op_map(device, KERNEL_reciprocal, shifted, NULL, 0);
     struct tensor *factor = op_map(device, KERNEL_scale, inverse, NULL, (float)most);
@@ -79,6 +100,34 @@ static void apply(struct device *device, struct parameter *p, struct tensor **de
         tensor_drop(denominator);
 }
 
+static struct adam step_of(const struct optimizer *o)
+{
+    return (struct adam){(float)o->beta1, (float)o->beta2, (float)sqrt(1 - pow(o->beta2, o->steps)), (float)o->epsilon,
+                         (float)(o->rate / (1 - pow(o->beta1, o->steps))), (float)(1 - o->rate * o->weight_decay)};
+}
+
+/* What lies in host memory is computed there, once the gradients have come. */
+static void update_held(struct optimizer *o, struct device *device, struct model *model,
+                        struct parameter *const *trained, int count)
+{
+    device_wait(device);
+    if (!trained[0]->held->gradient || device->state != DEVICE_OK) {
+        shard_update(device, model, trained, count); /* a dry run's transfers */
+        return;
+    }
+    float factor = 1;
+    if (o->clip > 0) { /* in clip()'s operations, which are float ones */
+        float norm = held_norm(device, trained, count);
+        factor = 1 / (norm + 1e-6F) * (float)o->clip;
+        factor = factor < 1 ? factor : 1;
+    }
+    o->steps++;
+    struct adam adam = step_of(o);
+    for (int i = 0; i < count; i++)
+        held_step(trained[i]->held, &adam, factor);
+    shard_update(device, model, trained, count);
+}
+
 static void update(struct optimizer *o, struct device *device, struct parameter *const *trained, int count)
 {
     const bool fused = trained[0]->reduced; /* optimizers of parts have one kernel a part */
@@ -88,28 +137,27 @@ static void update(struct optimizer *o, struct device *device, struct parameter 
             trained[i]->variance = zeros_like(device, shard_target(trained[i]));
         }
     o->steps++;
-    float correction = (float)sqrt(1 - pow(o->beta2, o->steps));
-    float rate = (float)(o->rate / (1 - pow(o->beta1, o->steps))), keep = (float)(1 - o->rate * o->weight_decay);
+    const struct adam adam = step_of(o);
     struct tensor **denominators = malloc((size_t)count * sizeof *denominators);
     if (!denominators)
         abort();
     for (int i = 0; i < count; i++) {
         struct parameter *p = trained[i];
         device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {tensor_count(p->mean)},
-                                                    .f = {(float)o->beta1, (float)o->beta2},
+                                                    .f = {adam.beta1, adam.beta2},
                                                     .p = {p->mean->data, p->variance->data, p->gradient->data}});
     }
     for (int i = 0; i < count; i++) {
         struct tensor *variance = trained[i]->variance;
         denominators[i] = tensor_new(device, variance->dtype, variance->rows, variance->columns);
         device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {tensor_count(variance)},
-                                                    .f = {correction, (float)o->epsilon},
+                                                    .f = {adam.correction, adam.epsilon},
                                                     .p = {denominators[i]->data, variance->data}});
         if (fused)
-            apply(device, trained[i], &denominators[i], rate, keep);
+            apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
     }
     for (int i = 0; i < count && !fused; i++)
-        apply(device, trained[i], &denominators[i], rate, keep);
+        apply(device, trained[i], &denominators[i], adam.rate, adam.keep);
     for (int i = count - 1; i >= 0; i--)
         tensor_drop(&denominators[i]);
     free(denominators);
@@ -123,11 +171,13 @@ void optimizer_step(struct optimizer *optimizer, struct device *device, struct m
     int count = 0;
     enum budget before = device_label(device, BUDGET_optimizer);
     for (int i = 0; i < model->parameter_count; i++)
-        if (model->parameters[i]->gradient)
+        if (model->parameters[i]->gradient || (model->parameters[i]->reduced && model->parameters[i]->held))
             trained[count++] = model->parameters[i];
-    if (count) {
+    if (count && trained[0]->reduced && trained[0]->held) {
+        update_held(optimizer, device, model, trained, count);
+    } else if (count) {
         if (optimizer->clip > 0)
-            clip(device, trained, count, optimizer->clip);
+            clip(device, model, trained, count, optimizer->clip);
         update(optimizer, device, trained, count);
         shard_update(device, model, trained, count);
     }

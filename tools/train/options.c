@@ -1,5 +1,6 @@
 #include "options.h"
 #include "arithmetic.h"
+#include "comm.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,6 +10,8 @@
 #include <strings.h>
 
 const char *const fit_names[FIT_COUNT] = {"", "batch", "seq", "rank"};
+
+enum { MOST_RANKS = 65536 };
 
 enum option {
 #define OPTION(name, value, help) OPTION_##name,
@@ -112,6 +115,16 @@ static bool parse_sharding(const char *text, struct sharding *ret)
     return false;
 }
 
+static bool parse_offload(const char *text, struct sharding *ret)
+{
+    const bool all = !strcmp(text, "all");
+    if (!all && strcmp(text, "optimizer") && strcmp(text, "none"))
+        return false;
+    ret->offload_parameters = all;
+    ret->offload_optimizer = all || !strcmp(text, "optimizer");
+    return true;
+}
+
 static bool parse_fit(const char *text, enum fit *ret)
 {
     for (int i = 1; i < FIT_COUNT; i++)
@@ -169,6 +182,8 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_resume: o->resume = value; return true;
     case OPTION_threads: return parse_int(value, 1, &o->threads);
     case OPTION_sharding: return parse_sharding(value, &o->set.shape.sharding);
+    case OPTION_ranks: return parse_int(value, 1, &o->ranks) && o->ranks <= MOST_RANKS;
+    case OPTION_offload: return parse_offload(value, &o->set.shape.sharding);
     case OPTION_dropout: return parse_number(value, &o->set.shape.dropout) && o->set.shape.dropout < 1;
     case OPTION_help: return o->help = true;
     case OPTION_COUNT: break;
@@ -242,12 +257,13 @@ static int check(const struct options *o, char *error, size_t error_size)
     } else if (!o->dry && !o->text) {
         snprintf(error, error_size, "--text FILE is needed to train on, or --dry for the allocations alone");
         fault = error;
-    } else if ((o->save || o->resume) && (o->dry || o->arena || o->set.shape.sharding.kind != SHARDING_NONE)) {
-        snprintf(error, error_size, "--save and --resume go with --alloc eager, without --dry and --sharding");
+    } else if ((o->save || o->resume) && (o->dry || o->arena)) {
+        snprintf(error, error_size, "--save and --resume go with --alloc eager, without --dry");
         fault = error;
-    } else if (!o->dry && (o->set.policy || o->set.shape.selected || o->set.shape.mixed ||
-                           o->set.shape.sharding.ranks > 1 || o->set.shape.sharding.offload_optimizer ||
-                           o->set.shape.sharding.offload_parameters || o->set.engine.share > 0)) {
+    } else if (o->set.shape.sharding.offload_optimizer && o->set.shape.sharding.kind == SHARDING_NONE) {
+        snprintf(error, error_size, "--offload goes with --sharding zero2, zero3 or fsdp");
+        fault = error;
+    } else if (!o->dry && (o->set.policy || o->set.shape.selected || o->set.shape.mixed || o->set.engine.share > 0)) {
         snprintf(error, error_size, "--preset %s has no arithmetic of its own: add --dry for the allocations alone",
                  o->preset->name);
         fault = error;
@@ -256,6 +272,34 @@ static int check(const struct options *o, char *error, size_t error_size)
         fault = error;
     }
     return fault ? -1 : 0;
+}
+
+int options_join(struct options *o, struct comm *comm, char *error, size_t error_size)
+{
+    struct sharding *s = &o->set.shape.sharding;
+    o->comm = comm;
+    if (comm && s->kind == SHARDING_NONE) {
+        snprintf(error, error_size, "%d ranks were started: add --sharding zero2, zero3 or fsdp, or start one", comm->ranks);
+        return -1;
+    }
+    if (comm && o->ranks && o->ranks != comm->ranks) {
+        snprintf(error, error_size, "--ranks %d, and %d were started; leave it out", o->ranks, comm->ranks);
+        return -1;
+    }
+    if (comm) {
+        s->ranks = comm->ranks;
+        s->rank = comm->rank;
+    } else if (!o->dry && !options_plans(o)) {
+        if (o->ranks > 1) {
+            snprintf(error, error_size, "--ranks %d needs as many processes: mpirun -n %d segalloc-train ..., or --dry",
+                     o->ranks, o->ranks);
+            return -1;
+        }
+        s->ranks = 1;
+    } else if (o->ranks) {
+        s->ranks = o->ranks;
+    }
+    return 0;
 }
 
 int options_parse(struct options *ret_options, int argc, char *const argv[], char *error, size_t error_size)

@@ -22,13 +22,17 @@ struct options {
     enum fit fit;
     const char *save, *resume;
     int evaluate, evaluate_batch, threads;
+    int ranks; /* that --ranks names, else 0 */
     bool pack;
+    struct comm *comm; /* set by the caller: the other ranks, or NULL */
     const volatile sig_atomic_t *stop; /* set by the caller: the run ends after the step in which it becomes non-zero */
     bool card_named, arena, dry, json, list, help, budget;
 };
 
 /* Returns 0, or -1 with one line in `error`. Strings of argv are kept, not copied. */
 int options_parse(struct options *ret_options, int argc, char *const argv[], char *error, size_t error_size);
+/* Takes the ranks that were started into account, NULL for a process alone. Returns 0, or -1 with one line in `error`. */
+int options_join(struct options *options, struct comm *comm, char *error, size_t error_size);
 /* Whether the answer comes from a plan alone, without a device. */
 bool options_plans(const struct options *options);
 void options_print_help(FILE *out);

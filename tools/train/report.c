@@ -1,4 +1,5 @@
 #include "report.h"
+#include "comm.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -115,8 +116,14 @@ static void report_json(FILE *out, const struct options *o, const struct run_res
         fputs("null", out);
     print_card_json(out, o, r, planned);
     fprintf(out, ",\"tokens\":%" PRId64 ",\"parameters\":%" PRId64 ",\"trainable_parameters\":%" PRId64
-                 ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f,\"error\":", r->tokens, r->parameters,
-            r->trained_parameters, r->allocations, r->seconds);
+                 ",\"allocations\":%" PRIu64 ",\"seconds\":%.6f", r->tokens, r->parameters, r->trained_parameters,
+            r->allocations, r->seconds);
+    if (o->comm)
+        fprintf(out, ",\"rank\":%d", o->comm->rank);
+    fprintf(out, ",\"ranks\":%d", o->comm ? o->comm->ranks : 1);
+    for (int i = 0; r->peaks && i < o->comm->ranks; i++)
+        fprintf(out, "%s%zu%s", i ? "," : ",\"peak_bytes_by_rank\":[", r->peaks[i], i + 1 < o->comm->ranks ? "" : "]");
+    fputs(",\"error\":", out);
     if (!*r->error)
         fputs("null", out);
     else
@@ -188,7 +195,10 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r, 
                      " allocations\n", r->outcome == OUTCOME_COMPLETED ? "completed" : "interrupted after",
                 r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
-        fprintf(stderr, "segalloc-train: %s", r->error);
+        fputs("segalloc-train: ", stderr);
+        if (o->comm)
+            fprintf(stderr, "rank %d: ", o->comm->rank);
+        fputs(r->error, stderr);
         if (r->outcome == OUTCOME_OUT_OF_MEMORY) {
             fprintf(stderr, " (after step %d of %d)", r->steps, o->set.steps);
             print_advice(stderr, o, r);

@@ -1,6 +1,7 @@
 #include "saved.h"
-#include "ops.h"
+#include "comm.h"
 #include "safetensors.h"
+#include "shard.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -63,28 +64,40 @@ static struct names name_all(struct model *m)
     return names;
 }
 
-static const float *fetch(struct device *device, struct tensor *tensor)
+/* The values of all ranks, which the caller frees; NULL for moments that are not there. */
+static const float *fetch(struct device *device, struct model *model, struct parameter *p, enum stored what)
 {
-    float *values = device_pin(device, tensor->bytes), *copy = malloc(tensor->bytes);
+    const size_t bytes = (size_t)(p->rows * p->columns) * sizeof(float);
+    struct tensor *whole = shard_whole(device, model, p, what);
+    if (!whole)
+        return NULL;
+    float *values = device_pin(device, bytes), *copy = malloc(bytes);
     if (!copy)
         abort();
     if (values) {
-        device_copy_out(device, values, tensor->data, tensor->bytes);
+        device_copy_out(device, values, whole->data, bytes);
         device_wait(device);
-        memcpy(copy, values, tensor->bytes);
+        memcpy(copy, values, bytes);
         device_unpin(device, values);
     }
+    tensor_drop(&whole);
     return copy;
 }
 
-static void store(struct device *device, struct tensor *tensor, const float *values)
+static void store(struct device *device, struct model *model, struct parameter *p, enum stored what,
+                  const float *values)
 {
-    float *pinned = device_pin(device, tensor->bytes);
+    const size_t bytes = (size_t)(p->rows * p->columns) * sizeof(float);
+    float *pinned = device_pin(device, bytes);
     if (!pinned)
         return;
-    memcpy(pinned, values, tensor->bytes);
-    device_copy_in(device, tensor->data, pinned, tensor->bytes);
+    memcpy(pinned, values, bytes);
+    struct tensor *whole = tensor_new(device, DTYPE_F32, p->rows, p->columns);
+    device_copy_in(device, whole->data, pinned, bytes);
     device_wait(device);
+    shard_store(device, model, p, what, whole, pinned);
+    device_wait(device);
+    tensor_drop(&whole);
     device_unpin(device, pinned);
 }
 
@@ -125,7 +138,8 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
                 char *error, size_t error_size)
 {
     char path[4096], metadata[256];
-    if (mkdir(folder, 0777) && errno != EEXIST) {
+    const bool writes = !device->comm || device->comm->rank == 0;
+    if (writes && mkdir(folder, 0777) && errno != EEXIST) {
         snprintf(error, error_size, "cannot make %s: %s", folder, strerror(errno));
         return -1;
     }
@@ -137,13 +151,13 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
     size_t adapter_count = 0, state_count = 0;
     for (int i = 0; i < names.count; i++) {
         struct parameter *p = names.list[i].parameter;
-        const float *values = fetch(device, p->value);
+        const float *values = fetch(device, model, p, STORED_VALUE), *mean = fetch(device, model, p, STORED_MEAN);
         if (p->adapter)
             enter(&adapters[adapter_count++], "", &names.list[i], values);
         enter(&state[state_count++], "", &names.list[i], values);
-        if (p->mean) {
-            enter(&state[state_count++], "mean.", &names.list[i], fetch(device, p->mean));
-            enter(&state[state_count++], "variance.", &names.list[i], fetch(device, p->variance));
+        if (mean) {
+            enter(&state[state_count++], "mean.", &names.list[i], mean);
+            enter(&state[state_count++], "variance.", &names.list[i], fetch(device, model, p, STORED_VARIANCE));
         }
     }
     snprintf(metadata, sizeof metadata,
@@ -151,12 +165,12 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
              "\"",
              progress->step, progress->lengths, progress->lengths_next, progress->text);
     int rc = 0;
-    if (adapter_count)
+    if (writes && adapter_count)
         rc = safetensors_write(join(path, sizeof path, folder, "adapter_model.safetensors"), adapters, adapter_count,
                                "\"format\":\"pt\"", error, error_size);
-    if (!rc && adapter_count)
+    if (writes && !rc && adapter_count)
         rc = write_config(join(path, sizeof path, folder, "adapter_config.json"), &model->shape, error, error_size);
-    if (!rc)
+    if (writes && !rc)
         rc = safetensors_write(join(path, sizeof path, folder, "training_state.safetensors"), state, state_count,
                                metadata, error, error_size);
     for (size_t i = 0; i < state_count; i++)
@@ -167,12 +181,8 @@ int saved_write(const char *folder, struct device *device, struct model *model, 
     return rc;
 }
 
-static struct tensor *like(struct device *device, const struct tensor *x)
-{
-    return tensor_new(device, x->dtype, x->rows, x->columns);
-}
-
-static bool read_one(const struct safetensors *file, struct device *device, const struct named *named)
+static bool read_one(const struct safetensors *file, struct device *device, struct model *model,
+                     const struct named *named)
 {
     struct parameter *p = named->parameter;
     char name[NAME + 16];
@@ -183,14 +193,12 @@ static bool read_one(const struct safetensors *file, struct device *device, cons
     const float *variance = safetensors_find(file, name, p->rows * p->columns);
     if (!values || !mean != !variance)
         return false;
-    store(device, p->value, values);
+    store(device, model, p, STORED_VALUE, values);
     if (mean) {
         enum budget before = device_label(device, BUDGET_optimizer);
-        p->mean = like(device, p->value);
-        p->variance = like(device, p->value);
+        store(device, model, p, STORED_MEAN, mean);
+        store(device, model, p, STORED_VARIANCE, variance);
         device_label(device, before);
-        store(device, p->mean, mean);
-        store(device, p->variance, variance);
     }
     return true;
 }
@@ -210,7 +218,7 @@ int saved_read(const char *folder, struct device *device, struct model *model, s
         missing = "where the training was";
     struct names names = name_all(model);
     for (int i = 0; i < names.count && !missing; i++)
-        if (!read_one(&file, device, &names.list[i]))
+        if (!read_one(&file, device, model, &names.list[i]))
             missing = names.list[i].name;
     if (missing)
         snprintf(error, error_size, "%s is of another model: it has not, in this shape, %s", path, missing);

@@ -102,6 +102,10 @@ static void round_offload(struct device *device, struct tensor **kept, int numbe
             tensor_drop(&activations[i]);
     for (int i = 0; i < 3; i++) {
         struct tensor *group = take(device, group_mib[i] * MIB), *state = take(device, group_mib[i] * MIB / 2);
+        device_fetch(device, group->data, NULL, group->bytes);
+        device_fetch(device, state->data, NULL, state->bytes);
+        device_send(device, NULL, group->data, group->bytes);
+        device_join(device);
         tensor_drop(&group);
         tensor_drop(&state);
     }

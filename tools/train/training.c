@@ -1,4 +1,5 @@
 #include "training.h"
+#include "comm.h"
 #include "data.h"
 #include "saved.h"
 
@@ -15,6 +16,7 @@ struct training {
     struct lengths lengths;
     struct text *text; /* NULL: dry */
     int step;          /* from 1 */
+    int rank, ranks;
     struct tensor *kept[SCENARIO_KEPT];
     int64_t *tokens;   /* page-locked: of all micro-steps of a step */
     float *losses;     /* page-locked: likewise, and one of the evaluation */
@@ -39,7 +41,13 @@ static void training_open(struct training *t, const struct options *o, const str
 {
     *t = (struct training){.options = o, .lengths = *lengths, .text = text};
     t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
+    t->ranks = rt && o->comm ? o->comm->ranks : 1;
+    t->rank = rt && o->comm ? o->comm->rank : 0;
     device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu, o->threads);
+    t->device.comm = rt ? o->comm : NULL;
+    if (t->device.state == DEVICE_OK &&
+        comm_attach(t->device.comm, &t->device, t->device.error, sizeof t->device.error))
+        t->device.state = DEVICE_BROKEN;
     static const struct shape none = {.hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 2, .ffn = 1, .vocabulary = 1};
     bool bare = o->scenario && o->scenario->round;
     model_open(&t->model, &t->device, bare ? &none : &o->set.shape, o->seed);
@@ -67,11 +75,12 @@ static void training_close(struct training *t)
         tensor_drop(&t->kept[i]);
     model_drop_weights(&t->model);
     schedule_close(&t->schedule);
-    model_close(&t->model);
+    model_close(&t->model, &t->device);
     device_unpin(&t->device, t->tokens);
     device_unpin(&t->device, t->losses);
     device_unpin(&t->device, t->starts);
     device_unpin(&t->device, t->evaluation_tokens);
+    comm_detach(t->device.comm, &t->device);
     device_close(&t->device);
 }
 
@@ -81,7 +90,7 @@ static int64_t next_length(struct training *t, int micro)
 {
     const struct options *o = t->options;
     int64_t length = lengths_next(&t->lengths);
-    bool last = t->step == (o->set.steps < 2 ? 1 : 2) && micro == o->set.accumulation - 1;
+    bool last = t->step == (o->set.steps < 2 ? 1 : 2) && micro == o->set.accumulation * t->ranks - 1;
     return last && lengths_drawn(&t->lengths) ? o->set.longest / LENGTH_STEP * LENGTH_STEP : length;
 }
 
@@ -134,7 +143,21 @@ static void evaluate(struct training *t)
     device_wait(&t->device);
 }
 
-/* Queues one step and waits for it. Returns how many tokens it had. */
+/* What the micro-step is made of, which is the `number`th of this rank's; or else the same draws for another rank. */
+static void draw(struct training *t, struct micro_step *micro, int number, const int64_t *pieces, int count, bool mine)
+{
+    const struct options *o = t->options;
+    int64_t *at = t->tokens + (size_t)number * (size_t)o->set.batch * (size_t)o->set.longest;
+    micro->tokens = at;
+    for (int b = 0; b < o->set.batch; b++)
+        for (int i = 0; i < count; at += pieces[i++])
+            text_window(t->text, pieces[i], mine ? at : NULL);
+    micro->ret_loss = &t->losses[number];
+    if (o->pack && mine)
+        micro->starts = write_starts(t->starts + (size_t)number * ((size_t)o->set.longest + 1), pieces, count);
+}
+
+/* Queues one step and waits for it. Returns how many tokens it had, on all ranks. */
 static int64_t training_step(struct training *t)
 {
     const struct options *o = t->options;
@@ -146,26 +169,21 @@ static int64_t training_step(struct training *t)
         return 0;
     }
     engine_rollout(&o->set.engine, &t->device, &o->set.shape, o->card, o->set.longest / 2);
-    for (int m = 0; m < o->set.accumulation && t->device.state == DEVICE_OK; m++) {
-        int64_t pieces[MOST_PIECES], length = 0;
+    /* The ranks take the micro-steps in turn, as a process alone would make all of them. */
+    const int parts = o->set.accumulation * t->ranks;
+    for (int m = 0; m < parts && t->device.state == DEVICE_OK; m++) {
+        int64_t pieces[MOST_PIECES];
         int count = next_pieces(t, m, pieces);
+        struct micro_step micro = {.batch = o->set.batch, .packed = o->pack, .parts = parts,
+                                   .number = (uint64_t)(t->step - 1) * (uint64_t)parts + (uint64_t)m + 1};
         for (int i = 0; i < count; i++)
-            length += pieces[i];
-        struct micro_step micro = {.batch = o->set.batch, .length = length, .packed = o->pack,
-                                   .parts = o->set.accumulation,
-                                   .number = (uint64_t)(t->step - 1) * (uint64_t)o->set.accumulation + (uint64_t)m + 1};
-        if (t->text) {
-            int64_t *at = t->tokens + (size_t)m * (size_t)o->set.batch * (size_t)o->set.longest;
-            micro.tokens = at;
-            for (int b = 0; b < o->set.batch; b++)
-                for (int i = 0; i < count; at += pieces[i++])
-                    text_window(t->text, pieces[i], at);
-            micro.ret_loss = &t->losses[m];
-            if (o->pack)
-                micro.starts = write_starts(t->starts + (size_t)m * ((size_t)o->set.longest + 1), pieces, count);
-        }
-        schedule_micro_step(&t->schedule, &micro);
-        tokens += o->set.batch * length;
+            micro.length += pieces[i];
+        tokens += o->set.batch * micro.length;
+        const bool mine = m % t->ranks == t->rank;
+        if (t->text)
+            draw(t, &micro, m / t->ranks, pieces, count, mine);
+        if (mine)
+            schedule_micro_step(&t->schedule, &micro);
     }
     optimizer_step(&t->optimizer, &t->device, &t->model);
     device_wait(&t->device);
@@ -174,12 +192,29 @@ static int64_t training_step(struct training *t)
     return tokens;
 }
 
-static float mean_loss(const struct training *t)
+/* What the ranks tell each other after each step: whether to stop, and the losses of their micro-steps. Returns the mean
+   of all losses, 0 in a dry run, in the order in which a process alone would add them. */
+static float agree(struct training *t, bool *stop)
 {
+    const int mine = t->options->set.accumulation, width = mine + 1;
+    float *told = calloc((size_t)(t->ranks + 1) * (size_t)width, sizeof *told), *all = told + width;
+    if (!told)
+        abort();
+    told[mine] = *stop;
+    if (t->losses)
+        memcpy(told, t->losses, (size_t)mine * sizeof *told);
+    if (t->device.comm)
+        comm_exchange(t->device.comm, told, all, (size_t)width * sizeof *told);
+    else
+        memcpy(all, told, (size_t)width * sizeof *told);
     double sum = 0;
-    for (int m = 0; m < t->options->set.accumulation; m++)
-        sum += t->losses[m];
-    return (float)(sum / t->options->set.accumulation);
+    for (int m = 0; m < mine; m++)
+        for (int r = 0; r < t->ranks; r++)
+            sum += all[r * width + m];
+    for (int r = 0; r < t->ranks; r++)
+        *stop = *stop || all[r * width + mine] > 0;
+    free(told);
+    return (float)(sum / (mine * t->ranks));
 }
 
 /* The same run with nothing behind it tells how large the arena must be. */
@@ -226,8 +261,10 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
         struct step_result step = {.step = t->step, .tokens = tokens, .seconds = ended - step_started,
                                    .live = t->device.live, .peak = t->device.peak};
         step.left = (ended - started) / (t->step - first) * (o->set.steps - t->step);
+        bool stop = o->stop && *o->stop;
+        step.loss = agree(t, &stop);
         if (r->losses)
-            step.loss = r->losses[t->step - first - 1] = mean_loss(t);
+            r->losses[t->step - first - 1] = step.loss;
         step.evaluated = o->evaluate && t->step % o->evaluate == 0 && t->text;
         if (step.evaluated)
             step.evaluation = t->losses[o->set.accumulation];
@@ -237,7 +274,7 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
             measure_outside(t, r);
         if (report)
             report(context, &step);
-        if (o->stop && *o->stop) {
+        if (stop) {
             r->interrupted = t->step < o->set.steps;
             break;
         }
@@ -323,6 +360,11 @@ static void run_with(const struct options *o, const struct cuda_rt *rt, const st
     if (kept) {
         run_steps(&t, report, context, r);
         kept = save(&t, r);
+    }
+    if (kept && t.device.comm && t.device.state == DEVICE_OK) {
+        if (!(r->peaks = calloc((size_t)t.ranks, sizeof *r->peaks)))
+            abort();
+        comm_exchange(t.device.comm, &r->peak, r->peaks, sizeof r->peak);
     }
     training_close(&t);
     if (!kept)

@@ -26,6 +26,7 @@ struct run_result {
     uint64_t allocations;
     size_t peak, arena, live, refused;
     size_t budget[BUDGET_COUNT]; /* of peak */
+    size_t *peaks; /* of each rank, where there are several and all is well; the caller frees */
     size_t device_bytes, outside; /* measured with --budget: the device's memory, and most used beside the tensors */
     double seconds;
     char error[256]; /* one line unless completed */
