@@ -2,9 +2,11 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "hooks.h"
 #include "life.h"
+#include "streams.h"
 
 enum { CAPTURES_MAX = 256, PARKED_MAX = 65536 };
 
@@ -18,6 +20,11 @@ static struct {
     atomic_int live;
 } captures;
 
+/* Many may hold it, or one may be joining; who wants to join goes first. Waiters sleep: a begin is rare. */
+static struct {
+    atomic_uint holders, joiners;
+} gate;
+
 static struct {
     struct parked {
         CUdeviceptr address;
@@ -29,6 +36,50 @@ static struct {
 bool sg_captures_live(void)
 {
     return atomic_load_explicit(&captures.live, memory_order_acquire) > 0;
+}
+
+bool sg_captures_capturing(CUstream stream, bool per_thread)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const struct sg_driver *driver = sg_captures_live() ? sg_life_driver() : NULL;
+    if (!driver || !driver->stream_is_capturing)
+        return false;
+    CUresult result = driver->stream_is_capturing(sg_stream_named(stream, per_thread), &status);
+    return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+void sg_captures_hold(void)
+{
+    for (;;) {
+        while (atomic_load(&gate.joiners))
+            rest();
+        atomic_fetch_add(&gate.holders, 1);
+        if (!atomic_load(&gate.joiners))
+            return;
+        atomic_fetch_sub(&gate.holders, 1);
+    }
+}
+
+void sg_captures_unhold(void)
+{
+    atomic_fetch_sub(&gate.holders, 1);
+}
+
+void sg_captures_joining(void)
+{
+    atomic_fetch_add(&gate.joiners, 1);
+    while (atomic_load(&gate.holders))
+        rest();
+}
+
+void sg_captures_joined(void)
+{
+    atomic_fetch_sub(&gate.joiners, 1);
 }
 
 static CUresult park(CUdeviceptr address, const struct sg_origin *origin)
@@ -92,10 +143,12 @@ static void begin(void)
 {
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
+    sg_captures_joining();
 }
 
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
 {
+    sg_captures_joined();
     if (result == CUDA_SUCCESS) {
         sg_guard(SG_GUARD_CAPTURES);
         if (captures.listed < CAPTURES_MAX)
@@ -181,8 +234,7 @@ CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
     return end_answered(sg_real()->cuStreamEndCapture_ptsz(stream, ret), stream, true);
 }
 
-/* Destroying a stream drops its capture. */
-static CUresult destroyed(CUresult result, CUstream stream)
+CUresult sg_captures_destroyed(CUresult result, CUstream stream)
 {
     bool captured = false;
     sg_guard(SG_GUARD_CAPTURES);
@@ -192,14 +244,4 @@ static CUresult destroyed(CUresult result, CUstream stream)
     if (captured && result == CUDA_SUCCESS)
         ended(stream, false);
     return result;
-}
-
-CUresult cuStreamDestroy(CUstream stream)
-{
-    return destroyed(sg_real()->cuStreamDestroy(stream), stream);
-}
-
-CUresult cuStreamDestroy_v2(CUstream stream)
-{
-    return destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
 }

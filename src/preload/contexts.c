@@ -4,8 +4,10 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "events.h"
 #include "hooks.h"
 #include "life.h"
+#include "streams.h"
 
 /* More contexts than this are served all the same, only more slowly and with the core told of them when they first
    allocate. */
@@ -16,9 +18,11 @@ static struct {
         CUcontext context;
         int device;
         bool primary;
+        CUgreenCtx green; /* of which it was made */
     } list[CONTEXTS_MAX];
     int count;
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
+    _Atomic(CUcontext) only;
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
 
@@ -31,15 +35,28 @@ static struct context *find(CUcontext context)
     return NULL;
 }
 
-static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
+/* Under the guard. */
+static void note_only(void)
+{
+    atomic_store(&contexts.only, contexts.count == 1 ? contexts.list[0].context : NULL);
+}
+
+/* The core isn't told of green contexts: the primary one stands for them. */
+static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
-    bool known = find(context) != NULL;
+    bool known = find(context->context) != NULL;
     if (!known && contexts.count < CONTEXTS_MAX)
-        contexts.list[contexts.count++] = (struct context){context, device, primary};
+        contexts.list[contexts.count++] = *context;
+    note_only();
     sg_unguard(SG_GUARD_CONTEXTS);
-    if (!known && core)
-        sg_core_context_seen(core, device, context);
+    if (!known && core && !context->green)
+        sg_core_context_seen(core, context->device, context->context);
+}
+
+static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
+{
+    seen_as(core, &(struct context){.context = context, .device = device, .primary = primary});
 }
 
 static void gone(struct sg_core *core, CUcontext context)
@@ -51,10 +68,13 @@ static void gone(struct sg_core *core, CUcontext context)
         was = *entry;
         *entry = contexts.list[--contexts.count];
     }
+    note_only();
     atomic_fetch_add(&contexts.changes, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
-    if (was.context && core)
+    sg_streams_context_gone(context);
+    sg_events_context_gone(context);
+    if (was.context && core && !was.green)
         sg_core_context_gone(core, was.device, context);
 }
 
@@ -79,8 +99,10 @@ void sg_contexts_tell(struct sg_core *core)
     memcpy(list, contexts.list, sizeof list);
     memcpy(peers, contexts.peers, sizeof peers);
     sg_unguard(SG_GUARD_CONTEXTS);
-    for (int i = 0; i < count; i++)
-        sg_core_context_seen(core, list[i].device, list[i].context);
+    for (int i = 0; i < count; i++) {
+        if (!list[i].green)
+            sg_core_context_seen(core, list[i].device, list[i].context);
+    }
     for (int owner = 0; owner < SG_DEVICES_MAX; owner++) {
         for (int peer = 0; peer < 64 && peers[owner] >> peer; peer++) {
             if (peers[owner] >> peer & 1)
@@ -122,6 +144,36 @@ bool sg_contexts_primary(CUcontext context)
     bool primary = entry && entry->primary;
     sg_unguard(SG_GUARD_CONTEXTS);
     return primary;
+}
+
+CUcontext sg_contexts_only(void)
+{
+    return atomic_load_explicit(&contexts.only, memory_order_acquire);
+}
+
+bool sg_contexts_stands_for_all(CUcontext context)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    bool all = entry && entry->primary && contexts.count < CONTEXTS_MAX;
+    for (int i = 0; i < contexts.count && all; i++) {
+        const struct context *other = &contexts.list[i];
+        all = other == entry || other->green || other->device != entry->device;
+    }
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return all;
+}
+
+CUcontext sg_contexts_of_green(CUgreenCtx green)
+{
+    CUcontext context = NULL;
+    sg_guard(SG_GUARD_CONTEXTS);
+    for (int i = 0; i < contexts.count && green; i++) {
+        if (contexts.list[i].green == green)
+            context = contexts.list[i].context;
+    }
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return context;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
@@ -241,6 +293,51 @@ static CUresult device_of(const struct sg_driver *driver, CUcontext context, int
     driver->ctx_pop(&ignored);
     if (result == CUDA_SUCCESS)
         *ret_device = device;
+    return result;
+}
+
+bool sg_contexts_device(CUcontext context, int *ret_device)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    int device = entry ? entry->device : -1;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (device < 0 && device_of(sg_life_driver(), context, &device) != CUDA_SUCCESS)
+        return false;
+    *ret_device = device;
+    return true;
+}
+
+/* Of the same device as the primary context, which is there as long as the green one. */
+CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
+{
+    CUresult result = sg_real()->cuCtxFromGreenCtx(ret, green);
+    const struct sg_driver *driver = result == CUDA_SUCCESS && ret && !sg_thread_inside() ? sg_life_driver() : NULL;
+    struct context made = {.green = green};
+    CUcontext primary;
+    if (!driver || device_of(driver, *ret, &made.device) != CUDA_SUCCESS)
+        return result;
+    made.context = *ret;
+    struct sg_core *core = sg_begin();
+    if (driver->primary_retain(&primary, made.device) == CUDA_SUCCESS) {
+        seen(core, primary, made.device, true);
+        driver->primary_release(made.device);
+    }
+    seen_as(core, &made);
+    if (core)
+        sg_end();
+    return result;
+}
+
+CUresult cuGreenCtxDestroy(CUgreenCtx green)
+{
+    CUcontext context = sg_contexts_of_green(green);
+    struct sg_core *core = sg_begin();
+    CUresult result = sg_real()->cuGreenCtxDestroy(green);
+    if (result == CUDA_SUCCESS && context)
+        gone(core, context);
+    if (core)
+        sg_end();
     return result;
 }
 

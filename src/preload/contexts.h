@@ -13,6 +13,18 @@ void sg_contexts_tell(struct sg_core *core);
    none. Between sg_begin() and sg_end(). */
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device);
 
+/* The context, where there is only one in the process; NULL: there are several, or none yet. No lock. */
+CUcontext sg_contexts_only(void);
+
+/* The device of any context; false: the driver doesn't know it. */
+bool sg_contexts_device(CUcontext context, int *ret_device);
+
+/* Whether waiting for this context is waiting for all that there is on its device. */
+bool sg_contexts_stands_for_all(CUcontext context);
+
+/* The context that was made of a green one; NULL if none was. */
+CUcontext sg_contexts_of_green(CUgreenCtx green);
+
 /* Whether a context is the primary one of its device. */
 bool sg_contexts_primary(CUcontext context);
 

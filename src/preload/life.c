@@ -14,6 +14,7 @@
 #include "contexts.h"
 #include "environment.h"
 #include "lock.h"
+#include "memory.h"
 #include "recorder.h"
 #include "resolve.h"
 
@@ -223,6 +224,8 @@ static enum state create_core(const struct sg_driver *driver)
     if (!life.core)
         return PASSING;
     sg_contexts_tell(life.core);
+    if (life.conf.free_sync == SG_FREE_SYNC_STREAM)
+        sg_memory_follow();
     return LIVE;
 }
 

@@ -22,6 +22,8 @@
 #include "conf.h"
 #include "core.h"
 
+enum { SG_STREAMS_SEEN = 4 };
+
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
@@ -31,6 +33,14 @@ struct sg_thread {
         int device;
         unsigned changes; /* of contexts.c then */
     } last;
+    struct sg_stream_seen { /* streams met lately, by streams.c */
+        CUstream stream;
+        CUcontext context; /* of a stream that is one in each */
+        unsigned changes;
+        int device;
+        uint32_t slot;
+        int entry;
+    } streams[SG_STREAMS_SEEN];
     struct { /* what quick.c found out the last time that a call went the long way; good while `gate` is sg_life_gate */
         unsigned gate;
         const void *runtime; /* NULL: nothing */
@@ -83,7 +93,10 @@ void sg_life_say(const char *line);
 
 /* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
    lock, call the driver or wait. fork() takes them all, so that the child finds them free. */
-enum sg_guard { SG_GUARD_LIFE, SG_GUARD_CONTEXTS, SG_GUARD_CAPTURES, SG_GUARD_CALLERS, SG_GUARD_REAL, SG_GUARD_COUNT };
+enum sg_guard {
+    SG_GUARD_LIFE, SG_GUARD_CONTEXTS, SG_GUARD_CAPTURES, SG_GUARD_CALLERS, SG_GUARD_REAL, SG_GUARD_STREAMS, SG_GUARD_EVENTS,
+    SG_GUARD_COUNT
+};
 void sg_guard(enum sg_guard guard);
 void sg_unguard(enum sg_guard guard);
 

@@ -12,6 +12,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "recorder.h"
+#include "streams.h"
 #include "torch.h"
 
 /* Errors after which the driver answers nothing else in this process. Source: the texts of CUresult in cuda.h. */
@@ -36,22 +37,54 @@ static bool is_final(CUresult result)
     }
 }
 
-/* The one place where it is decided when a free takes effect. Ordering by the caller's stream is not built yet: an
-   event over the whole context comes after everything that the stream has, and so is always right in its place. */
+/* Whether the streams that could have seen a block are known: else a free covers whatever there is. */
+static bool is_seen(void)
+{
+    return sg_streams_complete() && !sg_follow_blind();
+}
+
+static atomic_bool torch_records;
+
+void sg_memory_torch_records(void)
+{
+    if (!atomic_load_explicit(&torch_records, memory_order_relaxed))
+        atomic_store(&torch_records, true);
+}
+
+static bool tells_all(const struct sg_origin *origin)
+{
+    return origin->named || origin->stream_order ||
+        (origin->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));
+}
+
+/* The one place where it is decided when a free takes effect. Stream order needs the streams to be followed; without
+   that it is an event over the whole context, which comes after everything that any stream has. */
 static enum sg_free_sync when(const struct sg_origin *origin)
 {
+    enum sg_free_sync ordered =
+        sg_following() && (tells_all(origin) || is_seen()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
     if (origin->stream_order)
-        return SG_FREE_SYNC_EVENT; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
+        return ordered; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
     switch (sg_life_conf()->free_sync) {
     case SG_FREE_SYNC_STRICT:
         return SG_FREE_SYNC_STRICT;
     case SG_FREE_SYNC_EVENT:
-    case SG_FREE_SYNC_STREAM:
         return SG_FREE_SYNC_EVENT;
+    case SG_FREE_SYNC_STREAM:
+        return ordered;
     case SG_FREE_SYNC_AUTO:
         break;
     }
-    return origin->torch ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
+    return origin->torch || origin->named ? ordered : SG_FREE_SYNC_STRICT;
+}
+
+void sg_memory_follow(void)
+{
+    if (sg_following())
+        return;
+    enum sg_free_sync wanted = sg_life_conf()->free_sync;
+    if (wanted == SG_FREE_SYNC_AUTO || wanted == SG_FREE_SYNC_STREAM)
+        sg_follow();
 }
 
 struct sg_origin sg_memory_origin(int caller)
@@ -64,15 +97,36 @@ struct sg_origin sg_memory_origin(int caller)
     return origin;
 }
 
-struct sg_tag sg_memory_tag(const struct sg_origin *origin, CUcontext context)
+struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device)
 {
-    return (struct sg_tag){
+    struct sg_tag tag = {
         .context = context,
         .stream = origin->stream,
         .has_stream = origin->has_stream,
         .torch = origin->torch,
+        .capturing = sg_captures_live(),
         .sync = when(origin),
+        .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
     };
+    struct sg_place place;
+    if (sg_following() && origin->has_stream)
+        sg_streams_serve(device);
+    if (sg_following() && origin->has_stream && !origin->stream_order &&
+        sg_streams_place(core, origin->stream, false, &place) && place.device == device)
+        tag.slot = place.slot;
+    return tag;
+}
+
+CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
+{
+    struct sg_block_info block;
+    struct sg_place place;
+    CUresult result = sg_core_block(core, address, &block);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!sg_streams_place_on(core, stream, block.device, &place))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    return sg_core_record_stream(core, block.base, place.slot);
 }
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
@@ -87,7 +141,7 @@ static CUresult describe(struct sg_core *core, const struct sg_origin *origin, s
     CUresult result = sg_contexts_current(core, &context, ret_device);
     if (result != CUDA_SUCCESS)
         return result;
-    *ret = sg_memory_tag(origin, context);
+    *ret = sg_memory_tag(core, origin, context, *ret_device);
     return CUDA_SUCCESS;
 }
 
@@ -158,6 +212,9 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         return sg_captures_park(core, address, origin);
     CUresult result = describe(core, origin, &tag, &device);
     if (result == CUDA_SUCCESS) {
+        if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
+            sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
+            tag.sync = SG_FREE_SYNC_EVENT;
         result = sg_core_free(core, address, &tag);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && tag.sync != SG_FREE_SYNC_STRICT) {
             tag.sync = SG_FREE_SYNC_STRICT; /* no event to be had: a wait needs none */

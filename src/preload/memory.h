@@ -10,12 +10,23 @@ struct sg_origin {
     CUstream stream;
     bool has_stream;
     bool torch;        /* PyTorch in direct or pluggable mode: it orders its own work */
+    bool pluggable;    /* PyTorch, which may or may not tell of recorded streams */
+    bool named;        /* `stream` is the caller's word, and other streams that use the block are recorded with us */
     bool stream_order; /* the interface itself says that the free is ordered after `stream` */
 };
 
 /* What a call through the runtime by a module of this kind (enum sg_caller) is; and what the core is told of it. */
 struct sg_origin sg_memory_origin(int caller);
-struct sg_tag sg_memory_tag(const struct sg_origin *origin, CUcontext context);
+struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
+
+/* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
+CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
+
+/* PyTorch's pluggable allocator tells of recorded streams. */
+void sg_memory_torch_records(void);
+
+/* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */
+void sg_memory_follow(void);
 
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);

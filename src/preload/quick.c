@@ -43,7 +43,7 @@ void sg_quick_learn(const struct sg_module *module)
     self->quick.core = fine ? core : NULL;
     self->quick.driver = sg_life_driver();
     self->quick.device = self->last.device;
-    self->quick.tag = sg_memory_tag(&origin, self->last.context);
+    self->quick.tag = sg_memory_tag(core, &origin, self->last.context, self->last.device);
     self->quick.tag.tentative = true;
 }
 
@@ -59,7 +59,7 @@ static struct sg_core *begin(const struct sg_module *module, struct sg_thread *s
     *ret_tag = self->quick.tag;
     if (module->kind == SG_CALLER_TORCH) {
         const struct sg_origin origin = sg_memory_origin((int)module->kind);
-        *ret_tag = sg_memory_tag(&origin, context);
+        *ret_tag = sg_memory_tag(self->quick.core, &origin, context, self->quick.device);
         ret_tag->tentative = true;
     }
     self->inside = true;

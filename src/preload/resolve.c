@@ -12,6 +12,7 @@
 
 #include "hooks.h"
 #include "life.h"
+#include "streams.h"
 
 enum threads { ANY, LEGACY, PER_THREAD };
 
@@ -186,6 +187,33 @@ static const struct hook *hook_wanted(const char *base, int version, cuuint64_t 
     return best;
 }
 
+static bool known_base(const char *name)
+{
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        if (strcmp(hooks[i].base, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool begins(const char *name, const char *const *prefixes)
+{
+    while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)) != 0)
+        prefixes++;
+    return *prefixes != NULL;
+}
+
+/* Whether a function of the driver that isn't hooked may give streams work, or order it: what comes after CUDA 13.0 is
+   not in the tables. What there is under these names in 13.0 and does neither is listed. */
+static bool may_order(const char *name)
+{
+    static const char *const suspects[] = {"cuStream", "cuEvent", "cuLaunch", "cuMemcpy", "cuMemset", "cuCtxRecord",
+        "cuCtxWait", "cuCtxSynchronize", "cuGreenCtxRecord", "cuGreenCtxWait", "cuGraphLaunch", NULL};
+    static const char *const harmless[] = {"cuStreamGet", "cuStreamSetAttribute", "cuStreamCopyAttributes",
+        "cuStreamIsCapturing", "cuStreamUpdateCapture", "cuEventElapsedTime", NULL};
+    return begins(name, suspects) && !begins(name, harmless) && !known_base(name);
+}
+
 /* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was
    asked; a driver that answers with a function that it doesn't export is believed to mean what our table says. */
 static void *substitute(void *answer, const char *base, int version, cuuint64_t flags)
@@ -199,11 +227,16 @@ static void *substitute(void *answer, const char *base, int version, cuuint64_t 
             return answer;
     }
     const struct hook *hook = hook_wanted(base, version, flags);
-    if (!hook)
+    if (!hook) {
+        if (may_order(base))
+            sg_follow_newer();
         return answer;
+    }
     Dl_info info;
-    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
+    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer) {
+        sg_follow_newer(); /* the same call in a later form */
         return answer;
+    }
     return address_of(hook->function);
 }
 
@@ -313,6 +346,8 @@ static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *re
     const struct hook *hook = hook_named(name);
     if (hook && !sg_thread_inside())
         return answer_hook(hook, handle, real);
+    if (!hook && may_order(name) && sg_cuda_symbol(name))
+        sg_follow_newer();
     for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
         if (strcmp(exports[i].name, name) == 0)
             return answer_export(&exports[i], handle, real);

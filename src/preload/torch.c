@@ -64,8 +64,10 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
         return answer;
     if (!(answer & HAS_VALUE) && !sg_life_passing() && sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
         answer = HAS_VALUE | IS_TRUE;
-    if (answer == (HAS_VALUE | IS_TRUE))
+    if (answer == (HAS_VALUE | IS_TRUE)) {
         atomic_store(&direct, true);
+        sg_memory_follow();
+    }
     return answer;
 }
 
@@ -149,11 +151,12 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     CUresult result = CUDA_ERROR_NOT_INITIALIZED;
     if (!bytes)
         return NULL;
+    sg_memory_follow();
     if (driver) {
         bool pushed = sg_torch_push_device(driver, device);
         struct sg_core *core = sg_begin_allocation();
         if (core) {
-            const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
+            const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
             result = sg_memory_alloc(core, bytes, &origin, &address);
             sg_end();
         } else {
@@ -179,7 +182,7 @@ void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
     bool pushed = sg_torch_push_device(driver, device);
     struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
     if (core) {
-        const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true};
+        const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
         sg_memory_free(core, address, &origin);
         sg_end();
     } else {

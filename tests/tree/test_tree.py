@@ -77,10 +77,11 @@ class Library(unittest.TestCase):
         self.assertRegex(output("readelf", "-lW", LIBRARY), r"GNU_STACK.* RW ")
 
     def test_exports(self):
-        def names(file, macro):
+        def names(file, macro, which=1):
             text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
-            return set(re.findall(rf"^{macro}\((\w+)", text, flags=re.M))
+            return {row[which - 1] for row in re.findall(rf"^{macro}\((\w+),\s*(\w+|\")", text, flags=re.M)}
         expected = names("hooks.def", "HOOK") | names("exports.def", "EXPORT")
+        expected |= names("submit.def", "SUBMIT") | names("submit.def", "SUBMIT", 2)
         self.assertIn("cuMemAlloc_v2", expected)
         symbols = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]
         exported = {fields[-1] for fields in symbols}

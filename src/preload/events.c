@@ -1,0 +1,455 @@
+#include "events.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "captures.h"
+#include "contexts.h"
+#include "hooks.h"
+#include "life.h"
+#include "streams.h"
+#include "taints.h"
+
+enum { EVENTS_MAX = 4096, BUCKETS = 2 * EVENTS_MAX };
+
+enum state {
+    BLANK,   /* recorded nowhere yet */
+    KNOWN,   /* `clock` is what comes before it */
+    UNKNOWN, /* recorded, but nobody knows what comes before it */
+    TAINTED, /* the same until it is destroyed */
+    CAPTURED /* recorded in a capture: waiting for it makes a stream join that */
+};
+
+/* Events that were recorded since order is followed. A full table loses knowledge, no more. */
+static struct {
+    struct event {
+        CUevent handle;
+        CUcontext context;  /* of its stream, NULL if not known */
+        enum state state;
+        bool opaque;        /* KNOWN, and what comes before it may be more than `clock` */
+        bool mixed;         /* records overlapped: nobody knows which was the last */
+        uint32_t generation, under_way;
+        int device;
+        struct sg_clock clock;
+    } list[EVENTS_MAX];
+    uint16_t bucket[BUCKETS]; /* index + 1 */
+    uint16_t next_free[EVENTS_MAX]; /* of entries that were used and given back; index + 1 */
+    int used, first_free;
+    bool full; /* an event could not be kept */
+} events;
+
+/* All below until the hooks: under the guard. */
+static size_t home(CUevent handle)
+{
+    return (size_t)(((uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % BUCKETS;
+}
+
+static size_t bucket_of(CUevent handle)
+{
+    size_t at = home(handle);
+    while (events.bucket[at] && events.list[events.bucket[at] - 1].handle != handle)
+        at = (at + 1) % BUCKETS;
+    return at;
+}
+
+static struct event *find(CUevent handle)
+{
+    uint16_t index = events.bucket[bucket_of(handle)];
+    return index ? &events.list[index - 1] : NULL;
+}
+
+static struct event *find_or_make(CUevent handle)
+{
+    size_t at = bucket_of(handle);
+    if (events.bucket[at])
+        return &events.list[events.bucket[at] - 1];
+    int index = events.first_free;
+    if (index)
+        events.first_free = events.next_free[index - 1];
+    else if (events.used < EVENTS_MAX)
+        index = ++events.used;
+    if (!index) {
+        events.full = true;
+        return NULL;
+    }
+    events.bucket[at] = (uint16_t)index;
+    struct event *event = &events.list[index - 1];
+    uint32_t generation = event->generation + 1;
+    *event = (struct event){.handle = handle, .generation = generation};
+    return event;
+}
+
+static void drop(CUevent handle)
+{
+    size_t hole = bucket_of(handle), at = hole;
+    int index = events.bucket[hole];
+    if (!index)
+        return;
+    events.list[index - 1].generation++;
+    events.list[index - 1].handle = NULL;
+    events.next_free[index - 1] = (uint16_t)events.first_free;
+    events.first_free = index;
+    /* What comes after it in its chain moves up, unless it lies before its own home then. */
+    for (at = (at + 1) % BUCKETS; events.bucket[at]; at = (at + 1) % BUCKETS) {
+        size_t from = home(events.list[events.bucket[at] - 1].handle);
+        if ((at - from) % BUCKETS >= (at - hole) % BUCKETS) {
+            events.bucket[hole] = events.bucket[at];
+            hole = at;
+        }
+    }
+    events.bucket[hole] = 0;
+}
+
+void sg_events_taint(CUevent handle)
+{
+    if (!sg_following() || !handle)
+        return;
+    sg_guard(SG_GUARD_EVENTS);
+    struct event *event = find_or_make(handle);
+    if (event) {
+        event->generation++;
+        event->state = TAINTED;
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+static void forget(CUevent handle)
+{
+    if (!sg_following() || !handle)
+        return;
+    sg_guard(SG_GUARD_EVENTS);
+    drop(handle);
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+/* Recorded where no stream's clock says what comes before it. */
+static void unknow(CUevent handle)
+{
+    if (!sg_following() || !handle)
+        return;
+    sg_guard(SG_GUARD_EVENTS);
+    struct event *event = find_or_make(handle);
+    if (event) {
+        event->generation++;
+        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+void sg_events_context_gone(CUcontext context)
+{
+    sg_guard(SG_GUARD_EVENTS);
+    for (int i = 0; i < events.used; i++) {
+        if (events.list[i].handle && events.list[i].context == context)
+            drop(events.list[i].handle);
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+static CUresult created(CUresult result, const CUevent *ret, bool tainted)
+{
+    if (result == CUDA_SUCCESS && ret) {
+        forget(*ret); /* an event of the same handle whose end was not seen */
+        if (tainted)
+            sg_events_taint(*ret);
+    }
+    return result;
+}
+
+CUresult cuEventCreate(CUevent *ret, unsigned flags)
+{
+    return created(sg_real()->cuEventCreate(ret, flags), ret, flags & CU_EVENT_INTERPROCESS);
+}
+
+CUresult cuEventCreateFromEGLSync(CUevent *ret, void *sync, unsigned flags)
+{
+    return created(sg_real()->cuEventCreateFromEGLSync(ret, sync, flags), ret, true);
+}
+
+CUresult cuIpcOpenEventHandle(CUevent *ret, CUipcEventHandle handle)
+{
+    return created(sg_real()->cuIpcOpenEventHandle(ret, handle), ret, true);
+}
+
+CUresult cuEventDestroy(CUevent event)
+{
+    forget(event);
+    return sg_real()->cuEventDestroy(event);
+}
+
+CUresult cuEventDestroy_v2(CUevent event)
+{
+    forget(event);
+    return sg_real()->cuEventDestroy_v2(event);
+}
+
+/* From before the driver is asked to record until it has answered: meanwhile the event gives no knowledge. */
+struct recording {
+    bool early;    /* nobody has memory yet that order would matter to */
+    bool followed; /* the place and the clock are known */
+    bool opaque;
+    struct sg_place place;
+    CUcontext context;
+    struct sg_clock clock;
+};
+
+static void begin_record(CUevent handle, CUstream stream, bool per_thread, struct recording *ret)
+{
+    *ret = (struct recording){.early = !sg_streams_any_served()};
+    sg_guard(SG_GUARD_EVENTS);
+    struct event *event = find_or_make(handle);
+    if (event) {
+        event->generation++;
+        event->under_way++;
+        event->mixed |= event->under_way > 1;
+        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    ret->followed = !sg_captures_capturing(stream, per_thread) &&
+        sg_streams_place(core, stream, per_thread, &ret->place);
+    if (ret->followed) {
+        sg_core_clock(core, ret->place.device, ret->place.slot, &ret->clock);
+        ret->opaque = sg_streams_is_opaque(&ret->place);
+        ret->context = sg_streams_context(&ret->place);
+    }
+    sg_end();
+}
+
+static void end_record(CUevent handle, bool captured, const struct recording *recording)
+{
+    sg_guard(SG_GUARD_EVENTS);
+    struct event *event = find(handle);
+    if (event) {
+        event->generation++;
+        bool mixed = event->mixed;
+        if (event->under_way && --event->under_way == 0)
+            event->mixed = false;
+        if (event->state == TAINTED) {
+            /* stays so */
+        } else if (captured) {
+            event->state = CAPTURED;
+        } else if (recording->early) {
+            event->state = BLANK;
+        } else if (mixed || !recording->followed) {
+            event->state = UNKNOWN;
+        } else {
+            event->state = KNOWN;
+            event->opaque = recording->opaque;
+            event->device = recording->place.device;
+            event->context = recording->context;
+            event->clock = recording->clock;
+        }
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+/* The same where the driver refused: it may have recorded nothing, or ruined a capture. */
+static void fail_record(CUevent handle)
+{
+    static const struct recording none;
+    end_record(handle, false, &none);
+}
+
+static CUresult recorded(CUresult result, CUevent event, CUstream stream, bool per_thread, struct recording *recording)
+{
+    if (result != CUDA_SUCCESS)
+        fail_record(event);
+    else
+        end_record(event, sg_captures_capturing(stream, per_thread), recording);
+    return result;
+}
+
+CUresult cuEventRecord(CUevent event, CUstream stream)
+{
+    struct recording recording;
+    if (!sg_following() || sg_thread_inside())
+        return sg_real()->cuEventRecord(event, stream);
+    begin_record(event, stream, false, &recording);
+    return recorded(sg_real()->cuEventRecord(event, stream), event, stream, false, &recording);
+}
+
+CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
+{
+    struct recording recording;
+    if (!sg_following() || sg_thread_inside())
+        return sg_real()->cuEventRecord_ptsz(event, stream);
+    begin_record(event, stream, true, &recording);
+    return recorded(sg_real()->cuEventRecord_ptsz(event, stream), event, stream, true, &recording);
+}
+
+/* An external record in a capture is a node of its graph. */
+static void taint_external(CUevent event, unsigned flags)
+{
+    if (flags & CU_EVENT_RECORD_EXTERNAL && sg_captures_live())
+        sg_events_taint(event);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+    struct recording recording;
+    if (!sg_following() || sg_thread_inside())
+        return sg_real()->cuEventRecordWithFlags(event, stream, flags);
+    taint_external(event, flags);
+    begin_record(event, stream, false, &recording);
+    return recorded(sg_real()->cuEventRecordWithFlags(event, stream, flags), event, stream, false, &recording);
+}
+
+CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags)
+{
+    struct recording recording;
+    if (!sg_following() || sg_thread_inside())
+        return sg_real()->cuEventRecordWithFlags_ptsz(event, stream, flags);
+    taint_external(event, flags);
+    begin_record(event, stream, true, &recording);
+    return recorded(sg_real()->cuEventRecordWithFlags_ptsz(event, stream, flags), event, stream, true, &recording);
+}
+
+CUresult cuCtxRecordEvent(CUcontext context, CUevent event)
+{
+    unknow(event);
+    return sg_real()->cuCtxRecordEvent(context, event);
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
+{
+    unknow(event);
+    return sg_real()->cuGreenCtxRecordEvent(green, event);
+}
+
+/* What was known of an event before the driver was asked to wait for it. */
+struct knowledge {
+    enum state state;
+    bool opaque;
+    int device;
+    uint32_t generation;
+    struct sg_clock clock;
+};
+
+static void know(CUevent handle, struct knowledge *ret)
+{
+    sg_guard(SG_GUARD_EVENTS);
+    const struct event *event = find(handle);
+    if (event) {
+        ret->state = event->state;
+        ret->opaque = event->opaque;
+        ret->device = event->device;
+        ret->generation = event->generation;
+        if (event->state == KNOWN)
+            ret->clock = event->clock;
+    } else {
+        ret->state = events.full || sg_follow_late() ? UNKNOWN : BLANK;
+        ret->generation = 0;
+    }
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
+/* It was neither recorded anew nor destroyed since. */
+static bool still(CUevent handle, const struct knowledge *knowledge)
+{
+    sg_guard(SG_GUARD_EVENTS);
+    const struct event *event = find(handle);
+    bool same = event ? event->generation == knowledge->generation : knowledge->generation == 0;
+    sg_unguard(SG_GUARD_EVENTS);
+    return same;
+}
+
+/* A stream waits for an event, by the driver's word. Where what it waits for isn't known, neither is what it may have
+   seen. */
+static void waited(CUevent event, CUstream stream, bool per_thread, const struct knowledge *knowledge)
+{
+    struct sg_place place;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (knowledge->state != BLANK && sg_streams_place(core, stream, per_thread, &place)) {
+        bool known = knowledge->state == KNOWN && knowledge->device == place.device && still(event, knowledge) &&
+            !sg_follow_blind();
+        if (known)
+            sg_core_waited(core, place.device, place.slot, &knowledge->clock);
+        if (!known || knowledge->opaque)
+            sg_streams_opaque(core, &place);
+    }
+    sg_end();
+}
+
+static CUresult wait(CUresult (*real)(CUstream, CUevent, unsigned), CUstream stream, CUevent event, unsigned flags,
+    bool per_thread)
+{
+    struct knowledge knowledge = {.state = UNKNOWN};
+    if (!sg_following() || sg_thread_inside())
+        return real(stream, event, flags);
+    know(event, &knowledge);
+    bool live = sg_captures_live();
+    if (live && flags & CU_EVENT_WAIT_EXTERNAL)
+        sg_taints_graph_waits();
+    if (live)
+        sg_captures_joining();
+    CUresult result = real(stream, event, flags);
+    if (live)
+        sg_captures_joined();
+    /* What a capturing stream waits for is waited for by its graph, if ever. */
+    if (result == CUDA_SUCCESS && knowledge.state != CAPTURED && !sg_captures_capturing(stream, per_thread))
+        waited(event, stream, per_thread, &knowledge);
+    return result;
+}
+
+CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags)
+{
+    return wait(sg_real()->cuStreamWaitEvent, stream, event, flags, false);
+}
+
+CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags)
+{
+    return wait(sg_real()->cuStreamWaitEvent_ptsz, stream, event, flags, true);
+}
+
+/* A whole context waits: each of its streams may have seen what comes before the event. */
+static CUresult context_waited(CUresult result, CUcontext context)
+{
+    struct sg_core *core = result == CUDA_SUCCESS && sg_following() ? sg_begin() : NULL;
+    if (core) {
+        sg_streams_opaque_context(core, context);
+        sg_end();
+    }
+    return result;
+}
+
+CUresult cuCtxWaitEvent(CUcontext context, CUevent event)
+{
+    return context_waited(sg_real()->cuCtxWaitEvent(context, event), context);
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
+{
+    return context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green));
+}
+
+static CUresult ask(CUresult (*real)(CUevent), CUevent event)
+{
+    struct knowledge knowledge;
+    if (!sg_following() || sg_thread_inside())
+        return real(event);
+    know(event, &knowledge);
+    CUresult result = real(event);
+    if (result != CUDA_SUCCESS || knowledge.state != KNOWN || sg_follow_blind() || !still(event, &knowledge))
+        return result;
+    struct sg_core *core = sg_begin();
+    if (core) {
+        sg_core_completed(core, knowledge.device, &knowledge.clock);
+        sg_end();
+    }
+    return result;
+}
+
+CUresult cuEventQuery(CUevent event)
+{
+    return ask(sg_real()->cuEventQuery, event);
+}
+
+CUresult cuEventSynchronize(CUevent event)
+{
+    return ask(sg_real()->cuEventSynchronize, event);
+}

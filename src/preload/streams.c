@@ -1,0 +1,494 @@
+#include "streams.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "captures.h"
+#include "contexts.h"
+#include "hooks.h"
+#include "life.h"
+
+enum { STREAMS_MAX = 512 };
+
+/* Streams that have a slot. */
+static struct {
+    struct entry {
+        bool live, opaque;
+        bool foreign; /* of a stream of another device, which a block of this one is used on */
+        int device;
+        sg_slot slot;
+        uint64_t key;
+        CUcontext context;
+        CUstream handle;
+    } list[STREAMS_MAX];
+    int used;                           /* entries up to here may be live */
+    atomic_uint changes;                /* of what a handle means */
+    _Atomic uint64_t served;            /* devices, a bit each */
+    atomic_bool missed;                 /* a stream of one of them has no slot */
+    atomic_bool any_foreign;
+} streams = {.changes = 1};
+
+atomic_bool sg_following_order;
+static atomic_bool follow_late, follow_newer;
+
+void sg_follow(void)
+{
+    if (sg_following())
+        return;
+    if (sg_life_core())
+        atomic_store(&follow_late, true);
+    atomic_store(&sg_following_order, true);
+}
+
+bool sg_follow_late(void)
+{
+    return atomic_load_explicit(&follow_late, memory_order_relaxed);
+}
+
+void sg_follow_newer(void)
+{
+    atomic_store(&follow_newer, true);
+}
+
+bool sg_follow_blind(void)
+{
+    return atomic_load_explicit(&follow_newer, memory_order_relaxed);
+}
+
+static_assert(SG_DEVICES_MAX <= 64, "a bit each");
+
+void sg_streams_serve(int device)
+{
+    uint64_t bit = device >= 0 && device < SG_DEVICES_MAX ? UINT64_C(1) << device : 0;
+    if ((atomic_load_explicit(&streams.served, memory_order_relaxed) & bit) != bit)
+        atomic_fetch_or(&streams.served, bit);
+}
+
+bool sg_streams_any_served(void)
+{
+    return atomic_load(&streams.served) != 0;
+}
+
+static bool is_served(int device)
+{
+    return device >= 0 && device < SG_DEVICES_MAX && atomic_load_explicit(&streams.served, memory_order_relaxed) >> device & 1;
+}
+
+bool sg_streams_complete(void)
+{
+    return !atomic_load_explicit(&streams.missed, memory_order_relaxed);
+}
+
+static void miss(void)
+{
+    if (sg_streams_complete())
+        atomic_store(&streams.missed, true);
+}
+
+static bool is_default(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* Under the guard; of a stream of another device than `device`, where that is one. */
+static int entry_of(uint64_t key, int device)
+{
+    for (int i = 0; i < streams.used; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && entry->key == key && (device < 0 ? !entry->foreign : entry->foreign && entry->device == device))
+            return i;
+    }
+    return -1;
+}
+
+static int free_entry(void)
+{
+    for (int i = 0; i < streams.used; i++) {
+        if (!streams.list[i].live)
+            return i;
+    }
+    return streams.used < STREAMS_MAX ? streams.used++ : -1;
+}
+
+static bool find(uint64_t key, int device, struct sg_place *ret)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    int i = entry_of(key, device);
+    if (i >= 0)
+        *ret = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
+    sg_unguard(SG_GUARD_STREAMS);
+    return i >= 0;
+}
+
+/* What the driver knows of a stream that has no slot yet. */
+static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
+{
+    unsigned flags = 0;
+    if (stream == CU_STREAM_LEGACY)
+        return SG_STREAM_LEGACY;
+    if (stream == CU_STREAM_PER_THREAD)
+        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+    if (!driver->stream_get_flags || driver->stream_get_flags(stream, &flags) != CUDA_SUCCESS)
+        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+    return flags & CU_STREAM_NON_BLOCKING ? 0 : SG_STREAM_BLOCKING;
+}
+
+static bool enlist(const struct entry *entry, struct sg_place *ret)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    int i = entry_of(entry->key, entry->foreign ? entry->device : -1);
+    if (i < 0) {
+        i = free_entry();
+        if (i >= 0)
+            streams.list[i] = *entry;
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    *ret = (struct sg_place){entry->device, entry->slot, i};
+    return i >= 0;
+}
+
+/* `elsewhere`: the device whose memory the stream uses, where that is another one; -1: its own. */
+static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint64_t key, int elsewhere,
+    struct sg_place *ret)
+{
+    int device;
+    if (!sg_contexts_device(context, &device)) {
+        miss();
+        return false;
+    }
+    if (!is_served(elsewhere >= 0 ? elsewhere : device))
+        return false;
+    unsigned flags = flags_of(sg_life_driver(), stream) | (elsewhere >= 0 ? SG_STREAM_OPAQUE : 0);
+    device = elsewhere >= 0 ? elsewhere : device;
+    const struct sg_stream_id id = {
+        .key = key,
+        .context = context,
+        .handle = stream,
+        .per_thread = stream == CU_STREAM_PER_THREAD,
+        .flags = flags,
+    };
+    const struct entry entry = {
+        .live = true,
+        .opaque = flags & SG_STREAM_OPAQUE,
+        .foreign = elsewhere >= 0,
+        .device = device,
+        .slot = sg_core_slot(core, device, &id),
+        .key = key,
+        .context = context,
+        .handle = stream,
+    };
+    if (entry.slot && enlist(&entry, ret)) {
+        if (elsewhere >= 0)
+            atomic_store(&streams.any_foreign, true);
+        return true;
+    }
+    miss();
+    return false;
+}
+
+/* A handle without a context of its own means the current one's. */
+static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
+{
+    CUcontext context = NULL;
+    if (!is_default(stream))
+        return driver->stream_get_ctx && driver->stream_get_ctx(stream, &context) == CUDA_SUCCESS ? context : NULL;
+    context = sg_contexts_only();
+    if (!context && driver->ctx_get_current(&context) != CUDA_SUCCESS)
+        context = NULL;
+    return context;
+}
+
+static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_place *ret)
+{
+    struct sg_thread *self = &sg_self;
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
+    CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
+    uintptr_t number = (uintptr_t)named;
+    struct sg_stream_seen *seen = &self->streams[(number >> 4 ^ number >> 9 ^ number) % SG_STREAMS_SEEN];
+    if (seen->stream == named && seen->context == context && seen->changes == changes) {
+        *ret = (struct sg_place){seen->device, seen->slot, seen->entry};
+        return true;
+    }
+    unsigned long long key;
+    if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS) {
+        if (create)
+            miss();
+        return false;
+    }
+    if (!find(key, -1, ret)) {
+        CUcontext owner = create ? context ? context : context_of(driver, named) : NULL;
+        if (!owner || !make(core, named, owner, key, -1, ret))
+            return false;
+    }
+    *seen = (struct sg_stream_seen){named, context, changes, ret->device, ret->slot, ret->entry};
+    return true;
+}
+
+bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    return look_up(core, sg_stream_named(stream, per_thread), true, ret);
+}
+
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    return look_up(core, sg_stream_named(stream, per_thread), false, ret);
+}
+
+bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUstream named = sg_stream_named(stream, false);
+    unsigned long long key;
+    if (!sg_streams_place(core, named, false, ret) || ret->device == device)
+        return ret->device == device;
+    if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS)
+        return false;
+    CUcontext owner = context_of(driver, named);
+    return find(key, device, ret) || (owner && make(core, named, owner, key, device, ret));
+}
+
+/* The slots that the stream has on other devices. */
+static void touch_foreign(struct sg_core *core, int own)
+{
+    struct sg_place places[SG_DEVICES_MAX];
+    int count = 0;
+    sg_guard(SG_GUARD_STREAMS);
+    uint64_t key = streams.list[own].key;
+    for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && entry->foreign && entry->key == key)
+            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    for (int i = 0; i < count; i++)
+        sg_core_slot_touched(core, places[i].device, places[i].slot);
+}
+
+void sg_streams_touch(CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (sg_streams_place(core, stream, per_thread, &place)) {
+        sg_core_slot_touched(core, place.device, place.slot);
+        if (atomic_load_explicit(&streams.any_foreign, memory_order_relaxed))
+            touch_foreign(core, place.entry);
+    }
+    sg_end();
+}
+
+void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    bool known = streams.list[place->entry].opaque;
+    streams.list[place->entry].opaque = true;
+    sg_unguard(SG_GUARD_STREAMS);
+    if (!known)
+        sg_core_slot_opaque(core, place->device, place->slot);
+}
+
+bool sg_streams_is_opaque(const struct sg_place *place)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    bool opaque = streams.list[place->entry].opaque;
+    sg_unguard(SG_GUARD_STREAMS);
+    return opaque;
+}
+
+CUcontext sg_streams_context(const struct sg_place *place)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    CUcontext context = streams.list[place->entry].context;
+    sg_unguard(SG_GUARD_STREAMS);
+    return context;
+}
+
+/* The primary context stands for the green ones on its device too; here for all, which is more than it must. */
+void sg_streams_opaque_context(struct sg_core *core, CUcontext context)
+{
+    struct sg_place places[STREAMS_MAX];
+    int count = 0, device;
+    if (!sg_contexts_device(context, &device))
+        device = -1;
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && (entry->context == context || entry->device == device))
+            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    for (int i = 0; i < count; i++)
+        sg_streams_opaque(core, &places[i]);
+}
+
+void sg_streams_context_gone(CUcontext context)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        if (streams.list[i].context == context)
+            streams.list[i].live = false;
+    }
+    atomic_fetch_add(&streams.changes, 1);
+    sg_unguard(SG_GUARD_STREAMS);
+}
+
+/* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
+static CUresult created(CUresult result, const CUstream *ret)
+{
+    if (result != CUDA_SUCCESS || !ret || !sg_following())
+        return result;
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        if (streams.list[i].live && streams.list[i].handle == *ret)
+            atomic_fetch_add(&streams.changes, 1);
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *ret, unsigned flags)
+{
+    return created(sg_real()->cuStreamCreate(ret, flags), ret);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
+{
+    return created(sg_real()->cuStreamCreateWithPriority(ret, flags, priority), ret);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
+{
+    return created(sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority), ret);
+}
+
+/* The slots outlive the stream until the work that it was given is complete. */
+static void retire(CUstream stream)
+{
+    struct sg_place places[SG_DEVICES_MAX];
+    int count = 0;
+    const struct sg_driver *driver = sg_life_driver();
+    struct sg_core *core = sg_following() && stream && !is_default(stream) ? sg_begin() : NULL;
+    unsigned long long key;
+    if (!core)
+        return;
+    if (driver->stream_get_id && driver->stream_get_id(stream, &key) == CUDA_SUCCESS) {
+        sg_guard(SG_GUARD_STREAMS);
+        for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
+            if (!streams.list[i].live || streams.list[i].key != key)
+                continue;
+            places[count++] = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
+            streams.list[i].live = false;
+        }
+        atomic_fetch_add(&streams.changes, 1);
+        sg_unguard(SG_GUARD_STREAMS);
+        for (int i = 0; i < count; i++)
+            sg_core_slot_gone(core, places[i].device, places[i].slot, sg_captures_live());
+    }
+    sg_end();
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    retire(stream);
+    return sg_captures_destroyed(sg_real()->cuStreamDestroy(stream), stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    retire(stream);
+    return sg_captures_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
+}
+
+/* What is complete once the driver says that a stream is: read before it is asked. */
+static bool clock_of(CUstream stream, bool per_thread, struct sg_place *ret_place, struct sg_clock *ret_clock)
+{
+    struct sg_core *core = sg_following() && !sg_follow_blind() ? sg_begin() : NULL;
+    if (!core)
+        return false;
+    bool known = sg_streams_find(core, stream, per_thread, ret_place);
+    if (known)
+        sg_core_clock(core, ret_place->device, ret_place->slot, ret_clock);
+    sg_end();
+    return known;
+}
+
+static void complete(int device, const struct sg_clock *clock)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    sg_core_completed(core, device, clock);
+    sg_end();
+}
+
+static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_clock clock;
+    bool known = clock_of(stream, per_thread, &place, &clock);
+    CUresult result = real(stream);
+    if (known && result == CUDA_SUCCESS)
+        complete(place.device, &clock);
+    return result;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    return ask(sg_real()->cuStreamQuery, stream, false);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream)
+{
+    return ask(sg_real()->cuStreamQuery_ptsz, stream, true);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    return ask(sg_real()->cuStreamSynchronize, stream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    return ask(sg_real()->cuStreamSynchronize_ptsz, stream, true);
+}
+
+/* A primary context stands for the green ones too, but not for others of its device. */
+static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock *ret_clock)
+{
+    bool known = context && sg_following() && !sg_follow_blind() && sg_contexts_device(context, ret_device);
+    struct sg_core *core = known ? sg_begin() : NULL;
+    if (!core)
+        return false;
+    sg_core_context_clock(core, *ret_device, sg_contexts_stands_for_all(context) ? NULL : context, ret_clock);
+    sg_end();
+    return true;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    CUcontext context = NULL;
+    int device;
+    struct sg_clock clock;
+    const struct sg_driver *driver = sg_following() ? sg_life_driver() : NULL;
+    if (driver && driver->ctx_get_current(&context) != CUDA_SUCCESS)
+        context = NULL;
+    bool known = clock_of_context(context, &device, &clock);
+    CUresult result = sg_real()->cuCtxSynchronize();
+    if (known && result == CUDA_SUCCESS)
+        complete(device, &clock);
+    return result;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    int device;
+    struct sg_clock clock;
+    bool known = clock_of_context(context, &device, &clock);
+    CUresult result = sg_real()->cuCtxSynchronize_v2(context);
+    if (known && result == CUDA_SUCCESS)
+        complete(device, &clock);
+    return result;
+}

@@ -1,0 +1,79 @@
+/* Which stream a call means, and the core's slot for it: the order in which a program's work runs is told to the core
+   through slots.
+
+   A stream is known by the number that the driver gives it (cuStreamGetId), which is never used again, not by its
+   handle: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and 0 in a per-thread call are different streams in each context and
+   each thread, and a destroyed stream's handle comes back while its work still runs. */
+#ifndef SG_STREAMS_H
+#define SG_STREAMS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "core.h"
+#include "order.h"
+
+struct sg_place {
+    int device;
+    sg_slot slot;
+    int entry; /* of the list here */
+};
+
+/* Order is followed once somebody orders by streams, from then on for good: no hook of this kind does anything before.
+   Whether it began before the first allocation, so that nothing was missed, is known by sg_follow_late(). */
+extern atomic_bool sg_following_order __attribute__((visibility("hidden")));
+static inline bool sg_following(void)
+{
+    return atomic_load_explicit(&sg_following_order, memory_order_relaxed);
+}
+void sg_follow(void);
+bool sg_follow_late(void);
+
+/* The program may use calls of an interface newer than the tables here: what it waits for is not believed any more, and
+   which streams have work is not known. */
+void sg_follow_newer(void);
+bool sg_follow_blind(void);
+
+/* Where a stream as a caller names it is followed; `per_thread`: 0 is the thread's own. False: it isn't, and frees that
+   depend on it must wait in another way. All between sg_begin() and sg_end(), holding no lock of ours; the first call
+   for a stream asks the driver. sg_streams_find() makes no slot for a stream that has none. */
+bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
+
+/* The same for a stream that uses memory of `device`, whichever its own is. */
+bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);
+
+/* Memory of the device is given out from here on: its streams are followed. Before that on any, nothing can be known that
+   matters. */
+void sg_streams_serve(int device);
+bool sg_streams_any_served(void);
+
+/* Whether every stream that was met on those devices has a slot: else nobody knows who could have seen a block. */
+bool sg_streams_complete(void);
+
+/* The stream's later work comes after something that can't be followed. */
+void sg_streams_opaque(struct sg_core *core, const struct sg_place *place);
+bool sg_streams_is_opaque(const struct sg_place *place);
+CUcontext sg_streams_context(const struct sg_place *place);
+
+/* All streams of a context, which can't be followed for a moment (a wait of the whole context). */
+void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
+
+/* A context has gone, and its streams with it. */
+void sg_streams_context_gone(CUcontext context);
+
+/* Work may have been given to a stream; after the driver's call. */
+void sg_streams_touch(CUstream stream, bool per_thread);
+static inline void sg_touched(CUstream stream, bool per_thread)
+{
+    if (sg_following())
+        sg_streams_touch(stream, per_thread);
+}
+
+/* The handle that means the same stream without regard to how it is called. */
+static inline CUstream sg_stream_named(CUstream stream, bool per_thread)
+{
+    return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+}
+
+#endif

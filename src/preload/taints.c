@@ -1,0 +1,204 @@
+/* Order by means that can't be followed: events that are recorded inside launches, by graphs or by other processes, and
+   streams that wait for something else than events. */
+#include "taints.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "events.h"
+#include "hooks.h"
+#include "life.h"
+#include "streams.h"
+
+/* Some graph waits for an event of outside, so that the streams that it is launched in come after more than can be
+   seen. */
+static atomic_bool graphs_wait;
+
+void sg_taints_graph_waits(void)
+{
+    atomic_store(&graphs_wait, true);
+}
+
+static void opaque(CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_core *core = sg_following() ? sg_begin() : NULL;
+    if (!core)
+        return;
+    if (sg_streams_place(core, stream, per_thread, &place)) {
+        sg_streams_opaque(core, &place);
+        sg_core_slot_touched(core, place.device, place.slot);
+    }
+    sg_end();
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuIpcGetEventHandle(handle, event);
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphAddEventRecordNode(ret, graph, nodes, count, event);
+}
+
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphEventRecordNodeSetEvent(node, event);
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphExecEventRecordNodeSetEvent(exec, node, event);
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddEventWaitNode(ret, graph, nodes, count, event);
+}
+
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphEventWaitNodeSetEvent(node, event);
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphExecEventWaitNodeSetEvent(exec, node, event);
+}
+
+/* The start of CUgraphNodeParams, as far as a node of an event has it. Source: cuda.h of CUDA 13.0. */
+struct event_node_params {
+    CUgraphNodeType type;
+    int reserved[3];
+    CUevent event;
+};
+
+/* Nodes that wait for memory or semaphores are ones of that kind too. */
+static void look_at(const void *params)
+{
+    const struct event_node_params *node = params;
+    if (!node)
+        return;
+    switch (node->type) {
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        sg_events_taint(node->event);
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        atomic_store(&graphs_wait, true);
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, void *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode(ret, graph, nodes, count, params);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+    size_t count, void *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode_v2(ret, graph, nodes, edges, count, params);
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode node, void *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphNodeSetParams(node, params);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, void *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphExecNodeSetParams(exec, node, params);
+}
+
+static CUresult launched(CUresult result, CUstream stream, bool per_thread)
+{
+    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+        opaque(stream, per_thread);
+    else
+        sg_touched(stream, per_thread);
+    return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    return launched(sg_real()->cuGraphLaunch(exec, stream), stream, false);
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+    return launched(sg_real()->cuGraphLaunch_ptsz(exec, stream), stream, true);
+}
+
+/* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */
+static void taint_launch_events(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+        CUlaunchAttributeID id = config->attrs[i].id;
+        if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            sg_events_taint(*(const CUevent *)(const void *)&config->attrs[i].value);
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    if (sg_following())
+        taint_launch_events(config);
+    CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
+    sg_touched(config ? config->hStream : NULL, false);
+    return result;
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    if (sg_following())
+        taint_launch_events(config);
+    CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
+    sg_touched(config ? config->hStream : NULL, true);
+    return result;
+}
+
+#define WAITS(symbol, per_thread, parameters, arguments) \
+    CUresult symbol parameters \
+    { \
+        CUresult result = sg_real()->symbol arguments; \
+        opaque(stream, false); \
+        return result; \
+    } \
+    CUresult per_thread parameters \
+    { \
+        CUresult result = sg_real()->per_thread arguments; \
+        opaque(stream, true); \
+        return result; \
+    }
+WAITS(cuStreamWaitValue32, cuStreamWaitValue32_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz, (CUstream stream, unsigned count, void *params, unsigned flags),
+      (stream, count, params, flags))
+WAITS(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
+      (CUstream stream, unsigned count, void *params, unsigned flags), (stream, count, params, flags))
+WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
+      (const void *semaphores, const void *params, unsigned count, CUstream stream),
+      (semaphores, params, count, stream))
