@@ -14,6 +14,8 @@ void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granulari
 
 void sg_card_fini(struct sg_card *card)
 {
+    for (uint64_t i = 0; i < card->events; i++)
+        free(card->event[i].clock);
     free(card->event);
     free(card->plain);
     card->event = NULL;
@@ -172,24 +174,20 @@ static CUresult ctx_get_current(CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
-static CUresult ctx_synchronize(void)
+static void finish(const struct sg_card_clock *clock)
 {
-    return CUDA_SUCCESS;
+    if (!sg_card_queue_is_complete(current->queue, clock))
+        current->host_waits++;
+    sg_card_queue_finish(current->queue, clock);
 }
 
-static CUresult event_create(CUevent *ret, unsigned flags)
+static CUresult ctx_synchronize(void)
 {
-    (void)flags;
-    if (current->events == current->events_room) {
-        uint64_t room = current->events_room ? 2 * current->events_room : 64;
-        struct sg_card_event *event = realloc(current->event, room * sizeof *event);
-        if (!event)
-            return CUDA_ERROR_OUT_OF_MEMORY;
-        current->event = event;
-        current->events_room = room;
+    if (current->queue) {
+        struct sg_card_clock clock;
+        sg_card_queue_record_all(current->queue, ordinal, &clock);
+        finish(&clock);
     }
-    current->event[current->events] = (struct sg_card_event){0};
-    *ret = (CUevent)(uintptr_t)++current->events;
     return CUDA_SUCCESS;
 }
 
@@ -198,22 +196,66 @@ static struct sg_card_event *entry_of(CUevent event)
     return &current->event[(uintptr_t)event - 1];
 }
 
+/* A number for an event, one that was destroyed if there is any. 0: no host memory. */
+static uint64_t new_event(void)
+{
+    uint64_t number = current->unused_event;
+    if (number) {
+        current->unused_event = current->event[number - 1].next_unused;
+        return number;
+    }
+    if (current->events == current->events_room) {
+        uint64_t room = current->events_room ? 2 * current->events_room : 64;
+        struct sg_card_event *event = realloc(current->event, room * sizeof *event);
+        if (!event)
+            return 0;
+        current->event = event;
+        current->events_room = room;
+    }
+    current->event[current->events] = (struct sg_card_event){0};
+    return ++current->events;
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    uint64_t number = new_event();
+    if (!number)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_card_event *entry = &current->event[number - 1];
+    entry->recording = 0;
+    if (current->queue && !entry->clock && !(entry->clock = malloc(sizeof *entry->clock))) {
+        entry->next_unused = current->unused_event;
+        current->unused_event = (uint32_t)number;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (entry->clock)
+        entry->clock->streams = 0;
+    *ret = (CUevent)(uintptr_t)number;
+    return CUDA_SUCCESS;
+}
+
 static CUresult event_destroy(CUevent event)
 {
-    (void)event;
+    entry_of(event)->next_unused = current->unused_event;
+    current->unused_event = (uint32_t)(uintptr_t)event;
     return CUDA_SUCCESS;
 }
 
 static CUresult event_query(CUevent event)
 {
     const struct sg_card_event *entry = entry_of(event);
-    return entry->recording <= current->device[entry->device].recordings_complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    bool complete = current->queue ? sg_card_queue_is_complete(current->queue, entry->clock)
+                                   : entry->recording <= current->device[entry->device].recordings_complete;
+    return complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult event_synchronize(CUevent event)
 {
     const struct sg_card_event *entry = entry_of(event);
-    if (current->device[entry->device].recordings_complete < entry->recording)
+    if (current->queue)
+        finish(entry->clock);
+    else if (current->device[entry->device].recordings_complete < entry->recording)
         current->device[entry->device].recordings_complete = entry->recording;
     return CUDA_SUCCESS;
 }
@@ -221,8 +263,44 @@ static CUresult event_synchronize(CUevent event)
 static CUresult ctx_record_event(CUcontext context, CUevent event)
 {
     (void)context;
-    *entry_of(event) = (struct sg_card_event){++current->device[ordinal].recordings, (uint32_t)ordinal};
+    struct sg_card_event *entry = entry_of(event);
+    entry->recording = ++current->device[ordinal].recordings;
+    entry->device = (uint32_t)ordinal;
+    if (current->queue)
+        sg_card_queue_record_all(current->queue, ordinal, entry->clock);
     return CUDA_SUCCESS;
+}
+
+static uint32_t number_of(CUstream stream)
+{
+    return sg_card_queue_stream(current->queue, (uintptr_t)stream, ordinal);
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    if (!current->queue)
+        return ctx_record_event(NULL, event);
+    sg_card_queue_record(current->queue, number_of(stream), entry_of(event)->clock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)flags;
+    if (current->queue) {
+        current->device_waits++;
+        sg_card_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_query(CUstream stream)
+{
+    if (!current->queue)
+        return CUDA_SUCCESS;
+    struct sg_card_clock clock;
+    sg_card_queue_record(current->queue, number_of(stream), &clock);
+    return sg_card_queue_is_complete(current->queue, &clock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 const struct sg_driver sg_card_driver = {
@@ -243,7 +321,10 @@ const struct sg_driver sg_card_driver = {
     .set_access = set_access,
     .event_create = event_create,
     .event_destroy = event_destroy,
+    .event_record = event_record,
     .event_query = event_query,
     .event_synchronize = event_synchronize,
     .ctx_record_event = ctx_record_event,
+    .stream_wait_event = stream_wait_event,
+    .stream_query = stream_query,
 };

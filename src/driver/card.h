@@ -2,13 +2,18 @@
 
    The table's functions have no user pointer, so the card they mean is the calling thread's (sg_card_use), and where a
    call does not name a device, the device that sg_card_use_device() named last. Every device has the same memory.
-   Contexts do not exist, waits return at once. Recordings of events are numbered on each device; the first
-   `recordings_complete` of them are complete. Not for the preload library. */
+   Contexts do not exist. Work is one of two things:
+     - with a queue (card_queue.h), what was submitted to it: an event is complete when what came before it is, and a
+       wait of the host completes it. A stream's handle is its number there;
+     - without one, recordings of events are numbered on each device, the first `recordings_complete` of them are
+       complete, and waits return at once.
+   Not for the preload library. */
 #ifndef SG_CARD_H
 #define SG_CARD_H
 
 #include <stdint.h>
 
+#include "card_queue.h"
 #include "driver.h"
 
 enum { SG_CARD_DEVICES = 64 };
@@ -24,8 +29,14 @@ struct sg_card {
     struct sg_card_event {
         uint64_t recording; /* number of its latest recording */
         uint32_t device;
+        uint32_t next_unused;        /* number of another event that was destroyed; 0: none */
+        struct sg_card_clock *clock; /* with a queue: what came before its latest recording */
     } *event;
     uint64_t events, events_room;
+    uint32_t unused_event; /* number of the event destroyed last, 0: none */
+    struct sg_card_queue *queue; /* borrowed; NULL: none */
+    /* Calls that waited for work that was not complete, and waits of one stream for another. Only with a queue. */
+    uint64_t host_waits, device_waits;
     struct sg_card_plain {
         CUdeviceptr address;
         uint64_t bytes;

@@ -106,7 +106,7 @@ static int read_trace(struct sg_findings *findings, char *error)
     int status = sg_trace_open(findings->path, &reader, error);
     if (status)
         return status;
-    status = sg_summary_read(&summary, reader);
+    status = sg_summary_read(&summary, reader, false);
     const struct sg_trace_info *info = sg_trace_info(reader);
     findings->imported = info->header.imported;
     if (!status)

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "ahead.h"
 #include "card.h"
 #include "core.h"
 #include "idmap.h"
@@ -24,6 +25,7 @@ struct player {
     /* segalloc's own rules */
     struct sg_core *core;
     struct sg_card card;
+    struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_slow *slow; /* NULL: every allocation is done at once */
     uint64_t done[SG_CARD_DEVICES]; /* pending frees that were complete, of each device */
     /* PyTorch's */
@@ -71,9 +73,15 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
     return 0;
 }
 
-static struct sg_tag tag_of(const struct segalloc_trace_record *record)
+static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
 {
-    return (struct sg_tag){.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+    if (player->ahead) {
+        sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
+        tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM : player->play->conf.free_sync;
+        tag.sees = player->play->sees;
+    }
+    return tag;
 }
 
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
@@ -84,12 +92,14 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     if (record->size > result->largest_request)
         result->largest_request = record->size;
     if (player->core) {
-        const struct sg_tag tag = tag_of(record);
+        const struct sg_tag tag = tag_of(player, record);
         CUdeviceptr address;
         if (player->slow && sg_slow_end(player->slow, record->thread, /* failed */ false, &address))
             value = address;
         else if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) == CUDA_SUCCESS)
             value = address;
+        if (player->ahead)
+            sg_ahead_allocated(player->ahead, device_of(player, record->stream), record->stream);
     } else {
         struct sg_torch_block *block = NULL;
         if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
@@ -113,11 +123,14 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     } else if (value == NO_BLOCK && record->flags & SEGALLOC_FLAG_PENDING) {
         player->card.device[device_of(player, record->stream)].recordings++; /* its completion is in the trace */
     } else if (value != NO_BLOCK && player->core) {
-        struct sg_tag tag = tag_of(record);
-        if (record->flags & SEGALLOC_FLAG_PENDING)
+        struct sg_tag tag = tag_of(player, record);
+        if (record->flags & SEGALLOC_FLAG_PENDING && !player->ahead)
             tag.sync = SG_FREE_SYNC_EVENT;
+        uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
+        if (tag.sync == SG_FREE_SYNC_STRICT)
+            player->result->strict_waits += player->card.host_waits - waits;
     } else if (value != NO_BLOCK) {
         sg_torch_free(player->torch, (struct sg_torch_block *)(uintptr_t)value);
     }
@@ -130,6 +143,10 @@ static int record_stream(struct player *player, const struct segalloc_trace_reco
     if (player->torch && value && value != NO_BLOCK &&
         sg_torch_record_stream(player->torch, (struct sg_torch_block *)(uintptr_t)value, record->stream) != 0)
         return no_memory(player);
+    if (player->ahead && value && value != NO_BLOCK) {
+        const struct sg_tag tag = tag_of(player, record);
+        (void)sg_core_record_stream(player->core, value, tag.slot);
+    }
     return 0;
 }
 
@@ -235,7 +252,9 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
         if (player->slow)
             end_failure(player, record);
         return 0;
-    default: /* of the rest, work and its order change nothing: what is freed is complete at once */
+    default:
+        if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
+            sg_ahead_work(player->ahead, device_of(player, record->stream), record);
         return player->core && record->kind >= SEGALLOC_RECORD_DONE ? apply_outside(player, record) : 0;
     }
 }
@@ -256,12 +275,17 @@ static void collect_own(struct player *player)
         result->bytes_moved += stats.value[SG_STAT_bytes_moved];
         result->host_waits += stats.value[SG_STAT_host_waits];
         result->device_waits += stats.value[SG_STAT_device_waits];
+        result->strict_frees += stats.value[SG_STAT_strict_frees];
         result->event_calls += stats.value[SG_STAT_calls_event];
         result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
         result->move_ns += stats.value[SG_STAT_move_cost_ns];
 #define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
         SG_PLAY_CALLS(CALL)
 #undef CALL
+    }
+    if (player->ahead) { /* as the card saw them */
+        result->host_waits = player->card.host_waits - result->strict_waits;
+        result->device_waits = player->card.device_waits;
     }
 }
 
@@ -288,6 +312,11 @@ static void collect_torch(struct player *player)
     };
 }
 
+static bool yes(void)
+{
+    return true;
+}
+
 static int start(struct player *player)
 {
     const struct sg_play *play = player->play;
@@ -301,7 +330,7 @@ static int start(struct player *player)
     }
     sg_card_init(&player->card, play->card_bytes, play->granularity);
     sg_card_use(&player->card);
-    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver};
+    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver, .may_wait = play->device_waits ? yes : NULL};
     if (play->as_recorded) {
         player->slow = sg_slow_new(&player->card, !play->conf.expandable_segments);
         if (!player->slow)
@@ -310,7 +339,9 @@ static int start(struct player *player)
         params.observer = sg_slow_sink(player->slow);
     }
     player->core = sg_core_create(&params);
-    return player->core ? 0 : no_memory(player);
+    if (player->core && play->ordered)
+        player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
+    return player->core && (player->ahead || !play->ordered) ? 0 : no_memory(player);
 }
 
 int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
@@ -332,6 +363,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     if (status == 0 && player.torch)
         collect_torch(&player);
     sg_core_destroy(player.core);
+    sg_ahead_delete(player.ahead);
     sg_slow_delete(player.slow);
     sg_card_fini(&player.card);
     if (player.torch)

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "conf.h"
+#include "order.h"
 #include "segalloc/trace_format.h"
 #include "stats.h"
 #include "torch_conf.h"
@@ -25,6 +26,10 @@ struct sg_play {
     struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
     uint64_t card_bytes;         /* of each device */
     uint64_t granularity;
+    bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
+    uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
+    enum sg_sees sees;           /* whom a free waits for besides its own stream */
+    bool device_waits;           /* one stream may be made to wait for another when memory has run out */
     bool as_recorded;            /* a trace of ours, with the settings it was recorded with: growth takes its time */
     bool stop_at_oom;            /* end at the first allocation that does not fit */
     sg_play_next *next;
@@ -38,7 +43,8 @@ struct sg_play_result {
     uint64_t events, allocs, frees, ooms;
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
-    uint64_t pages_moved, bytes_moved, host_waits, device_waits, event_calls;
+    uint64_t pages_moved, bytes_moved, host_waits, device_waits, event_calls; /* waits that the program did not make */
+    uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for work */
     uint64_t growth_ns, move_ns; /* by the cost table */
     uint64_t largest_request;
     uint64_t first_oom_event;    /* its number, from 1; 0: none */

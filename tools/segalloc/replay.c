@@ -18,6 +18,9 @@ static const struct option long_options[] = {
     {"conf", required_argument, NULL, 'c'},
     {"limit", required_argument, NULL, 'l'},
     {"min-limit", no_argument, NULL, 'm'},
+    {"run-ahead", required_argument, NULL, 'r'},
+    {"sees", required_argument, NULL, 's'},
+    {"device-waits", no_argument, NULL, 'w'},
     {"policy", required_argument, NULL, 'p'},
     {"bench", no_argument, NULL, 'b'},
     {"json", no_argument, NULL, 'j'},
@@ -51,6 +54,15 @@ static int help(void)
          "                     syntax of PYTORCH_CUDA_ALLOC_CONF\n"
          "  -l, --limit SIZE   size of the card, such as 24GiB (default: the recorded device's, or 1 TiB)\n"
          "  -m, --min-limit    also find the smallest card, to 2 MiB, on which every allocation fits\n"
+         "  -r, --run-ahead K  also play the work: it is complete once K more allocations have been made, or sooner where\n"
+         "                     the host waits for it, and memory is used again in its order, as --conf free_sync says\n"
+         "                     (strict, event or stream; auto is stream). Rows about work are kept to; in a trace\n"
+         "                     without any, work on its stream follows each allocation. Without this option what is\n"
+         "                     freed is complete at once\n"
+         "      --sees RULE    with free_sync:stream, whom a free waits for besides its own stream: recorded (default),\n"
+         "                     the streams of its record_stream rows, as PyTorch does; or possible, all that could have\n"
+         "                     seen the block, as where record_stream is not heard of\n"
+         "      --device-waits let one stream wait for another, when memory has run out, rather than the host\n"
          "  -p, --policy NAME  segalloc (default), or pytorch: decide as PyTorch's own allocator does\n"
          "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
          "      --json         print one object on one line\n"
@@ -136,6 +148,11 @@ static double utilization(const struct sg_play_result *result)
     return result->peak_reserved ? (double)result->peak_allocated / (double)result->peak_reserved : 1;
 }
 
+static const char *sync_name(enum sg_free_sync sync)
+{
+    return sync == SG_FREE_SYNC_STRICT ? "strict" : sync == SG_FREE_SYNC_EVENT ? "event" : "stream"; /* which auto is here */
+}
+
 static void print_json(const struct replay *replay)
 {
     const struct sg_play_result *result = &replay->result;
@@ -151,6 +168,12 @@ static void print_json(const struct replay *replay)
            result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved, utilization(result), result->end_reserved);
     printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64,
            result->pages_moved, result->bytes_moved, result->host_waits, result->device_waits, result->ooms);
+    if (replay->play.ordered)
+        printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64 ",\"strict_waits\":%" PRIu64,
+               replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
+               replay->play.sees == SG_SEES_RECORDED ? "recorded" : "possible", result->strict_frees, result->strict_waits);
+    else
+        fputs(",\"run_ahead\":null", stdout);
     fputs(",\"min_limit_bytes\":", stdout);
     if (replay->smallest)
         printf("%" PRIu64, replay->smallest);
@@ -196,6 +219,12 @@ static void print_text(const struct replay *replay)
         row("smallest card", replay->smallest, live);
     printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table, once\n", "pages created", result->calls.create, (double)result->growth_ns / 1e6);
     printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table\n", "pages moved", result->pages_moved, (double)result->move_ns / 1e6);
+    if (replay->play.ordered) {
+        printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
+        printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
+        if (result->strict_frees)
+            printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
+    }
     if (result->unmatched_frees)
         printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
     if (replay->bench)
@@ -206,9 +235,19 @@ static void print_text(const struct replay *replay)
     printf("%" PRIu64 " events in %.2f s, %.1f million a second\n", result->events, replay->seconds, (double)result->events / replay->seconds / 1e6);
 }
 
+static bool number(const char *text, uint64_t *ret)
+{
+    char *end;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > 100000000)
+        return false;
+    *ret = value;
+    return true;
+}
+
 static int read_options(struct replay *replay, int argc, char **argv, const char **ret_policy)
 {
-    for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:r:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'c':
             replay->conf_text = optarg;
@@ -222,6 +261,19 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             break;
         case 'p':
             *ret_policy = optarg;
+            break;
+        case 'r':
+            if (!number(optarg, &replay->play.run_ahead))
+                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations, not \"%s\"", optarg);
+            replay->play.ordered = true;
+            break;
+        case 's':
+            if (strcmp(optarg, "recorded") != 0 && strcmp(optarg, "possible") != 0)
+                return sg_tool_usage(argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
+            replay->play.sees = *optarg == 'r' ? SG_SEES_RECORDED : SG_SEES_POSSIBLE;
+            break;
+        case 'w':
+            replay->play.device_waits = true;
             break;
         case 'b':
             replay->bench = true;
@@ -246,6 +298,8 @@ static int configure(struct replay *replay, const char *policy)
     char error[SG_TORCH_ERROR_TEXT];
     if (strcmp(policy, "pytorch") == 0) {
         replay->play.policy = SG_POLICY_PYTORCH;
+        if (replay->play.ordered)
+            return sg_tool_usage(replay->verb, "--run-ahead is not for --policy pytorch, whose events are complete when it asks");
         if (sg_torch_conf_parse(replay->conf_text, &replay->play.torch, error) != 0)
             return sg_tool_usage(replay->verb, "--conf: %s", error);
         return 0;
@@ -263,7 +317,7 @@ static bool is_as_recorded(const struct replay *replay)
     const struct sg_trace_info *info = sg_trace_info(replay->reader);
     struct sg_conf conf[2] = {replay->play.conf};
     char text[2][4096];
-    if (replay->play.policy != SG_POLICY_SEGALLOC || info->header.imported || info->header.device_bytes != replay->limit)
+    if (replay->play.policy != SG_POLICY_SEGALLOC || replay->play.ordered || info->header.imported || info->header.device_bytes != replay->limit)
         return false;
     sg_conf_init(&conf[1]);
     if (sg_conf_apply(&conf[1], SG_CONF_ARGUMENT, info->conf, NULL, NULL) != 0)

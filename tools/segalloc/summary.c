@@ -7,6 +7,7 @@
 
 #include "progress.h"
 #include "rmm_csv.h"
+#include "size.h"
 #include "trace_file.h"
 
 enum { BATCH = 4096, DEVICE_SHIFT = 58 };
@@ -159,18 +160,25 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     return 0;
 }
 
-int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader)
+int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds)
 {
+    static const uint64_t smallest[] = {[SG_BOUND_ALL] = 1, [SG_BOUND_LARGE] = SG_MIB};
     memset(summary, 0, sizeof(*summary));
     summary->device = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->device));
     summary->pending = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->pending));
     struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
     int error = summary->device && summary->pending && record && sg_idmap_init(&summary->live) ? 0 : -ENOMEM;
+    for (int i = 0; bounds && i < SG_BOUND_COUNT; i++)
+        if (!(summary->bound[i] = sg_bound_new(smallest[i])))
+            error = -ENOMEM;
     struct sg_progress progress = {0};
     size_t n;
     while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
-        for (size_t i = 0; i < n && !error; i++)
+        for (size_t i = 0; i < n && !error; i++) {
             error = add(summary, &record[i]);
+            for (int which = 0; which < SG_BOUND_COUNT && summary->bound[which] && !error; which++)
+                error = sg_bound_add(summary->bound[which], &record[i], (int)ordinal_of(summary, &record[i]));
+        }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
     }
     sg_progress_end(&progress);
@@ -189,6 +197,8 @@ int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader)
 
 void sg_summary_free(struct sg_summary *summary)
 {
+    for (int i = 0; i < SG_BOUND_COUNT; i++)
+        sg_bound_delete(summary->bound[i]);
     sg_idmap_fini(&summary->live);
     sg_dictionary_free(&summary->dictionary);
     free(summary->device);

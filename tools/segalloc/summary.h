@@ -6,11 +6,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "bound.h"
 #include "dictionary.h"
 #include "idmap.h"
 #include "segalloc/trace_format.h"
 #include "stats.h"
 #include "trace_reader.h"
+
+/* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can pass on. */
+enum sg_bound_kind { SG_BOUND_ALL, SG_BOUND_LARGE, SG_BOUND_COUNT };
 
 enum { SG_SIZE_CLASSES = 65 }; /* class n: sizes of n binary digits, 0 is for empty ones */
 
@@ -36,13 +40,14 @@ struct sg_summary {
     uint32_t devices;                 /* one more than the largest ordinal */
     struct sg_stats *pending;         /* snapshots that are not complete yet, one a device */
     struct sg_idmap live;
+    struct sg_bound *bound[SG_BOUND_COUNT]; /* NULL unless asked for (sg_summary_read) */
 };
 
 const char *sg_record_kind_name(unsigned kind); /* NULL for kinds of a later version */
 
 /* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0 or a negative errno; problems
-   of the file are the reader's to tell. */
-int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader);
+   of the file are the reader's to tell. `bounds`: also what the order of the work makes the program hold. */
+int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds);
 void sg_summary_free(struct sg_summary *summary);
 
 #endif

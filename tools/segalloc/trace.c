@@ -253,6 +253,36 @@ static uint64_t threads(const struct sg_summary *summary)
     return count;
 }
 
+/* What the order of the work makes the program hold, for traces with work on several streams. */
+static void order_json(const struct sg_summary *summary)
+{
+    static const char *const names[] = {[SG_BOUND_ALL] = "all_blocks", [SG_BOUND_LARGE] = "blocks_from_1MiB"};
+    fputs(",\"order_bound\":", stdout);
+    const char *comma = "{";
+    for (int i = 0; i < SG_BOUND_COUNT; i++) {
+        struct sg_bound_result result = sg_bound_result(summary->bound[i]);
+        if (!result.ordered || !result.live_bytes)
+            continue;
+        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma, names[i],
+               result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
+        comma = ",";
+    }
+    fputs(*comma == '{' ? "null" : "}", stdout);
+}
+
+static void order_text(const struct sg_summary *summary)
+{
+    char held[SG_SIZE_TEXT];
+    struct sg_bound_result all = sg_bound_result(summary->bound[SG_BOUND_ALL]), large = sg_bound_result(summary->bound[SG_BOUND_LARGE]);
+    if (!all.ordered || !all.live_bytes)
+        return;
+    printf("%-12s %s, %.4f x live, by the order of the work alone", "held at peak", sg_size_format(all.pool_bytes, held),
+           (double)all.pool_bytes / (double)all.live_bytes);
+    if (large.live_bytes)
+        printf(" (%.4f x of blocks from 1 MiB)", (double)large.pool_bytes / (double)large.live_bytes);
+    putchar('\n');
+}
+
 static void info_json(const struct arguments *arguments, const struct sg_trace_info *info,
                       const struct sg_summary *summary)
 {
@@ -273,6 +303,7 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
     printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
            ",\"threads\":%" PRIu64, summary->events ? summary->last_ns - summary->first_ns : 0,
            info->header.start_realtime_ns, info->header.pid, streams(summary), threads(summary));
+    order_json(summary);
     fputs(",\"kinds\":{", stdout);
     const char *comma = "";
     for (unsigned i = 0; i < 256; i++)
@@ -326,6 +357,7 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
     printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", streams(summary), "threads", threads(summary));
     printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
            summary->peak_live_bytes);
+    order_text(summary);
     printf("%-12s %s in %" PRIu64 " blocks\n", "at the end", sg_size_format(summary->live_bytes, a),
            total(summary, &first->live_blocks));
     printf("%-12s %s\n", "largest", sg_size_format(first->largest_request, a));
@@ -355,7 +387,7 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
 static int info(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct sg_summary summary;
-    int error = sg_summary_read(&summary, reader), status = SG_EXIT_OK;
+    int error = sg_summary_read(&summary, reader, true), status = SG_EXIT_OK;
     if (error)
         status = sg_tool_error(arguments->verb, "%s: %s", arguments->input, strerror(-error));
     else if (sg_trace_error(reader))
