@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "conf.h"
-#include "order.h"
+#include "core.h"
 #include "segalloc/trace_format.h"
 #include "stats.h"
 #include "torch_conf.h"
