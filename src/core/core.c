@@ -132,13 +132,14 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     return tag->tentative ? CUDA_ERROR_NOT_FOUND : sg_grow(device, class, units, bytes, high, tag, ret);
 }
 
-static struct sg_range find_range(const struct sg_core *core, CUdeviceptr address)
+/* The range of ours that holds `address`, NULL if none does. */
+static inline const struct sg_range *find_range(const struct sg_core *core, CUdeviceptr address)
 {
     uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         if (address >= core->range[i].begin && address < core->range[i].end)
-            return core->range[i];
-    return (struct sg_range){0};
+            return &core->range[i];
+    return NULL;
 }
 
 /* The device in classic mode one of whose segments holds `address`; NULL if none does. */
@@ -154,13 +155,15 @@ static struct sg_device *find_classic(const struct sg_core *core, CUdeviceptr ad
 
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
 {
-    return find_range(core, address).region != NULL || find_classic(core, address) != NULL;
+    return find_range(core, address) || find_classic(core, address) != NULL;
 }
 
 /* Waits for a context that need not be the current one. */
 static CUresult synchronize(const struct sg_driver *driver, CUcontext context)
 {
     CUcontext popped;
+    if (driver->ctx_synchronize_of)
+        return driver->ctx_synchronize_of(context);
     CUresult result = driver->ctx_push(context);
     if (result != CUDA_SUCCESS)
         return result;
@@ -264,8 +267,8 @@ static CUresult mark(const struct sg_range *range, CUdeviceptr address, const st
 
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
 {
-    struct sg_range range = find_range(core, address);
-    if (!range.region) {
+    const struct sg_range *range = find_range(core, address);
+    if (!range) {
         struct sg_device *classic = find_classic(core, address);
         if (!classic)
             return CUDA_ERROR_NOT_FOUND;
@@ -273,14 +276,14 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     }
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
-    struct sg_device *device = range.device;
+    struct sg_device *device = range->device;
     CUevent event = NULL;
-    if (!range.huge)
-        sg_region_expect_free(range.region, (uint32_t)((address - range.begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
+    if (!range->huge)
+        sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
     uint64_t waited_ns = 0;
     bool waits = tag->sync == SG_FREE_SYNC_STRICT;
     if (tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM) {
-        CUresult result = mark(&range, address, tag, &event);
+        CUresult result = mark(range, address, tag, &event);
         if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED)
             return result;
         waits = result == CUDA_ERROR_NOT_SUPPORTED;
@@ -291,7 +294,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
             return result;
     }
     sg_lock(&device->lock);
-    uint32_t id = block_at(&range, address);
+    uint32_t id = block_at(range, address);
     bool huge = false;
     if (id) {
         struct sg_node *node = &device->nodes.node[id];
@@ -303,7 +306,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
             sg_device_suspend(device, id, event);
         else
             sg_device_release(device, id);
-        huge = device->region_class[range.region->index] == SG_CLASS_HUGE;
+        huge = device->region_class[range->region->index] == SG_CLASS_HUGE;
     }
     sg_unlock(&device->lock);
     if (!id) {
@@ -314,7 +317,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (huge && !event)
-        retire_huge(device, range.region);
+        retire_huge(device, range->region);
     if (event)
         sg_device_poll(device, /* wait */ false);
     return CUDA_SUCCESS;
@@ -322,14 +325,14 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
 
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
 {
-    struct sg_range range = find_range(core, address);
-    if (!range.region)
+    const struct sg_range *range = find_range(core, address);
+    if (!range)
         return CUDA_ERROR_NOT_FOUND;
     if (slot >= SG_SLOTS)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_device *device = range.device;
+    struct sg_device *device = range->device;
     sg_lock(&device->lock);
-    uint32_t id = block_at(&range, address);
+    uint32_t id = block_at(range, address);
     if (id)
         sg_device_record_stream(device, id, slot);
     sg_unlock(&device->lock);
@@ -338,18 +341,18 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
-    struct sg_range range = find_range(core, address);
-    if (!range.region) {
+    const struct sg_range *range = find_range(core, address);
+    if (!range) {
         struct sg_device *classic = find_classic(core, address);
         return classic ? sg_classic_block(classic, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
     }
-    struct sg_device *device = range.device;
+    struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     sg_lock(&device->lock);
-    uint32_t id = sg_region_block_around(range.region, (uint32_t)((address - range.begin) >> SG_UNIT_SHIFT));
+    uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id) {
         const struct sg_node *node = &device->nodes.node[id];
-        CUdeviceptr base = sg_region_address(range.region, node->begin);
+        CUdeviceptr base = sg_region_address(range->region, node->begin);
         if (address - base < node->requested) {
             *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial};
             result = CUDA_SUCCESS;
@@ -533,13 +536,13 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
 
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
 {
-    struct sg_range range = find_range(core, address);
-    if (!range.region || bytes == 0)
+    const struct sg_range *range = find_range(core, address);
+    if (!range || bytes == 0)
         return;
-    struct sg_device *device = range.device;
-    struct sg_region *region = range.region;
+    struct sg_device *device = range->device;
+    struct sg_region *region = range->region;
     sg_lock(&device->lock);
-    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range.begin;
+    uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range->begin;
     uint64_t last = (offset + bytes - 1) / page_bytes;
     for (uint64_t page = offset / page_bytes; page <= last && page < region->pages; page++) {
         if (!region->pin[page]) {

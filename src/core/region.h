@@ -189,6 +189,7 @@ __attribute__((no_sanitize("thread"))) static inline void sg_region_expect_free(
     uint32_t cell = position >> SG_CELL_SHIFT;
     uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
     __builtin_prefetch(&region->nodes->node[id], 1);
+    __builtin_prefetch(&region->block_at[position >> region->slot_shift], 1);
 }
 
 /* The same for the neighbours of a block. Under the lock. */

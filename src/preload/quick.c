@@ -47,8 +47,17 @@ void sg_quick_learn(const struct sg_module *module)
     self->quick.tag.tentative = true;
 }
 
-/* The core, with this thread inside it, if what was learnt is still true. *ret_tag: what to tell it. */
-static struct sg_core *begin(const struct sg_module *module, struct sg_thread *self, struct sg_tag *ret_tag)
+/* The thread's own variables. Reaching them is a call of the loader's, which gcc would make again after each other call rather than
+   keep the address; it cannot see that this one is the same. */
+static inline struct sg_thread *this_thread(void)
+{
+    struct sg_thread *self = &sg_self;
+    __asm__("" : "+r"(self));
+    return self;
+}
+
+/* The core, with this thread inside it, if what was learnt is still true. *ret_tag: what to tell it, which `spare` may hold. */
+static inline struct sg_core *begin(const struct sg_module *module, struct sg_thread *self, struct sg_tag *spare, const struct sg_tag **ret_tag)
 {
     if (self->quick.gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || self->quick.runtime != runtime_of(module) ||
         !self->quick.core || self->inside)
@@ -56,11 +65,12 @@ static struct sg_core *begin(const struct sg_module *module, struct sg_thread *s
     CUcontext context;
     if (self->quick.driver->ctx_get_current(&context) != CUDA_SUCCESS || context != self->quick.tag.context)
         return NULL;
-    *ret_tag = self->quick.tag;
+    *ret_tag = &self->quick.tag;
     if (module->kind == SG_CALLER_TORCH) {
         const struct sg_origin origin = sg_memory_origin((int)module->kind);
-        *ret_tag = sg_memory_tag(self->quick.core, &origin, context, self->quick.device);
-        ret_tag->tentative = true;
+        *spare = sg_memory_tag(self->quick.core, &origin, context, self->quick.device);
+        spare->tentative = true;
+        *ret_tag = spare;
     }
     self->inside = true;
     return self->quick.core;
@@ -68,13 +78,14 @@ static struct sg_core *begin(const struct sg_module *module, struct sg_thread *s
 
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
-    struct sg_thread *self = &sg_self;
-    struct sg_tag tag;
-    struct sg_core *core = ret && bytes ? begin(module, self, &tag) : NULL;
+    struct sg_thread *self = this_thread();
+    struct sg_tag spare;
+    const struct sg_tag *tag;
+    struct sg_core *core = ret && bytes ? begin(module, self, &spare, &tag) : NULL;
     if (!core)
         return false;
     CUdeviceptr address;
-    CUresult result = sg_core_malloc(core, self->quick.device, bytes, &tag, &address);
+    CUresult result = sg_core_malloc(core, self->quick.device, bytes, tag, &address);
     if (result == CUDA_SUCCESS) {
         *ret = (void *)(uintptr_t)address;
         if (sg_recorder_on)
@@ -86,12 +97,13 @@ bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 
 bool sg_quick_free(const struct sg_module *module, void *address)
 {
-    struct sg_thread *self = &sg_self;
-    struct sg_tag tag;
-    struct sg_core *core = address ? begin(module, self, &tag) : NULL;
+    struct sg_thread *self = this_thread();
+    struct sg_tag spare;
+    const struct sg_tag *tag;
+    struct sg_core *core = address ? begin(module, self, &spare, &tag) : NULL;
     if (!core)
         return false;
-    CUresult result = sg_core_free(core, (CUdeviceptr)(uintptr_t)address, &tag);
+    CUresult result = sg_core_free(core, (CUdeviceptr)(uintptr_t)address, tag);
     if (result == CUDA_SUCCESS && sg_recorder_on)
         sg_recorder_tick(core, self->quick.device);
     self->inside = false;

@@ -17,7 +17,8 @@ static const size_t DEVICE_BYTES = (size_t)256 << 30, GRANULE = (size_t)2 << 20;
 static _Atomic CUdeviceptr next_address = 0x7f0000000000;
 static _Atomic long create_ns;
 static char contexts[2];
-static _Thread_local int device, pushed[8], depth;
+/* Reached without a call of the loader's, which is nothing that a driver does to us. */
+static _Thread_local __attribute__((tls_model("initial-exec"))) int device, pushed[8], depth;
 
 EXPORT CUresult cuInit(unsigned flags);
 
@@ -164,6 +165,7 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret)
     }
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NOTHING(cuCtxSynchronize, (void))
+NOTHING(cuCtxSynchronize_v2, (CUcontext context))
 NOTHING(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal))
 NOTHING(cuMemFree_v2, (CUdeviceptr address))
 NOTHING(cuMemAddressFree, (CUdeviceptr address, size_t bytes))
