@@ -419,6 +419,7 @@ int sg_verb_doctor(int argc, char **argv)
         }
     }
     examination.command = optind < argc ? argv + optind : NULL;
+    examination.launch.command = examination.command;
     int status = examine(&examination, json);
     sg_watch_free(&examination.watch);
     free(examination.served);

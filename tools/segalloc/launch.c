@@ -5,6 +5,7 @@
 #include "inputs.h"
 #include "place.h"
 #include "segalloc/trace_format.h"
+#include "standin.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -123,7 +124,14 @@ static bool set_simulator(const struct sg_launch *launch)
                         SEGALLOC_LIBDIR);
         return false;
     }
+    struct sg_standin standin = {0};
+    if (launch->command && !sg_standin_prepare(launch->verb, launch->command, folders, &standin))
+        return false;
     setenv("SEGALLOC_SIM", launch->sim, 1);
+    if (*standin.preload && !set_list(launch->verb, "LD_PRELOAD", standin.preload, ": ", NULL))
+        return false;
+    if (*standin.folder && !set_list(launch->verb, "LD_LIBRARY_PATH", standin.folder, ":;", NULL))
+        return false;
     return set_list(launch->verb, "LD_LIBRARY_PATH", folders, ":;", NULL);
 }
 

@@ -12,6 +12,7 @@ struct sg_launch {
     const char *conf;    /* what --conf says, NULL */
     const char *trace;   /* what -o says, NULL */
     const char *stats;   /* a path or pattern for statistics, NULL */
+    char *const *command; /* the program and its arguments; asked whether stand-ins for CUDA's libraries are wanted */
 };
 
 /* Checks all of it and sets this process's environment for the program. False after a line on stderr. */

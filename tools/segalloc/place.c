@@ -44,12 +44,16 @@ bool sg_place_library(char ret[SG_PLACE_BYTES])
 
 bool sg_place_simulator(char ret[SG_PLACE_BYTES])
 {
-    char driver[SG_PLACE_BYTES], runtime[SG_PLACE_BYTES];
+    char driver[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];
     if (beside("../../src/sim/libcuda.so.1", R_OK, driver) && beside("../../src/sim", X_OK, driver)) {
-        if (!beside("../../src/sim/cudart", X_OK, runtime))
-            memcpy(ret, driver, sizeof driver);
-        else if ((size_t)snprintf(ret, SG_PLACE_BYTES, "%s:%s", driver, runtime) >= SG_PLACE_BYTES)
-            return false;
+        static const char *const further[] = {"../../src/sim/cudart", "../../src/sim/standin"};
+        size_t length = (size_t)snprintf(ret, SG_PLACE_BYTES, "%s", driver);
+        for (size_t i = 0; i < sizeof further / sizeof *further; i++) {
+            if (beside(further[i], X_OK, folder))
+                length += (size_t)snprintf(ret + length, SG_PLACE_BYTES - length, ":%s", folder);
+            if (length >= SG_PLACE_BYTES)
+                return false;
+        }
         return true;
     }
     if (beside(SEGALLOC_LIBDIR_FROM_BIN "/segalloc/sim/libcuda.so.1", R_OK, driver))

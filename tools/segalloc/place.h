@@ -11,7 +11,7 @@ enum { SG_PLACE_BYTES = 4096 };
    else the one in the compiled-in library folder. An absolute path; false when there is none that can be read. */
 bool sg_place_library(char ret[SG_PLACE_BYTES]);
 
-/* The folders of the simulated GPU's libcuda and libcudart, "FOLDER" or "FOLDER:FOLDER". */
+/* The folders of the simulated GPU's libraries with colons between them: one when installed. */
 bool sg_place_simulator(char ret[SG_PLACE_BYTES]);
 
 /* The folder of the Python module and its sitecustomize. */

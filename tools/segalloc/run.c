@@ -66,6 +66,7 @@ int sg_verb_run(int argc, char **argv)
         sg_tool_message(argv[0], "--no-preload leaves out the library, so %s is not written", launch.trace);
         launch.trace = NULL;
     }
+    launch.command = argv + optind;
     if (!sg_launch_prepare(&launch))
         return SG_EXIT_OURS;
     return sg_launch_exec(&launch, argv + optind);

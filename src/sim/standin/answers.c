@@ -1,0 +1,149 @@
+#include "answers.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+
+/* Functions are reached by symbols that are written at run time, so no header of theirs has a prototype. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+uintptr_t sg_standin_unique(void)
+{
+    static _Atomic uintptr_t last = 0x1000;
+    return atomic_fetch_add_explicit(&last, 64, memory_order_relaxed);
+}
+
+SG_STANDIN(int, zero)(void)
+{
+    return 0;
+}
+
+/* PyTorch keys its workspaces by handle, so no two may be equal. */
+SG_STANDIN(int, create)(uintptr_t *ret)
+{
+    if (ret)
+        *ret = sg_standin_unique();
+    return 0;
+}
+
+SG_STANDIN(int, create_number)(int *ret)
+{
+    if (ret)
+        *ret = (int)sg_standin_unique();
+    return 0;
+}
+
+SG_STANDIN(size_t, version_number)(void)
+{
+    return 130000;
+}
+
+SG_STANDIN(int, get_version)(void *handle, int *ret)
+{
+    (void)handle;
+    *ret = 130000;
+    return 0;
+}
+
+/* PyTorch refuses a cuDNN older than the one that it was built with, and one of another major. */
+SG_STANDIN(size_t, cudnn_version)(void)
+{
+    return 91900;
+}
+
+SG_STANDIN(const char *, text)(void)
+{
+    return "(simulated)";
+}
+
+/* cudnnGetLastErrorString */
+SG_STANDIN(void, last_text)(char *ret, size_t size)
+{
+    if (size)
+        *ret = '\0';
+}
+
+SG_STANDIN(int, text_at_1)(int result, const char **ret)
+{
+    (void)result;
+    *ret = "(simulated)";
+    return 0;
+}
+
+SG_STANDIN(int, two_numbers)(int *first, int *second)
+{
+    *first = 3;
+    *second = 0;
+    return 0;
+}
+
+/* cublasLtMatmulHeuristicResult_t: an algorithm of 64 bytes, its workspace, its state, waves, four reserved. */
+struct heuristic_result {
+    uint64_t algorithm[8];
+    size_t workspace_bytes;
+    int state;
+    float waves;
+    int reserved[4];
+};
+
+SG_STANDIN(int, heuristic)(void *handle, void *operation, void *a, void *b, void *c, void *d, void *preference,
+                           int wanted, struct heuristic_result *ret, int *ret_count)
+{
+    (void)handle, (void)operation, (void)a, (void)b, (void)c, (void)d, (void)preference;
+    if (wanted > 0 && ret)
+        memset(ret, 0, sizeof *ret);
+    if (ret_count)
+        *ret_count = wanted > 0;
+    return 0;
+}
+
+SG_STANDIN(int, no_more_records)(void)
+{
+    return 12; /* CUPTI_ERROR_MAX_LIMIT_REACHED */
+}
+
+#define ARGUMENTS \
+    uintptr_t a0, uintptr_t a1, uintptr_t a2, uintptr_t a3, uintptr_t a4, uintptr_t a5, uintptr_t a6, uintptr_t a7, \
+        uintptr_t a8, uintptr_t a9, uintptr_t a10, uintptr_t a11, uintptr_t a12, uintptr_t a13, uintptr_t a14, \
+        uintptr_t a15, uintptr_t a16, uintptr_t a17, uintptr_t a18, uintptr_t a19
+#define ARGUMENTS_UNUSED \
+    (void)a0, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8, (void)a9, (void)a10, \
+        (void)a11, (void)a12, (void)a13, (void)a14, (void)a15, (void)a16, (void)a17, (void)a18, (void)a19
+
+#define OUT_AT(position) \
+    SG_STANDIN(int, out32_##position)(ARGUMENTS) \
+    { \
+        ARGUMENTS_UNUSED; \
+        if (a##position) \
+            *(uint32_t *)a##position = 0; \
+        return 0; \
+    } \
+    SG_STANDIN(int, out64_##position)(ARGUMENTS) \
+    { \
+        ARGUMENTS_UNUSED; \
+        if (a##position) \
+            *(uint64_t *)a##position = 0; \
+        return 0; \
+    }
+#define TWO_SIZES_AT(first, second) \
+    SG_STANDIN(int, two_sizes_##first)(ARGUMENTS) \
+    { \
+        ARGUMENTS_UNUSED; \
+        if (a##first) \
+            *(uint64_t *)a##first = 0; \
+        if (a##second) \
+            *(uint64_t *)a##second = 0; \
+        return 0; \
+    }
+OUT_AT(0) OUT_AT(1) OUT_AT(2) OUT_AT(3) OUT_AT(4) OUT_AT(5) OUT_AT(6) OUT_AT(7) OUT_AT(8) OUT_AT(9) OUT_AT(10)
+OUT_AT(11) OUT_AT(12) OUT_AT(13) OUT_AT(14) OUT_AT(15) OUT_AT(16) OUT_AT(17) OUT_AT(18) OUT_AT(19)
+TWO_SIZES_AT(2, 3) TWO_SIZES_AT(8, 9) TWO_SIZES_AT(10, 11) TWO_SIZES_AT(11, 12) TWO_SIZES_AT(17, 18)
+
+/* cufftXtMakePlanMany: the size of the work area is the thirteenth. */
+SG_STANDIN(int, fft_plan)(ARGUMENTS)
+{
+    ARGUMENTS_UNUSED;
+    if (a12)
+        *(uint64_t *)a12 = 0;
+    return 0;
+}

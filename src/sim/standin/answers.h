@@ -1,0 +1,13 @@
+/* Handlers of the stand-ins. Every function here may be called under a foreign prototype: integer and pointer arguments
+   are taken by position, whatever was really passed behind them is not looked at. 0 is every library's success. */
+#ifndef SG_ANSWERS_H
+#define SG_ANSWERS_H
+
+#include <stdint.h>
+
+#define SG_STANDIN(type, name) __attribute__((visibility("default"))) type sg_standin_##name
+
+/* A value that no other call got: what is stored where a handle is created. Never 0. */
+uintptr_t sg_standin_unique(void);
+
+#endif

@@ -1,0 +1,17 @@
+/* Which PyTorch a command line would run. */
+#ifndef SG_WHEEL_H
+#define SG_WHEEL_H
+
+#include "place.h"
+
+struct sg_wheel {
+    char libraries[SG_PLACE_BYTES]; /* the folder of libtorch_cuda.so */
+    char site[SG_PLACE_BYTES];      /* the folder that torch lies in, where other packages are */
+};
+
+/* Looks for the first Python interpreter among the words of the command (`python`, a script of one, or behind words such
+   as env and timeout; a shell's script is taken to mean python3) and asks it where its torch lies. False when there is
+   no interpreter, or it has no torch built for CUDA. Runs the interpreter, without the library and without the torch. */
+bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
+
+#endif
