@@ -93,6 +93,11 @@ class Doctor(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (127, ""))
         self.assertEqual(result.stderr.count("\n"), 1)
 
+    def test_a_simulated_gpu_that_is_not_understood(self):
+        for command, status in (([], 2), (["--", "true"], 125)):
+            result = doctor("--sim", "bad", *command)
+            self.assertEqual((result.returncode, result.stdout, result.stderr.count("\n")), (status, "", 1))
+
     def test_killed(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; kill -9 $$", status=0)
         self.assertEqual((told["served"], told["status"]), (3, 137))

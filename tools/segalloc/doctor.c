@@ -372,6 +372,8 @@ static int examine_command(struct examination *examination, bool json)
 static int examine(struct examination *examination, bool json)
 {
     int failed = examination->command ? SG_EXIT_OURS : SG_EXIT_ERROR;
+    if (!sg_launch_check(&examination->launch))
+        return examination->command ? SG_EXIT_OURS : SG_EXIT_USAGE;
     if (examine_library(examination)) {
         if (!sg_launch_prepare(&examination->launch))
             return failed;

@@ -108,17 +108,25 @@ static bool set_preload(const struct sg_launch *launch)
     return set_list(launch->verb, "LD_PRELOAD", library, ": ", "libsegalloc.so");
 }
 
-static bool set_simulator(const struct sg_launch *launch)
+bool sg_launch_check(const struct sg_launch *launch)
 {
     struct sim_config config;
+    if (!launch->sim)
+        return true;
     const char *wrong = sim_config_parse(launch->sim, &config);
     if (wrong) {
         static const char variable[] = "SEGALLOC_SIM: ";
         bool named = strncmp(wrong, variable, sizeof variable - 1) == 0;
         sg_tool_message(launch->verb, "--sim: %s", named ? wrong + sizeof variable - 1 : wrong);
-        return false;
     }
+    return !wrong;
+}
+
+static bool set_simulator(const struct sg_launch *launch)
+{
     char folders[SG_PLACE_BYTES];
+    if (!sg_launch_check(launch))
+        return false;
     if (!sg_place_simulator(folders)) {
         sg_tool_message(launch->verb, "--sim: the simulated GPU is neither beside this program nor in %s/segalloc/sim",
                         SEGALLOC_LIBDIR);

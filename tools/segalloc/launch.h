@@ -15,6 +15,9 @@ struct sg_launch {
     char *const *command; /* the program and its arguments; asked whether stand-ins for CUDA's libraries are wanted */
 };
 
+/* Whether `sim` can be understood; false after a line on stderr. */
+bool sg_launch_check(const struct sg_launch *launch);
+
 /* Checks all of it and sets this process's environment for the program. False after a line on stderr. */
 bool sg_launch_prepare(const struct sg_launch *launch);
 

@@ -27,6 +27,7 @@ struct player {
     struct sg_card card;
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_slow *slow; /* NULL: every allocation is done at once */
+    uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     uint64_t done[SG_CARD_DEVICES]; /* pending frees that were complete, of each device */
     /* PyTorch's */
     struct sg_torch *torch;
@@ -84,6 +85,12 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     return tag;
 }
 
+static void count_oom(struct sg_play_result *result)
+{
+    if (!result->ooms++)
+        result->first_oom_event = result->events;
+}
+
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_result *result = player->result;
@@ -105,13 +112,38 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
         if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
             value = (uint64_t)(uintptr_t)block;
     }
-    if (!value && record->size) {
-        if (!result->ooms++)
-            result->first_oom_event = result->events;
-    }
+    if (!value && record->size)
+        count_oom(result);
     if (sg_idmap_get(&player->live, record->id))
         return complain(player, "allocates what is alive already:", record->id);
     return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
+}
+
+/* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have left
+   its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without it. */
+static void fail(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address = 0;
+    player->result->failures++;
+    if (record->size > player->result->largest_request)
+        player->result->largest_request = record->size;
+    if (player->torch) {
+        struct sg_torch_block *block;
+        if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
+            sg_torch_free(player->torch, block);
+        else
+            count_oom(player->result);
+        return;
+    }
+    if (player->slow)
+        (void)sg_slow_end(player->slow, record->thread, /* failed */ true, &address);
+    else if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) != CUDA_SUCCESS)
+        address = 0;
+    if (address)
+        (void)sg_core_free(player->core, address, &tag);
+    if (!address || player->slow)
+        count_oom(player->result);
 }
 
 static int release(struct player *player, const struct segalloc_trace_record *record)
@@ -126,6 +158,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
         struct sg_tag tag = tag_of(player, record);
         if (record->flags & SEGALLOC_FLAG_PENDING && !player->ahead)
             tag.sync = SG_FREE_SYNC_EVENT;
+        if (player->slow && record->size >= player->huge_bytes)
+            sg_slow_finish(player->slow); /* its free gives a page back, for which nobody may be growing */
         uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
@@ -168,16 +202,6 @@ static void complete(struct player *player, int device)
         card->recordings_complete = player->done[device];
     if (!player->slow || !sg_slow_done(player->slow, device))
         sg_core_poll(player->core, device);
-}
-
-/* An allocation failed in the recorded process: that it was tried may have left its mark. */
-static void end_failure(struct player *player, const struct segalloc_trace_record *record)
-{
-    CUdeviceptr address;
-    if (sg_slow_end(player->slow, record->thread, /* failed */ true, &address) && address) {
-        const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
-        (void)sg_core_free(player->core, address, &tag);
-    }
 }
 
 /* What came to the allocator from outside. */
@@ -249,8 +273,7 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return define_stream(player, record);
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        if (player->slow)
-            end_failure(player, record);
+        fail(player, record);
         return 0;
     default:
         if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
@@ -338,6 +361,7 @@ static int start(struct player *player)
         params.driver = sg_slow_driver(player->slow);
         params.observer = sg_slow_sink(player->slow);
     }
+    player->huge_bytes = sg_conf_limit(&play->conf, play->card_bytes) / 4;
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);

@@ -40,7 +40,9 @@ struct sg_play {
 #define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
 
 struct sg_play_result {
-    uint64_t events, allocs, frees, ooms;
+    uint64_t events, allocs, frees;
+    uint64_t ooms;     /* allocations that do not fit, those included that failed when recorded and still do */
+    uint64_t failures; /* that were recorded */
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
     uint64_t pages_moved, bytes_moved, host_waits, device_waits, event_calls; /* waits that the program did not make */

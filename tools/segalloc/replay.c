@@ -161,8 +161,8 @@ static void print_json(const struct replay *replay)
     fputs(",\"conf\":", stdout);
     sg_tool_json_string(replay->conf_text);
     printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64, replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", replay->limit);
-    printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64, result->events, result->allocs,
-           result->frees, result->unmatched_frees);
+    printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
+           ",\"recorded_failures\":%" PRIu64, result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
            ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
            result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved, utilization(result), result->end_reserved);
@@ -207,9 +207,9 @@ static void print_text(const struct replay *replay)
     uint64_t live = result->peak_requested;
     if (result->ooms)
         printf("%" PRIu64 " of %" PRIu64 " allocations do not fit a card of %s (the first is event %" PRIu64 "; the largest asks for %s)\n", result->ooms,
-               result->allocs, sg_size_format(replay->limit, card), result->first_oom_event, sg_size_format(result->largest_request, largest));
+               result->allocs + result->failures, sg_size_format(replay->limit, card), result->first_oom_event, sg_size_format(result->largest_request, largest));
     else
-        printf("all %" PRIu64 " allocations fit a card of %s\n", result->allocs, sg_size_format(replay->limit, card));
+        printf("all %" PRIu64 " allocations fit a card of %s\n", result->allocs + result->failures, sg_size_format(replay->limit, card));
     row("live at peak", live, 0);
     row("allocated", result->peak_allocated, live);
     if (result->peak_pending)
@@ -341,6 +341,12 @@ static int time_core(struct replay *replay)
     return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
 }
 
+static int no_events(const struct replay *replay)
+{
+    const char *end = sg_trace_info(replay->reader)->end_text;
+    return sg_tool_error(replay->verb, "%s: the trace has no events%s%s", replay->path, end ? ": " : "", end ? end : "");
+}
+
 int sg_verb_replay(int argc, char **argv)
 {
     struct replay replay = {.verb = argv[0], .conf_text = ""};
@@ -366,6 +372,8 @@ int sg_verb_replay(int argc, char **argv)
     replay.play.source = replay.reader;
     status = play_once(&replay, replay.limit, false, &replay.result);
     replay.seconds = now() - began;
+    if (status == 0 && replay.result.events == 0)
+        status = no_events(&replay);
     if (status == 0 && replay.min_limit)
         status = find_smallest(&replay);
     if (status == 0 && replay.bench)
