@@ -80,6 +80,8 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
     uint64_t n;
     if (!value && strcmp(key, "hazard") == 0)
         return config->hazard = true;
+    if (!value && strcmp(key, "at-once") == 0)
+        return config->at_once = true;
     if (!value) {
         bool *flag = strcmp(key, "no-vmm") == 0             ? &config->vmm
                      : strcmp(key, "no-posix-handles") == 0 ? &config->posix_handles
@@ -111,6 +113,10 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
         config->depth = (unsigned)n;
         return true;
     }
+    if (strcmp(key, "drop_mb") == 0 && number(value, 1u << 20, &n)) {
+        config->drop_bytes = n * SG_MIB;
+        return true;
+    }
     if (strcmp(key, "kernel_us") == 0 && number(value, 60u * 1000 * 1000, &n)) {
         config->kernel_ns = n * 1000;
         return true;
@@ -128,10 +134,10 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
 
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
-    static _Thread_local char message[384];
+    static _Thread_local char message[512];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
-        .run_ahead = -1};
+        .run_ahead = -1, .drop_bytes = UINT64_MAX};
     char buffer[1024];
     if (!spec)
         spec = "24GiB";
@@ -159,7 +165,8 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (!parse_setting(item, value, &config)) {
             snprintf(message, sizeof message,
                 "SEGALLOC_SIM: cannot use \"%s\"; known are count=N (at most %d), driver=12.4, no-vmm, "
-                "no-posix-handles, no-p2p, hazard[=all], hazard_exit=N, schedule=SEED, run_ahead=K, depth=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
+                "no-posix-handles, no-p2p, hazard[=all], hazard_exit=N, schedule=SEED, run_ahead=K, depth=N, "
+                "at-once, drop_mb=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
                 shown, SIM_DEVICES_MAX);
             return message;
         }

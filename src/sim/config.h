@@ -29,6 +29,8 @@ struct sim_config {
     bool vmm, posix_handles, peers;
     enum sim_vmm_sync vmm_sync;
     unsigned depth;     /* pieces of work a stream takes before a submission waits */
+    bool at_once;       /* what need not wait is done where it is submitted */
+    uint64_t drop_bytes; /* copies and sets of more than this move nothing */
     bool hazard;        /* work on shared bytes is checked */
     bool hazard_all;    /* what does not say what it touches may touch everything */
     int hazard_exit;    /* the status with which a process ends that had a hazard; 0: its own */
@@ -41,7 +43,7 @@ struct sim_config {
 };
 
 /* The syntax, which `segalloc run --sim` passes on as it is:
-     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard[=all]][,hazard_exit=N][,schedule=SEED][,run_ahead=K]
+     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard[=all]][,hazard_exit=N][,schedule=SEED][,run_ahead=K][,at-once][,drop_mb=N]
          [,depth=N][,kernel_us=N]
          [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves

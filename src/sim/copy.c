@@ -36,7 +36,7 @@ static void run(struct sim_work *work)
                 (copy->device_src &&
                     sim_span(box->src.address, extent(box, &box->src), false, by) != SIM_SPAN_DEVICE);
     sim_unlock();
-    if (copy->bad)
+    if (copy->bad || box->width * box->height * box->depth > sim.config.drop_bytes)
         return;
     unsigned char *dst = (unsigned char *)(uintptr_t)box->dst.address;
     const unsigned char *src = copy->staged ? copy->staged : (const unsigned char *)(uintptr_t)box->src.address;

@@ -61,6 +61,8 @@ static void run(struct sim_work *work)
         zero_sparse(base, extent(fill));
         return;
     }
+    if (extent(fill) > sim.config.drop_bytes)
+        return;
     for (uint64_t y = 0; y < fill->height; y++)
         fill_row(base + y * fill->pitch, fill);
 }

@@ -490,6 +490,17 @@ static CUresult wait_for_room(CUstream stream)
     return result == CUDA_SUCCESS && !stream->alive ? CUDA_ERROR_CONTEXT_IS_DESTROYED : result;
 }
 
+/* The caller has a reference to the stream. */
+static void run_at_once(CUstream stream)
+{
+    if (stream->running || stream->ready || stream->waiting)
+        return;
+    stream->running = true;
+    while (head_can_run(stream) && can_help(stream->head))
+        execute(stream, stream->head);
+    stream->running = false;
+}
+
 static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint64_t *ret_position)
 {
     if (sim_capturing(stream)) {
@@ -521,6 +532,8 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
         sim_hazard_submitted(stream, work);
         if (ret_position)
             *ret_position = work->position;
+        if (sim.config.at_once && !sim_scheduled())
+            run_at_once(stream);
         caller_waits = waits && can_help(work);
         advance(stream);
         caller_waits = false;
