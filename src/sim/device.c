@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "extra.h"
 #include "mem.h"
 #include "sim.h"
 
@@ -231,4 +232,13 @@ CUresult cuDeviceGetExecAffinitySupport(int *value, CUexecAffinityType type, CUd
         return CUDA_ERROR_INVALID_DEVICE;
     *value = 0;
     return CUDA_SUCCESS;
+}
+
+uint64_t segalloc_sim_used(int ordinal)
+{
+    sim_lock();
+    struct sim_device *device = sim_device(ordinal);
+    uint64_t used = device ? device->used : 0;
+    sim_unlock();
+    return used;
 }

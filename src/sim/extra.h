@@ -33,7 +33,11 @@ typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
 /* How many hazards were reported so far; each on stderr too. */
 typedef uint64_t (*segalloc_sim_hazards_fn)(void);
 
+/* Bytes of a device's memory in use, by whatever. */
+typedef uint64_t (*segalloc_sim_used_fn)(int device);
+
 #pragma GCC visibility push(default)
+uint64_t segalloc_sim_used(int device);
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);
 int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments));

@@ -1,0 +1,356 @@
+/* What a program does with memory. */
+#include <stdatomic.h>
+
+#include "program.h"
+
+int cudaMalloc(void **ret, size_t bytes);
+int cudaFree(void *address);
+
+enum { KIB = 1024, MIB = 1024 * 1024, TOUCH_MAX = 64 * KIB };
+
+uint64_t new_owner(void)
+{
+    static atomic_uint_fast64_t last;
+    return atomic_fetch_add(&last, 1) + 1;
+}
+
+static void *pointer(CUdeviceptr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+static struct block *empty_block(struct program *p)
+{
+    unsigned at = program_random(p, BLOCKS);
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        struct block *b = &p->block[(at + i) % BLOCKS];
+        if (!b->address)
+            return b;
+    }
+    return NULL;
+}
+
+struct block *block_pick(struct program *p, int device)
+{
+    struct block *found = NULL;
+    unsigned seen = 0;
+    for (int i = 0; i < BLOCKS; i++) {
+        struct block *b = &p->block[i];
+        if (b->address && !b->of_graph && (device < 0 || program_device(b->context) == device) &&
+            program_random(p, ++seen) == 0)
+            found = b;
+    }
+    return found;
+}
+
+static size_t random_size(struct program *p)
+{
+    switch (program_random(p, 8)) {
+    case 0:
+    case 1:
+        return 1 + program_random(p, 16 * KIB);
+    case 2:
+    case 3:
+        return 1 + program_random(p, 512 * KIB);
+    case 4:
+    case 5:
+    case 6:
+        return MIB * (size_t)(1 + program_random(p, 6));
+    default:
+        return MIB + program_random(p, 20 * MIB);
+    }
+}
+
+/* Nobody else may have any of it. */
+static void check_apart(struct program *p, const struct block *new)
+{
+    for (int i = 0; i < BLOCKS; i++) {
+        const struct block *b = &p->block[i];
+        if (b != new && b->address && b->address < new->address + new->bytes && new->address < b->address + b->bytes)
+            program_check(p, CUDA_ERROR_UNKNOWN, "an allocation overlaps a live one");
+    }
+}
+
+/* Running out ends the process there, so a pluggable allocator is asked only for what must be there. */
+static void *allocate_on(struct program *p, size_t bytes, int home)
+{
+    CUstream stream = p->stream[home].handle;
+    if (!p->pluggable)
+        return extras.malloc_on(bytes, stream);
+    size_t available = 0;
+    (void)cuMemGetInfo_v2(&available, NULL);
+    return available / 2 > bytes ? extras.torch_malloc(bytes, program_device(p->stream[home].context), stream) : NULL;
+}
+
+/* What the kind of program calls to free a block that it allocated for a stream. */
+void block_give_back(struct program *p, struct block *b)
+{
+    void *address = pointer(b->address);
+    if (p->kind == KIND_TORCH)
+        extras.release(address);
+    else if (p->pluggable && b->home >= 0)
+        extras.torch_free(address, b->bytes, program_device(b->context), p->stream[b->home].handle);
+    else if (p->pluggable)
+        MUST(p, (CUresult)cudaFree(address));
+    else
+        MUST(p, (CUresult)extras.free(address));
+}
+
+struct block *block_allocate(struct program *p, int home)
+{
+    struct block *b = empty_block(p);
+    size_t bytes = random_size(p);
+    int context = p->stream[home].context;
+    void *address = NULL;
+    if (!b)
+        return NULL;
+    program_enter(p, context);
+    if (p->kind == KIND_CUDA && (context != 0 || program_random(p, 2))) {
+        CUdeviceptr got;
+        CUresult result = cuMemAlloc_v2(&got, bytes);
+        if (result != CUDA_ERROR_OUT_OF_MEMORY && MUST(p, result))
+            address = pointer(got);
+    } else if (p->kind == KIND_CUDA) {
+        int error = cudaMalloc(&address, bytes);
+        if (error != CUDA_SUCCESS)
+            address = NULL;
+        if (error != CUDA_SUCCESS && error != CUDA_ERROR_OUT_OF_MEMORY)
+            program_check(p, (CUresult)error, "cudaMalloc");
+    } else if (p->kind == KIND_TORCH) {
+        extras.set_current_stream(p->stream[home].handle);
+        address = extras.tensor(bytes);
+    } else {
+        address = allocate_on(p, bytes, home);
+    }
+    if (!address)
+        return NULL;
+    struct stream *s = &p->stream[home];
+    s->knows.at[home] = ++s->position;
+    *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
+        .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position};
+    check_apart(p, b);
+    extras.owner(b->address, b->bytes, b->owner);
+    return b;
+}
+
+void move_allocate(struct program *p)
+{
+    struct block *b;
+    int home = stream_pick(p, program_random(p, 8) ? 0 : -1);
+    if (p->kind != KIND_CUDA && home >= PER_THREAD)
+        home = LEGACY;
+    for (int tries = 0; tries < 3 && !block_allocate(p, home); tries++) {
+        if ((b = block_pick(p, -1)) != NULL && !b->graphs)
+            block_free(p, b);
+    }
+}
+
+static bool before(const struct program *p, const struct block *b, int stream, const struct clock *clock)
+{
+    return clock->at[stream] >= b->used[stream] || p->host.at[stream] >= b->used[stream];
+}
+
+static void record_stream(struct program *p, struct block *b, int stream)
+{
+    program_enter(p, p->stream[stream].context);
+    if (p->pluggable)
+        extras.torch_record_stream(pointer(b->address), p->stream[stream].handle);
+    else
+        MUST(p, (CUresult)extras.record_stream(pointer(b->address), p->stream[stream].handle));
+    b->recorded |= 1u << stream;
+}
+
+/* Everything that was done with the block comes before what `stream` does from here on; of -1: is complete. */
+static void settle(struct program *p, struct block *b, int stream, bool may_record)
+{
+    for (int i = 0; i < STREAMS && (!p->illegal || b->of_pool); i++) {
+        if (i == stream || !b->used[i] || before(p, b, i, stream < 0 ? &p->host : &p->stream[stream].knows))
+            continue;
+        if (may_record && b->recorded >> i & 1)
+            continue;
+        bool near = stream_exists(p, i) && p->stream[i].context == b->context && i < PER_THREAD;
+        if (may_record && near && program_random(p, 3)) {
+            record_stream(p, b, i);
+        } else if (stream < 0 || program_random(p, 6) == 0) {
+            stream_synchronize(p, i);
+        } else {
+            stream_order(p, i, stream);
+        }
+    }
+}
+
+/* Where frees wait as the driver's do, what was queued is over when one returns. */
+static void expect_quiet(struct program *p, int context)
+{
+    for (int i = 0; i < LEGACY && p->strict && p->kind == KIND_CUDA; i++) {
+        if (stream_exists(p, i) && p->stream[i].context == context && cuStreamQuery(p->stream[i].handle) != CUDA_SUCCESS)
+            program_check(p, CUDA_ERROR_NOT_READY, "work queued before a free that waits");
+    }
+}
+
+static void give_to_stream(struct program *p, struct block *b, int stream)
+{
+    settle(p, b, stream, false);
+    extras.owner(b->address, b->bytes, 0);
+    MUST(p, cuMemFreeAsync(b->address, p->stream[stream].handle));
+}
+
+void block_free(struct program *p, struct block *b)
+{
+    int home = b->home, other = -1;
+    bool async = b->of_pool || (!b->plain && p->kind == KIND_CUDA && program_random(p, 4) == 0) ||
+                 (home >= 0 && p->kind == KIND_AWARE && program_random(p, 6) == 0);
+    if (async)
+        other = stream_pick(p, b->context);
+    if (b->of_pool && other < 0)
+        settle(p, b, -1, false);
+    if (other >= 0) {
+        if (home >= 0 && home != other) { /* after the allocation too */
+            b->used[home] = b->used[home] > b->born ? b->used[home] : b->born;
+        }
+        give_to_stream(p, b, other);
+    } else {
+        if (p->kind == KIND_AWARE && !b->of_pool)
+            settle(p, b, home, true);
+        int current = p->kind == KIND_CUDA ? (int)program_random(p, CONTEXTS) : b->context;
+        program_enter(p, p->context[current] ? current : b->context);
+        extras.owner(b->address, b->bytes, 0);
+        if (p->kind != KIND_CUDA && !b->of_pool && (p->kind == KIND_TORCH || program_random(p, 6)))
+            block_give_back(p, b);
+        else if (current != 0 || program_random(p, 2)) /* the runtime would take up the other device for good */
+            MUST(p, cuMemFree_v2(b->address));
+        else
+            MUST(p, (CUresult)cudaFree(pointer(b->address)));
+        expect_quiet(p, b->context);
+    }
+    b->address = 0;
+}
+
+void move_free(struct program *p)
+{
+    struct block *b = block_pick(p, -1);
+    if (b && !b->graphs)
+        block_free(p, b);
+}
+
+void block_show(struct program *p, struct block *b, int stream)
+{
+    bool anywhere = p->kind == KIND_CUDA && !b->of_pool;
+    if ((p->illegal && !b->of_pool) || anywhere || b->home < 0 || b->home == stream)
+        return;
+    if (p->stream[stream].knows.at[b->home] < b->born && p->host.at[b->home] < b->born)
+        stream_order(p, b->home, stream);
+}
+
+void block_used(struct program *p, struct block *b, int stream)
+{
+    b->used[stream] = p->stream[stream].position;
+}
+
+static void nothing(void *data)
+{
+    (void)data;
+}
+
+static void touch_by_kernel(struct program *p, CUdeviceptr at, uint64_t bytes, CUstream stream)
+{
+    void *arguments[] = {&at, &bytes};
+    MUST(p, cuLaunchKernel(program_kernel(), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+/* That it ran is something that the program can know of, so there are few. */
+static void touch_by_host_function(struct program *p, CUdeviceptr at, uint64_t bytes, CUstream stream)
+{
+    extras.touches(at, bytes, 1);
+    MUST(p, cuLaunchHostFunc(stream, nothing, NULL));
+}
+
+void block_touch(struct program *p, struct block *b, int stream)
+{
+    CUstream handle = p->stream[stream].handle;
+    size_t bytes = 1 + program_random(p, b->bytes > TOUCH_MAX ? TOUCH_MAX : (unsigned)b->bytes);
+    CUdeviceptr at = b->address + (b->bytes > bytes ? program_random(p, (unsigned)(b->bytes - bytes)) : 0);
+    if (program_random(p, 3) == 0) /* its first bytes are where the next owner begins */
+        at = b->address;
+    program_enter(p, p->stream[stream].context);
+    switch (program_random(p, 5)) {
+    case 0:
+        MUST(p, cuMemcpyHtoDAsync_v2(at, p->pinned, bytes, handle));
+        break;
+    case 1:
+        MUST(p, cuMemcpyDtoHAsync_v2(p->pinned, at, bytes, handle));
+        break;
+    case 2:
+        if (program_random(p, 6) == 0)
+            touch_by_host_function(p, at, bytes, handle);
+        else
+            touch_by_kernel(p, at, bytes, handle);
+        break;
+    default:
+        MUST(p, cuMemsetD8Async(at, (unsigned char)b->owner, bytes, handle));
+    }
+}
+
+static bool may_use(const struct program *p, const struct block *b, int stream)
+{
+    bool near = program_device(b->context) == program_device(p->stream[stream].context);
+    /* Of a block whose stream is gone nobody hears any more but those who have it already. */
+    return near && ((p->kind == KIND_CUDA && !b->of_pool) || b->home >= 0 || b->used[stream]);
+}
+
+/* From one device to the other, whose work the owner's free must wait for too. */
+static void copy_between(struct program *p, struct block *from, struct block *to)
+{
+    int stream = stream_pick(p, program_random(p, 2) ? from->context : to->context);
+    if (stream < 0 || p->kind != KIND_CUDA || to->of_pool || from->of_pool)
+        return;
+    size_t bytes = from->bytes < to->bytes ? from->bytes : to->bytes;
+    bytes = bytes < TOUCH_MAX ? bytes : TOUCH_MAX;
+    program_enter(p, p->stream[stream].context);
+    MUST(p, cuMemcpyPeerAsync(to->address, p->context[to->context], from->address, p->context[from->context], bytes,
+        p->stream[stream].handle));
+    stream_submitted(p, stream);
+    block_used(p, from, stream);
+    block_used(p, to, stream);
+}
+
+void move_use(struct program *p)
+{
+    int stream = stream_pick(p, -1);
+    struct block *b = block_pick(p, program_device(p->stream[stream].context));
+    struct block *far = p->context[2] ? block_pick(p, 1 - program_device(p->stream[stream].context)) : NULL;
+    if (b && far && program_random(p, 4) == 0)
+        copy_between(p, b, far);
+    if (!b || !may_use(p, b, stream))
+        return;
+    if (program_random(p, 3) && b->home >= 0)
+        stream = b->home;
+    block_show(p, b, stream);
+    for (unsigned i = 1 + program_random(p, 3); i-- > 0;) {
+        block_touch(p, b, stream);
+        stream_submitted(p, stream);
+        block_used(p, b, stream);
+    }
+}
+
+void move_pool(struct program *p)
+{
+    int stream = stream_pick(p, -1);
+    struct block *b = empty_block(p);
+    CUdeviceptr address;
+    if (!b || p->kind == KIND_RANKS)
+        return;
+    size_t bytes = 1 + program_random(p, MIB);
+    program_enter(p, p->stream[stream].context);
+    CUresult result = cuMemAllocAsync(&address, bytes, p->stream[stream].handle);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY || !MUST(p, result))
+        return;
+    stream_submitted(p, stream);
+    *b = (struct block){.address = address, .bytes = bytes, .owner = new_owner(), .context = p->stream[stream].context,
+        .home = stream, .born = p->stream[stream].position, .of_pool = true};
+    check_apart(p, b);
+    extras.owner(b->address, b->bytes, b->owner);
+    block_touch(p, b, stream);
+    stream_submitted(p, stream);
+    block_used(p, b, stream);
+}
