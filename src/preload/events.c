@@ -122,6 +122,13 @@ static void forget(CUevent handle)
     sg_unguard(SG_GUARD_EVENTS);
 }
 
+static void enter(CUevent handle)
+{
+    sg_guard(SG_GUARD_EVENTS);
+    (void)find_or_make(handle);
+    sg_unguard(SG_GUARD_EVENTS);
+}
+
 /* Recorded where no stream's clock says what comes before it. */
 static void unknow(CUevent handle)
 {
@@ -152,6 +159,8 @@ static CUresult created(CUresult result, const CUevent *ret, bool tainted)
         forget(*ret); /* an event of the same handle whose end was not seen */
         if (tainted)
             sg_events_taint(*ret);
+        else if (sg_follow_late())
+            enter(*ret); /* those that aren't in the table may have been recorded before */
     }
     return result;
 }
