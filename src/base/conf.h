@@ -47,6 +47,7 @@ struct sg_conf {
     enum sg_backend backend;
     enum sg_free_sync free_sync;
     uint64_t pending_limit;           /* bytes or SG_AUTO */
+    double wait_limit;                /* seconds */
     double reserve_slack;             /* 0: auto */
     uint64_t page_size;               /* bytes or SG_AUTO */
     uint64_t limit_bytes;             /* 0: none */

@@ -15,6 +15,7 @@ static struct {
     struct capture {
         CUstream stream;
         bool per_thread; /* which stream 0 means */
+        const struct sg_thread *thread; /* that began it */
     } list[CAPTURES_MAX];
     int listed;
     atomic_int live;
@@ -30,7 +31,7 @@ static struct {
         CUdeviceptr address;
         struct sg_origin origin;
     } list[PARKED_MAX]; /* untouched until something is parked */
-    int count;
+    atomic_int count;
 } parked;
 
 bool sg_captures_live(void)
@@ -46,6 +47,21 @@ bool sg_captures_capturing(CUstream stream, bool per_thread)
         return false;
     CUresult result = driver->stream_is_capturing(sg_stream_named(stream, per_thread), &status);
     return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool sg_captures_own(CUstream *ret)
+{
+    bool found = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = 0; i < captures.listed; i++) {
+        const struct capture *capture = &captures.list[i];
+        if (capture->thread == &sg_self) {
+            *ret = sg_stream_named(capture->stream, capture->per_thread);
+            found = true;
+        }
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return found;
 }
 
 static void rest(void)
@@ -86,14 +102,17 @@ static CUresult park(CUdeviceptr address, const struct sg_origin *origin)
 {
     CUresult result = CUDA_SUCCESS;
     sg_guard(SG_GUARD_CAPTURES);
-    for (int i = 0; i < parked.count; i++) {
+    int count = atomic_load(&parked.count);
+    for (int i = 0; i < count; i++) {
         if (parked.list[i].address == address)
             result = CUDA_ERROR_INVALID_VALUE;
     }
-    if (parked.count == PARKED_MAX)
+    if (count == PARKED_MAX)
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (result == CUDA_SUCCESS)
-        parked.list[parked.count++] = (struct parked){address, *origin};
+    if (result == CUDA_SUCCESS) {
+        parked.list[count] = (struct parked){address, *origin};
+        atomic_store(&parked.count, count + 1);
+    }
     sg_unguard(SG_GUARD_CAPTURES);
     return result;
 }
@@ -107,22 +126,29 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
     return block.base == address ? park(address, origin) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Frees what waited for the last capture to end. */
+void sg_captures_settle(struct sg_core *core)
+{
+    while (atomic_load_explicit(&parked.count, memory_order_relaxed) && !sg_captures_live()) {
+        struct parked next = {0};
+        sg_guard(SG_GUARD_CAPTURES);
+        int count = atomic_load(&parked.count);
+        if (count && !sg_captures_live()) {
+            next = parked.list[count - 1];
+            atomic_store(&parked.count, count - 1);
+        }
+        sg_unguard(SG_GUARD_CAPTURES);
+        if (next.address)
+            sg_memory_free(core, next.address, &next.origin);
+    }
+}
+
+/* The last capture has ended. */
 static void unpark(void)
 {
     struct sg_core *core = sg_begin();
     if (!core)
         return;
-    for (;;) {
-        struct parked next = {0};
-        sg_guard(SG_GUARD_CAPTURES);
-        if (parked.count && !sg_captures_live())
-            next = parked.list[--parked.count];
-        sg_unguard(SG_GUARD_CAPTURES);
-        if (!next.address)
-            break;
-        sg_memory_free(core, next.address, &next.origin);
-    }
+    sg_captures_settle(core);
     sg_end();
 }
 
@@ -152,7 +178,7 @@ static CUresult begun(CUresult result, CUstream stream, bool per_thread)
     if (result == CUDA_SUCCESS) {
         sg_guard(SG_GUARD_CAPTURES);
         if (captures.listed < CAPTURES_MAX)
-            captures.list[captures.listed++] = (struct capture){stream, per_thread};
+            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self};
         sg_unguard(SG_GUARD_CAPTURES);
     } else if (atomic_fetch_sub(&captures.live, 1) == 1) {
         unpark();

@@ -12,6 +12,12 @@ bool sg_captures_live(void);
 /* Whether a stream is being captured. Asks the driver, while a capture is live only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
+/* Frees what was kept, unless a capture is live. */
+void sg_captures_settle(struct sg_core *core);
+
+/* The stream whose capture this thread began last, of those still live. */
+bool sg_captures_own(CUstream *ret);
+
 /* Calls that a capture could be ruined by, or could begin beside, are made between these two: they keep captures from
    beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. */
 void sg_captures_hold(void);
@@ -27,6 +33,11 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 /* While a capture is live: keeps a free for its end and answers what the driver would: CUDA_ERROR_INVALID_VALUE for
    what is not the start of a live block, or was given already. */
 CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
+
+/* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
+   CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and given up
+   with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. */
+void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
 
 /* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */
 bool sg_captures_relax(CUstreamCaptureMode *ret_mode);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "captures.h"
 #include "clock.h"
 #include "contexts.h"
 #include "environment.h"
@@ -30,6 +31,7 @@ static struct {
     struct sg_core *core; /* set before the state leaves EARLY */
     atomic_int driver_known; /* 0 not looked for, 1 complete, 2 lacking something */
     struct sg_driver driver;
+    struct sg_driver gated; /* the same for the core */
     atomic_bool conf_read;
     struct sg_conf conf;
     atomic_int watched; /* 0 not looked at, 1 no, 2 yes */
@@ -211,9 +213,10 @@ static void confirm_conf(const struct sg_conf *conf)
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum state create_core(const struct sg_driver *driver)
 {
+    sg_captures_gate(driver, &life.gated);
     struct sg_core_params params = {
         .conf = &life.conf,
-        .driver = driver,
+        .driver = &life.gated,
         .observer = sg_recorder_open(&life.conf),
         .now_ns = sg_clock_coarse_ns,
         .warn = sg_life_say,

@@ -9,6 +9,7 @@
 #include "callers.h"
 #include "captures.h"
 #include "contexts.h"
+#include "graphs.h"
 #include "hooks.h"
 #include "life.h"
 #include "recorder.h"
@@ -63,11 +64,13 @@ static enum sg_free_sync when(const struct sg_origin *origin)
 {
     enum sg_free_sync ordered =
         sg_following() && (tells_all(origin) || is_seen()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
+    if (origin->settled)
+        return SG_FREE_SYNC_AUTO;
     if (origin->stream_order)
         return ordered; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
     switch (sg_life_conf()->free_sync) {
     case SG_FREE_SYNC_STRICT:
-        return SG_FREE_SYNC_STRICT;
+        return origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
     case SG_FREE_SYNC_EVENT:
         return SG_FREE_SYNC_EVENT;
     case SG_FREE_SYNC_STREAM:
@@ -75,7 +78,7 @@ static enum sg_free_sync when(const struct sg_origin *origin)
     case SG_FREE_SYNC_AUTO:
         break;
     }
-    return origin->torch || origin->named ? ordered : SG_FREE_SYNC_STRICT;
+    return origin->torch || origin->named ? ordered : origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
 }
 
 void sg_memory_follow(void)
@@ -111,7 +114,9 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
     struct sg_place place;
     if (sg_following() && origin->has_stream)
         sg_streams_serve(device);
+    /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be complete. */
     if (sg_following() && origin->has_stream && !origin->stream_order &&
+        !(tag.capturing && sg_captures_capturing(origin->stream, false)) &&
         sg_streams_place(core, origin->stream, false, &place) && place.device == device)
         tag.slot = place.slot;
     return tag;
@@ -171,10 +176,22 @@ static bool is_limited(struct sg_core *core, int device)
 
 static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
+    CUstreamCaptureMode mode;
+    bool relaxed = sg_captures_live() && sg_captures_relax(&mode); /* one may have begun since */
     CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
+    if (relaxed)
+        sg_captures_restore(&mode);
     if (result == CUDA_SUCCESS)
         sg_core_passed_on(core, device, bytes);
     return result;
+}
+
+/* A block that is handed out in a capture belongs to its graph. */
+static void adopt(const struct sg_origin *origin, CUdeviceptr address)
+{
+    CUstream stream = origin->stream;
+    if (origin->has_stream || sg_captures_own(&stream))
+        (void)sg_graphs_adopt(sg_stream_named(stream, false), address);
 }
 
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
@@ -184,7 +201,12 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     if (!ret || !bytes || describe(core, origin, &tag, &device) != CUDA_SUCCESS)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     CUstreamCaptureMode mode;
-    bool relaxed = sg_captures_live() && sg_captures_relax(&mode);
+    bool live = sg_captures_live();
+    bool relaxed = live && sg_captures_relax(&mode);
+    if (!live) {
+        sg_captures_settle(core);
+        sg_graphs_settle(core);
+    }
     sg_recorder_device(sg_life_driver(), device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
@@ -198,30 +220,97 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     }
     if (relaxed)
         sg_captures_restore(&mode);
+    if (live && result == CUDA_SUCCESS)
+        adopt(origin, *ret);
     sg_recorder_tick(core, device);
     if (is_final(result))
         sg_core_disable(core);
     return result;
 }
 
+/* What the driver answers to a free while a capture is live: it judges by the mode of this thread and of the captures, and
+   a call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it waits as
+   freeing the program's block would. */
+static CUresult forbidden(void)
+{
+    const struct sg_real *real = sg_real();
+    CUdeviceptr probe;
+    CUresult result = real->cuMemAlloc_v2(&probe, 1);
+    if (result == CUDA_SUCCESS)
+        real->cuMemFree_v2(probe);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? CUDA_SUCCESS : result;
+}
+
+/* A free while a capture is live. By the order of streams it is a number, and the driver is not asked. */
+static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+{
+    bool ordered = when(origin) != SG_FREE_SYNC_STRICT;
+    CUstream stream = origin->stream;
+    CUresult result = ordered || origin->kept ? CUDA_SUCCESS : forbidden();
+    *ret_done = true;
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (origin->has_stream || sg_captures_own(&stream))
+        (void)sg_graphs_adopt(sg_stream_named(stream, false), address);
+    switch (sg_graphs_keep(address, origin, /* waited */ false)) {
+    case SG_GRAPHS_KEPT:
+        return CUDA_SUCCESS;
+    case SG_GRAPHS_KEPT_BEFORE:
+        return CUDA_ERROR_INVALID_VALUE;
+    case SG_GRAPHS_FREE:
+        break;
+    }
+    *ret_done = when(origin) != SG_FREE_SYNC_STREAM;
+    return *ret_done ? sg_captures_park(core, address, origin) : CUDA_SUCCESS;
+}
+
+/* Only the start of a live block may be put off. */
+static bool is_block(struct sg_core *core, CUdeviceptr address)
+{
+    struct sg_block_info block;
+    return sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
+}
+
+/* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
+static CUresult free_kept(CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+{
+    bool waits = when(origin) == SG_FREE_SYNC_STRICT;
+    CUresult result = waits ? sg_life_driver()->ctx_synchronize() : CUDA_SUCCESS;
+    *ret_done = result != CUDA_SUCCESS;
+    if (*ret_done)
+        return result;
+    enum sg_graphs_answer answer = sg_graphs_keep(address, origin, waits);
+    *ret_done = answer != SG_GRAPHS_FREE;
+    return answer == SG_GRAPHS_KEPT_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
 {
     struct sg_tag tag;
     int device;
-    if (sg_captures_live())
-        return sg_captures_park(core, address, origin);
-    CUresult result = describe(core, origin, &tag, &device);
+    bool done = false;
+    CUresult result = CUDA_SUCCESS;
+    if (sg_captures_live() && is_block(core, address))
+        result = free_captured(core, address, origin, &done);
+    else if (sg_graphs_holding() && !origin->kept && is_block(core, address))
+        result = free_kept(address, origin, &done);
+    if (done)
+        return result;
+    result = describe(core, origin, &tag, &device);
     if (result == CUDA_SUCCESS) {
         if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
             sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
             tag.sync = SG_FREE_SYNC_EVENT;
         result = sg_core_free(core, address, &tag);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE && tag.sync != SG_FREE_SYNC_STRICT) {
+        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
+            result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
             tag.sync = SG_FREE_SYNC_STRICT; /* no event to be had: a wait needs none */
             result = sg_core_free(core, address, &tag);
         }
         sg_recorder_tick(core, device);
     }
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && when(origin) != SG_FREE_SYNC_STRICT)
+        return sg_captures_park(core, address, origin); /* one has begun */
     if (!is_final(result))
         return result;
     sg_core_disable(core);

@@ -13,6 +13,8 @@ struct sg_origin {
     bool pluggable;    /* PyTorch, which may or may not tell of recorded streams */
     bool named;        /* `stream` is the caller's word, and other streams that use the block are recorded with us */
     bool stream_order; /* the interface itself says that the free is ordered after `stream` */
+    bool settled;      /* of a free: all that used the block is known to be done */
+    bool kept;         /* of a free: put off by us before, so that nobody is to wait in it */
 };
 
 /* What a call through the runtime by a module of this kind (enum sg_caller) is; and what the core is told of it. */

@@ -8,6 +8,7 @@
 #include "captures.h"
 #include "contexts.h"
 #include "core.h"
+#include "graphs.h"
 #include "life.h"
 #include "memory.h"
 #include "recorder.h"
@@ -100,7 +101,7 @@ bool sg_quick_free(const struct sg_module *module, void *address)
     struct sg_thread *self = this_thread();
     struct sg_tag spare;
     const struct sg_tag *tag;
-    struct sg_core *core = address ? begin(module, self, &spare, &tag) : NULL;
+    struct sg_core *core = address && !sg_graphs_holding() ? begin(module, self, &spare, &tag) : NULL;
     if (!core)
         return false;
     CUresult result = sg_core_free(core, (CUdeviceptr)(uintptr_t)address, tag);

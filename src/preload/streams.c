@@ -39,6 +39,7 @@ void sg_follow(void)
     if (sg_life_core())
         atomic_store(&follow_late, true);
     atomic_store(&sg_following_order, true);
+    atomic_fetch_add(&sg_life_gate, 1);
 }
 
 bool sg_follow_late(void)
@@ -48,7 +49,10 @@ bool sg_follow_late(void)
 
 void sg_follow_newer(void)
 {
+    if (sg_follow_blind())
+        return;
     atomic_store(&follow_newer, true);
+    atomic_fetch_add(&sg_life_gate, 1);
 }
 
 bool sg_follow_blind(void)
@@ -82,8 +86,10 @@ bool sg_streams_complete(void)
 
 static void miss(void)
 {
-    if (sg_streams_complete())
-        atomic_store(&streams.missed, true);
+    if (!sg_streams_complete())
+        return;
+    atomic_store(&streams.missed, true);
+    atomic_fetch_add(&sg_life_gate, 1);
 }
 
 static bool is_default(CUstream stream)

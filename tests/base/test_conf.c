@@ -77,6 +77,7 @@ static const struct {
     {SG_OPTION_backend, "cudamallocasync", "cudaMallocAsync", {"hipMallocAsync", "nativ", ""}},
     {SG_OPTION_free_sync, "event", "event", {"events", "0"}},
     {SG_OPTION_pending_limit, "1.5GiB", "1536MiB", {"-1", "lots", "1Q"}},
+    {SG_OPTION_wait_limit, "0.5", "0.5", {"-1", "3601", "x"}},
     {SG_OPTION_reserve_slack, "1.02", "1.02", {"0.99", "0", "17", "1.02x"}},
     {SG_OPTION_page_size_mb, "16", "16", {"1", "1025", "16MiB"}},
     {SG_OPTION_limit, "20GiB", "20GiB", {"20", "1.5", "-0.5", "2097151", "20 parsecs", "all"}},

@@ -13,6 +13,7 @@
 #include "life.h"
 
 _Atomic unsigned sg_life_gate;
+__thread struct sg_thread sg_self;
 
 static struct {
     CUresult begin, end; /* what the driver answers */

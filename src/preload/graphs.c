@@ -1,0 +1,194 @@
+#include "graphs.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "life.h"
+
+enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64 };
+
+/* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the graph,
+   its clones and its executables, after their last launch. That happens on a thread of the driver's, which may not call
+   it, nor wait for us: it sets a flag. */
+static struct {
+    struct hold {
+        unsigned long long capture; /* the driver's number of the capture; 0: unused */
+        int blocks;
+        atomic_bool gone;
+    } hold[HOLDS_MAX];
+    struct block {
+        CUdeviceptr address; /* 0: empty */
+        uint16_t hold;
+        bool freed, waited;
+        struct sg_origin origin; /* of the free */
+    } block[BUCKETS];        /* open addressing */
+    atomic_int gone;         /* holds whose blocks are to be let go */
+} graphs;
+
+atomic_int sg_graphs_blocks;
+
+static void destroyed(void *user)
+{
+    struct hold *hold = user;
+    atomic_store(&hold->gone, true);
+    atomic_fetch_add(&graphs.gone, 1);
+}
+
+/* Under the guard, here and in what follows until sg_graphs_adopt(). */
+static size_t home(CUdeviceptr address)
+{
+    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % BUCKETS;
+}
+
+static struct block *find(CUdeviceptr address)
+{
+    size_t at = home(address);
+    while (graphs.block[at].address && graphs.block[at].address != address)
+        at = (at + 1) % BUCKETS;
+    return &graphs.block[at];
+}
+
+static void remove_block(struct block *block)
+{
+    size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % BUCKETS;
+    struct hold *hold = &graphs.hold[block->hold];
+    if (--hold->blocks == 0 && atomic_load(&hold->gone))
+        hold->capture = 0;
+    for (; graphs.block[at].address; at = (at + 1) % BUCKETS) {
+        size_t from = home(graphs.block[at].address);
+        if ((at - from) % BUCKETS >= (at - hole) % BUCKETS) {
+            graphs.block[hole] = graphs.block[at];
+            hole = at;
+        }
+    }
+    graphs.block[hole].address = 0;
+    atomic_fetch_sub(&sg_graphs_blocks, 1);
+}
+
+static int hold_of(unsigned long long capture)
+{
+    int unused = -1;
+    for (int i = 0; i < HOLDS_MAX; i++) {
+        if (graphs.hold[i].capture == capture)
+            return i;
+        if (unused < 0 && !graphs.hold[i].capture)
+            unused = i;
+    }
+    if (unused >= 0) {
+        graphs.hold[unused].capture = capture;
+        atomic_store(&graphs.hold[unused].gone, false);
+    }
+    return unused;
+}
+
+static bool put(CUdeviceptr address, int hold)
+{
+    struct block *block = find(address);
+    if (block->address || atomic_load(&sg_graphs_blocks) >= BLOCKS_MAX)
+        return block->address != 0;
+    *block = (struct block){.address = address, .hold = (uint16_t)hold};
+    graphs.hold[hold].blocks++;
+    atomic_fetch_add(&sg_graphs_blocks, 1);
+    return true;
+}
+
+/* The graph holds the object from here on: only its destructor ends the hold. */
+static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hold *hold)
+{
+    CUuserObject object;
+    CUresult result = driver->user_object_create(&object, hold, destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->graph_retain_user_object(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS)
+        driver->user_object_release(object, 1);
+    return result;
+}
+
+bool sg_graphs_adopt(CUstream stream, CUdeviceptr address)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t capture = 0;
+    CUgraph graph = NULL;
+    if (!driver->stream_capture_info || !driver->user_object_create || !driver->user_object_release ||
+        !driver->graph_retain_user_object ||
+        driver->stream_capture_info(stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture)
+        return false;
+    sg_guard(SG_GUARD_CAPTURES);
+    int hold = hold_of(capture);
+    bool fresh = hold >= 0 && graphs.hold[hold].blocks == 0;
+    bool kept = hold >= 0 && put(address, hold);
+    sg_unguard(SG_GUARD_CAPTURES);
+    if (!kept || !fresh || attach(driver, graph, &graphs.hold[hold]) == CUDA_SUCCESS)
+        return kept;
+    sg_guard(SG_GUARD_CAPTURES);
+    struct block *block = find(address);
+    atomic_store(&graphs.hold[hold].gone, true);
+    if (block->address)
+        remove_block(block);
+    sg_unguard(SG_GUARD_CAPTURES);
+    return false;
+}
+
+enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+{
+    enum sg_graphs_answer answer = SG_GRAPHS_FREE;
+    if (!sg_graphs_holding())
+        return answer;
+    sg_guard(SG_GUARD_CAPTURES);
+    struct block *block = find(address);
+    if (block->address && block->freed) {
+        answer = SG_GRAPHS_KEPT_BEFORE;
+    } else if (block->address && atomic_load(&graphs.hold[block->hold].gone)) {
+        remove_block(block);
+    } else if (block->address) {
+        block->freed = true;
+        block->waited = waited;
+        block->origin = *origin;
+        answer = SG_GRAPHS_KEPT;
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return answer;
+}
+
+/* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
+static int take(struct block *ret, bool *ret_more)
+{
+    int count = 0;
+    *ret_more = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    int gone = atomic_load(&graphs.gone);
+    for (size_t at = 0; at < BUCKETS && !*ret_more; at++) {
+        struct block *block = &graphs.block[at];
+        while (block->address && atomic_load(&graphs.hold[block->hold].gone) && !*ret_more) {
+            if (block->freed && count == BATCH) {
+                *ret_more = true;
+                break;
+            }
+            if (block->freed)
+                ret[count++] = *block;
+            remove_block(block); /* another one may move here */
+        }
+    }
+    if (!*ret_more)
+        atomic_fetch_sub(&graphs.gone, gone);
+    sg_unguard(SG_GUARD_CAPTURES);
+    return count;
+}
+
+void sg_graphs_settle(struct sg_core *core)
+{
+    struct block batch[BATCH];
+    bool more = atomic_load_explicit(&graphs.gone, memory_order_acquire) > 0;
+    while (more) {
+        int count = take(batch, &more);
+        for (int i = 0; i < count; i++) {
+            struct sg_origin origin = batch[i].origin;
+            origin.settled = batch[i].waited;
+            origin.kept = true;
+            sg_memory_free(core, batch[i].address, &origin);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+/* Memory that graphs use. A graph touches the memory that it captured whenever it is launched, so a block that was handed
+   out or freed in its capture stays out of others' hands until the graph, its clones and its executables are gone. */
+#ifndef SG_GRAPHS_H
+#define SG_GRAPHS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "memory.h"
+
+/* Whether any block belongs to a graph. */
+extern atomic_int sg_graphs_blocks __attribute__((visibility("hidden")));
+static inline bool sg_graphs_holding(void)
+{
+    return atomic_load_explicit(&sg_graphs_blocks, memory_order_acquire) > 0;
+}
+
+/* A live block belongs to the graph that `stream` is being captured for, from here on. False: it is not being captured,
+   or the driver has no way to say when a graph is gone. */
+bool sg_graphs_adopt(CUstream stream, CUdeviceptr address);
+
+enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };
+
+/* The program frees a block. Kept: freed once its graph is gone, as `origin` says; `waited`: whoever else used it is done. */
+enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited);
+
+/* Frees what belonged to graphs that are gone. Between sg_begin() and sg_end(), with no capture live. */
+void sg_graphs_settle(struct sg_core *core);
+
+#endif

@@ -1,0 +1,240 @@
+/* Preloaded, on the simulator: memory handed out or freed in a capture belongs to its graph until that, its clones and
+   its executables are gone; then it serves again. Captures come through unharmed whatever else allocates meanwhile. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cuda_proto.h"
+#include "runtime.h"
+#include "segalloc/segalloc.h"
+#include "served.h"
+
+enum { BYTES = 8 << 20 };
+
+#define MUST(call) EXPECT((call) == CUDA_SUCCESS)
+
+/* Settled are they by an allocation that has to look for memory. */
+static uint64_t allocated_after_a_look(void)
+{
+    for (int i = 0; i < 20; i++) {
+        CUdeviceptr look;
+        usleep(1000);
+        MUST(cuMemAlloc_v2(&look, 1 << 20));
+        MUST(cuMemFree_v2(look));
+    }
+    return statistic(0, "allocations");
+}
+
+static CUstream stream_of(void)
+{
+    CUstream stream = NULL;
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+/* A graph that sets `memory`, and an executable of it. */
+static CUgraph capture_set(CUstream stream, CUstreamCaptureMode mode, void **ret_inside, CUgraphExec *ret_exec)
+{
+    CUgraph graph = NULL;
+    MUST(cuStreamBeginCapture_v2(stream, mode));
+    *ret_inside = segalloc_malloc_on(BYTES, stream);
+    EXPECT(*ret_inside != NULL);
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)*ret_inside, 7, BYTES, stream));
+    MUST((CUresult)segalloc_free(*ret_inside));
+    EXPECT(segalloc_free(*ret_inside) == CUDA_ERROR_INVALID_VALUE);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphInstantiateWithFlags(ret_exec, graph, 0));
+    return graph;
+}
+
+static void nobody_gets_what_a_graph_uses(CUstreamCaptureMode mode)
+{
+    CUstream stream = stream_of(), other = stream_of();
+    void *inside, *taken[16];
+    CUgraphExec exec;
+    uint64_t before = allocated_after_a_look();
+    CUgraph graph = capture_set(stream, mode, &inside, &exec), clone;
+    EXPECT(statistic(0, "allocations") == before + 1);
+    MUST(cuGraphClone(&clone, graph));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuGraphDestroy(clone));
+    EXPECT(allocated_after_a_look() == before + 1); /* the executable is still there */
+    for (int i = 0; i < 16; i++) {
+        taken[i] = segalloc_malloc_on(BYTES, other);
+        EXPECT(taken[i] != inside && taken[i]);
+        MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)taken[i], 1, BYTES, other));
+        MUST(cuGraphLaunch(exec, stream));
+    }
+    unsigned char byte = 0;
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuStreamSynchronize(other));
+    for (int i = 0; i < 16; i++) {
+        MUST(cuMemcpyDtoH_v2(&byte, (CUdeviceptr)(uintptr_t)taken[i], 1));
+        EXPECT(byte == 1);
+        MUST((CUresult)segalloc_free(taken[i]));
+    }
+    MUST(cuGraphExecDestroy(exec));
+    EXPECT(allocated_after_a_look() == before);
+    MUST(cuStreamDestroy_v2(stream));
+    MUST(cuStreamDestroy_v2(other));
+}
+
+/* As above, but freed after the capture, and used as a child of another graph. */
+static void a_child_graph_keeps_it_too(void)
+{
+    CUstream stream = stream_of();
+    CUgraph graph = NULL, parent;
+    CUgraphNode node;
+    CUgraphExec exec;
+    uint64_t before = allocated_after_a_look();
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    void *inside = segalloc_malloc_on(BYTES, stream);
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)inside, 7, BYTES, stream));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphCreate(&parent, 0));
+    MUST(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, parent, 0));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuGraphDestroy(parent));
+    MUST((CUresult)segalloc_free(inside));
+    EXPECT(allocated_after_a_look() == before + 1);
+    MUST(cuGraphLaunch(exec, stream));
+    MUST(cuGraphExecDestroy(exec));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(allocated_after_a_look() == before);
+    MUST(cuStreamDestroy_v2(stream));
+}
+
+/* What is still in use when its graph goes is the program's as before. */
+static void a_block_outlives_its_graph(void)
+{
+    CUstream stream = stream_of();
+    CUgraph graph = NULL;
+    uint64_t before = allocated_after_a_look();
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    void *inside = segalloc_malloc_on(BYTES, stream);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
+    EXPECT(allocated_after_a_look() == before + 1);
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)inside, 3, BYTES, stream));
+    MUST((CUresult)segalloc_free(inside));
+    MUST(cuStreamSynchronize(stream));
+    EXPECT(allocated_after_a_look() == before);
+    MUST(cuStreamDestroy_v2(stream));
+}
+
+/* A capture that fails leaves nothing behind. */
+static void a_ruined_capture_gives_it_back(void)
+{
+    CUstream stream = stream_of();
+    CUgraph graph = NULL;
+    uint64_t before = allocated_after_a_look();
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    void *inside = segalloc_malloc_on(BYTES, stream);
+    MUST((CUresult)segalloc_free(inside));
+    EXPECT(cuStreamSynchronize(stream) != CUDA_SUCCESS);
+    EXPECT(cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
+    EXPECT(allocated_after_a_look() == before);
+    MUST(cuStreamDestroy_v2(stream));
+}
+
+/* cudaFree in a capture: the driver's word, which is no, and ruins it, unless the capture is a relaxed one. */
+static void strict_frees_get_the_drivers_answer(void)
+{
+    CUstream stream = stream_of();
+    CUgraph graph = NULL;
+    CUdeviceptr block;
+    MUST(cuMemAlloc_v2(&block, BYTES));
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    EXPECT(cuMemFree_v2(block) == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    EXPECT(cuStreamEndCapture(stream, &graph) == CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    MUST(cuMemFree_v2(block));
+    EXPECT(cuMemFree_v2(block) == CUDA_ERROR_INVALID_VALUE);
+
+    MUST(cuMemAlloc_v2(&block, BYTES));
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuMemFree_v2(block));
+    EXPECT(cuMemFree_v2(block) == CUDA_ERROR_INVALID_VALUE);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
+    MUST(cuGraphDestroy(graph));
+    MUST(cuStreamDestroy_v2(stream));
+}
+
+static atomic_bool stop;
+
+/* Allocates and frees in stream order while the others capture. */
+static void *churn(void *context)
+{
+    unsigned seed = 1;
+    MUST(cuCtxSetCurrent(context));
+    CUstream stream = stream_of();
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
+    while (!stop) {
+        void *block[8];
+        for (int i = 0; i < 8; i++) {
+            size_t bytes = 1 + (size_t)rand_r(&seed) % (BYTES / 4);
+            block[i] = segalloc_malloc_on(bytes, stream);
+            EXPECT(block[i] != NULL);
+            MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block[i], (unsigned char)i, bytes < 4096 ? bytes : 4096, stream));
+        }
+        for (int i = 0; i < 8; i++)
+            MUST((CUresult)segalloc_free(block[i]));
+    }
+    MUST(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+static void *capture_often(void *context)
+{
+    MUST(cuCtxSetCurrent(context));
+    CUstream stream = stream_of();
+    for (int i = 0; i < 30; i++) {
+        void *inside;
+        CUgraphExec exec;
+        CUgraph graph = capture_set(stream, (CUstreamCaptureMode)(i % 3), &inside, &exec);
+        MUST(cuGraphLaunch(exec, stream));
+        MUST(cuGraphExecDestroy(exec));
+        MUST(cuGraphDestroy(graph));
+        usleep(2000);
+    }
+    MUST(cuStreamSynchronize(stream));
+    return NULL;
+}
+
+static void captures_go_on_beside_allocations(CUcontext context)
+{
+    pthread_t churning[2], capturing[2];
+    for (int i = 0; i < 2; i++)
+        EXPECT(pthread_create(&churning[i], NULL, churn, context) == 0);
+    for (int i = 0; i < 2; i++)
+        EXPECT(pthread_create(&capturing[i], NULL, capture_often, context) == 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(capturing[i], NULL);
+    stop = true;
+    for (int i = 0; i < 2; i++)
+        pthread_join(churning[i], NULL);
+}
+
+int main(void)
+{
+    CUcontext context;
+    CUdeviceptr first;
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuMemAlloc_v2(&first, 4096));
+    for (int mode = 0; mode < 3; mode++)
+        nobody_gets_what_a_graph_uses((CUstreamCaptureMode)mode);
+    a_child_graph_keeps_it_too();
+    a_block_outlives_its_graph();
+    a_ruined_capture_gives_it_back();
+    strict_frees_get_the_drivers_answer();
+    captures_go_on_beside_allocations(context);
+    return failures != 0;
+}
