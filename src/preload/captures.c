@@ -71,6 +71,9 @@ static void rest(void)
 
 void sg_captures_hold(void)
 {
+    struct sg_thread *self = &sg_self;
+    if (self->holding++)
+        return; /* who waits to join waits for this thread already */
     for (;;) {
         while (atomic_load(&gate.joiners))
             rest();
@@ -83,7 +86,8 @@ void sg_captures_hold(void)
 
 void sg_captures_unhold(void)
 {
-    atomic_fetch_sub(&gate.holders, 1);
+    if (--sg_self.holding == 0)
+        atomic_fetch_sub(&gate.holders, 1);
 }
 
 void sg_captures_joining(void)

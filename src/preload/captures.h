@@ -19,7 +19,7 @@ void sg_captures_settle(struct sg_core *core);
 bool sg_captures_own(CUstream *ret);
 
 /* Calls that a capture could be ruined by, or could begin beside, are made between these two: they keep captures from
-   beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. */
+   beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. They nest. */
 void sg_captures_hold(void);
 void sg_captures_unhold(void);
 

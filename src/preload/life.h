@@ -27,6 +27,7 @@ enum { SG_STREAMS_SEEN = 4 };
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
+    unsigned holding; /* times that it keeps captures from beginning */
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     struct {         /* the context seen last */
         CUcontext context;

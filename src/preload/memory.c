@@ -116,7 +116,7 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
         sg_streams_serve(device);
     /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be complete. */
     if (sg_following() && origin->has_stream && !origin->stream_order &&
-        !(tag.capturing && sg_captures_capturing(origin->stream, false)) &&
+        !sg_captures_capturing(origin->stream, false) &&
         sg_streams_place(core, origin->stream, false, &place) && place.device == device)
         tag.slot = place.slot;
     return tag;

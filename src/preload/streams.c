@@ -65,8 +65,10 @@ static_assert(SG_DEVICES_MAX <= 64, "a bit each");
 void sg_streams_serve(int device)
 {
     uint64_t bit = device >= 0 && device < SG_DEVICES_MAX ? UINT64_C(1) << device : 0;
-    if ((atomic_load_explicit(&streams.served, memory_order_relaxed) & bit) != bit)
-        atomic_fetch_or(&streams.served, bit);
+    if ((atomic_load_explicit(&streams.served, memory_order_relaxed) & bit) == bit)
+        return;
+    atomic_fetch_or(&streams.served, bit);
+    atomic_fetch_add(&streams.changes, 1);
 }
 
 bool sg_streams_any_served(void)
@@ -205,17 +207,22 @@ static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
     return context;
 }
 
+static struct sg_stream_seen *seen_as(struct sg_thread *self, CUstream named)
+{
+    uintptr_t number = (uintptr_t)named;
+    return &self->streams[(number >> 4 ^ number >> 9 ^ number) % SG_STREAMS_SEEN];
+}
+
 static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_place *ret)
 {
     struct sg_thread *self = &sg_self;
     const struct sg_driver *driver = sg_life_driver();
     unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
     CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
-    uintptr_t number = (uintptr_t)named;
-    struct sg_stream_seen *seen = &self->streams[(number >> 4 ^ number >> 9 ^ number) % SG_STREAMS_SEEN];
+    struct sg_stream_seen *seen = seen_as(self, named);
     if (seen->stream == named && seen->context == context && seen->changes == changes) {
         *ret = (struct sg_place){seen->device, seen->slot, seen->entry};
-        return true;
+        return seen->slot != 0;
     }
     unsigned long long key;
     if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS) {
@@ -225,7 +232,10 @@ static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg
     }
     if (!find(key, -1, ret)) {
         CUcontext owner = create ? context ? context : context_of(driver, named) : NULL;
-        if (!owner || !make(core, named, owner, key, -1, ret))
+        bool made = owner && make(core, named, owner, key, -1, ret);
+        if (owner && !made)
+            *seen = (struct sg_stream_seen){.stream = named, .context = context, .changes = changes};
+        if (!made)
             return false;
     }
     *seen = (struct sg_stream_seen){named, context, changes, ret->device, ret->slot, ret->entry};
@@ -260,6 +270,8 @@ static void touch_foreign(struct sg_core *core, int own)
 {
     struct sg_place places[SG_DEVICES_MAX];
     int count = 0;
+    if (!atomic_load_explicit(&streams.any_foreign, memory_order_relaxed))
+        return;
     sg_guard(SG_GUARD_STREAMS);
     uint64_t key = streams.list[own].key;
     for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
@@ -274,16 +286,27 @@ static void touch_foreign(struct sg_core *core, int own)
 
 void sg_streams_touch(CUstream stream, bool per_thread)
 {
+    struct sg_thread *self = &sg_self;
+    CUstream named = sg_stream_named(stream, per_thread);
+    const struct sg_stream_seen *seen = seen_as(self, named);
     struct sg_place place;
-    struct sg_core *core = sg_begin();
-    if (!core)
+    struct sg_core *core = sg_life_core();
+    if (!core || self->inside)
         return;
-    if (sg_streams_place(core, stream, per_thread, &place)) {
-        sg_core_slot_touched(core, place.device, place.slot);
-        if (atomic_load_explicit(&streams.any_foreign, memory_order_relaxed))
-            touch_foreign(core, place.entry);
+    CUcontext context = is_default(named) ? sg_contexts_only() : NULL;
+    if (seen->stream == named && seen->context == context &&
+        seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire) &&
+        !atomic_load_explicit(&streams.any_foreign, memory_order_relaxed)) {
+        if (seen->slot)
+            sg_core_slot_touched(core, seen->device, seen->slot);
+        return;
     }
-    sg_end();
+    self->inside = true;
+    if (sg_streams_place(core, named, false, &place)) {
+        sg_core_slot_touched(core, place.device, place.slot);
+        touch_foreign(core, place.entry);
+    }
+    self->inside = false;
 }
 
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
