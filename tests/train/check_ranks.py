@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Four ranks under mpirun against one process that makes all their micro-steps: losses, parameters and moments; a trace a
-rank; what ends one rank ends all; a training saved by four goes on with two."""
+"""Four ranks under mpirun against one process that makes all their micro-steps: losses, parameters and moments; a trace
+a rank; what ends one rank ends all; a training saved by four goes on with two."""
 import json
 import os
 import struct
@@ -94,7 +94,8 @@ def check_traces(folder, text):
     env = {"LD_PRELOAD": LIBRARY, "SEGALLOC_CONF": f"trace:{folder}/t.%r.trace"}
     command = [*MPIRUN, "-n", "4", *(x for name in env for x in ("-x", f"{name}={env[name]}")), TRAIN, "--text",
                str(text), "--steps", "3", "--sharding", "zero3", "--json"]
-    done = subprocess.run(command, env={**os.environ, "SEGALLOC_SIM": "2GiB"}, capture_output=True, text=True, timeout=150)
+    done = subprocess.run(command, env={**os.environ, "SEGALLOC_SIM": "2GiB"}, capture_output=True, text=True,
+                          timeout=150)
     assert done.returncode == 0, done.stderr
     peaks = json.loads(done.stdout.splitlines()[-1])["peak_bytes_by_rank"]
     traces = [folder / f"t.{rank}.trace" for rank in (2, 0, 3, 1)]
@@ -102,7 +103,8 @@ def check_traces(folder, text):
     reports = json.loads(table.stdout)["reports"]
     assert [r["rank"] for r in reports] == [0, 1, 2, 3]
     assert [r["peak_requested_bytes"] for r in reports] == peaks
-    shown = subprocess.run([SEGALLOC, "report", *traces], capture_output=True, text=True, check=True).stdout.splitlines()
+    shown = subprocess.run([SEGALLOC, "report", *traces], capture_output=True, text=True, check=True)
+    shown = shown.stdout.splitlines()
     assert shown[0].split()[0] == "rank" and [line.split()[0] for line in shown[1:5]] == ["0", "1", "2", "3"]
     assert shown[5].split()[0] == "all", shown
 

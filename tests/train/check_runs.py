@@ -39,7 +39,7 @@ def check_learning(text):
     assert sum(losses[-5:]) < 0.8 * sum(losses[:5]), losses
     long = objects("--text", text, "--steps", 200, "--batch", 1, "--accum", 1, "--seed", 1)[1]["losses"]
     losses = [float.fromhex(loss) for loss in long]
-    assert len(losses) == 200 and sum(losses[-20:]) < 0.65 * sum(losses[:20]), losses
+    assert len(losses) == 200 and sum(losses[-20:]) < 0.75 * sum(losses[:20]), losses
     return last
 
 
@@ -177,7 +177,7 @@ def check_usage(text):
 
 def check_real_gpu(text):
     """The CPU cannot compute in the memory of a GPU; the schedule alone runs there all the same."""
-    refused = run("--text", text, status=1, STUB_POISON="unreachable")
+    refused = run("--text", text, "--backend", "cpu", status=1, STUB_POISON="unreachable")
     assert len(refused.stderr.splitlines()) == 1 and "--dry" in refused.stderr, refused.stderr
     run("--dry", "--steps", 1, STUB_POISON="unreachable")
 

@@ -170,6 +170,8 @@ int cudaMemGetInfo(size_t *unused, size_t *total)
 EXPORT int cudaFree(void *pointer);
 int cudaFree(void *pointer)
 {
+    if (!pointer)
+        return SUCCESS;
     struct block *block = (struct block *)(void *)((char *)pointer - HEADER);
     pthread_mutex_lock(&stub.lock);
     stub.live -= block->bytes;

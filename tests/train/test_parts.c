@@ -151,7 +151,7 @@ static void options_change_the_preset_wherever_they_stand(void **state)
         "--preset tiny",
         "--dry --heads 3",
         "--dry --nosuch",
-        "--preset qwen25-7b-lora --text x",
+        "--preset qwen25-7b-lora --text x --backend cpu",
         "--dry --rank 0 --train lora",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

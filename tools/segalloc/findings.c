@@ -170,7 +170,8 @@ static bool made_from(const char *pattern, const char *end, const char *name, in
     if (pattern == end)
         return !*name;
     if (*pattern != '%' || pattern + 1 == end || pattern[1] == '%')
-        return *name == *pattern && made_from(pattern + 1 + (*pattern == '%' && pattern + 1 < end), end, name + 1, rank);
+        return *name == *pattern &&
+               made_from(pattern + 1 + (*pattern == '%' && pattern + 1 < end), end, name + 1, rank);
     if (pattern[1] == 'r') {
         char *after;
         if (!isdigit((unsigned char)*name))

@@ -232,7 +232,8 @@ static int worse(int a, int b)
 
 static int by_rank(const void *a, const void *b)
 {
-    const int64_t one = (*(const struct sg_findings *const *)a)->rank, other = (*(const struct sg_findings *const *)b)->rank;
+    const int64_t one = (*(const struct sg_findings *const *)a)->rank;
+    const int64_t other = (*(const struct sg_findings *const *)b)->rank;
     return (one > other) - (one < other);
 }
 

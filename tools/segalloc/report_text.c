@@ -185,9 +185,9 @@ static void print_all(const struct sg_findings *const *findings, size_t count, i
     }
     if (all.utilization >= 0 && all.utilization <= 1)
         snprintf(used, sizeof(used), "%.1f %%", all.utilization * 100);
-    printf("%4s %-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "\n", "all", width, "sums; peaks: most, utilization: least",
-           "", all.allocs, sg_size_format(all.peak_requested, a), reserved ? sg_size_format(all.peak_reserved, b) : "-",
-           used, all.ooms);
+    printf("%4s %-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "\n", "all", width,
+           "sums; peaks: most, utilization: least", "", all.allocs, sg_size_format(all.peak_requested, a),
+           reserved ? sg_size_format(all.peak_reserved, b) : "-", used, all.ooms);
 }
 
 void sg_report_table(const struct sg_findings *const *findings, size_t count)

@@ -35,13 +35,14 @@ struct arithmetic {
     bool from_host;        /* runs on the host, which must be able to reach the device's memory */
     /* Before all else, with the device current. Returns 0, or -1 with one line in `error`. */
     int (*start)(const struct cuda_rt *rt, int threads, char *error, size_t error_size);
+    void (*stop)(const struct cuda_rt *rt); /* NULL: nothing to do */
     /* Runs one kernel now, on the thread of the stream that reached it; NULL where kernels are queued. */
     void (*run)(const struct kernel_args *args);
     /* Queues one kernel on the default stream. Returns NULL, or what is wrong. */
     const char *(*queue)(const struct kernel_args *args);
 };
 
-extern const struct arithmetic arithmetic_cpu;
+extern const struct arithmetic arithmetic_cpu, arithmetic_gpu;
 
 /* bfloat16 is the upper half of a float; rounded to nearest, ties to even. */
 static inline float bf16_to_float(uint16_t bits)

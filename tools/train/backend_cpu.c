@@ -198,4 +198,4 @@ static void run(const struct kernel_args *args)
     kernels[args->kernel](args);
 }
 
-const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, run, NULL};
+const struct arithmetic arithmetic_cpu = {"cpu", 1U << DTYPE_F32, true, start, NULL, run, NULL};

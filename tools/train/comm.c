@@ -37,7 +37,8 @@ int comm_open(struct comm **ret_comm, char *error, size_t error_size)
     if (launched_ranks() < 2)
         return 0;
     int provided;
-    /* Calls come from the thread that a stream's host functions run on, and from the main one while nothing is queued. */
+    /* Calls come from the thread that a stream's host functions run on, and from the main one while nothing is
+       queued. */
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS ||
         provided < MPI_THREAD_SERIALIZED) {
         snprintf(error, error_size, "this MPI cannot be called from several threads; Open MPI and MPICH can");
@@ -180,8 +181,8 @@ int comm_open(struct comm **ret_comm, char *error, size_t error_size)
     *ret_comm = NULL;
     if (launched_ranks() < 2)
         return 0;
-    snprintf(error, error_size, "%d ranks were started, and this program was built without MPI; build it where Open MPI "
-             "is (Debian: libopenmpi-dev)", launched_ranks());
+    snprintf(error, error_size, "%d ranks were started, and this program was built without MPI; build it where Open "
+             "MPI is (Debian: libopenmpi-dev)", launched_ranks());
     return -1;
 }
 

@@ -21,8 +21,12 @@ struct cuda_rt {
     void *library;
 };
 
-/* Opens libcudart.so.13, else .12, and fills the table, and selects device `number` modulo how many there are. On failure returns -1 with one line in
-   `error` that names the way out; the library stays open for the life of the process (its threads may outlive us). */
+/* Opens libcudart.so.13, else .12, and fills the table, and selects device `number` modulo how many there are. On
+   failure returns -1 with one line in `error` that names the way out; the library stays open for the life of the
+   process (its threads may outlive us). */
 int cuda_rt_open(struct cuda_rt *ret_rt, int number, char *error, size_t error_size);
+
+/* Host memory instead of a device, where all is done at once. */
+extern const struct cuda_rt cuda_rt_host;
 
 #endif

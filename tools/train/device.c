@@ -49,23 +49,21 @@ static bool check(struct device *device, int rc, const char *call, size_t bytes)
     return false;
 }
 
-/* Only a simulated GPU, or one that shares the host's memory, lets the host at its bytes. The kernel is asked to read
-   one, for it answers with an error where the process would get a signal. */
-static void check_host_reach(struct device *device)
+/* The kernel is asked to read a byte, for it answers with an error where the process would get a signal. */
+bool device_host_reaches(const struct cuda_rt *rt)
 {
     int ends[2];
-    void *memory = device_take(device, TENSOR_ALIGNMENT);
-    if (memory && !pipe(ends)) {
-        if (write(ends[1], memory, 1) != 1 && errno == EFAULT) {
-            device->state = DEVICE_BROKEN;
-            snprintf(device->error, sizeof device->error,
-                     "the CPU does the arithmetic and cannot reach this GPU's memory; use --dry, or: "
-                     "segalloc run --sim 24GiB -- segalloc-train ...");
-        }
+    void *memory = NULL;
+    bool reaches = true; /* where nothing can be found out, the first allocation fails */
+    if (!rt->cudaMalloc(&memory, TENSOR_ALIGNMENT) && !pipe(ends)) {
+        reaches = write(ends[1], memory, 1) == 1 || errno != EFAULT;
         close(ends[0]);
         close(ends[1]);
     }
-    device_give(device, memory, TENSOR_ALIGNMENT, device->label);
+    if (memory)
+        rt->cudaFree(memory);
+    rt->cudaGetLastError();
+    return reaches;
 }
 
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
@@ -88,8 +86,11 @@ void device_open(struct device *device, const struct cuda_rt *rt, struct allocat
         return;
     if (arithmetic->start(rt, threads, device->error, sizeof device->error))
         device->state = DEVICE_BROKEN;
-    else if (arithmetic->from_host)
-        check_host_reach(device);
+    else
+        device->started = true;
+    if (device->started && arithmetic->from_host && !device_host_reaches(rt))
+        device_fail(device, "the CPU's arithmetic", "it cannot reach this GPU's memory; use --backend gpu, or --dry, "
+                    "or: segalloc run --sim 24GiB -- segalloc-train ...");
 }
 
 static void close_transfers(struct device *device)
@@ -111,6 +112,8 @@ void device_close(struct device *device)
     if (device->rt) {
         device->rt->cudaStreamSynchronize(STREAM);
         close_transfers(device);
+        if (device->started && device->arithmetic->stop)
+            device->arithmetic->stop(device->rt);
         for (int i = 0; i < RING_QUARTERS; i++)
             if (device->ring->passed[i])
                 device->rt->cudaEventDestroy(device->ring->passed[i]);

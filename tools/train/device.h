@@ -35,6 +35,7 @@ struct device {
     const struct cuda_rt *rt; /* NULL while planning: nothing reaches a device */
     struct allocator *alloc;
     const struct arithmetic *arithmetic; /* NULL in a dry run */
+    bool started;         /* it is */
     struct launch_ring *ring;
     struct transfers transfers;
     struct comm *comm;    /* NULL: this process is alone */
@@ -52,6 +53,8 @@ struct device {
 /* Takes over `alloc`. With `rt` NULL only counts. */
 void device_open(struct device *device, const struct cuda_rt *rt, struct allocator *alloc,
                  const struct arithmetic *arithmetic, int threads);
+/* Whether the host can read and write the device's memory: only a simulated GPU, or one that shares the host's. */
+bool device_host_reaches(const struct cuda_rt *rt);
 /* Waits for queued work. All tensors must have been dropped. */
 void device_close(struct device *device);
 

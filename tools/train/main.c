@@ -1,4 +1,5 @@
 #include "comm.h"
+#include "compare.h"
 #include "report.h"
 
 #include <stdlib.h>
@@ -54,6 +55,8 @@ static int run(struct options *options)
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL); /* what mpirun makes of Ctrl-C, and a batch system before it kills */
     options->stop = &stop;
+    if (options->compare)
+        return compare_backends(stdout, options, &rt) ? STATUS_COMPLETED : STATUS_FAILED;
     struct run_result result, planned;
     training_run(options, &rt, first ? print_step : NULL, options, &result);
     bool compares = options->budget || options->card_named ||

@@ -49,8 +49,9 @@ static struct parameter *add(struct builder *b, struct parameter *parameter, int
     const struct shape *s = &b->model->shape;
     enum budget before = device_label(b->device, adapter ? BUDGET_adapters : BUDGET_weights);
     struct tensor *value = tensor_new(b->device, s->mixed && !adapter ? DTYPE_F32 : s->dtype, rows, columns);
-    device_launch(b->device, &(struct kernel_args){.kernel = fill, .f = {scale}, .p = {value->data},
-                                                   .n = {rows * columns, (int64_t)++b->stream, (int64_t)b->seed}});
+    device_launch(b->device, &(struct kernel_args){
+        .kernel = fill, .dtype = value->dtype, .f = {scale}, .p = {value->data},
+        .n = {rows * columns, (int64_t)++b->stream, (int64_t)b->seed}});
     *parameter = (struct parameter){.value = value, .rows = rows, .columns = columns, .trained = trained,
                                     .adapter = adapter};
     parameter_shard(b->device, b->model, parameter);

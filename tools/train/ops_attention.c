@@ -18,7 +18,7 @@ static struct tensor *repeat(struct pass *pass, struct tensor *x)
     if (s->heads == s->kv_heads)
         return tensor_keep(x);
     struct tensor *result = tensor_new(pass->device, x->dtype, x->rows, (int64_t)s->heads * s->head_dim);
-    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_repeat_heads,
+    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_repeat_heads, .dtype = x->dtype,
                                                       .n = {x->rows, s->kv_heads, s->heads / s->kv_heads, s->head_dim},
                                                       .p = {result->data, x->data}});
     return result;
@@ -31,7 +31,8 @@ static struct tensor *sum_repeats(struct pass *pass, struct tensor **x)
     if (s->heads != s->kv_heads) {
         result = tensor_new(pass->device, (*x)->dtype, (*x)->rows, (int64_t)s->kv_heads * s->head_dim);
         device_launch(pass->device,
-                      &(struct kernel_args){.kernel = KERNEL_sum_heads, .p = {result->data, (*x)->data},
+                      &(struct kernel_args){.kernel = KERNEL_sum_heads, .dtype = (*x)->dtype,
+                                            .p = {result->data, (*x)->data},
                                             .n = {result->rows, s->kv_heads, s->heads / s->kv_heads, s->head_dim}});
         tensor_drop(x);
     }
@@ -69,7 +70,7 @@ struct tensor *attention_forward(struct pass *pass, struct tensor *q, struct ten
     int64_t log_rows = padded(pass->length, LOG_SUM_ROWS);
     struct tensor *log_sums = tensor_new(pass->device, DTYPE_F32, pass->batch * s->heads, log_rows);
     device_launch(pass->device, &(struct kernel_args){
-        .kernel = KERNEL_attention, .f = {1 / sqrtf((float)s->head_dim)},
+        .kernel = KERNEL_attention, .dtype = q->dtype, .f = {1 / sqrtf((float)s->head_dim)},
         .n = {pass->batch, pass->length, s->heads, s->head_dim, log_rows},
         .p = {out->data, log_sums->data, q->data, all_k->data, all_v->data, bias->data}});
     if (saved)
@@ -100,7 +101,7 @@ void attention_backward(struct pass *pass, struct attention_saved *saved, struct
     if (s->head_dim >= SCRATCH_FROM_DIM)
         scratch = tensor_new(device, DTYPE_F32, pass->batch * s->heads, rows * s->head_dim + 2 * rows / COUNTER_ROWS);
     device_launch(device, &(struct kernel_args){
-        .kernel = KERNEL_attention_gradient, .f = {1 / sqrtf((float)s->head_dim)},
+        .kernel = KERNEL_attention_gradient, .dtype = like->dtype, .f = {1 / sqrtf((float)s->head_dim)},
         .n = {pass->batch, pass->length, s->heads, s->head_dim, saved->log_sums->columns},
         .p = {q->data, k->data, v->data, delta->data, scratch ? scratch->data : NULL, saved->log_sums->data,
               saved->q->data, saved->k->data, saved->v->data, saved->bias->data, saved->out->data, (*gradient)->data}});

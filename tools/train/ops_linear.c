@@ -42,7 +42,7 @@ static struct tensor *drop_out(struct pass *pass, struct linear *linear, struct 
     struct tensor *result = tensor_new(pass->device, x->dtype, x->rows, x->columns);
     struct tensor *kept = tensor_new(pass->device, DTYPE_U8, x->rows, x->columns);
     device_launch(pass->device, &(struct kernel_args){
-        .kernel = KERNEL_drop_out, .f = {(float)share},
+        .kernel = KERNEL_drop_out, .dtype = x->dtype, .f = {(float)share},
         .n = {tensor_count(x), linear->number, (int64_t)pass->dropout_seed}, .p = {result->data, kept->data, x->data}});
     if (saved)
         saved->kept = tensor_keep(kept);
@@ -131,7 +131,7 @@ void linear_backward(struct pass *pass, struct linear *linear, struct linear_sav
             struct tensor *of_dropped = of_x;
             of_x = tensor_new(device, of_dropped->dtype, of_dropped->rows, of_dropped->columns);
             device_launch(device, &(struct kernel_args){
-                .kernel = KERNEL_drop_out_gradient, .f = {(float)pass->model->shape.dropout},
+                .kernel = KERNEL_drop_out_gradient, .dtype = of_x->dtype, .f = {(float)pass->model->shape.dropout},
                 .n = {tensor_count(of_x)}, .p = {of_x->data, of_dropped->data, saved->kept->data}});
             tensor_drop(&of_dropped);
             tensor_drop(&saved->kept);

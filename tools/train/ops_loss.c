@@ -6,7 +6,7 @@ struct tensor *embedding_forward(struct pass *pass, struct tensor *tokens)
     const struct shape *s = &pass->model->shape;
     struct tensor *result = tensor_new(pass->device, s->dtype, tensor_count(tokens), s->hidden);
     device_launch(pass->device, &(struct kernel_args){
-        .kernel = KERNEL_embed, .n = {result->rows, s->hidden},
+        .kernel = KERNEL_embed, .dtype = result->dtype, .n = {result->rows, s->hidden},
         .p = {result->data, tokens->data, pass->model->embedding.value->data}});
     return result;
 }
@@ -18,7 +18,7 @@ void embedding_backward(struct pass *pass, struct tensor *tokens, struct tensor 
         return;
     struct tensor *result = tensor_new(pass->device, s->mixed ? DTYPE_F32 : s->dtype, s->vocabulary, s->hidden);
     op_in_place(pass->device, KERNEL_fill, result, NULL, 0);
-    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_embed_gradient,
+    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_embed_gradient, .dtype = gradient->dtype,
                                                       .n = {gradient->rows, s->hidden},
                                                       .p = {result->data, tokens->data, gradient->data}});
     parameter_accept(pass->device, &pass->model->embedding, result);

@@ -6,7 +6,7 @@
 static struct tensor *mul_heads(struct pass *pass, struct tensor *x, struct tensor *factor, int heads)
 {
     struct tensor *result = tensor_new(pass->device, x->dtype, x->rows, x->columns);
-    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_mul_heads,
+    device_launch(pass->device, &(struct kernel_args){.kernel = KERNEL_mul_heads, .dtype = x->dtype,
                                                       .n = {x->rows, heads, factor->columns, factor->rows},
                                                       .p = {result->data, x->data, factor->data}});
     return result;
@@ -19,7 +19,7 @@ static struct tensor *halves(struct pass *pass, enum kernel kernel, struct tenso
     const int head_dim = pass->model->shape.head_dim;
     struct tensor *result = tensor_new(pass->device, a->dtype, a->rows, result_columns);
     int64_t wide = result_columns > a->columns ? result_columns : a->columns;
-    device_launch(pass->device, &(struct kernel_args){.kernel = kernel,
+    device_launch(pass->device, &(struct kernel_args){.kernel = kernel, .dtype = a->dtype,
                                                       .n = {a->rows * wide / head_dim, which, head_dim / 2},
                                                       .p = {result->data, a->data, b ? b->data : NULL}});
     return result;

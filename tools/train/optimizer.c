@@ -12,7 +12,7 @@ enum { NORM_CHUNK = 65536 };
 static struct tensor *norm_of(struct device *device, struct tensor *x, enum dtype dtype)
 {
     struct tensor *norm = tensor_new(device, dtype, 1, 1);
-    device_launch(device, &(struct kernel_args){.kernel = KERNEL_norm, .n = {tensor_count(x)},
+    device_launch(device, &(struct kernel_args){.kernel = KERNEL_norm, .dtype = x->dtype, .n = {tensor_count(x)},
                                                 .p = {norm->data, x->data}});
     return norm;
 }
@@ -35,7 +35,7 @@ static struct tensor *total_norm(struct device *device, struct parameter *const 
     for (int i = 0; i < count; i++) {
         char *element = stacked->data;
         device_launch(device, &(struct kernel_args){
-            .kernel = KERNEL_copy, .n = {1},
+            .kernel = KERNEL_copy, .dtype = dtype, .n = {1},
             .p = {element ? element + (size_t)i * dtype_size(dtype) : NULL, norms[i]->data}});
     }
     struct tensor *total = norm_of(device, stacked, dtype);
@@ -93,7 +93,7 @@ static struct tensor *zeros_like(struct device *device, const struct tensor *x)
 static void apply(struct device *device, struct parameter *p, struct tensor **denominator, float rate, float keep)
 {
     struct tensor *target = shard_target(p);
-    device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_update, .f = {rate, keep},
+    device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_update, .dtype = target->dtype, .f = {rate, keep},
                                                 .n = {tensor_count(target)},
                                                 .p = {target->data, p->mean->data, (*denominator)->data}});
     if (p->reduced)
@@ -143,15 +143,15 @@ static void update(struct optimizer *o, struct device *device, struct parameter 
         abort();
     for (int i = 0; i < count; i++) {
         struct parameter *p = trained[i];
-        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .n = {tensor_count(p->mean)},
-                                                    .f = {adam.beta1, adam.beta2},
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_moments, .dtype = p->mean->dtype,
+                                                    .n = {tensor_count(p->mean)}, .f = {adam.beta1, adam.beta2},
                                                     .p = {p->mean->data, p->variance->data, p->gradient->data}});
     }
     for (int i = 0; i < count; i++) {
         struct tensor *variance = trained[i]->variance;
         denominators[i] = tensor_new(device, variance->dtype, variance->rows, variance->columns);
-        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_denominator, .n = {tensor_count(variance)},
-                                                    .f = {adam.correction, adam.epsilon},
+        device_launch(device, &(struct kernel_args){.kernel = KERNEL_adam_denominator, .dtype = variance->dtype,
+                                                    .n = {tensor_count(variance)}, .f = {adam.correction, adam.epsilon},
                                                     .p = {denominators[i]->data, variance->data}});
         if (fused)
             apply(device, trained[i], &denominators[i], adam.rate, adam.keep);

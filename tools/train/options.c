@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+const char *const backend_names[BACKEND_COUNT] = {"auto", "cpu", "gpu"};
 const char *const fit_names[FIT_COUNT] = {"", "batch", "seq", "rank"};
 
 enum { MOST_RANKS = 65536 };
@@ -125,6 +126,16 @@ static bool parse_offload(const char *text, struct sharding *ret)
     return true;
 }
 
+static bool parse_backend(const char *text, enum backend *ret)
+{
+    for (int i = 0; i < BACKEND_COUNT; i++)
+        if (!strcmp(text, backend_names[i])) {
+            *ret = (enum backend)i;
+            return true;
+        }
+    return false;
+}
+
 static bool parse_fit(const char *text, enum fit *ret)
 {
     for (int i = 1; i < FIT_COUNT; i++)
@@ -145,6 +156,8 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_seed: return parse_seed(value, &o->seed);
     case OPTION_alloc: return parse_choice(value, "eager", "arena", &o->arena);
     case OPTION_dry: return o->dry = true;
+    case OPTION_backend: return parse_backend(value, &o->backend);
+    case OPTION_compare: return o->compare = true;
     case OPTION_json: return o->json = true;
     case OPTION_list: return o->list = true;
     case OPTION_layers: return parse_int(value, 1, &o->set.shape.layers);
@@ -260,6 +273,9 @@ static int check(const struct options *o, char *error, size_t error_size)
     } else if ((o->save || o->resume) && (o->dry || o->arena)) {
         snprintf(error, error_size, "--save and --resume go with --alloc eager, without --dry");
         fault = error;
+    } else if (o->compare && (o->dry || o->save || o->resume || o->arena)) {
+        snprintf(error, error_size, "--compare goes with --text, without --dry, --save, --resume and --alloc arena");
+        fault = error;
     } else if (o->set.shape.sharding.offload_optimizer && o->set.shape.sharding.kind == SHARDING_NONE) {
         snprintf(error, error_size, "--offload goes with --sharding zero2, zero3 or fsdp");
         fault = error;
@@ -267,7 +283,7 @@ static int check(const struct options *o, char *error, size_t error_size)
         snprintf(error, error_size, "--preset %s has no arithmetic of its own: add --dry for the allocations alone",
                  o->preset->name);
         fault = error;
-    } else if (!o->dry && !(arithmetic_cpu.dtypes & 1U << o->set.shape.dtype)) {
+    } else if (!o->dry && o->backend == BACKEND_CPU && !(arithmetic_cpu.dtypes & 1U << o->set.shape.dtype)) {
         snprintf(error, error_size, "the CPU computes in fp32 only: add --dtype fp32, or --dry for allocations alone");
         fault = error;
     }
@@ -279,7 +295,8 @@ int options_join(struct options *o, struct comm *comm, char *error, size_t error
     struct sharding *s = &o->set.shape.sharding;
     o->comm = comm;
     if (comm && s->kind == SHARDING_NONE) {
-        snprintf(error, error_size, "%d ranks were started: add --sharding zero2, zero3 or fsdp, or start one", comm->ranks);
+        snprintf(error, error_size, "%d ranks were started: add --sharding zero2, zero3 or fsdp, or start one",
+                 comm->ranks);
         return -1;
     }
     if (comm && o->ranks && o->ranks != comm->ranks) {

@@ -10,7 +10,8 @@ struct progress {
     uint64_t step, lengths, lengths_next, text;
 };
 
-/* Both wait for the device, and for the other ranks, of which the first writes, and return 0, or -1 with one line in `error`. The folder is made where there is none. */
+/* Both wait for the device, and for the other ranks, of which the first writes; both return 0, or -1 with one line in
+   `error`. The folder is made where there is none. */
 int saved_write(const char *folder, struct device *device, struct model *model, const struct progress *progress,
                 char *error, size_t error_size);
 int saved_read(const char *folder, struct device *device, struct model *model, struct progress *ret_progress,

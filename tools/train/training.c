@@ -36,6 +36,13 @@ static int evaluation_batch(const struct options *o)
     return o->evaluate_batch ? o->evaluate_batch : o->set.batch;
 }
 
+static const struct arithmetic *arithmetic_for(const struct options *o, const struct cuda_rt *rt)
+{
+    if (o->backend == BACKEND_AUTO)
+        return device_host_reaches(rt) ? &arithmetic_cpu : &arithmetic_gpu;
+    return o->backend == BACKEND_CPU ? &arithmetic_cpu : &arithmetic_gpu;
+}
+
 static void training_open(struct training *t, const struct options *o, const struct cuda_rt *rt,
                           struct allocator *alloc, const struct lengths *lengths, struct text *text)
 {
@@ -43,7 +50,11 @@ static void training_open(struct training *t, const struct options *o, const str
     t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
     t->ranks = rt && o->comm ? o->comm->ranks : 1;
     t->rank = rt && o->comm ? o->comm->rank : 0;
-    device_open(&t->device, rt, alloc, o->dry ? NULL : &arithmetic_cpu, o->threads);
+    const struct arithmetic *arithmetic = !rt || o->dry ? NULL : arithmetic_for(o, rt);
+    device_open(&t->device, rt, alloc, arithmetic, o->threads);
+    if (arithmetic && !(arithmetic->dtypes & 1U << o->set.shape.dtype))
+        device_fail(&t->device, "this dtype", "the CPU computes in fp32 only; add --dtype fp32, or --dry for the "
+                    "allocations alone");
     t->device.comm = rt ? o->comm : NULL;
     if (t->device.state == DEVICE_OK &&
         comm_attach(t->device.comm, &t->device, t->device.error, sizeof t->device.error))
@@ -192,8 +203,8 @@ static int64_t training_step(struct training *t)
     return tokens;
 }
 
-/* What the ranks tell each other after each step: whether to stop, and the losses of their micro-steps. Returns the mean
-   of all losses, 0 in a dry run, in the order in which a process alone would add them. */
+/* What the ranks tell each other after each step: whether to stop, and the losses of their micro-steps. Returns the
+   mean of all losses, 0 in a dry run, in the order in which a process alone would add them. */
 static float agree(struct training *t, bool *stop)
 {
     const int mine = t->options->set.accumulation, width = mine + 1;
