@@ -78,9 +78,10 @@ static size_t round_request(const struct sg_conf *conf, size_t bytes)
     return (bytes + SG_UNIT - 1) & ~(size_t)(SG_UNIT - 1);
 }
 
+/* Under the lock. */
 static enum sg_class classify(const struct sg_device *device, size_t rounded)
 {
-    if (rounded <= SG_SMALL_BYTES)
+    if (rounded <= SG_SMALL_BYTES || (rounded <= SG_SMALL_ROOMY_BYTES && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
     return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
 }
@@ -114,13 +115,11 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
     }
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
-    enum sg_class class = classify(device, rounded);
     struct sg_region *region;
     sg_lock(&device->lock);
+    enum sg_class class = classify(device, rounded);
     bool high = goes_high(device, class, rounded);
-    uint32_t crept = sg_creep_allocate(&device->creep, units);
-    if (class != SG_CLASS_SMALL || crept <= SG_SMALL_BYTES >> SG_UNIT_SHIFT)
-        units = crept;
+    units = sg_creep_allocate(&device->creep, units);
     uint32_t node = sg_device_take(device, class, units, high, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);

@@ -18,6 +18,10 @@ enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
    which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
 #define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
+/* While nothing is moved, requests up to this. One that would stand inside a free range that a large one needs, and lives longer,
+   costs as much again as that one (docs/design.md). */
+#define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
+
 enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
 
 enum sg_device_mode {
