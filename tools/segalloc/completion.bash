@@ -5,7 +5,7 @@ _segalloc() {
         COMPREPLY=($(compgen -W "$(segalloc --help 2>/dev/null | sed -n 's/^  \([a-z]*\)  .*/\1/p') --help --version" -- "$word"))
     elif [[ $word == -* ]]; then
         COMPREPLY=($(compgen -W "$(segalloc "$verb" --help 2>/dev/null | grep -oE -- '--[a-z][a-z-]*')" -- "$word"))
-    elif [ "$verb" = run ] || [ "$verb" = doctor ]; then
+    elif [ "$verb" = run ] || [ "$verb" = rehearse ] || [ "$verb" = doctor ]; then
         COMPREPLY=($(compgen -c -f -- "$word"))
     else
         COMPREPLY=($(compgen -f -- "$word"))

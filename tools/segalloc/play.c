@@ -85,10 +85,17 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     return tag;
 }
 
-static void count_oom(struct sg_play_result *result)
+/* An allocation does not fit. */
+static void count_oom(struct player *player, const struct segalloc_trace_record *record)
 {
-    if (!result->ooms++)
-        result->first_oom_event = result->events;
+    struct sg_play_result *result = player->result;
+    struct sg_stats stats;
+    if (result->ooms++)
+        return;
+    result->first_oom_event = result->events;
+    result->first_oom_bytes = record->size;
+    if (player->core && sg_core_stats(player->core, device_of(player, record->stream), &stats))
+        result->first_oom_live = stats.value[SG_STAT_requested_bytes];
 }
 
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
@@ -113,7 +120,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
             value = (uint64_t)(uintptr_t)block;
     }
     if (!value && record->size)
-        count_oom(result);
+        count_oom(player, record);
     if (sg_idmap_get(&player->live, record->id))
         return complain(player, "allocates what is alive already:", record->id);
     return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
@@ -133,7 +140,7 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
         if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
             sg_torch_free(player->torch, block);
         else
-            count_oom(player->result);
+            count_oom(player, record);
         return;
     }
     if (player->slow)
@@ -143,7 +150,7 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
     if (address)
         (void)sg_core_free(player->core, address, &tag);
     if (!address || player->slow)
-        count_oom(player->result);
+        count_oom(player, record);
 }
 
 static int release(struct player *player, const struct segalloc_trace_record *record)

@@ -50,6 +50,7 @@ struct sg_play_result {
     uint64_t growth_ns, move_ns; /* by the cost table */
     uint64_t largest_request;
     uint64_t first_oom_event;    /* its number, from 1; 0: none */
+    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what its device had in use; the latter by segalloc's rules only */
     struct sg_play_calls {
 #define CALL(name) uint64_t name;
         SG_PLAY_CALLS(CALL)
