@@ -46,9 +46,18 @@ SG_STANDIN(int, get_version)(void *handle, int *ret)
 }
 
 /* PyTorch refuses a cuDNN older than the one that it was built with, and one of another major. */
+enum { CUDNN_MAJOR = 9, CUDNN_MINOR = 19, CUDNN_PATCH = 0 };
+
 SG_STANDIN(size_t, cudnn_version)(void)
 {
-    return 91900;
+    return CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCH;
+}
+
+SG_STANDIN(int, cudnn_property)(int which, int *ret)
+{
+    static const int version[] = {CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCH}; /* libraryPropertyType */
+    *ret = which >= 0 && which < 3 ? version[which] : 0;
+    return 0;
 }
 
 SG_STANDIN(const char *, text)(void)
