@@ -210,10 +210,32 @@ static void confirm_conf(const struct sg_conf *conf)
     }
 }
 
+/* Whether a library that gives memory to other processes by legacy handles is at work here. MPI is in many programs that
+   run alone, or is built without CUDA. */
+static bool shares_memory(void)
+{
+    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};
+    const char *size = NULL;
+    if (loaded("libuct_cuda.so") || loaded("libnvshmem"))
+        return true;
+    for (int i = 0; i < 3 && !size; i++)
+        size = sg_environment(sizes[i]);
+    void *mpi = size && strcmp(size, "1") != 0 ? sg_library_find("libmpi") : NULL;
+    int (*with_cuda)(void) = NULL;
+    void *symbol = mpi ? sg_dlsym()(mpi, "MPIX_Query_cuda_support") : NULL;
+    memcpy(&with_cuda, &symbol, sizeof with_cuda);
+    bool shares = mpi && (!with_cuda || with_cuda());
+    if (mpi)
+        dlclose(mpi);
+    return shares;
+}
+
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
+    if (life.conf.ipc == SG_IPC_AUTO && shares_memory())
+        life.conf.ipc = SG_IPC_ALWAYS;
     struct sg_core_params params = {
         .conf = &life.conf,
         .driver = &life.gated,

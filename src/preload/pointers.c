@@ -7,6 +7,7 @@
 #include "callers.h"
 #include "hooks.h"
 #include "life.h"
+#include "pins.h"
 
 /* The block behind an address of ours, CUDA_ERROR_INVALID_VALUE when it was freed, CUDA_ERROR_NOT_FOUND when the
    driver is to be asked. */
@@ -26,9 +27,14 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
 {
     struct sg_block_info block;
     CUresult result = look_up(address, &block);
-    /* NCCL walks a buffer with this call to register it mapping by mapping. */
-    if (result == CUDA_ERROR_NOT_FOUND || sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL)
+    if (result == CUDA_ERROR_NOT_FOUND)
         return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
+    if (sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL) {
+        /* It walks a buffer with this call to register it mapping by mapping. */
+        if (result == CUDA_SUCCESS)
+            sg_pin(block.base, block.bytes);
+        return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
+    }
     if (result != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_FOUND; /* as the driver says of an address without an allocation */
     if (base)
@@ -105,14 +111,15 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
         return result;
     CUdeviceptr base;
     size_t bytes;
-    if (real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base) {
-        result = real->cuIpcGetMemHandle(handle, address);
-        if (result == CUDA_SUCCESS)
-            return result;
-    }
+    int legacy = 0;
+    bool whole = real->cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) == CUDA_SUCCESS &&
+        legacy && real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base;
+    if (whole)
+        return real->cuIpcGetMemHandle(handle, address);
     if (!atomic_flag_test_and_set(&explained))
-        sg_life_say("cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
-                    "legacy handle; with SEGALLOC_CONF=backend:cudaMallocAsync the program's memory is the driver's "
-                    "own");
+        sg_life_say(legacy ? "cuIpcGetMemHandle: this block lies inside a larger allocation of the driver's, which is what a "
+                             "legacy handle gives away; with SEGALLOC_CONF=backend:cudaMallocAsync each is its own"
+                           : "cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
+                             "legacy handle; with SEGALLOC_CONF=ipc:always it is served from memory that can");
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -52,6 +52,27 @@ static void addresses(void)
     EXPECT(cuMemGetAddressRange_v2(&base, &bytes, address + 5) == CUDA_SUCCESS && base == address && bytes == 3 * MIB);
     EXPECT(nccl_range(&base, &bytes, address + 5) == CUDA_SUCCESS);
     EXPECT(base <= address && bytes % (2 * MIB) == 0);
+    EXPECT(statistic(0, "pinned_bytes") >= 4 * MIB);
+    EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
+}
+
+/* Pages that others may remember stay where they are. */
+static void pins(void)
+{
+    CUdeviceptr address;
+    CUmemGenericAllocationHandle handle;
+    unsigned on = 1, flags = 0;
+    int descriptor;
+    EXPECT(cuMemAlloc_v2(&address, 64 * MIB) == CUDA_SUCCESS);
+    uint64_t before = statistic(0, "pinned_bytes");
+    EXPECT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(address + 10 * MIB)) == CUDA_SUCCESS);
+    EXPECT(statistic(0, "pinned_bytes") == before + 2 * MIB);
+    EXPECT(cuMemRelease(handle) == CUDA_SUCCESS);
+    (void)cuMemGetHandleForAddressRange(&descriptor, address + 20 * MIB, 6 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    EXPECT(statistic(0, "pinned_bytes") >= before + 8 * MIB);
+    EXPECT(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address) == CUDA_SUCCESS);
+    EXPECT(cuCtxGetFlags(&flags) == CUDA_SUCCESS && flags & CU_CTX_SYNC_MEMOPS);
+    EXPECT(statistic(0, "pinned_bytes") >= before + 64 * MIB);
     EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
 }
 
@@ -60,5 +81,6 @@ int main(void)
     peers();
     legacy_ipc();
     addresses();
+    pins();
     return failures != 0;
 }
