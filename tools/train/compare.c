@@ -37,7 +37,8 @@ bool compare_backends(FILE *out, const struct options *options, const struct cud
     struct run_result cpu, gpu;
     training_run(&reference, &cuda_rt_host, NULL, NULL, &cpu);
     training_run(&other, rt, NULL, NULL, &gpu);
-    bool both = ran("on the CPU", &cpu) & ran("on the GPU", &gpu), equal = both;
+    const bool first = ran("on the CPU", &cpu), second = ran("on the GPU", &gpu), both = first && second;
+    bool equal = both;
     const double tolerance = tolerances[options->set.shape.dtype];
     double largest = 0;
     for (int i = 0; both && i < cpu.steps; i++) {
