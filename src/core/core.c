@@ -16,6 +16,8 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->observer = params->observer;
     core->now_ns = params->now_ns;
     core->warn = params->warn;
+    core->record_begin = params->record_begin;
+    core->record_end = params->record_end;
     core->may_wait = params->may_wait;
     return core;
 }
@@ -23,10 +25,13 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
 static void destroy_device(struct sg_device *device)
 {
     const struct sg_driver *driver = device->core->driver;
-    sg_lock(&device->grow);
-    while (sg_device_poll(device, /* wait */ true)) {
+    while (sg_device_ask(device, SG_ASK_WAIT)) {
     }
+    sg_lock(&device->grow);
     sg_lock(&device->lock);
+    for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
+        sg_pending_complete(device, UINT64_C(1) << slot, UINT64_MAX);
+    sg_pending_settle(device);
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_region *region = device->region[i];
         for (uint32_t page = 0; page < region->pages; page++)
@@ -46,8 +51,10 @@ static void destroy_device(struct sg_device *device)
         sg_region_fini(device->region[i]);
         sg_meta_unmap(device->region[i], sizeof *device->region[i]);
     }
-    for (uint32_t i = 0; i < device->event_count; i++)
-        driver->event_destroy(device->event[i]);
+    for (uint32_t i = 0; i < device->idle_count; i++)
+        driver->event_destroy(device->idle_event[i].event);
+    for (uint32_t i = 0; i < device->mark_count; i++)
+        driver->event_destroy(device->mark[i].event);
     sg_meta_unmap(device->handles.memory, device->handles.bytes);
     sg_meta_unmap(device->runs.memory, device->runs.bytes);
     sg_nodes_fini(&device->nodes);
@@ -120,7 +127,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     enum sg_class class = classify(device, rounded);
     bool high = goes_high(device, class, rounded);
     units = sg_creep_allocate(&device->creep, units);
-    uint32_t node = sg_device_take(device, class, units, high, &region);
+    const struct sg_want want = {.class = class, .units = units, .high = high, .slot = tag->slot};
+    uint32_t node = sg_device_take(device, want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
     else
@@ -128,7 +136,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     sg_unlock(&device->lock);
     if (node)
         return CUDA_SUCCESS;
-    return tag->tentative ? CUDA_ERROR_NOT_FOUND : sg_grow(device, class, units, bytes, high, tag, ret);
+    return tag->tentative ? CUDA_ERROR_NOT_FOUND : sg_grow(device, want, bytes, tag, ret);
 }
 
 /* The range of ours that holds `address`, NULL if none does. */
@@ -247,21 +255,88 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
     return true;
 }
 
-/* Records the event after which a live block is free. CUDA_ERROR_NOT_SUPPORTED: there are several contexts, or the driver
-   has no events over a whole context, so that the caller must wait. CUDA_ERROR_INVALID_VALUE: no such block. */
-static CUresult mark(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag, CUevent *ret)
+/* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False: the block
+   is used on streams that are not followed, or was allocated for one. Under the lock. */
+static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags)
+{
+    struct sg_order *order = &device->order;
+    struct sg_node *node = &device->nodes.node[id];
+    sg_slot slot = sg_device_slot_of(device, node->stream);
+    if (!slot || node->also & 1)
+        return false;
+    if (tag->sees == SG_SEES_POSSIBLE)
+        for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial); left; left &= left - 1)
+            sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_ASYNC, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+    uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
+    if (others) {
+        sg_device_suspend(device, id, others | UINT64_C(1) << slot);
+    } else {
+        sg_device_release(device, id, slot, sg_order_tick(device));
+        order->owed |= UINT64_C(1) << slot;
+    }
+    return true;
+}
+
+/* An event over the context is worth recording for so many frees, or so large a part of the device. */
+enum { EPOCH_FREES = 32, EPOCH_SHARE = 128 };
+
+/* Takes effect after all work of the context. False: there are several contexts, or the driver has no events over a whole one,
+   so that the caller must wait. *ret_ask: the epoch is over. Under the lock. */
+static bool free_after_context(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
+{
+    struct sg_node *node = &device->nodes.node[id];
+    if (!device->core->driver->ctx_record_event || !sg_core_is_only_context(device->core, tag->context))
+        return false;
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+    if (tag->context)
+        node->context = (uint64_t)(uintptr_t)tag->context;
+    device->epoch_bytes += (uint64_t)node->size << SG_UNIT_SHIFT;
+    *ret_ask = ++device->epoch_frees >= EPOCH_FREES || device->epoch_bytes >= device->total_bytes / EPOCH_SHARE;
+    if (*ret_ask)
+        device->epoch_frees = 0, device->epoch_bytes = 0;
+    sg_device_suspend(device, id, /* the whole context */ 1);
+    return true;
+}
+
+enum outcome { FREED, FREED_HUGE, FREED_LATER, NO_BLOCK, MUST_WAIT };
+
+/* Frees a block without waiting; MUST_WAIT: that can't be. */
+static enum outcome free_now(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag, bool waited, uint64_t waited_ns)
 {
     struct sg_device *device = range->device;
+    uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
+    enum outcome outcome = device->region_class[range->region->index] == SG_CLASS_HUGE ? FREED_HUGE : FREED;
+    bool ask = false;
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address);
-    sg_unlock(&device->lock);
     if (!id) {
-        sg_count(device, SG_STAT_double_frees, 1);
-        return CUDA_ERROR_INVALID_VALUE;
+        outcome = NO_BLOCK;
+    } else if (waited || tag->sync == SG_FREE_SYNC_AUTO) {
+        struct sg_node *node = &device->nodes.node[id];
+        sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+        if (waited)
+            count_wait(device, waited_ns);
+        sg_device_release(device, id, 0, 0);
+    } else if (tag->sync != SG_FREE_SYNC_STREAM || !free_in_order(device, id, tag, flags)) {
+        bool later = free_after_context(device, id, tag, flags, &ask);
+        outcome = !later ? MUST_WAIT : ask ? FREED_LATER : FREED;
     }
-    if (!sg_core_is_only_context(device->core, tag->context))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return sg_pending_mark(device, tag->context, ret);
+    sg_unlock(&device->lock);
+    return outcome;
+}
+
+/* Waits as the driver would, and learns that all work so far is complete. */
+static CUresult wait_strictly(struct sg_device *device, const struct sg_tag *tag, uint64_t *ret_ns)
+{
+    bool learns = device->order.alive || device->pending.first;
+    struct sg_clock clock;
+    if (learns)
+        sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
+    CUresult result = wait_like_the_driver(device->core, tag, ret_ns);
+    if (learns && result == CUDA_SUCCESS)
+        sg_core_completed(device->core, device->ordinal, &clock);
+    return result;
 }
 
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
@@ -276,49 +351,25 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
     struct sg_device *device = range->device;
-    CUevent event = NULL;
     if (!range->huge)
         sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
     uint64_t waited_ns = 0;
-    bool waits = tag->sync == SG_FREE_SYNC_STRICT;
-    if (tag->sync == SG_FREE_SYNC_EVENT || tag->sync == SG_FREE_SYNC_STREAM) {
-        CUresult result = mark(range, address, tag, &event);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED)
-            return result;
-        waits = result == CUDA_ERROR_NOT_SUPPORTED;
-    }
-    if (waits) {
-        CUresult result = wait_like_the_driver(core, tag, &waited_ns);
+    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, tag, /* waited */ false, 0);
+    if (outcome == MUST_WAIT) {
+        CUresult result = wait_strictly(device, tag, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
+        outcome = free_now(range, address, tag, /* waited */ true, waited_ns);
     }
-    sg_lock(&device->lock);
-    uint32_t id = block_at(range, address);
-    bool huge = false;
-    if (id) {
-        struct sg_node *node = &device->nodes.node[id];
-        uint8_t flags = (uint8_t)((waits ? SEGALLOC_FLAG_STRICT : 0) | (event ? SEGALLOC_FLAG_PENDING : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-        sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
-        if (waits)
-            count_wait(device, waited_ns);
-        if (event)
-            sg_device_suspend(device, id, event);
-        else
-            sg_device_release(device, id);
-        huge = device->region_class[range->region->index] == SG_CLASS_HUGE;
-    }
-    sg_unlock(&device->lock);
-    if (!id) {
+    if (outcome == NO_BLOCK) {
         if (!tag->tentative)
             sg_count(device, SG_STAT_double_frees, 1);
-        if (event)
-            core->driver->event_destroy(event);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (huge && !event)
+    if (outcome == FREED_LATER || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
+        sg_device_ask(device, SG_ASK_MARK);
+    if (outcome == FREED_HUGE)
         retire_huge(device, range->region);
-    if (event)
-        sg_device_poll(device, /* wait */ false);
     return CUDA_SUCCESS;
 }
 
@@ -367,8 +418,9 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     if (!device || (device->mode != SG_MODE_EXPANDABLE && !device->classic))
         return;
     if (!device->classic)
-        sg_device_poll(device, /* wait */ false);
+        sg_device_ask(device, SG_ASK_MARK);
     sg_lock(&device->lock);
+    sg_device_tidy(device);
     if (!device->classic && sg_device_flush(device))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
     uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device);
@@ -392,9 +444,10 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
         return sg_classic_trim(device);
     if (device->mode != SG_MODE_EXPANDABLE)
         return 0;
-    sg_device_poll(device, /* wait */ false);
+    sg_device_ask(device, SG_ASK_MARK);
     sg_lock(&device->grow);
     sg_lock(&device->lock);
+    sg_device_tidy(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, keep);
     sg_unlock(&device->lock);
@@ -427,7 +480,7 @@ void sg_core_poll(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
     if (device && device->mode == SG_MODE_EXPANDABLE && !core->disabled)
-        sg_device_poll(device, /* wait */ false);
+        sg_device_ask(device, SG_ASK_MARK);
 }
 
 void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
@@ -481,21 +534,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     if (!device)
         return;
     sg_lock(&device->lock);
-    uint32_t *link = &device->pending.first;
-    device->pending.last = 0;
-    while (*link) {
-        uint32_t id = *link;
-        struct sg_node *node = &device->nodes.node[id];
-        if (!context || node->context == (uint64_t)(uintptr_t)context) {
-            *link = node->later;
-            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
-            sg_device_release(device, id);
-        } else {
-            device->pending.last = id;
-            link = &node->later;
-        }
-    }
-    device->event_count = 0; /* events die with their context */
+    sg_pending_forget(device, context);
     if (device->classic) {
         sg_unlock(&device->lock);
         sg_classic_context_gone(device, context);

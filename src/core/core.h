@@ -32,7 +32,6 @@ struct sg_tag {
     bool torch;        /* the caller was PyTorch */
     bool tentative;    /* the caller asks again in another way unless this succeeds: an allocation that needs more than what
                           is free answers CUDA_ERROR_NOT_FOUND, and failures leave no trace */
-    bool capturing;    /* a stream capture is live: nothing may be recorded on a stream, nor waited for */
     enum sg_free_sync sync;
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
@@ -44,6 +43,8 @@ struct sg_core_params {
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
+    bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is live, which then */
+    void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
                                         collective library could be waiting too. NULL: never */
 };
@@ -131,8 +132,8 @@ void sg_core_fork_child(struct sg_core *core);
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
 
 /* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that has
-   passed. Calls the driver; no lock may be held. With `capturing` nothing is recorded. */
-void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot, bool capturing);
+   passed. Calls the driver; no lock may be held. */
+void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
 
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);

@@ -238,6 +238,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     sg_lock(&device->lock);
     uint32_t index = device->region_count;
     region->index = index;
+    region->order = &device->order;
     region->reserved = want;
     device->nodes.node[region->first].region = index;
     device->region[index] = region;
@@ -248,6 +249,14 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     return CUDA_SUCCESS;
 }
 
+void sg_device_tidy(struct sg_device *device)
+{
+    if (device->blocked.first)
+        sg_pending_settle(device);
+    for (uint32_t i = 0; i < device->region_count; i++)
+        sg_region_tidy(device->region[i]);
+}
+
 bool sg_device_flush(struct sg_device *device)
 {
     bool any = false;
@@ -256,20 +265,33 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret)
+uint32_t sg_device_take(struct sg_device *device, struct sg_want want, struct sg_region **ret)
 {
-    for (uint32_t i = 0; i < device->region_count; i++) {
-        if (!sg_device_suits(device, i, class, units))
+    uint32_t node = 0;
+    if (device->blocked.first)
+        sg_pending_settle(device);
+    for (uint32_t i = 0; i < device->region_count && !node; i++) {
+        if (!sg_device_suits(device, i, want.class, want.units))
             continue;
-        uint32_t node = sg_region_take(device->region[i], units, high);
-        if (!node && sg_region_flush(device->region[i]))
-            node = sg_region_take(device->region[i], units, high);
-        if (node) {
-            *ret = device->region[i];
-            return node;
-        }
+        *ret = device->region[i];
+        node = sg_region_take(*ret, want.units, want.high, want.slot);
+        if (!node && sg_region_flush(*ret))
+            node = sg_region_take(*ret, want.units, want.high, want.slot);
     }
-    return 0;
+    for (uint32_t i = 0; i < device->region_count && !node && want.thorough; i++) {
+        *ret = device->region[i];
+        if (sg_device_suits(device, i, want.class, want.units))
+            node = sg_region_take_window(*ret, want.units, want.slot);
+    }
+    return node;
+}
+
+bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
+{
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->owners >> slot & 1)
+            return true;
+    return false;
 }
 
 /* Indices are unique over all devices; the first of each device stands for a stream that is not known. */
@@ -321,7 +343,7 @@ static uint32_t units_of(uint64_t bytes)
     return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
 }
 
-void sg_device_release(struct sg_device *device, uint32_t id)
+void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t time)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_region *region = device->region[node->region];
@@ -342,10 +364,10 @@ void sg_device_release(struct sg_device *device, uint32_t id)
         sg_creep_free(&device->creep, units_of(node->requested));
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
-    sg_region_release(region, id);
+    sg_region_release(region, id, owner, time);
 }
 
-void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
+void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_usage *usage = &device->usage;
@@ -360,7 +382,7 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, CUevent event)
     usage->freed_total += rounded;
     sg_creep_free(&device->creep, units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
-    sg_pending_push(device, id, event);
+    sg_pending_push(device, id, slots);
 }
 
 void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot)
@@ -387,6 +409,6 @@ void sg_device_release_all(struct sg_device *device, struct sg_region *region, C
         uint32_t id = doomed;
         doomed = nodes[id].later;
         sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, nodes[id].stream, sg_region_address(region, nodes[id].begin), nodes[id].requested);
-        sg_device_release(device, id);
+        sg_device_release(device, id, 0, 0);
     }
 }

@@ -69,6 +69,21 @@ struct sg_usage {
     &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved,             \
     &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned
 
+/* An event of ours: once it has passed, all that `slots` were given before `time` is complete. */
+struct sg_mark {
+    CUevent event;
+    CUcontext context; /* of the event */
+    uint64_t slots;    /* bits; bit 0: all streams of the only context */
+    uint64_t time;
+};
+
+struct sg_idle_event {
+    CUevent event;
+    CUcontext context;
+};
+
+enum { SG_MARKS = 256, SG_IDLE_EVENTS = 64 };
+
 struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */
 };
@@ -90,7 +105,11 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
-    struct sg_pending_queue pending;
+    struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
+    struct sg_pending_queue blocked; /* free after work of several streams */
+    uint64_t settled;                /* order.version when `blocked` was last looked through */
+    uint32_t epoch_frees;            /* since an event over the context was last asked for */
+    uint64_t epoch_bytes;
     struct sg_creep creep;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
@@ -99,8 +118,10 @@ struct sg_device {
     size_t oom_request;      /* of the most recent failure */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_count;
-    CUevent event[SG_STREAMS_MAX];   /* idle events of the primary context */
-    uint32_t event_count;
+    struct sg_idle_event idle_event[SG_IDLE_EVENTS];
+    uint32_t idle_count;
+    struct sg_mark mark[SG_MARKS]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a context */
+    uint32_t mark_count;
     uint64_t peers;          /* bit per device that must have access */
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
@@ -118,6 +139,8 @@ struct sg_core {
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);
     void (*warn)(const char *line);
+    bool (*record_begin)(void);
+    void (*record_end)(void);
     bool (*may_wait)(void);
     _Atomic bool disabled;
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
@@ -157,6 +180,9 @@ enum {
 /* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there was
    anything. */
 bool sg_device_flush(struct sg_device *device);
+
+/* Joins free ranges that could not be before their work was complete, in all regions. Under the lock. */
+void sg_device_tidy(struct sg_device *device);
 
 /* Notes how much of the device others use. Under the lock. */
 void sg_device_note_outside(struct sg_device *device, uint64_t bytes);
@@ -215,24 +241,50 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 
-/* Moves complete pending frees to the free lists; with `wait`, waits for the oldest. Neither lock may be held.
-   Returns whether any became free. */
-bool sg_device_poll(struct sg_device *device, bool wait);
+/* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those tell
+   nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may have been by
+   another thread. No lock but `grow` may be held. */
+enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
+bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
-/* Records an event over the whole of `context`, which is current. CUDA_ERROR_NOT_SUPPORTED where the driver cannot. No lock held. */
-CUresult sg_pending_mark(struct sg_device *device, CUcontext context, CUevent *ret);
+/* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock held. */
+bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 
-/* Appends a suspended node, which is free after `event`. Under the lock. */
-void sg_pending_push(struct sg_device *device, uint32_t node, CUevent event);
+/* Appends a suspended node, which is free after what `slots` have been given so far; bit 0: all streams of the context.
+   Under the lock, like all of these. */
+void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots);
+/* What `slots` were given before `time` is complete. */
+void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
+/* A context is gone, NULL: all are: so is its work, and the events in it. */
+void sg_pending_forget(struct sg_device *device, CUcontext context);
+/* Frees of blocks that were used on several streams take effect, as far as is known. */
+void sg_pending_settle(struct sg_device *device);
 
-/* Takes a block from what is free and mapped already; 0 if nothing fits. Under the lock. */
-uint32_t sg_device_take(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_region **ret);
+/* The slot of a stream of the trace; 0: it is none's. */
+static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)
+{
+    uint32_t first = sg_device_unknown_stream(device) + SG_STREAMS_MAX;
+    return stream > first && stream < first + SG_SLOTS ? stream - first : 0;
+}
 
-/* Releases a node that is a block or pending, and accounts for it. Under the lock. */
-void sg_device_release(struct sg_device *device, uint32_t node);
+/* Whether any free range is owned by `slot`. */
+bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 
-/* Makes a live block pending until `event`. Under the lock. */
-void sg_device_suspend(struct sg_device *device, uint32_t node, CUevent event);
+/* Takes a block for `slot` from what is free and mapped already; 0 if nothing fits. Under the lock. */
+struct sg_want {
+    enum sg_class class;
+    uint32_t units;
+    bool high, thorough;
+    sg_slot slot;
+};
+uint32_t sg_device_take(struct sg_device *device, struct sg_want want, struct sg_region **ret);
+
+/* Releases a node that is a block or pending, and accounts for it: it is free for `owner`, and for others after `time`;
+   0, 0: for all. Under the lock. */
+void sg_device_release(struct sg_device *device, uint32_t node, sg_slot owner, uint64_t time);
+
+/* Makes a live block pending until what `slots` have been given is complete, as of sg_pending_push(). Under the lock. */
+void sg_device_suspend(struct sg_device *device, uint32_t node, uint64_t slots);
 
 /* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
 void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot slot);
@@ -241,7 +293,7 @@ void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot sl
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);
 
 /* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
-CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret);
+CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* Notes and reports an allocation that cannot be had; returns CUDA_ERROR_OUT_OF_MEMORY. No lock held. */
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);

@@ -32,10 +32,8 @@ static void emit_step(struct sg_device *device, const struct sg_tag *tag, uint32
 }
 
 struct request {
-    enum sg_class class;
-    uint32_t units;
+    struct sg_want want;
     size_t bytes;
-    bool high;
     const struct sg_tag *tag;
 };
 
@@ -64,11 +62,11 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     for (bool added = false;; added = true) {
         struct sg_region *region;
         sg_lock(&device->lock);
-        uint32_t node = sg_device_take(device, request->class, request->units, request->high, &region);
+        uint32_t node = sg_device_take(device, request->want, &region);
         if (node) /* another thread has freed or grown meanwhile */
             *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
         else
-            result = sg_plan_make(device, request->class, request->units, request->high, &plan);
+            result = sg_plan_make(device, request->want, &plan);
         if (!node)
             emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
@@ -76,7 +74,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
             return CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND || added)
             break;
-        result = sg_device_add_region(device, request->class, (uint64_t)request->units << SG_UNIT_SHIFT);
+        result = sg_device_add_region(device, request->want.class, (uint64_t)request->want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -121,18 +119,34 @@ static void collect_garbage(struct sg_device *device)
         sg_device_give_back(device, reserved - target);
 }
 
-CUresult sg_grow(struct sg_device *device, enum sg_class class, uint32_t units, size_t bytes, bool high, const struct sg_tag *tag, CUdeviceptr *ret)
+/* Events are worth recording where another stream's memory might serve, and where pages might have to move. */
+static enum sg_ask worth_asking(struct sg_device *device, const struct request *request)
 {
-    const struct request request = {class, units, bytes, high, tag};
-    CUresult result;
-    sg_device_poll(device, /* wait */ false);
-    do {
+    sg_lock(&device->lock);
+    uint64_t others = device->order.owed & ~(request->want.slot ? UINT64_C(1) << request->want.slot : 0);
+    bool worth = others || !sg_device_is_roomy(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
+    sg_unlock(&device->lock);
+    return worth ? SG_ASK_MARK : SG_ASK_QUERY;
+}
+
+CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    struct request request = {want, bytes, tag};
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    bool again = true, made_wait = false;
+    request.want.thorough = true;
+    sg_device_ask(device, worth_asking(device, &request));
+    while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
         note_pressure(device);
         sg_lock(&device->grow);
         collect_garbage(device);
         result = attempt(device, &request, ret);
         sg_unlock(&device->grow);
         /* `grow` is not held while waiting: what we wait for may need another thread that is about to grow. */
-    } while (result == CUDA_ERROR_OUT_OF_MEMORY && sg_device_poll(device, /* wait */ true));
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            again = (!made_wait && sg_device_make_wait(device, want.slot)) || sg_device_ask(device, SG_ASK_WAIT);
+            made_wait = true;
+        }
+    }
     return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }

@@ -16,6 +16,7 @@ static enum sg_piece_state state_of(const struct sg_node *node)
         return SG_PIECE_PENDING;
     case SG_NODE_FREE:
     case SG_NODE_CACHED:
+    case SG_NODE_HELD:
         return SG_PIECE_FREE;
     default:
         return SG_PIECE_NONE; /* no memory is there, or it is about to come or go */
@@ -24,7 +25,10 @@ static enum sg_piece_state state_of(const struct sg_node *node)
 
 static CUstream stream_of(const struct sg_device *device, const struct sg_node *node)
 {
-    uint32_t unknown = (uint32_t)device->ordinal * (SG_STREAMS_MAX + 1), index = node->stream - unknown;
+    uint32_t unknown = sg_device_unknown_stream(device), index = node->stream - unknown;
+    sg_slot slot = sg_device_slot_of(device, node->stream);
+    if (slot)
+        return device->order.stream[slot].handle;
     return node->stream > unknown && index <= device->stream_count ? device->stream[index - 1] : NULL;
 }
 

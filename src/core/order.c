@@ -23,6 +23,8 @@ static void retire(struct sg_device *device, sg_slot slot)
     if (order->state[slot] == SG_SLOT_GONE && order->complete[slot] >= order->gone_at[slot]) {
         order->state[slot] = SG_SLOT_UNUSED;
         order->alive &= ~bit(slot);
+        order->owed &= ~bit(slot);
+        order->complete[slot] = UINT64_MAX; /* until it has a stream again */
     }
 }
 
@@ -42,6 +44,7 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     uint32_t index = sg_device_slot_stream(device, slot);
     order->stream[slot] = *id;
     order->state[slot] = SG_SLOT_ALIVE;
+    order->complete[slot] = device->serial; /* what its last stream was given is */
     memset(&order->knows[slot], 0, sizeof order->knows[slot]);
     order->alive |= bit(slot);
     order->unseen |= bit(slot);
@@ -77,18 +80,6 @@ void sg_order_gone(struct sg_device *device, sg_slot slot)
     order->gone_at[slot] = device->serial;
     sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
     retire(device, slot);
-}
-
-void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot, bool capturing)
-{
-    struct sg_device *device = followed(core, ordinal, slot);
-    if (!device)
-        return;
-    (void)capturing;
-    sg_lock(&device->lock);
-    if (device->order.state[slot] == SG_SLOT_ALIVE)
-        sg_order_gone(device, slot);
-    sg_unlock(&device->lock);
 }
 
 void sg_core_slot_opaque(struct sg_core *core, int ordinal, sg_slot slot)
@@ -202,8 +193,9 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock 
     if (!device)
         return;
     sg_lock(&device->lock);
-    for (sg_slot slot = 1; slot < SG_SLOTS; slot++)
-        sg_order_complete(device, slot, clock->at[slot]);
+    for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
+        if (clock->at[slot])
+            sg_pending_complete(device, bit(slot), clock->at[slot]);
     sg_unlock(&device->lock);
 }
 

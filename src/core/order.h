@@ -63,6 +63,7 @@ struct sg_order {
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
     uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
     uint64_t folded[SG_SLOTS];
+    uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit 0: context */
     uint64_t version;                /* changes whenever something is learnt */
 };
 

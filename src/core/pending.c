@@ -1,81 +1,189 @@
-/* Frees that take effect later: an event over the owner's whole context, one a free, oldest first. */
+/* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is something to
+   learn from them, a few outstanding, oldest first. And frees that take effect later. Driver calls are made with `asking`
+   held, never with `lock`. */
 #include <assert.h>
 
 #include "device.h"
 
-/* The oldest pending node, 0 if there is none. */
-static uint32_t oldest(struct sg_device *device, CUevent *ret_event)
+enum { MARKS_OF_A_STREAM = 8 }; /* outstanding: enough that one of them is not much younger than what is complete */
+
+static uint64_t bit(unsigned slot)
 {
-    sg_lock(&device->lock);
-    uint32_t id = device->pending.first;
-    if (id)
-        *ret_event = (CUevent)(uintptr_t)device->nodes.node[id].event;
-    sg_unlock(&device->lock);
-    return id;
+    return UINT64_C(1) << slot;
 }
 
-/* The work before the oldest one's event is complete: its memory is free. Returns an event that is one too many to keep, or
-   NULL. */
-static CUevent settle_oldest(struct sg_device *device, uint32_t id, CUevent event)
+void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots)
 {
-    CUevent surplus = NULL;
-    sg_lock(&device->lock);
     struct sg_node *node = &device->nodes.node[id];
-    /* Unless its context went meanwhile, and the block and the event with it. */
-    bool still = device->pending.first == id && node->event == (uint64_t)(uintptr_t)event;
-    if (still) {
+    struct sg_pending_queue *queue = slots & 1 ? &device->pending : &device->blocked;
+    assert(node->state == SG_NODE_PENDING);
+    node->also = slots;
+    node->time = sg_order_tick(device);
+    node->later = 0;
+    device->order.owed |= slots;
+    if (queue->last)
+        device->nodes.node[queue->last].later = id;
+    else
+        queue->first = id;
+    queue->last = id;
+}
+
+/* All work of the only context before `time` is complete: what waited for it is free. Under the lock. */
+static void settle_pending(struct sg_device *device, uint64_t time)
+{
+    uint32_t id;
+    while ((id = device->pending.first) && device->nodes.node[id].time <= time) {
+        struct sg_node *node = &device->nodes.node[id];
         device->pending.first = node->later;
         if (!node->later)
             device->pending.last = 0;
         sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
-        sg_device_release(device, id);
-        if (device->event_count < SG_STREAMS_MAX)
-            device->event[device->event_count++] = event;
-        else
-            surplus = event;
+        sg_device_release(device, id, 0, 0);
     }
-    sg_unlock(&device->lock);
-    return surplus;
 }
 
-bool sg_device_poll(struct sg_device *device, bool wait)
+void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
 {
-    const struct sg_driver *driver = device->core->driver;
-    bool any = false;
-    CUevent event;
-    uint32_t id;
-    if (!sg_lock_try(&device->asking)) {
-        if (!wait)
-            return false; /* somebody is at it */
-        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
-        sg_unlock(&device->asking);
+    if (slots & 1)
+        settle_pending(device, time);
+    for (uint64_t left = slots & ~bit(0); left; left &= left - 1)
+        sg_order_complete(device, (sg_slot)__builtin_ctzll(left), time);
+}
+
+/* Blocks that were used on several streams are their own stream's once that one has come after the others. */
+void sg_pending_settle(struct sg_device *device)
+{
+    struct sg_order *order = &device->order;
+    uint32_t *link = &device->blocked.first, last = 0;
+    if (device->settled == order->version)
+        return;
+    device->settled = order->version;
+    while (*link) {
+        uint32_t id = *link;
+        struct sg_node *node = &device->nodes.node[id];
+        sg_slot own = sg_device_slot_of(device, node->stream);
+        if (sg_after_usable(order, (struct sg_after){node->also, node->time}, own)) {
+            *link = node->later;
+            sg_device_release(device, id, own, sg_order_tick(device)); /* who comes after this has come after them all */
+            order->owed |= bit(own);
+        } else {
+            last = id;
+            link = &node->later;
+        }
+    }
+    device->blocked.last = last;
+}
+
+/* Frees what waits in a queue for a context that is gone, NULL: for any. */
+static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue, CUcontext context)
+{
+    uint32_t *link = &queue->first;
+    queue->last = 0;
+    while (*link) {
+        uint32_t id = *link;
+        struct sg_node *node = &device->nodes.node[id];
+        if (!context || node->context == (uint64_t)(uintptr_t)context) {
+            *link = node->later;
+            if (node->also & 1)
+                sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+            sg_device_release(device, id, 0, 0);
+        } else {
+            queue->last = id;
+            link = &node->later;
+        }
+    }
+}
+
+void sg_pending_forget(struct sg_device *device, CUcontext context)
+{
+    struct sg_order *order = &device->order;
+    uint32_t left = 0;
+    forget_queue(device, &device->pending, context);
+    for (uint64_t slots = sg_order_slots_of(order, context); slots; slots &= slots - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(slots);
+        if (order->state[slot] == SG_SLOT_ALIVE)
+            sg_order_gone(device, slot);
+        sg_order_complete(device, slot, device->serial);
+    }
+    forget_queue(device, &device->blocked, context);
+    for (uint32_t i = 0; i < device->mark_count; i++) /* events die with their context */
+        if (context && device->mark[i].context != context)
+            device->mark[left++] = device->mark[i];
+    device->mark_count = left;
+    left = 0;
+    for (uint32_t i = 0; i < device->idle_count; i++)
+        if (context && device->idle_event[i].context != context)
+            device->idle_event[left++] = device->idle_event[i];
+    device->idle_count = left;
+}
+
+/* Takes the mark with this event out of the list; false: it has gone with its context. Under the lock. */
+static bool take_mark(struct sg_device *device, CUevent event, struct sg_mark *ret)
+{
+    for (uint32_t i = 0; i < device->mark_count; i++) {
+        if (device->mark[i].event != event)
+            continue;
+        *ret = device->mark[i];
+        device->mark_count--;
+        for (; i < device->mark_count; i++)
+            device->mark[i] = device->mark[i + 1];
         return true;
     }
-    while ((id = oldest(device, &event))) {
-        sg_count(device, SG_STAT_calls_event, 1);
-        CUresult result = driver->event_query(event);
-        if (result == CUDA_ERROR_NOT_READY && wait && !any) {
-            uint64_t began = device->core->now_ns ? device->core->now_ns() : 0;
-            result = driver->event_synchronize(event);
-            sg_count(device, SG_STAT_host_waits, 1);
-            sg_count(device, SG_STAT_calls_sync, 1);
-            sg_count(device, SG_STAT_host_wait_ns, device->core->now_ns ? device->core->now_ns() - began : 0);
-        }
-        if (result != CUDA_SUCCESS)
-            break;
-        CUevent surplus = settle_oldest(device, id, event);
-        if (surplus)
-            driver->event_destroy(surplus);
-        any = true;
-    }
-    sg_unlock(&device->asking);
-    return any;
+    return false;
 }
 
-static CUresult spare_event(struct sg_device *device, CUevent *ret)
+/* The work before a mark is complete. */
+static void settle_mark(struct sg_device *device, CUevent event)
 {
+    struct sg_mark mark;
+    bool surplus = false;
     sg_lock(&device->lock);
-    CUevent event = device->event_count ? device->event[--device->event_count] : NULL;
+    if (take_mark(device, event, &mark)) {
+        sg_pending_complete(device, mark.slots, mark.time);
+        surplus = device->idle_count == SG_IDLE_EVENTS;
+        if (!surplus)
+            device->idle_event[device->idle_count++] = (struct sg_idle_event){event, mark.context};
+    }
+    sg_unlock(&device->lock);
+    if (surplus)
+        (void)device->core->driver->event_destroy(event);
+}
+
+/* Asks about the marks, oldest first, of each stream until one is not complete. Whether any was. */
+static bool query_marks(struct sg_device *device)
+{
+    uint64_t busy = 0;
+    bool any = false;
+    for (uint32_t i = 0;;) {
+        sg_lock(&device->lock);
+        while (i < device->mark_count && device->mark[i].slots & busy)
+            i++;
+        struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
+        sg_unlock(&device->lock);
+        if (!mark.event)
+            return any;
+        sg_count(device, SG_STAT_calls_event, 1);
+        if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
+            settle_mark(device, mark.event);
+            any = true;
+        } else {
+            busy |= mark.slots;
+            i++;
+        }
+    }
+}
+
+/* An event of ours in `context`, which is current. */
+static CUresult get_event(struct sg_device *device, CUcontext context, CUevent *ret)
+{
+    CUevent event = NULL;
+    sg_lock(&device->lock);
+    for (uint32_t i = 0; i < device->idle_count && !event; i++) {
+        if (device->idle_event[i].context == context) {
+            event = device->idle_event[i].event;
+            device->idle_event[i] = device->idle_event[--device->idle_count];
+        }
+    }
     sg_unlock(&device->lock);
     if (event) {
         *ret = event;
@@ -85,34 +193,232 @@ static CUresult spare_event(struct sg_device *device, CUevent *ret)
     return device->core->driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
 }
 
-CUresult sg_pending_mark(struct sg_device *device, CUcontext context, CUevent *ret)
+/* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
+static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
 {
     const struct sg_driver *driver = device->core->driver;
-    CUevent event;
-    if (!driver->ctx_record_event)
-        return CUDA_ERROR_NOT_SUPPORTED;
-    CUresult result = spare_event(device, &event);
+    struct sg_order *order = &device->order;
+    struct sg_mark mark = {.context = context};
+    CUresult result = get_event(device, context, &mark.event);
     if (result != CUDA_SUCCESS)
         return result;
+    bool only = sg_core_is_only_context(device->core, context);
+    sg_lock(&device->lock);
+    mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context) | only;
+    mark.time = sg_order_read(device, mark.slots);
+    CUstream stream = order->stream[slot].handle;
+    sg_unlock(&device->lock);
     sg_count(device, SG_STAT_calls_event, 1);
-    result = driver->ctx_record_event(context, event);
+    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);
     if (result != CUDA_SUCCESS) {
-        driver->event_destroy(event);
+        (void)driver->event_destroy(mark.event);
         return result;
     }
-    *ret = event;
+    sg_lock(&device->lock);
+    device->mark[device->mark_count++] = mark;
+    order->owed &= ~mark.slots;
+    sg_unlock(&device->lock);
+    *ret = mark;
     return CUDA_SUCCESS;
 }
 
-void sg_pending_push(struct sg_device *device, uint32_t id, CUevent event)
+static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
 {
-    struct sg_node *node = &device->nodes.node[id];
-    assert(node->state == SG_NODE_PENDING);
-    node->event = (uint64_t)(uintptr_t)event;
-    node->later = 0;
-    if (device->pending.last)
-        device->nodes.node[device->pending.last].later = id;
-    else
-        device->pending.first = id;
-    device->pending.last = id;
+    const struct sg_driver *driver = device->core->driver;
+    CUcontext current = NULL, popped;
+    if (device->mark_count == SG_MARKS || (!slot && !driver->ctx_record_event))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
+        CUresult result = driver->ctx_push(context);
+        if (result != CUDA_SUCCESS)
+            return result;
+        result = record_here(device, context, slot, ret);
+        (void)driver->ctx_pop(&popped);
+        return result;
+    }
+    return record_here(device, context, slot, ret);
+}
+
+static bool begin_recording(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    return !core->record_begin || core->record_begin();
+}
+
+static void end_recording(struct sg_device *device)
+{
+    if (device->core->record_end)
+        device->core->record_end();
+}
+
+/* Whether an event can be recorded on the stream of a slot by any thread. Under the lock. */
+static bool is_recordable(const struct sg_order *order, sg_slot slot)
+{
+    return order->state[slot] == SG_SLOT_ALIVE && !order->stream[slot].per_thread;
+}
+
+static uint32_t outstanding(const struct sg_device *device, uint64_t slots)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < device->mark_count; i++)
+        count += (device->mark[i].slots & slots) != 0;
+    return count;
+}
+
+/* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
+static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
+{
+    const struct sg_order *order = &device->order;
+    for (*wanted &= order->owed; *wanted; *wanted &= *wanted - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
+        if (outstanding(device, bit(slot)) >= MARKS_OF_A_STREAM)
+            continue;
+        if (slot == 0 && !device->pending.first)
+            continue;
+        *ret_context = slot ? order->stream[slot].context : (CUcontext)(uintptr_t)device->nodes.node[device->pending.last].context;
+        *ret_slot = is_recordable(order, slot) ? slot : 0;
+        *wanted &= *wanted - 1;
+        return true;
+    }
+    return false;
+}
+
+/* Records what is needed to learn about everything in `wanted` that has not been marked since. */
+static void record_marks(struct sg_device *device, uint64_t wanted)
+{
+    if (!begin_recording(device))
+        return;
+    for (;;) {
+        CUcontext context;
+        sg_slot slot;
+        struct sg_mark mark;
+        sg_lock(&device->lock);
+        bool any = next_wanted(device, &wanted, &context, &slot);
+        sg_unlock(&device->lock);
+        if (!any)
+            break;
+        (void)record_mark(device, context, slot, &mark);
+    }
+    end_recording(device);
+}
+
+/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. */
+static bool wait_for_oldest(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    CUcontext current = NULL;
+    sg_lock(&device->lock);
+    CUevent event = device->mark_count ? device->mark[0].event : NULL;
+    bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~bit(0));
+    sg_unlock(&device->lock);
+    if (!event && (!owed || (core->record_begin && !begin_recording(device))))
+        return false;
+    if (!event) {
+        end_recording(device);
+        (void)core->driver->ctx_get_current(&current);
+    }
+    struct sg_clock clock;
+    sg_core_context_clock(device->core, device->ordinal, current, &clock);
+    uint64_t began = core->now_ns ? core->now_ns() : 0;
+    CUresult result = event ? core->driver->event_synchronize(event) : core->driver->ctx_synchronize();
+    sg_count(device, SG_STAT_host_waits, 1);
+    sg_count(device, SG_STAT_calls_sync, 1);
+    sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
+    if (result != CUDA_SUCCESS)
+        return false;
+    if (event) {
+        settle_mark(device, event);
+        return true;
+    }
+    sg_lock(&device->lock);
+    uint64_t slots = 0;
+    for (unsigned slot = 0; slot < SG_SLOTS; slot++)
+        slots |= clock.at[slot] ? bit(slot) : 0;
+    uint64_t learnt = device->order.owed & slots;
+    device->order.owed &= ~slots;
+    for (unsigned slot = 0; slot < SG_SLOTS; slot++)
+        if (clock.at[slot])
+            sg_pending_complete(device, bit(slot), clock.at[slot]);
+    sg_unlock(&device->lock);
+    return learnt != 0;
+}
+
+bool sg_device_ask(struct sg_device *device, enum sg_ask how)
+{
+    sg_lock(&device->lock);
+    bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
+    sg_unlock(&device->lock);
+    if (nothing)
+        return false;
+    if (!sg_lock_try(&device->asking)) {
+        if (how != SG_ASK_WAIT)
+            return false; /* somebody is at it */
+        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
+        sg_unlock(&device->asking);
+        return true;
+    }
+    bool any = query_marks(device);
+    if (how != SG_ASK_QUERY) {
+        record_marks(device, UINT64_MAX);
+        any = any || query_marks(device);
+    }
+    if (how == SG_ASK_WAIT && !any)
+        any = wait_for_oldest(device);
+    sg_unlock(&device->asking);
+    return any;
+}
+
+bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
+{
+    const struct sg_core *core = device->core;
+    struct sg_order *order = &device->order;
+    bool any = false;
+    if (!slot || !core->may_wait || !core->may_wait() || !begin_recording(device))
+        return false;
+    sg_lock(&device->asking);
+    for (sg_slot other = 1; other < SG_SLOTS; other++) {
+        struct sg_clock clock;
+        struct sg_mark mark;
+        sg_lock(&device->lock);
+        bool useful = other != slot && is_recordable(order, other) && is_recordable(order, slot) && sg_device_has_free_of(device, other);
+        CUcontext context = order->stream[other].context;
+        CUstream stream = order->stream[slot].handle;
+        clock = order->knows[other];
+        sg_unlock(&device->lock);
+        if (!useful || record_mark(device, context, other, &mark) != CUDA_SUCCESS)
+            continue;
+        if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)
+            continue;
+        sg_count(device, SG_STAT_device_waits, 1);
+        clock.at[other] = mark.time;
+        sg_core_waited(device->core, device->ordinal, slot, &clock);
+        any = true;
+    }
+    sg_unlock(&device->asking);
+    end_recording(device);
+    return any;
+}
+
+void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device || !slot || slot >= SG_SLOTS)
+        return;
+    struct sg_order *order = &device->order;
+    struct sg_mark mark;
+    sg_lock(&device->asking); /* nobody records on it from here on */
+    sg_lock(&device->lock);
+    bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled;
+    order->owed |= alive ? bit(slot) : 0;
+    CUcontext context = order->stream[slot].context;
+    sg_unlock(&device->lock);
+    if (ask && begin_recording(device)) {
+        (void)record_mark(device, context, slot, &mark); /* if it can't be, an event over the context tells later */
+        end_recording(device);
+    }
+    sg_lock(&device->lock);
+    if (alive)
+        sg_order_gone(device, slot);
+    sg_unlock(&device->lock);
+    sg_unlock(&device->asking);
 }

@@ -1,9 +1,18 @@
 /* Where pages are mapped, taken away and given back: the slow half of a region. */
 #include "region_parts.h"
 
-static bool is_open(const struct sg_node *node)
+static bool is_open(const struct sg_region *region, const struct sg_node *node, sg_slot slot)
 {
-    return node->state == SG_NODE_FREE || node->state == SG_NODE_HOLE;
+    return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, slot));
+}
+
+/* Whole complete pages in [begin, end), which is free. */
+static uint32_t complete_pages(const struct sg_region *region, uint32_t begin, uint32_t end)
+{
+    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1), incomplete = 0;
+    for (uint32_t page = first; region->ordered && page < first + whole; page++)
+        incomplete += !sg_after_complete(region->order, region->after[page]);
+    return whole - incomplete;
 }
 
 /* Prices [begin, begin + units), which starts in the open node `id`. */
@@ -17,8 +26,8 @@ static struct sg_place price(const struct sg_region *region, uint32_t id, uint32
         if (node->state == SG_NODE_HOLE)
             place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
-            place.whole += pages_inside(region, node->begin, node->size) - pages_inside(region, node->begin, from - node->begin) -
-                           pages_inside(region, to, end_of(node) - to);
+            place.whole += complete_pages(region, node->begin, end_of(node)) - complete_pages(region, node->begin, from) -
+                           complete_pages(region, to, end_of(node));
     }
     return place;
 }
@@ -71,15 +80,15 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
     }
 }
 
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_place *ret)
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, sg_slot slot, struct sg_place *ret)
 {
     struct search search = {.units = units, .high = high, .thrift = thrift};
     uint32_t page = 0;
     while (page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE) {
         uint32_t left = region->hole_at[page], right = left;
-        while (at(region, left)->prev && is_open(at(region, at(region, left)->prev)))
+        while (at(region, left)->prev && is_open(region, at(region, at(region, left)->prev), slot))
             left = at(region, left)->prev;
-        while (at(region, right)->next && is_open(at(region, at(region, right)->next)))
+        while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), slot))
             right = at(region, right)->next;
         try_stretch(region, left, right, &search);
         page = page_of(region, end_of(at(region, right)) - 1) + 1;
@@ -99,23 +108,27 @@ static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, u
         hole_remove(region, node);
     else
         free_remove(region, node);
+    node->state = SG_NODE_BUSY;
     if (node->begin < begin) {
         uint32_t left = insert_before(region, id, node->begin, begin - node->begin);
+        at(region, left)->owner = node->owner;
+        at(region, left)->time = node->time;
         if (is_hole)
             hole_insert(region, left);
         else
-            free_insert(region, left);
+            free_put(region, left);
     }
     if (end < node_end) {
         uint32_t right = insert_after(region, id, end, node_end - end);
+        at(region, right)->owner = node->owner;
+        at(region, right)->time = node->time;
         if (is_hole)
             hole_insert(region, right);
         else
-            free_insert(region, right);
+            free_put(region, right);
     }
     node->begin = begin;
     node->size = end - begin;
-    node->state = SG_NODE_BUSY;
     return id;
 }
 
@@ -146,7 +159,16 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
     return busy;
 }
 
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place)
+/* What is left over of new pages has no past; it is called its first user's, so that it joins what that one frees. */
+static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
+{
+    at(region, id)->owner = slot;
+    at(region, id)->time = 0;
+    region->ordered = region->ordered || slot;
+    become_free(region, id);
+}
+
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot)
 {
     struct sg_node *node = at(region, busy);
     assert(node->state == SG_NODE_BUSY);
@@ -155,9 +177,9 @@ uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct 
     node->size = place->units;
     block_insert(region, busy);
     if (begin < place->begin)
-        become_free(region, insert_before(region, busy, begin, place->begin - begin));
+        leave_over(region, insert_before(region, busy, begin, place->begin - begin), slot);
     if (block_end < end)
-        become_free(region, insert_after(region, busy, block_end, end - block_end));
+        leave_over(region, insert_after(region, busy, block_end, end - block_end), slot);
     return busy;
 }
 
@@ -185,7 +207,7 @@ static enum sg_node_state after_abandon(const struct sg_region *region, uint32_t
     return region->handle[page] == SG_PAGE_LOST ? SG_NODE_BUSY : region->handle[page] ? SG_NODE_FREE : SG_NODE_HOLE;
 }
 
-void sg_region_abandon(struct sg_region *region, uint32_t busy)
+void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
 {
     struct sg_node *node = at(region, busy);
     assert(node->state == SG_NODE_BUSY);
@@ -200,6 +222,8 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy)
         if (rest)
             at(region, rest)->state = SG_NODE_BUSY;
         node->size = cut - begin;
+        node->owner = slot;
+        node->time = slot ? now : 0;
         if (becomes == SG_NODE_FREE)
             become_free(region, busy);
         else if (becomes == SG_NODE_HOLE)
@@ -223,11 +247,11 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
         uint32_t from = page_of(region, node->begin + region->page_units - 1), to = page_of(region, end_of(node));
         if (to > before)
             to = before;
-        /* The highest run of unpinned pages in this range. */
-        while (to > from && region->pin[to - 1])
+        /* The highest run of movable pages in this range. */
+        while (to > from && !sg_region_movable(region, to - 1))
             to--;
         uint32_t first = to;
-        while (first > from && to - first < want && !region->pin[first - 1])
+        while (first > from && to - first < want && sg_region_movable(region, first - 1))
             first--;
         if (to > first) {
             *ret_first = first;

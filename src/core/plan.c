@@ -138,12 +138,13 @@ static void settle(struct sg_plan *plan)
     plan->create = pages < plan->place.new_pages ? plan->place.new_pages - (uint32_t)pages : 0;
 }
 
-static bool find_place(const struct sg_device *device, enum sg_class class, uint32_t units, bool high, enum sg_thrift thrift, struct sg_plan *plan)
+static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, struct sg_plan *plan)
 {
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
-        if (!sg_device_suits(device, i, class, units) || !sg_region_find_place(device->region[i], units, high, thrift, &place))
+        if (!sg_device_suits(device, i, want.class, want.units) ||
+            !sg_region_find_place(device->region[i], want.units, want.high, thrift, want.slot, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;
@@ -170,15 +171,16 @@ static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
     return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
 }
 
-CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_plan *ret)
+CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
 {
-    struct sg_plan plan = {.device = device};
+    struct sg_plan plan = {.device = device, .slot = want.slot};
     sg_device_flush(device);
-    if (!find_place(device, class, units, high, SG_FEWEST_NEW, &plan))
+    sg_device_tidy(device);
+    if (!find_place(device, want, SG_FEWEST_NEW, &plan))
         return CUDA_ERROR_NOT_FOUND;
     struct wanted wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.should)) {
-        find_place(device, class, units, high, SG_FEWEST_WHOLE, &plan);
+        find_place(device, want, SG_FEWEST_WHOLE, &plan);
         wanted = moves_of(&plan);
     }
     if (!feasible(device, &plan, wanted.must))
@@ -272,18 +274,20 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     uint32_t next = 0;
     settle_runs(plan, /* moved */ true);
     for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
-        if (!region->handle[page])
+        if (!region->handle[page]) {
             region->handle[page] = plan->handles[next++];
+            region->after[page] = (struct sg_after){0};
+        }
     assert(next == plan->place.new_pages);
     sg_device_count_pages(device, region, next);
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
-    return sg_region_commit(region, plan->busy, &plan->place);
+    return sg_region_commit(region, plan->busy, &plan->place, plan->slot);
 }
 
 void sg_plan_abandon(struct sg_plan *plan)
 {
     settle_runs(plan, /* moved */ false);
-    sg_region_abandon(plan->region, plan->busy);
+    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_order_tick(plan->device));
 }

@@ -18,6 +18,7 @@ struct sg_plan {
     struct sg_device *device;
     struct sg_region *region;
     struct sg_place place;
+    sg_slot slot;             /* for whom */
     uint32_t busy;
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
     uint32_t first_page, last_page; /* of the busy node */
@@ -28,9 +29,9 @@ struct sg_plan {
     uint32_t run_count;
 };
 
-/* Chooses a place for `units` and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no region has
+/* Chooses a place for what is wanted and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no region has
    room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under the lock. */
-CUresult sg_plan_make(struct sg_device *device, enum sg_class class, uint32_t units, bool high, struct sg_plan *ret);
+CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few. Under the lock. */
 bool sg_plan_make_do(struct sg_plan *plan);

@@ -46,7 +46,7 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a slot is one unit only one node starts in it, so one table does for both. */
     uint32_t block_slots = slot_shift ? slots : 0;
-    region->tables_bytes = pages * (sizeof *region->handle + sizeof *region->hole_at + sizeof *region->pin) + slots * sizeof *region->free_at +
+    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->hole_at + sizeof *region->pin) + slots * sizeof *region->free_at +
                            block_slots * sizeof *region->block_at;
     region->tables = sg_meta_map(region->tables_bytes);
     bool have_free = sg_index_init(&region->free_index, slots), have_holes = sg_index_init(&region->hole_index, pages);
@@ -54,7 +54,8 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
         sg_region_fini(region);
         return false;
     }
-    region->handle = region->tables;
+    region->after = region->tables;
+    region->handle = (CUmemGenericAllocationHandle *)(region->after + pages);
     region->hole_at = (uint32_t *)(region->handle + pages);
     region->free_at = region->hole_at + pages;
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
@@ -65,6 +66,7 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
         region->cell_first = nodes->capacity;
         region->cells = nodes->cells;
     }
+    region->listed = region->fit == SG_FIT_SMALLEST;
     region->first = node_new(nodes);
     *at(region, region->first) = (struct sg_node){.size = units};
     hole_insert(region, region->first);
@@ -77,6 +79,8 @@ void sg_region_fini(struct sg_region *region)
     sg_index_fini(&region->hole_index);
     sg_meta_unmap(region->tables, region->tables_bytes);
     region->tables = NULL;
+    for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
+        sg_meta_unmap(region->lists[owner], sizeof *region->lists[owner]);
 }
 
 bool sg_region_is_hole(const struct sg_region *region)
@@ -93,6 +97,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
         return false;
     made.index = region->index;
     made.reserved = region->reserved;
+    made.order = region->order;
     at(&made, made.first)->region = region->index;
     node_drop(region->nodes, region->first);
     sg_region_fini(region);
@@ -100,46 +105,84 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* The bin of a size: the small region has one for each; the others keep one block at most, in the first. */
-static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units)
+/* The bin of a size: the small region has one for each, owners apart; the others keep one block at most, in the first. */
+static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units, uint32_t owner)
 {
-    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : units % SG_BINS];
+    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : (units + owner * 37) % SG_BINS];
 }
 
-/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not. */
-static uint32_t smallest_of_class(const struct sg_region *region, uint32_t class, uint32_t units)
+/* Ranges looked at in each list that may hold some which the stream can't use. */
+enum { FEW = 8 };
+
+/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. */
+static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot, bool all)
 {
-    enum { FEW = 8 };
     uint32_t best = 0, seen = 0;
-    for (uint32_t id = region->class_first[class]; id && (seen++ < FEW || !best); id = at(region, id)->of_class.more) {
+    for (uint32_t id = first; id && (seen++ < FEW || (all && !best)); id = at(region, id)->of_class.more) {
         uint32_t size = at(region, id)->size;
-        if (size >= units && (!best || size < at(region, best)->size))
+        if (size >= units && (!best || size < at(region, best)->size) && is_usable(region, at(region, id), slot))
             best = id;
     }
     return best;
 }
 
-/* A free range that holds `units` and is close to the smallest one that does; 0 if none does. */
-static uint32_t smallest_range(const struct sg_region *region, uint32_t units)
+/* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does. */
+static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units, sg_slot slot, bool all)
 {
-    uint32_t class = class_of(units), best = smallest_of_class(region, class, units);
+    uint32_t class = class_of(units), best = smallest_of_class(region, lists->first[class], units, slot, all);
     if (best)
         return best;
     for (uint32_t word = ++class / 64; word < SG_CLASSES / 64; class = ++word * 64) {
-        uint64_t larger = region->classes[word] & (UINT64_MAX << class % 64);
-        if (larger)
-            return smallest_of_class(region, word * 64 + (uint32_t)__builtin_ctzll(larger), units);
+        for (uint64_t larger = lists->any[word] & (UINT64_MAX << class % 64); larger; larger &= larger - 1) {
+            best = smallest_of_class(region, lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)], units, slot, all);
+            if (best)
+                return best;
+        }
     }
     return 0;
 }
 
-static uint32_t find_range(const struct sg_region *region, uint32_t units, bool high)
+/* Of what others own, as far as `slot` has come after them. */
+static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    uint32_t best = 0;
+    for (uint64_t left = region->owners & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
+        unsigned owner = (unsigned)__builtin_ctzll(left);
+        const struct sg_lists *lists = region->lists[owner];
+        if (!lists || (!region->order->complete[owner] && !(slot && region->order->knows[slot].at[owner])))
+            continue;
+        uint32_t id = smallest_listed(region, lists, units, slot, /* all */ false);
+        if (id && (!best || at(region, id)->size < at(region, best)->size))
+            best = id;
+    }
+    return best;
+}
+
+static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    uint32_t best = smallest_listed(region, &region->common, units, slot, /* all */ true);
+    if (slot && region->lists[slot]) {
+        uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true);
+        if (own && (!best || at(region, own)->size <= at(region, best)->size))
+            best = own;
+    }
+    return best || !region->ordered ? best : smallest_of_others(region, units, slot);
+}
+
+static uint32_t find_range(const struct sg_region *region, uint32_t units, bool high, sg_slot slot)
 {
     if (!high && region->fit == SG_FIT_SMALLEST)
-        return smallest_range(region, units);
-    uint32_t slot = high ? sg_index_last(&region->free_index, region->free_index.slots, (int32_t)units)
-                         : sg_index_first(&region->free_index, 0, (int32_t)units);
-    return slot == SG_INDEX_NONE ? 0 : region->free_at[slot];
+        return smallest_range(region, units, slot);
+    uint32_t from = high ? region->free_index.slots : 0;
+    for (uint32_t looks = 0; looks < FEW; looks++) {
+        uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units) : sg_index_first(&region->free_index, from, (int32_t)units);
+        if (found == SG_INDEX_NONE)
+            return 0;
+        if (is_usable(region, at(region, region->free_at[found]), slot))
+            return region->free_at[found];
+        from = high ? found : found + 1;
+    }
+    return region->listed ? smallest_range(region, units, slot) : 0;
 }
 
 /* Whether more pages stay whole when a block is taken from the end of a range than from its beginning. */
@@ -149,21 +192,31 @@ static bool leaves_more_above(const struct sg_region *region, const struct sg_no
     return region->fit == SG_FIT_SMALLEST && pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
+/* A block that is kept as it was, and is of this size and usable; 0 if none is. */
+static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, sg_slot slot)
 {
-    struct sg_bin *bin = bin_of(region, units);
-    if (bin->count && bin->units == units) {
-        uint32_t cached = bin->top;
-        bin->top = at(region, cached)->later;
-        bin->count--;
-        region->cached--;
-        region->whole_cached -= pages_inside(region, at(region, cached)->begin, units);
-        block_insert(region, cached);
-        return cached;
-    }
+    struct sg_bin *bin = bin_of(region, units, owner);
+    uint32_t id = bin->top;
+    if (!bin->count || bin->units != units || (bin->owner != slot && !is_usable(region, at(region, id), slot)))
+        return 0;
+    bin->top = at(region, id)->later;
+    bin->count--;
+    region->cached--;
+    region->whole_cached -= pages_inside(region, at(region, id)->begin, units);
+    block_insert(region, id);
+    return id;
+}
+
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_slot slot)
+{
+    uint32_t id = take_cached(region, units, slot, slot);
+    if (!id && slot && region->cached)
+        id = take_cached(region, units, 0, slot);
+    if (id)
+        return id;
     if (region->fit == SG_FIT_SMALLEST && region->cached)
         sg_region_flush(region);
-    uint32_t id = find_range(region, units, high);
+    id = find_range(region, units, high, slot);
     if (!id)
         return 0;
     struct sg_node *node = at(region, id);
@@ -182,7 +235,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high)
         node->size = units;
     } else {
         uint32_t begin = node->begin;
-        free_resize(region, id, begin + units, rest);
+        free_shrink(region, id, begin + units, rest);
         id = insert_before(region, id, begin, units);
     }
     block_insert(region, id);
@@ -248,10 +301,14 @@ bool sg_region_flush(struct sg_region *region)
     return any;
 }
 
-void sg_region_release(struct sg_region *region, uint32_t block)
+void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time)
 {
     struct sg_node *node = at(region, block);
     assert(node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING);
+    if (owner || region->ordered)
+        sg_region_note_after(region, node->begin, node->size, owner, time);
+    node->owner = owner;
+    node->time = time;
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->cached)
             sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
@@ -260,10 +317,11 @@ void sg_region_release(struct sg_region *region, uint32_t block)
             return;
         }
     }
-    struct sg_bin *bin = bin_of(region, node->size);
-    if (bin->units != node->size || bin->count == SG_BIN_DEPTH) {
+    struct sg_bin *bin = bin_of(region, node->size, owner);
+    if (bin->units != node->size || bin->owner != owner || bin->count == SG_BIN_DEPTH) {
         bin_empty(region, bin);
         bin->units = node->size;
+        bin->owner = owner;
     }
     node->state = SG_NODE_CACHED;
     node->later = bin->top;
@@ -276,13 +334,13 @@ void sg_region_release(struct sg_region *region, uint32_t block)
 uint32_t sg_region_idle(const struct sg_region *region)
 {
     uint32_t idle = region->whole_free;
-    if (region->pinned == 0 || idle == 0)
+    if ((region->pinned == 0 && !region->ordered) || idle == 0)
         return idle;
     for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
         const struct sg_node *node = at(region, region->free_at[slot]);
         uint32_t to = page_of(region, end_of(node));
         for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
-            idle -= region->pin[page];
+            idle -= !sg_region_movable(region, page);
     }
     return idle;
 }
@@ -316,7 +374,9 @@ void sg_region_check(const struct sg_region *region)
                 assert((region->handle[page] == 0) == (node->state == SG_NODE_HOLE));
         }
         if (prev && (node->state == SG_NODE_FREE || node->state == SG_NODE_HOLE))
-            assert(at(region, prev)->state != node->state);
+            assert(at(region, prev)->state != node->state || (node->state == SG_NODE_FREE && at(region, prev)->owner != node->owner));
+        if (node->state == SG_NODE_FREE)
+            assert(node->owner == 0 || (region->ordered && region->owners >> node->owner & 1));
         position += node->size;
         prev = id;
     }

@@ -1,14 +1,21 @@
 /* A region: one reservation of device addresses, tiled by nodes in address order.
 
    Unit of all positions and sizes here: SG_UNIT bytes. A node is a block, a free range, a pending block, a hole (no
-   page mapped), busy (pages being mapped or taken away outside the lock), or cached: free, but kept as it was for the next
-   request of that size. Invariants, checked by sg_region_check():
-     - the nodes tile [0, units) without gap or overlap, neighbours differ in state unless both are blocks or pending;
+   page mapped), busy (pages being mapped or taken away outside the lock), cached: free, but kept as it was for the next
+   request of that size, or held: a free piece shorter than a slot beside a range that it can't join yet.
+
+   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time: it comes after all that the
+   owner was given before then (order.h). So it is the owner's own at once, and another stream's when that has come after the
+   time. Neighbours of one owner are one range, with the later time. What came into a range when is kept a page at a time
+   (`after`), so that another stream can use the older parts of a range and pages whose work is complete can be moved.
+   Invariants, checked by sg_region_check():
+     - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or held, or
+       free for different streams;
      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes aside);
      - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
        entirely inside free ranges.
    A slot is 1 << slot_shift units, chosen not larger than the smallest block of the region: so at most one block and one
-   free range start in any slot, and plain arrays serve as dictionaries.
+   free range start in any slot, and plain arrays serve as dictionaries. (A slot here is one of addresses, not of order.h.)
 
    No function here calls the driver, waits or locks: the owner's lock is held. */
 #ifndef SG_REGION_H
@@ -20,22 +27,30 @@
 
 #include "cuda_abi.h"
 #include "index.h"
+#include "order.h"
 
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of cudaMalloc's users */
 
-enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY, SG_NODE_CACHED };
+enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY, SG_NODE_CACHED, SG_NODE_HELD };
 
 struct sg_node {
     uint32_t begin, size;  /* units */
     uint32_t prev, next;   /* by address; 0: none. Of unused nodes, next is the next unused one */
     uint32_t state;        /* enum sg_node_state */
-    uint32_t stream;       /* tag of a block, index in the device's list */
+    union {
+        uint32_t stream;   /* tag of a block, index in the device's list */
+        uint32_t owner;    /* free, cached, held: slot of a stream, 0: nobody */
+    };
     uint64_t requested;    /* bytes asked for, of a block or pending block */
-    uint64_t serial;       /* differs for every allocation of the process */
+    union {
+        uint64_t serial;   /* block: the time of its allocation, differs for every allocation of the process */
+        uint64_t time;     /* free, cached, held: comes after what the owner was given before; pending: what `also` was given */
+    };
     uint64_t context;      /* the CUcontext that was current when it was allocated */
     union {
-        uint64_t event;                    /* pending: the CUevent after which it is free */
-        uint64_t also;                     /* block: bits of the slots on which it is used besides its own; bit 0: on others */
+        uint64_t event;                    /* for who keeps other things in nodes */
+        uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on others;
+                                              pending: bits of those it has to wait for, bit 0: for the whole context */
         struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
     };
     uint32_t later;        /* pending: the next one in order */
@@ -64,10 +79,15 @@ enum { SG_BINS = 128, SG_BIN_DEPTH = 16 };
 enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
+    uint32_t owner;             /* of all in it */
 };
 
-/* Free ranges by size, eight classes to each power of two: where the smallest that fits is wanted. */
+/* Free ranges of one owner by size, eight classes to each power of two: where the smallest that fits is wanted. */
 enum { SG_CLASSES = 32 * 8 };
+struct sg_lists {
+    uint64_t any[SG_CLASSES / 64]; /* bit set: the list isn't empty */
+    uint32_t first[SG_CLASSES];
+};
 
 /* Where in free memory a block is put. Measured (docs/design.md): among the few, large blocks of the regular region the
    smallest range keeps the most pages whole; among many small ones the lowest does, and it costs less. */
@@ -91,8 +111,14 @@ struct sg_region {
     /* Cells: whatever begins in units [4 i, 4 i + 4) has node cell_first + i, if that was unused when it came to be. So most blocks
        of the small region are found with one look at memory where the table below costs two, one after the other. */
     uint32_t cell_first, cells;
-    uint64_t classes[SG_CLASSES / 64];   /* bit set: the list isn't empty. Of SG_FIT_SMALLEST */
-    uint32_t class_first[SG_CLASSES];
+    bool listed;         /* the lists are kept: of SG_FIT_SMALLEST, and where there is more than one owner */
+    bool ordered;        /* something in it has, or had, an owner: `after` tells */
+    const struct sg_order *order; /* NULL: nothing has an owner */
+    uint64_t owners;     /* bit set: a free range has had this owner */
+    uint64_t tidied;     /* order->version when ranges were last joined because they had become complete */
+    struct sg_lists common;             /* of nobody's, and of owners for whom there is no host memory */
+    struct sg_lists *lists[SG_SLOTS];   /* by owner; NULL: none yet, or `common` for good */
+    uint64_t listless;   /* bit set: that owner's ranges are in `common` */
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
     struct sg_bin bin[SG_BINS];
@@ -102,6 +128,7 @@ struct sg_region {
     uint32_t *hole_at;            /* page -> node */
     CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
     uint8_t *pin;                         /* page -> may not move */
+    struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
     void *tables;
     size_t tables_bytes;
 };
@@ -119,9 +146,15 @@ bool sg_region_is_hole(const struct sg_region *region);
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
 /* Takes `units` from the beginning of the lowest or nearly smallest free range that holds them, as the region's `fit` says;
-   if `high`, from the end of the highest. Returns the new
-   block's node; 0 when none fits or no node is to be had. */
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high);
+   if `high`, from the end of the highest. Only of what `slot` may use (0: of what is complete), and what is its own first.
+   Returns the new block's node; 0 when none fits, as far as a short look tells, or no node is to be had. */
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_slot slot);
+
+/* The same after a thorough look, over the borders of ranges and at single pages. */
+uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
+
+/* Joins neighbours that could not be joined before their work was complete. */
+void sg_region_tidy(struct sg_region *region);
 
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. */
 uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
@@ -130,26 +163,26 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free and is cached: the small region keeps SG_BIN_DEPTH of a size until they are too many or
+/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region keeps SG_BIN_DEPTH of a size until they are too many or
    another size wants the bin, the others the latest one until the next request. */
-void sg_region_release(struct sg_region *region, uint32_t block);
+void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
 bool sg_region_flush(struct sg_region *region);
 
-/* Where a block could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
+/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
 struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
     uint32_t new_pages;
-    uint32_t whole;        /* whole free pages that it uses up */
+    uint32_t whole;        /* whole complete free pages that it uses up */
 };
 enum sg_thrift {
     SG_FEWEST_NEW,  /* the fewest new pages: least work */
     SG_FEWEST_WHOLE /* the fewest new and whole free pages together: what may still succeed when no page is to be had */
 };
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_place *ret);
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, sg_slot slot, struct sg_place *ret);
 
 /* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to be had, and
    nothing was changed. */
@@ -159,17 +192,24 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
 #define SG_PAGE_LOST UINT64_MAX
 
 /* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
-   and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim. */
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place);
-void sg_region_abandon(struct sg_region *region, uint32_t busy);
+   and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim.
+   What is left over of new pages is `slot`'s, for whom the place was found; so is, at `now`, what an abandoned claim had joined. */
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
+void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
-/* Cuts up to `want` whole, unpinned free pages out of the highest free range that has any below page `before`. Returns
+/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`. Returns
    how many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there is none. */
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
+
+/* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
+static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)
+{
+    return !region->pin[page] && (!region->ordered || sg_after_complete(region->order, region->after[page]));
+}
 
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
 uint32_t sg_region_idle(const struct sg_region *region);

@@ -78,16 +78,29 @@ static inline uint32_t class_of(uint32_t size)
     return high * 8 + (high >= 3 ? size >> (high - 3) & 7 : 0);
 }
 
+/* What only regions with owners need (owner.c): the lists of one more owner, or `common`; all free ranges into lists. */
+struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner);
+void sg_region_make_listed(struct sg_region *region);
+/* [begin, begin + size) has become free, of `owner` after `time`. */
+void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, sg_slot owner, uint64_t time);
+
+static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
+{
+    struct sg_lists *lists = region->lists[owner];
+    return lists ? lists : owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
+}
+
 static inline void class_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_node *node = at(region, id);
-    uint32_t class = class_of(node->size), first = region->class_first[class];
+    struct sg_lists *lists = lists_of(region, node->owner);
+    uint32_t class = class_of(node->size), first = lists->first[class];
     node->of_class.less = 0;
     node->of_class.more = first;
     if (first)
         at(region, first)->of_class.less = id;
-    region->class_first[class] = id;
-    region->classes[class / 64] |= UINT64_C(1) << class % 64;
+    lists->first[class] = id;
+    lists->any[class / 64] |= UINT64_C(1) << class % 64;
 }
 
 static inline void class_remove(struct sg_region *region, const struct sg_node *node)
@@ -98,10 +111,11 @@ static inline void class_remove(struct sg_region *region, const struct sg_node *
     if (less) {
         at(region, less)->of_class.more = more;
     } else {
+        struct sg_lists *lists = lists_of(region, node->owner);
         uint32_t class = class_of(node->size);
-        region->class_first[class] = more;
+        lists->first[class] = more;
         if (!more)
-            region->classes[class / 64] &= ~(UINT64_C(1) << class % 64);
+            lists->any[class / 64] &= ~(UINT64_C(1) << class % 64);
     }
 }
 
@@ -114,15 +128,18 @@ static inline void free_insert(struct sg_region *region, uint32_t id)
     region->free_at[slot] = id;
     sg_index_set(&region->free_index, slot, (int32_t)node->size);
     region->whole_free += pages_inside(region, node->begin, node->size);
-    if (region->fit == SG_FIT_SMALLEST)
+    region->owners |= UINT64_C(1) << node->owner;
+    if (region->listed)
         class_insert(region, id);
+    else if (region->owners & (region->owners - 1))
+        sg_region_make_listed(region);
 }
 
 static inline void free_remove(struct sg_region *region, const struct sg_node *node)
 {
     sg_index_set(&region->free_index, node->begin >> region->slot_shift, 0);
     region->whole_free -= pages_inside(region, node->begin, node->size);
-    if (region->fit == SG_FIT_SMALLEST)
+    if (region->listed)
         class_remove(region, node);
 }
 
@@ -131,7 +148,7 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
 {
     struct sg_node *node = at(region, id);
     uint32_t old = node->begin >> region->slot_shift, slot = begin >> region->slot_shift;
-    bool moves = region->fit == SG_FIT_SMALLEST && class_of(node->size) != class_of(size);
+    bool moves = region->listed && class_of(node->size) != class_of(size);
     region->whole_free -= pages_inside(region, node->begin, node->size);
     region->whole_free += pages_inside(region, begin, size);
     if (moves)
@@ -145,8 +162,7 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
     sg_index_move(&region->free_index, old, slot, (int32_t)size);
 }
 
-/* Gives what the free range `from` is, and its entry, to the node `to`, which has the bounds that it shall have. Not where there
-   are lists of classes. */
+/* Gives what the free range `from` is, and its entry, to the node `to`, which has the bounds that it shall have. */
 static inline void free_pass(struct sg_region *region, uint32_t from, uint32_t to)
 {
     struct sg_node *old = at(region, from), *node = at(region, to);
@@ -155,11 +171,15 @@ static inline void free_pass(struct sg_region *region, uint32_t from, uint32_t t
     assert(region->fit == SG_FIT_LOWEST && old->state == SG_NODE_FREE);
     region->whole_free += pages_inside(region, node->begin, node->size);
     region->whole_free -= pages_inside(region, old->begin, old->size);
+    if (region->listed)
+        class_remove(region, old);
     *node = *old;
     node->begin = bounds.begin;
     node->size = bounds.size;
     node->prev = bounds.prev;
     node->next = bounds.next;
+    if (region->listed)
+        class_insert(region, to);
     region->free_at[slot] = to;
     sg_index_move(&region->free_index, old->begin >> region->slot_shift, slot, (int32_t)node->size);
 }
@@ -221,6 +241,114 @@ static inline void block_insert(struct sg_region *region, uint32_t id)
     region->block_at[at(region, id)->begin >> region->slot_shift] = id;
 }
 
+static inline bool is_complete(const struct sg_region *region, const struct sg_node *node)
+{
+    return node->owner == 0 || region->order->complete[node->owner] >= node->time;
+}
+
+/* Whether `slot` may use a free range as a whole. */
+static inline bool is_usable(const struct sg_region *region, const struct sg_node *node, sg_slot slot)
+{
+    return node->owner == slot || is_complete(region, node) || (slot && region->order->knows[slot].at[node->owner] >= node->time);
+}
+
+/* Whether two neighbouring pieces of free memory can be one range without loss worth mentioning, and whose it is then: those
+   of one owner always; what is complete joins the other where that is larger, or where it is less than a page. */
+static inline bool may_join(const struct sg_region *region, const struct sg_node *a, const struct sg_node *b, uint32_t *ret_owner, uint64_t *ret_time)
+{
+    const struct sg_node *whose = a->time > b->time ? a : b;
+    if (a->owner != b->owner) {
+        bool a_complete = is_complete(region, a), b_complete = is_complete(region, b);
+        const struct sg_node *larger = a->size > b->size ? a : b;
+        if (a_complete && b_complete)
+            whose = larger;
+        else if (a_complete && (larger == b || a->size < region->page_units))
+            whose = b;
+        else if (b_complete && (larger == a || b->size < region->page_units))
+            whose = a;
+        else
+            return false;
+    }
+    *ret_owner = whose->owner;
+    *ret_time = whose->time;
+    return true;
+}
+
+/* Whether two ranges begin in the same slot of addresses. */
+static inline bool collide(const struct sg_region *region, uint32_t left, uint32_t right)
+{
+    return left && right && at(region, left)->begin >> region->slot_shift == at(region, right)->begin >> region->slot_shift;
+}
+
+static inline bool has_state(const struct sg_region *region, uint32_t id, enum sg_node_state state)
+{
+    return id && at(region, id)->state == state;
+}
+
+/* Turns a node that is in no index, and joins nothing, into a free range. Where that begins in the same slot of addresses as its
+   right neighbour, or its left one in its own, the left of the two, which is shorter than a slot, is held until it can join. */
+static inline void free_put(struct sg_region *region, uint32_t id)
+{
+    uint32_t prev = at(region, id)->prev, next = at(region, id)->next;
+    if (has_state(region, prev, SG_NODE_FREE) && collide(region, prev, id)) {
+        free_remove(region, at(region, prev));
+        at(region, prev)->state = SG_NODE_HELD;
+    }
+    if (has_state(region, next, SG_NODE_FREE) && collide(region, id, next))
+        at(region, id)->state = SG_NODE_HELD;
+    else
+        free_insert(region, id);
+}
+
+/* Free memory that a block was cut from keeps [begin, begin + size). */
+static inline void free_shrink(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t next = node->next;
+    if (begin != node->begin && has_state(region, next, SG_NODE_FREE) && begin >> region->slot_shift == at(region, next)->begin >> region->slot_shift) {
+        free_remove(region, node);
+        node->begin = begin;
+        node->size = size;
+        node->state = SG_NODE_HELD;
+    } else {
+        free_resize(region, id, begin, size);
+    }
+}
+
+/* Joins a node that is in no index with a neighbour that is free or held, if that may be. The neighbour's node goes. */
+static inline bool absorb(struct sg_region *region, uint32_t id, uint32_t other)
+{
+    struct sg_node *node = at(region, id), *piece = at(region, other);
+    uint32_t owner;
+    uint64_t time;
+    if ((piece->state != SG_NODE_FREE && piece->state != SG_NODE_HELD) || !may_join(region, node, piece, &owner, &time))
+        return false;
+    if (piece->state == SG_NODE_FREE)
+        free_remove(region, piece);
+    node->begin = piece->begin < node->begin ? piece->begin : node->begin;
+    node->size += piece->size;
+    node->owner = owner;
+    node->time = time;
+    unlink_node(region, other);
+    return true;
+}
+
+/* The same where owners differ, or something is held. */
+static inline void become_free_of_another(struct sg_region *region, uint32_t id)
+{
+    for (bool more = true; more;) {
+        uint32_t prev = at(region, id)->prev, next = at(region, id)->next;
+        more = (prev && absorb(region, id, prev)) || (next && absorb(region, id, next));
+    }
+    free_put(region, id);
+}
+
+/* Whether a neighbour is free or held, and not simply another part of what `node` is part of. */
+static inline bool is_other(const struct sg_node *neighbour, const struct sg_node *node)
+{
+    return neighbour->state == SG_NODE_HELD || (neighbour->state == SG_NODE_FREE && neighbour->owner != node->owner);
+}
+
 /* Turns a node that is in no index into free memory, joined with its free neighbours. */
 static inline void become_free(struct sg_region *region, uint32_t id)
 {
@@ -228,12 +356,18 @@ static inline void become_free(struct sg_region *region, uint32_t id)
     uint32_t prev = node->prev, next = node->next;
     bool left = prev && at(region, prev)->state == SG_NODE_FREE;
     bool right = next && at(region, next)->state == SG_NODE_FREE;
+    if ((prev && is_other(at(region, prev), node)) || (next && is_other(at(region, next), node))) {
+        become_free_of_another(region, id);
+        return;
+    }
     if (left) { /* the larger range first: what is then taken out below it changes nothing higher up in the index */
         struct sg_node *other = at(region, prev);
         uint32_t size = node->size;
+        other->time = other->time > node->time ? other->time : node->time;
         unlink_node(region, id);
         if (right) {
             struct sg_node *last = at(region, next);
+            other->time = other->time > last->time ? other->time : last->time;
             free_resize(region, prev, other->begin, other->size + size + last->size);
             free_remove(region, last);
             unlink_node(region, next);
@@ -241,13 +375,17 @@ static inline void become_free(struct sg_region *region, uint32_t id)
             free_resize(region, prev, other->begin, other->size + size);
         }
     } else if (right && region->cells) { /* the neighbour's entry moves down to where the joined range begins */
-        node->size += at(region, next)->size;
+        struct sg_node *other = at(region, next);
+        other->time = other->time > node->time ? other->time : node->time;
+        node->size += other->size;
         free_pass(region, next, id);
         unlink_node(region, next);
     } else if (right) {
+        struct sg_node *other = at(region, next);
         uint32_t begin = node->begin, size = node->size;
+        other->time = other->time > node->time ? other->time : node->time;
         unlink_node(region, id);
-        free_resize(region, next, begin, size + at(region, next)->size);
+        free_resize(region, next, begin, size + other->size);
     } else {
         free_insert(region, id);
     }

@@ -191,6 +191,8 @@ static void finish(struct program *program)
     for (int i = 0; i < BLOCKS; i++)
         if (program->block[i].address)
             release(program, &program->block[i], SG_FREE_SYNC_AUTO);
+    for (int i = 0; i < program->devices; i++)
+        sg_core_poll(program->core, i); /* events are recorded when they are wanted */
     strict_complete(UINT32_MAX);
     for (int i = 0; i < program->devices; i++)
         sg_core_trim(program->core, i, 0);

@@ -133,6 +133,8 @@ static void run(const char *text, int devices, uint64_t total, uint64_t most, bo
     }
     if (fits) /* nobody runs out while others have only not been asked whether their work is done */
         assert_int_equal(failed, 0);
+    for (int i = 0; i < devices; i++)
+        sg_core_poll(core, i); /* records what is wanted */
     strict_complete(UINT32_MAX);
     for (int i = 0; i < devices; i++)
         sg_core_trim(core, i, 0);

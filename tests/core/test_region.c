@@ -181,7 +181,7 @@ static void take(struct model *model, uint32_t units, bool high)
         if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))
             want = high ? end - units : begin;
     }
-    uint32_t node = sg_region_take(&model->region, units, high);
+    uint32_t node = sg_region_take(&model->region, units, high, 0);
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (node && model->block[i].cached && model->block[i].node == node) {
             assert_int_equal(model->block[i].units, units);
@@ -245,7 +245,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
     if (sg_region_largest(region) >= units) /* is taken without a place */
         return;
     uint32_t least = least_cost(model, units, thrift), new_pages, whole;
-    bool found = sg_region_find_place(region, units, high, thrift, &place);
+    bool found = sg_region_find_place(region, units, high, thrift, 0, &place);
     assert_int_equal(found, least != UINT32_MAX);
     if (!found)
         return;
@@ -262,7 +262,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
     sg_region_check(region);
     uint32_t begin = node->begin, end = begin + node->size;
     if (!keep) {
-        sg_region_abandon(region, busy);
+        sg_region_abandon(region, busy, 0, 0);
         compare(model);
         return;
     }
@@ -273,7 +273,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
     for (uint32_t i = begin; i < end; i++)
         if (model->unit[i] == HOLE)
             model->unit[i] = FREE;
-    uint32_t block = sg_region_commit(region, busy, &place);
+    uint32_t block = sg_region_commit(region, busy, &place, 0);
     new_block(model, block, place.begin, units);
     compare(model);
 }
@@ -288,7 +288,7 @@ static void release_random(struct model *model)
         model->block[i].pending = true;
         return;
     }
-    sg_region_release(&model->region, model->block[i].node);
+    sg_region_release(&model->region, model->block[i].node, 0, 0);
     model->block[i].cached = true;
     follow_cache(model);
     if (random_below(&model->random, 4) == 0)
@@ -367,7 +367,7 @@ static void steps(struct model *model, unsigned count)
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (!model->block[i].live || model->block[i].cached)
             continue;
-        sg_region_release(&model->region, model->block[i].node);
+        sg_region_release(&model->region, model->block[i].node, 0, 0);
         model->block[i].cached = true;
         compare(model);
     }
