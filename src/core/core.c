@@ -255,9 +255,24 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
     return true;
 }
 
+/* Events are worth recording for so many frees that wait for more than their own stream, or so large a part of the device. */
+enum { EPOCH_FREES = 32, EPOCH_SHARE = 512 };
+
+/* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
+static bool ends_epoch(struct sg_device *device, uint32_t id)
+{
+    device->epoch_bytes += (uint64_t)device->nodes.node[id].size << SG_UNIT_SHIFT;
+    bool ends = ++device->epoch_frees >= EPOCH_FREES || device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE;
+    if (ends) {
+        device->epoch_frees = 0;
+        device->epoch_bytes = 0;
+    }
+    return ends;
+}
+
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False: the block
-   is used on streams that are not followed, or was allocated for one. Under the lock. */
-static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags)
+   is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the lock. */
+static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
 {
     struct sg_order *order = &device->order;
     struct sg_node *node = &device->nodes.node[id];
@@ -270,6 +285,7 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_ASYNC, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
     if (others) {
+        *ret_ask = ends_epoch(device, id);
         sg_device_suspend(device, id, others | UINT64_C(1) << slot);
     } else {
         sg_device_release(device, id, slot, sg_order_tick(device));
@@ -277,9 +293,6 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     }
     return true;
 }
-
-/* An event over the context is worth recording for so many frees, or so large a part of the device. */
-enum { EPOCH_FREES = 32, EPOCH_SHARE = 128 };
 
 /* Takes effect after all work of the context. False: there are several contexts, or the driver has no events over a whole one,
    so that the caller must wait. *ret_ask: the epoch is over. Under the lock. */
@@ -291,10 +304,7 @@ static bool free_after_context(struct sg_device *device, uint32_t id, const stru
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     if (tag->context)
         node->context = (uint64_t)(uintptr_t)tag->context;
-    device->epoch_bytes += (uint64_t)node->size << SG_UNIT_SHIFT;
-    *ret_ask = ++device->epoch_frees >= EPOCH_FREES || device->epoch_bytes >= device->total_bytes / EPOCH_SHARE;
-    if (*ret_ask)
-        device->epoch_frees = 0, device->epoch_bytes = 0;
+    *ret_ask = ends_epoch(device, id);
     sg_device_suspend(device, id, /* the whole context */ 1);
     return true;
 }
@@ -318,9 +328,12 @@ static enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         if (waited)
             count_wait(device, waited_ns);
         sg_device_release(device, id, 0, 0);
-    } else if (tag->sync != SG_FREE_SYNC_STREAM || !free_in_order(device, id, tag, flags)) {
-        bool later = free_after_context(device, id, tag, flags, &ask);
-        outcome = !later ? MUST_WAIT : ask ? FREED_LATER : FREED;
+    } else {
+        bool done = tag->sync == SG_FREE_SYNC_STREAM && free_in_order(device, id, tag, flags, &ask);
+        if (!done && !free_after_context(device, id, tag, flags, &ask))
+            outcome = MUST_WAIT;
+        else if (!done || ask)
+            outcome = ask ? FREED_LATER : FREED;
     }
     sg_unlock(&device->lock);
     return outcome;

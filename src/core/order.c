@@ -199,21 +199,30 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock 
     sg_unlock(&device->lock);
 }
 
+/* Whether `slot` has come after all that `other` was given so far. `fresh`: bits of those given work since their clock was read. */
+static bool has_come_after(const struct sg_order *order, sg_slot slot, unsigned other, uint64_t fresh)
+{
+    return !(fresh >> other & 1) && order->knows[slot].at[other] >= order->folded[other];
+}
+
 /* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to wait for
-   them: they have work left, and have either come after the block's allocation, or may have in a way that is not seen. */
+   them: they have work left that `slot` has not come after, and have either come after the block's allocation, or may have in a
+   way that is not seen. */
 uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born)
 {
-    struct sg_order *order = &device->order;
-    uint64_t busy = (atomic_load_explicit(&order->fresh, memory_order_acquire) | order->unproven) & order->alive & ~bit(slot);
-    uint64_t seen = busy & (order->opaque | order->unseen);
+    const struct sg_order *order = &device->order;
+    uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
+    uint64_t busy = (fresh | order->unproven) & order->alive & ~bit(slot), seen = 0, known = 0;
     if (order->opaque & bit(slot) || order->complete[slot] >= born)
-        return busy; /* the host may have passed it on by any means */
-    if (order->blocking & bit(slot))
-        seen |= busy & order->blocking;
-    for (uint64_t left = busy & ~seen; left; left &= left - 1) {
+        seen = busy; /* the host may have passed it on by any means */
+    else
+        known = order->opaque | order->unseen | (order->blocking & bit(slot) ? order->blocking : 0);
+    for (uint64_t left = busy; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
-        if (order->knows[other].at[slot] >= born)
+        if (known >> other & 1 || order->knows[other].at[slot] >= born)
             seen |= bit(other);
+        if (has_come_after(order, slot, other, fresh))
+            seen &= ~bit(other);
     }
     return seen;
 }

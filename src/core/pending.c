@@ -5,7 +5,7 @@
 
 #include "device.h"
 
-enum { MARKS_OF_A_STREAM = 8 }; /* outstanding: enough that one of them is not much younger than what is complete */
+enum { MARKS_OF_A_STREAM = 64 }; /* outstanding: enough that one of them is not much younger than what is complete */
 
 static uint64_t bit(unsigned slot)
 {
@@ -373,9 +373,13 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
     const struct sg_core *core = device->core;
     struct sg_order *order = &device->order;
     bool any = false;
-    if (!slot || !core->may_wait || !core->may_wait() || !begin_recording(device))
+    if (!slot || !core->may_wait || !core->may_wait())
         return false;
     sg_lock(&device->asking);
+    if (!begin_recording(device)) {
+        sg_unlock(&device->asking);
+        return false;
+    }
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         struct sg_clock clock;
         struct sg_mark mark;
@@ -394,8 +398,8 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
         sg_core_waited(device->core, device->ordinal, slot, &clock);
         any = true;
     }
-    sg_unlock(&device->asking);
     end_recording(device);
+    sg_unlock(&device->asking);
     return any;
 }
 

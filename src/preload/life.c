@@ -230,6 +230,16 @@ static bool shares_memory(void)
     return shares;
 }
 
+/* Around an event of ours that is recorded on a stream. */
+static bool record_begin(void)
+{
+    sg_captures_hold();
+    if (!sg_captures_live())
+        return true;
+    sg_captures_unhold();
+    return false;
+}
+
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum state create_core(const struct sg_driver *driver)
 {
@@ -242,6 +252,8 @@ static enum state create_core(const struct sg_driver *driver)
         .observer = sg_recorder_open(&life.conf),
         .now_ns = sg_clock_coarse_ns,
         .warn = sg_life_say,
+        .record_begin = record_begin,
+        .record_end = sg_captures_unhold,
     };
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);

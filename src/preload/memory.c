@@ -107,7 +107,6 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
         .stream = origin->stream,
         .has_stream = origin->has_stream,
         .torch = origin->torch,
-        .capturing = sg_captures_live(),
         .sync = when(origin),
         .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
     };

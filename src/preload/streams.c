@@ -414,7 +414,7 @@ static void retire(CUstream stream)
         atomic_fetch_add(&streams.changes, 1);
         sg_unguard(SG_GUARD_STREAMS);
         for (int i = 0; i < count; i++)
-            sg_core_slot_gone(core, places[i].device, places[i].slot, sg_captures_live());
+            sg_core_slot_gone(core, places[i].device, places[i].slot);
     }
     sg_end();
 }
