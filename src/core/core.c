@@ -458,6 +458,7 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     if (device->mode != SG_MODE_EXPANDABLE)
         return 0;
     sg_device_ask(device, SG_ASK_MARK);
+    sg_device_drain(device);
     sg_lock(&device->grow);
     sg_lock(&device->lock);
     sg_device_tidy(device);

@@ -107,6 +107,7 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
+    uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* since an event over the context was last asked for */
     uint64_t epoch_bytes;
@@ -246,6 +247,9 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
    another thread. No lock but `grow` may be held. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
+
+/* Waits until what was freed so far is complete: for whoever asks for memory to be given back, which natively waits too. */
+void sg_device_drain(struct sg_device *device);
 
 /* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock held. */
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot);

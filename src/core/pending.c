@@ -44,6 +44,7 @@ static void settle_pending(struct sg_device *device, uint64_t time)
 
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
 {
+    device->learnt++;
     if (slots & 1)
         settle_pending(device, time);
     for (uint64_t left = slots & ~bit(0); left; left &= left - 1)
@@ -62,10 +63,13 @@ void sg_pending_settle(struct sg_device *device)
         uint32_t id = *link;
         struct sg_node *node = &device->nodes.node[id];
         sg_slot own = sg_device_slot_of(device, node->stream);
-        if (sg_after_usable(order, (struct sg_after){node->also, node->time}, own)) {
+        const struct sg_after after = {node->also, node->time};
+        if (sg_after_usable(order, after, own)) {
+            bool complete = sg_after_complete(order, after);
             *link = node->later;
-            sg_device_release(device, id, own, sg_order_tick(device)); /* who comes after this has come after them all */
-            order->owed |= bit(own);
+            /* Who comes after the present time has come after all of them. */
+            sg_device_release(device, id, own, complete ? after.time : sg_order_tick(device));
+            order->owed |= complete ? 0 : bit(own);
         } else {
             last = id;
             link = &node->later;
@@ -302,13 +306,15 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
     end_recording(device);
 }
 
-/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. */
+/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether anything was learnt,
+   also from others meanwhile. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     CUcontext current = NULL;
     sg_lock(&device->lock);
     CUevent event = device->mark_count ? device->mark[0].event : NULL;
+    uint64_t learnt = device->learnt;
     bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~bit(0));
     sg_unlock(&device->lock);
     if (!event && (!owed || (core->record_begin && !begin_recording(device))))
@@ -324,23 +330,18 @@ static bool wait_for_oldest(struct sg_device *device)
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
-    if (result != CUDA_SUCCESS)
-        return false;
-    if (event) {
+    if (event && result == CUDA_SUCCESS)
         settle_mark(device, event);
-        return true;
-    }
     sg_lock(&device->lock);
-    uint64_t slots = 0;
-    for (unsigned slot = 0; slot < SG_SLOTS; slot++)
-        slots |= clock.at[slot] ? bit(slot) : 0;
-    uint64_t learnt = device->order.owed & slots;
-    device->order.owed &= ~slots;
-    for (unsigned slot = 0; slot < SG_SLOTS; slot++)
-        if (clock.at[slot])
+    for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
+        if (clock.at[slot] && device->order.owed >> slot & 1) {
+            device->order.owed &= ~bit(slot);
             sg_pending_complete(device, bit(slot), clock.at[slot]);
+        }
+    }
+    bool any = device->learnt != learnt;
     sg_unlock(&device->lock);
-    return learnt != 0;
+    return any;
 }
 
 bool sg_device_ask(struct sg_device *device, enum sg_ask how)
@@ -366,6 +367,20 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
         any = wait_for_oldest(device);
     sg_unlock(&device->asking);
     return any;
+}
+
+void sg_device_drain(struct sg_device *device)
+{
+    if (!begin_recording(device)) /* nothing may be waited for while a capture is live */
+        return;
+    end_recording(device);
+    for (uint32_t most = SG_MARKS; most-- > 0;) {
+        sg_lock(&device->lock);
+        bool any = device->mark_count != 0;
+        sg_unlock(&device->lock);
+        if (!any || !sg_device_ask(device, SG_ASK_WAIT))
+            return;
+    }
 }
 
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot)

@@ -28,7 +28,9 @@ struct player {
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_slow *slow; /* NULL: every allocation is done at once */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
-    uint64_t done[SG_CARD_DEVICES]; /* pending frees that were complete, of each device */
+    struct sg_idmap pending; /* id -> the core's time when it was freed, which took effect later */
+    sg_slot *slot;           /* of each stream index, as recorded; 0: not followed */
+    bool followed;           /* the trace says so of some */
     /* PyTorch's */
     struct sg_torch *torch;
     struct sg_torch_card torch_card;
@@ -50,6 +52,11 @@ static int no_memory(struct player *player)
     return -1;
 }
 
+static sg_slot slot_of(const struct player *player, uint32_t stream)
+{
+    return stream < player->streams ? player->slot[stream] : 0;
+}
+
 static int device_of(const struct player *player, uint32_t stream)
 {
     return stream < player->streams ? player->stream_device[stream] : 0;
@@ -66,6 +73,12 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
         for (uint32_t i = player->streams; i < streams; i++)
             larger[i] = 0;
         player->stream_device = larger;
+        sg_slot *slots = realloc(player->slot, streams * sizeof *slots);
+        if (!slots)
+            return no_memory(player);
+        for (uint32_t i = player->streams; i < streams; i++)
+            slots[i] = 0;
+        player->slot = slots;
         player->streams = streams;
     }
     player->stream_device[index] = device < SG_DEVICES_MAX ? (uint8_t)device : 0;
@@ -81,6 +94,8 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM : player->play->conf.free_sync;
         tag.sees = player->play->sees;
+    } else {
+        tag.slot = slot_of(player, record->stream);
     }
     return tag;
 }
@@ -153,23 +168,34 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
         count_oom(player, record);
 }
 
+/* The free's completion is in the trace. */
+static bool note_pending(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_clock now;
+    sg_core_context_clock(player->core, device_of(player, record->stream), NULL, &now);
+    (void)sg_idmap_take(&player->pending, record->id);
+    return now.at[0] == 0 || sg_idmap_put(&player->pending, record->id, now.at[0]);
+}
+
 static int release(struct player *player, const struct segalloc_trace_record *record)
 {
     uint64_t value = sg_idmap_take(&player->live, record->id);
     player->result->frees++;
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
-    } else if (value == NO_BLOCK && record->flags & SEGALLOC_FLAG_PENDING) {
-        player->card.device[device_of(player, record->stream)].recordings++; /* its completion is in the trace */
     } else if (value != NO_BLOCK && player->core) {
         struct sg_tag tag = tag_of(player, record);
         if (record->flags & SEGALLOC_FLAG_PENDING && !player->ahead)
             tag.sync = SG_FREE_SYNC_EVENT;
+        else if (record->flags & SEGALLOC_FLAG_ASYNC && !player->ahead && tag.slot)
+            tag.sync = SG_FREE_SYNC_STREAM;
         if (player->slow && record->size >= player->huge_bytes)
             sg_slow_finish(player->slow); /* its free gives a page back, for which nobody may be growing */
         uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
+        if (tag.sync == SG_FREE_SYNC_EVENT && !player->ahead && !note_pending(player, record))
+            return no_memory(player);
         if (tag.sync == SG_FREE_SYNC_STRICT)
             player->result->strict_waits += player->card.host_waits - waits;
     } else if (value != NO_BLOCK) {
@@ -184,7 +210,7 @@ static int record_stream(struct player *player, const struct segalloc_trace_reco
     if (player->torch && value && value != NO_BLOCK &&
         sg_torch_record_stream(player->torch, (struct sg_torch_block *)(uintptr_t)value, record->stream) != 0)
         return no_memory(player);
-    if (player->ahead && value && value != NO_BLOCK) {
+    if ((player->ahead || player->followed) && value && value != NO_BLOCK) {
         const struct sg_tag tag = tag_of(player, record);
         (void)sg_core_record_stream(player->core, value, tag.slot);
     }
@@ -201,14 +227,47 @@ static void empty_cache(struct player *player, const struct segalloc_trace_recor
         sg_core_trim(player->core, device_of(player, record->stream), record->size);
 }
 
-/* Pending frees of a device are complete in the order of the frees. */
-static void complete(struct player *player, int device)
+/* Work is complete up to a time; an allocation may have waited for that. */
+static void complete(struct player *player, int device, sg_slot slot, uint64_t time)
 {
-    struct sg_card_device *card = &player->card.device[device];
-    if (++player->done[device] > card->recordings_complete)
-        card->recordings_complete = player->done[device];
-    if (!player->slow || !sg_slow_done(player->slow, device))
-        sg_core_poll(player->core, device);
+    struct sg_clock clock = {.at = {0}};
+    clock.at[slot] = time;
+    sg_core_completed(player->core, device, &clock);
+    if (player->slow)
+        (void)sg_slow_done(player->slow, device);
+}
+
+/* What the allocator learnt about streams. The core has the same slots and times, having been told the same. */
+static void learn(struct player *player, const struct segalloc_trace_record *record)
+{
+    int device = device_of(player, record->stream);
+    sg_slot slot = slot_of(player, record->stream);
+    struct sg_clock clock = {.at = {0}};
+    const struct sg_stream_id id = {.key = (uint64_t)record->stream << 32 | player->result->events, .flags = (unsigned)record->size};
+    switch (record->kind) {
+    case SEGALLOC_RECORD_SLOT:
+        if (record->stream < player->streams)
+            player->slot[record->stream] = sg_core_slot(player->core, device, &id);
+        player->followed = true;
+        break;
+    case SEGALLOC_RECORD_SLOT_GONE:
+        sg_core_slot_gone(player->core, device, slot);
+        break;
+    case SEGALLOC_RECORD_TICK:
+        for (uint32_t i = 0; i < player->streams; i++)
+            if (player->slot[i] && player->stream_device[i] == device)
+                slot = player->slot[i];
+        sg_core_slot_touched(player->core, device, slot);
+        sg_core_clock(player->core, device, slot, &clock);
+        break;
+    case SEGALLOC_RECORD_ORDER:
+        clock.at[record->id % SG_SLOTS] = record->size;
+        sg_core_waited(player->core, device, slot, &clock);
+        break;
+    default:
+        complete(player, device, (sg_slot)(record->id % SG_SLOTS), record->size);
+        break;
+    }
 }
 
 /* What came to the allocator from outside. */
@@ -217,7 +276,16 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     int device = device_of(player, record->stream);
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
-        complete(player, device);
+        if (!player->ahead)
+            complete(player, device, 0, sg_idmap_take(&player->pending, record->id));
+        return 0;
+    case SEGALLOC_RECORD_SLOT:
+    case SEGALLOC_RECORD_SLOT_GONE:
+    case SEGALLOC_RECORD_TICK:
+    case SEGALLOC_RECORD_ORDER:
+    case SEGALLOC_RECORD_COMPLETE:
+        if (!player->ahead)
+            learn(player, record);
         return 0;
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
@@ -233,7 +301,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
             sg_core_set_limit(player->core, device, record->size);
         return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
-        return !player->slow || sg_slow_begin(player->slow, player->core, device, record) ? 0 : no_memory(player);
+        return !player->slow || sg_slow_begin(player->slow, player->core, device, slot_of(player, record->stream), record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_SLOW_STEP:
         if (player->slow)
             sg_slow_step(player->slow, record);
@@ -351,7 +419,7 @@ static int start(struct player *player)
 {
     const struct sg_play *play = player->play;
     player->devices = 1;
-    if (!sg_idmap_init(&player->live))
+    if (!sg_idmap_init(&player->live) || !sg_idmap_init(&player->pending))
         return no_memory(player);
     if (play->policy == SG_POLICY_PYTORCH) {
         sg_torch_card_init(&player->torch_card, play->card_bytes);
@@ -402,6 +470,8 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     if (play->policy == SG_POLICY_PYTORCH)
         sg_torch_card_clear(&player.torch_card);
     sg_idmap_fini(&player.live);
+    sg_idmap_fini(&player.pending);
+    free(player.slot);
     free(player.stream_device);
     if (status == 0)
         *ret = result;

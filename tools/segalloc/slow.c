@@ -9,6 +9,7 @@ struct under_way {
     struct sg_slow *slow;
     struct sg_core *core;
     size_t bytes;
+    sg_slot slot;
     int device;
     uint16_t trace_thread;
     bool started, finished;
@@ -125,17 +126,17 @@ static bool somebody_waits(const struct sg_slow *slow, int device)
     return false;
 }
 
+/* What a thread of ours waits for the trace tells, which is all that is learnt here: the event itself stands for nothing. */
 static CUresult event_synchronize(CUevent event)
 {
-    if (self && (self->failed || somebody_waits(self->slow, self->device)))
+    if (!self)
+        return sg_card_driver.event_synchronize(event);
+    if (self->ended || self->failed || somebody_waits(self->slow, self->device))
         return CUDA_ERROR_NOT_READY; /* the trace has no completion for it */
-    while (self && !self->ended && sg_card_driver.event_query(event) != CUDA_SUCCESS) {
-        self->waits = true;
-        stand_still();
-    }
-    if (self)
-        self->waits = false;
-    return sg_card_driver.event_synchronize(event);
+    self->waits = true;
+    stand_still();
+    self->waits = false;
+    return CUDA_ERROR_NOT_READY;
 }
 
 struct sg_slow *sg_slow_new(struct sg_card *card, bool classic)
@@ -185,7 +186,7 @@ static void *run(void *argument)
 {
     self = argument;
     sem_wait(&self->go);
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .slot = self->slot};
     sg_card_use(self->slow->card);
     sg_card_use_device(self->device);
     if (sg_core_malloc(self->core, self->device, self->bytes, &tag, &self->address) != CUDA_SUCCESS)
@@ -239,7 +240,7 @@ static CUdeviceptr finish(struct under_way **link)
     return address;
 }
 
-bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const struct segalloc_trace_record *record)
+bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, sg_slot slot, const struct segalloc_trace_record *record)
 {
     struct under_way *one = *find(slow, record->thread);
     sg_slow_catch_up(slow);
@@ -257,6 +258,7 @@ bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const
         .core = core,
         .bytes = record->size,
         .device = device,
+        .slot = slot,
         .trace_thread = record->thread,
         .told = 1,
     };

@@ -22,8 +22,8 @@ void sg_slow_delete(struct sg_slow *slow);
 const struct sg_driver *sg_slow_driver(const struct sg_slow *slow);
 struct sg_event_sink sg_slow_sink(struct sg_slow *slow);
 
-/* A SLOW_BEGIN of a trace's thread. False: no memory, or no thread to be had. */
-bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const struct segalloc_trace_record *record);
+/* A SLOW_BEGIN of a trace's thread, for the stream of a slot. False: no memory, or no thread to be had. */
+bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, sg_slot slot, const struct segalloc_trace_record *record);
 
 /* A SLOW_STEP. */
 void sg_slow_step(struct sg_slow *slow, const struct segalloc_trace_record *record);
