@@ -280,9 +280,9 @@ sg_slot sg_core_slot(struct sg_core *unused, int device, const struct sg_stream_
     return fake.slots[id->key];
 }
 
-void sg_core_slot_gone(struct sg_core *unused, int device, sg_slot slot, bool capturing)
+void sg_core_slot_gone(struct sg_core *unused, int device, sg_slot slot)
 {
-    (void)unused, (void)device, (void)capturing;
+    (void)unused, (void)device;
     fake.gone_slot = slot;
     fake.goings++;
 }
