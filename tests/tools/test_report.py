@@ -129,7 +129,7 @@ class Trace(Case):
         self.assertIn("without closing", segalloc("trace", "info", path).stdout)
 
     def test_usage(self):
-        self.failed(segalloc("trace"), 2, "info, cat or import")
+        self.failed(segalloc("trace"), 2, "info, cat, export or import")
         self.failed(segalloc("trace", "show"), 2, '"show"')
         self.failed(segalloc("trace", "info"), 2, "which trace")
         self.failed(segalloc("trace", "info", "a", "b"), 2, '"b"')

@@ -63,8 +63,8 @@ static int read_cards(struct sg_rehearse *rehearse, const char *list)
     char *rest = text;
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
         uint64_t bytes;
-        if (!sg_size_parse(item, &bytes) || bytes < 64 * SG_MIB || bytes > 64 * SG_TIB)
-            return sg_tool_usage(rehearse->verb, "--card takes sizes from 64MiB to 64TiB such as 24GiB,40GiB, not \"%s\"", item);
+        if (!sg_size_parse(item, &bytes) || bytes < 4 * SG_MIB || bytes > 64 * SG_TIB)
+            return sg_tool_usage(rehearse->verb, "--card takes sizes from 4MiB to 64TiB such as 24GiB,40GiB, not \"%s\"", item);
         if (rehearse->card_count == SG_REHEARSE_CARDS)
             return sg_tool_usage(rehearse->verb, "--card takes at most %d sizes", SG_REHEARSE_CARDS);
         bytes &= ~(2 * SG_MIB - 1);

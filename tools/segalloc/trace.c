@@ -14,10 +14,11 @@
 #include "rmm_csv.h"
 #include "size.h"
 #include "summary.h"
+#include "trace_export.h"
 #include "trace_output.h"
 #include "trace_reader.h"
 
-enum { BATCH = 4096 };
+enum { BATCH = 4096, VIEWED_WELL = 100000 };
 
 static const struct option long_options[] = {
     {"from", required_argument, NULL, 'F'},
@@ -42,14 +43,17 @@ static int help(void)
 {
     puts("usage: segalloc trace info FILE [--json]\n"
          "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N] [-o CSV]\n"
+         "       segalloc trace export FILE [--from SECONDS] [--to SECONDS] -o SNAPSHOT\n"
          "       segalloc trace import FILE -o TRACE\n"
          "Works on traces: ours, or RMM's replay CSV, also as .zst; - is standard input.\n\n"
          "  info    what the trace holds: events, peak of live memory, devices, configuration, how it ends\n"
          "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what was imported comes back the "
          "same\n"
+         "  export  writes it as a memory snapshot of PyTorch's, for `python -m torch.cuda._memory_viz trace_plot SNAPSHOT` and\n"
+         "          pytorch.org/memory_viz, which shows some 100,000 events well\n"
          "  import  writes it in our own format\n\n"
-         "      --from SECONDS  cat: leave out what is before this time, counted from the first event\n"
-         "      --to SECONDS    cat: leave out what is at this time or later\n"
+         "      --from SECONDS  cat, export: leave out what is before this time, counted from the first event\n"
+         "      --to SECONDS    cat, export: leave out what is at this time or later\n"
          "      --device N      cat: only what concerns this device\n"
          "  -o, --output FILE   where to; - is standard output\n"
          "  -f, --force         replace FILE if it is there\n"
@@ -175,6 +179,28 @@ static int cat(const struct arguments *arguments, struct sg_trace_reader *reader
     if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
         error = -errno;
     status = finish_output(arguments, &output, error, true);
+    return status ? status : check_end(arguments, reader);
+}
+
+static int export(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct output output;
+    uint64_t events = 0;
+    if (!arguments->output)
+        return sg_tool_usage(arguments->verb, "export needs -o SNAPSHOT");
+    if (same_file(arguments->input, arguments->output))
+        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
+    int error = out ? sg_trace_export_torch(reader, arguments->from_ns, arguments->to_ns, out, &events) : -errno;
+    if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
+        error = -errno;
+    status = finish_output(arguments, &output, error, !sg_trace_error(reader));
+    if (!status && events > VIEWED_WELL)
+        sg_tool_message(arguments->verb, "%" PRIu64 " events were written; the viewer shows %d well, --from and --to leave "
+                        "some out", events, VIEWED_WELL);
     return status ? status : check_end(arguments, reader);
 }
 
@@ -457,7 +483,7 @@ int sg_verb_trace(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
-    } actions[] = {{"info", info}, {"cat", cat}, {"import", import}};
+    } actions[] = {{"info", info}, {"cat", cat}, {"export", export}, {"import", import}};
     struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX};
     struct sg_trace_reader *reader;
     char error[SG_TRACE_ERROR];
@@ -468,13 +494,13 @@ int sg_verb_trace(int argc, char **argv)
     if (status)
         return status;
     if (optind == argc)
-        return sg_tool_usage(argv[0], "info, cat or import?");
+        return sg_tool_usage(argv[0], "info, cat, export or import?");
     const char *name = argv[optind];
     size_t action = 0, count = sizeof(actions) / sizeof(actions[0]);
     while (action < count && strcmp(name, actions[action].name))
         action++;
     if (action == count)
-        return sg_tool_usage(argv[0], "there is no \"%s\"; it is info, cat or import", name);
+        return sg_tool_usage(argv[0], "there is no \"%s\"; it is info, cat, export or import", name);
     if (optind + 1 == argc)
         return sg_tool_usage(argv[0], "%s: which trace?", name);
     if (optind + 2 < argc)
