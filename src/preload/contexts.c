@@ -23,6 +23,7 @@ static struct {
     int count;
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
     _Atomic(CUcontext) only;
+    atomic_bool devices; /* they are of several */
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
 
@@ -38,7 +39,11 @@ static struct context *find(CUcontext context)
 /* Under the guard. */
 static void note_only(void)
 {
+    bool several = false;
+    for (int i = 1; i < contexts.count; i++)
+        several |= contexts.list[i].device != contexts.list[0].device;
     atomic_store(&contexts.only, contexts.count == 1 ? contexts.list[0].context : NULL);
+    atomic_store(&contexts.devices, several);
 }
 
 /* The core isn't told of green contexts: the primary one stands for them. */
@@ -78,7 +83,7 @@ static void gone(struct sg_core *core, CUcontext context)
         sg_core_context_gone(core, was.device, context);
 }
 
-static CUcontext primary_of(int device)
+CUcontext sg_contexts_primary_of(int device)
 {
     CUcontext context = NULL;
     sg_guard(SG_GUARD_CONTEXTS);
@@ -149,6 +154,11 @@ bool sg_contexts_primary(CUcontext context)
 CUcontext sg_contexts_only(void)
 {
     return atomic_load_explicit(&contexts.only, memory_order_acquire);
+}
+
+bool sg_contexts_devices(void)
+{
+    return atomic_load_explicit(&contexts.devices, memory_order_relaxed);
 }
 
 bool sg_contexts_stands_for_all(CUcontext context)
@@ -253,7 +263,7 @@ static bool primary_active(int device)
 static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool reset)
 {
     struct sg_core *core = sg_begin();
-    CUcontext context = primary_of(device);
+    CUcontext context = sg_contexts_primary_of(device);
     CUresult result = real(device);
     if (result == CUDA_SUCCESS && context && (reset || !primary_active(device)))
         gone(core, context);

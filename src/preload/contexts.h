@@ -19,6 +19,12 @@ CUcontext sg_contexts_only(void);
 /* The device of any context; false: the driver doesn't know it. */
 bool sg_contexts_device(CUcontext context, int *ret_device);
 
+/* Whether there are contexts of several devices. No lock. */
+bool sg_contexts_devices(void);
+
+/* The primary context of a device, as far as it was met; NULL. */
+CUcontext sg_contexts_primary_of(int device);
+
 /* Whether waiting for this context is waiting for all that there is on its device. */
 bool sg_contexts_stands_for_all(CUcontext context);
 

@@ -1,61 +1,135 @@
-/* Copies between two addresses of unified space: work for a stream like any other. */
+/* Copies between two addresses of unified space: work for a stream like any other, but for one thing. Memory that is mapped
+   piece by piece can be reached from another device only where access was given to it: a plain copy between devices, which
+   works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both contexts works. */
 #include <stddef.h>
 
+#include "contexts.h"
 #include "hooks.h"
+#include "life.h"
 #include "streams.h"
 
-CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+struct end {
+    CUcontext context;
+    int device; /* -1: not memory of a device */
+    bool ours;
+};
+
+static struct end end_of(struct sg_core *core, CUdeviceptr address)
 {
-    CUresult result = sg_real()->cuMemcpy(dst, src, bytes);
-    sg_touched(NULL, false);
-    return result;
+    struct sg_block_info block;
+    unsigned type = 0;
+    int device = -1;
+    CUresult result = sg_core_block(core, address, &block);
+    if (result == CUDA_SUCCESS)
+        return (struct end){block.context, block.device, true};
+    const struct sg_real *real = sg_real();
+    if (result != CUDA_ERROR_NOT_FOUND ||
+        real->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_DEVICE ||
+        real->cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) != CUDA_SUCCESS)
+        return (struct end){.device = -1};
+    return (struct end){sg_contexts_primary_of(device), device, false};
 }
 
-CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+/* Whether a copy crosses devices and touches memory of ours. */
+static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
 {
-    CUresult result = sg_real()->cuMemcpy_ptds(dst, src, bytes);
-    sg_touched(NULL, true);
-    return result;
+    if (!sg_contexts_devices() || (!sg_life_owns(dst) && !sg_life_owns(src)))
+        return false;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return false;
+    *ret_dst = end_of(core, dst);
+    *ret_src = end_of(core, src);
+    sg_end();
+    return ret_dst->device >= 0 && ret_src->device >= 0 && ret_dst->device != ret_src->device && ret_dst->context &&
+        ret_src->context && (ret_dst->ours || ret_src->ours);
 }
 
-CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+/* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */
+#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread) \
+    CUresult symbol parameters \
+    { \
+        struct end to, from; \
+        CUresult result = crosses(dst, src, &to, &from) ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
+        sg_touched(stream, per_thread); \
+        return result; \
+    }
+#define COPY_NOW(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), (dst, src, bytes), \
+         (dst, to.context, src, from.context, bytes), NULL, per_thread)
+#define COPY_ASYNC(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream), \
+         (dst, to.context, src, from.context, bytes, stream), stream, per_thread)
+
+COPY_NOW(cuMemcpy, cuMemcpyPeer, false)
+COPY_NOW(cuMemcpy_ptds, cuMemcpyPeer_ptds, true)
+COPY_NOW(cuMemcpyDtoD_v2, cuMemcpyPeer, false)
+COPY_NOW(cuMemcpyDtoD_v2_ptds, cuMemcpyPeer_ptds, true)
+COPY_ASYNC(cuMemcpyAsync, cuMemcpyPeerAsync, false)
+COPY_ASYNC(cuMemcpyAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
+COPY_ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyPeerAsync, false)
+COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
+
+/* The same in two and three dimensions; between arrays it is the driver's affair. */
+static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
 {
-    CUresult result = sg_real()->cuMemcpyDtoD_v2(dst, src, bytes);
-    sg_touched(NULL, false);
-    return result;
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
 }
 
-CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dst, CUdeviceptr src, size_t bytes)
+static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
-    CUresult result = sg_real()->cuMemcpyDtoD_v2_ptds(dst, src, bytes);
-    sg_touched(NULL, true);
-    return result;
+    struct end to, from;
+    CUdeviceptr dst = device_end(copy->dstMemoryType, copy->dstDevice);
+    CUdeviceptr src = device_end(copy->srcMemoryType, copy->srcDevice);
+    if (!dst || !src || !crosses(dst, src, &to, &from))
+        return false;
+    *ret = (CUDA_MEMCPY3D_PEER){
+        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcZ = copy->srcZ, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = src, .srcContext = from.context, .srcPitch = copy->srcPitch, .srcHeight = copy->srcHeight,
+        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstZ = copy->dstZ, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = dst, .dstContext = to.context, .dstPitch = copy->dstPitch, .dstHeight = copy->dstHeight,
+        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = copy->Depth,
+    };
+    return true;
 }
 
-CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
+static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
-    CUresult result = sg_real()->cuMemcpyAsync(dst, src, bytes, stream);
-    sg_touched(stream, false);
-    return result;
+    const CUDA_MEMCPY3D deep = {
+        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcMemoryType = copy->srcMemoryType, .srcHost = copy->srcHost,
+        .srcDevice = copy->srcDevice, .srcPitch = copy->srcPitch, .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY,
+        .dstMemoryType = copy->dstMemoryType, .dstHost = copy->dstHost, .dstDevice = copy->dstDevice,
+        .dstPitch = copy->dstPitch, .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1,
+    };
+    return as_peer_copy(&deep, ret);
 }
 
-CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    CUresult result = sg_real()->cuMemcpyAsync_ptsz(dst, src, bytes, stream);
-    sg_touched(stream, true);
-    return result;
-}
-
-CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    CUresult result = sg_real()->cuMemcpyDtoDAsync_v2(dst, src, bytes, stream);
-    sg_touched(stream, false);
-    return result;
-}
-
-CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream)
-{
-    CUresult result = sg_real()->cuMemcpyDtoDAsync_v2_ptsz(dst, src, bytes, stream);
-    sg_touched(stream, true);
-    return result;
-}
+#define DEEP_NOW(symbol, type, convert, peer, per_thread) \
+    CUresult symbol(const type *copy) \
+    { \
+        CUDA_MEMCPY3D_PEER other; \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
+        sg_touched(NULL, per_thread); \
+        return result; \
+    }
+#define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
+    CUresult symbol(const type *copy, CUstream stream) \
+    { \
+        CUDA_MEMCPY3D_PEER other; \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
+        sg_touched(stream, per_thread); \
+        return result; \
+    }
+DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy2D_v2_ptds, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_NOW(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy2DUnaligned_v2_ptds, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_NOW(cuMemcpy3D_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy3D_v2_ptds, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerAsync, false)
+DEEP_ASYNC(cuMemcpy2DAsync_v2_ptsz, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
+DEEP_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync, false)
+DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
