@@ -125,6 +125,11 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
         config->vmm_sync = *value == 'n' ? SIM_VMM_SYNC_NEVER : SIM_VMM_SYNC_ALWAYS;
         return true;
     }
+    if (strcmp(key, "card") == 0 && *value && strlen(value) < sizeof config->card &&
+        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == strlen(value)) {
+        strcpy(config->card, value);
+        return true;
+    }
     if (strcmp(key, "driver") == 0)
         return parse_version(value, &config->driver);
     if (strcmp(key, "fail") == 0 && config->fault_count < SIM_FAULTS_MAX)
@@ -166,7 +171,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
             snprintf(message, sizeof message,
                 "SEGALLOC_SIM: cannot use \"%s\"; known are count=N (at most %d), driver=12.4, no-vmm, "
                 "no-posix-handles, no-p2p, hazard[=all], hazard_exit=N, schedule=SEED, run_ahead=K, depth=N, "
-                "at-once, drop_mb=N, kernel_us=N, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
+                "at-once, drop_mb=N, kernel_us=N, card=NAME, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
                 shown, SIM_DEVICES_MAX);
             return message;
         }

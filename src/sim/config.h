@@ -38,13 +38,14 @@ struct sim_config {
     uint64_t seed;
     int64_t run_ahead;  /* allocations after which work runs if nobody waits for it before; negative: by the seed */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
+    char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
 };
 
 /* The syntax, which `segalloc run --sim` passes on as it is:
      SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard[=all]][,hazard_exit=N][,schedule=SEED][,run_ahead=K][,at-once][,drop_mb=N]
-         [,depth=N][,kernel_us=N]
+         [,depth=N][,kernel_us=N][,card=NAME]
          [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
    it. */

@@ -34,8 +34,8 @@ static CUresult start_device(struct sim_device *device, int ordinal)
 
 CUresult sim_devices_start(void)
 {
-    CUresult result = CUDA_SUCCESS;
     sim_lock();
+    CUresult result = sim_card_start();
     for (int i = 0; i < sim.config.devices && result == CUDA_SUCCESS; i++)
         result = start_device(&sim.devices[i], i);
     sim_unlock();
@@ -79,7 +79,13 @@ static CUresult uuid(CUuuid *ret, CUdevice ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    memcpy(ret->bytes, "segalloc-sim-gpu", sizeof ret->bytes);
+    /* The same in two processes only where they share the card. */
+    uint64_t hash = sim.config.card[0] ? 14695981039346656037u : (uint64_t)getpid();
+    for (const char *at = sim.config.card; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u; /* FNV-1a */
+    memcpy(ret->bytes, "segsim", 6);
+    memcpy(ret->bytes + 6, &hash, sizeof hash);
+    ret->bytes[14] = 0;
     ret->bytes[15] = (char)ordinal;
     return CUDA_SUCCESS;
 }

@@ -60,7 +60,7 @@ void sim_graph_memory_give(struct sim_graph_memory *memory)
         return;
     memory->live = false;
     sim_hazard_given(memory->memory->range.base, memory->memory->range.size);
-    memory->memory->device->used -= memory->memory->charged;
+    sim_device_discharge(memory->memory->device, memory->memory->charged);
     memory->memory->device->graph_used -= memory->memory->charged;
     if (!memory->refs)
         end(memory);

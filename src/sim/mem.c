@@ -36,14 +36,6 @@ void sim_memory_forget(struct sim_memory *memory)
     free(memory);
 }
 
-bool sim_device_charge(struct sim_device *device, uint64_t bytes)
-{
-    if (bytes > device->bytes - device->used)
-        return false;
-    device->used += bytes;
-    return true;
-}
-
 static struct sim_arena *arena_of(enum sim_memory_kind kind, struct sim_device *device, bool uncharged)
 {
     struct sim_arena **arena = kind == SIM_MEMORY_MANAGED ? &managed_arena
@@ -74,7 +66,7 @@ static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size
         if (base)
             sim_arena_give(arena, base, bytes);
         if (charged)
-            device->used -= bytes;
+            sim_device_discharge(device, bytes);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memory->charged = bytes;
@@ -100,7 +92,7 @@ void sim_memory_drop(struct sim_memory *memory)
         return;
     case SIM_MEMORY_DEVICE:
         if (!memory->uncharged)
-            memory->device->used -= memory->charged;
+            sim_device_discharge(memory->device, memory->charged);
         __attribute__((fallthrough));
     case SIM_MEMORY_MANAGED:
     case SIM_MEMORY_HOST:
@@ -244,7 +236,7 @@ CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
     CUcontext context;
     CUresult result = sim_context_current(&context);
     if (result == CUDA_SUCCESS && free)
-        *free = context->device->bytes - context->device->used;
+        *free = context->device->bytes - context->device->used - sim_card_others(context->device);
     if (result == CUDA_SUCCESS && total)
         *total = context->device->bytes;
     sim_unlock();

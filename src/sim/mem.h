@@ -53,7 +53,9 @@ CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struc
 /* Gives back whatever kind of memory it is (not a reservation). */
 void sim_memory_drop(struct sim_memory *memory);
 void sim_memory_drop_context(CUcontext context);
+/* The device's memory as a number: taken, if there is as much, and given back (card.c). */
 bool sim_device_charge(struct sim_device *device, uint64_t bytes);
+void sim_device_discharge(struct sim_device *device, uint64_t bytes);
 
 /* From the first byte to the last of `count` rows of `width` bytes, `pitch` apart; of one row only its width counts.
    UINT64_MAX where that overflows, which is more than any memory has. */

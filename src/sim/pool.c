@@ -65,7 +65,7 @@ static void trim(CUmemoryPool pool, uint64_t keep)
         else
             free(range);
         pool->reserved -= bytes;
-        pool->device->used -= bytes;
+        sim_device_discharge(pool->device, bytes);
         sim_arena_give(pool->device->arena, base, bytes);
     }
 }
@@ -103,7 +103,7 @@ static void keep_free(CUmemoryPool pool, uint64_t base, uint64_t size)
         free(high);
     if (!range) { /* out of host memory: give the device its bytes back at once */
         pool->reserved -= size;
-        pool->device->used -= size;
+        sim_device_discharge(pool->device, size);
         sim_arena_give(pool->device->arena, base, size);
         return;
     }
@@ -171,7 +171,7 @@ static uint64_t take_new(CUmemoryPool pool, uint64_t bytes)
         return 0;
     uint64_t base = sim_arena_take(pool->device->arena, bytes);
     if (!base) {
-        pool->device->used -= bytes;
+        sim_device_discharge(pool->device, bytes);
         return 0;
     }
     pool->reserved += bytes;

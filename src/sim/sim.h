@@ -89,6 +89,12 @@ struct sim {
 
 extern struct sim sim;
 
+/* Takes a place on the shared card, if the settings name one. */
+CUresult sim_card_start(void);
+
+/* Bytes of a device that other processes hold. */
+uint64_t sim_card_others(const struct sim_device *device);
+
 void sim_lock(void);
 void sim_unlock(void);
 pthread_mutex_t *sim_mutex(void); /* for condition variables */

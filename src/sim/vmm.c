@@ -231,7 +231,7 @@ static void release_if_unused(struct sim_physical *physical)
     if (physical->foreign)
         close(physical->fd);
     else
-        physical->device->used -= physical->size;
+        sim_device_discharge(physical->device, physical->size);
     if (!physical->foreign && !physical->exported)
         (void)!fallocate(physical->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset,
             (off_t)physical->size);

@@ -1,0 +1,99 @@
+/* A card that several processes share, under a name (the setting card=NAME): what each of them holds is in a file of the
+   machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a lock on
+   it, which the kernel takes back however the process ends. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mem.h"
+#include "sim.h"
+
+enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while somebody takes memory */
+
+struct row {
+    _Atomic uint64_t used[SIM_DEVICES_MAX];
+};
+
+static struct {
+    struct row *rows;
+    int fd, own;
+} card = {.fd = -1, .own = -1};
+
+static bool lock(int byte, short type, int command)
+{
+    struct flock what = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    int result;
+    do {
+        result = fcntl(card.fd, command, &what);
+    } while (result < 0 && errno == EINTR);
+    return result == 0 && (command != F_GETLK || what.l_type == F_UNLCK);
+}
+
+CUresult sim_card_start(void)
+{
+    if (!sim.config.card[0])
+        return CUDA_SUCCESS;
+    char path[SIM_NAME_MAX + 64];
+    snprintf(path, sizeof path, "/dev/shm/segalloc-sim-%u-%s", (unsigned)geteuid(), sim.config.card);
+    card.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (card.fd >= 0 && ftruncate(card.fd, sizeof(struct row) * ROWS) == 0) {
+        void *rows = mmap(NULL, sizeof(struct row) * ROWS, PROT_READ | PROT_WRITE, MAP_SHARED, card.fd, 0);
+        card.rows = rows == MAP_FAILED ? NULL : rows;
+    }
+    for (int i = 0; card.rows && card.own < 0 && i < ROWS; i++) {
+        if (lock(i, F_WRLCK, F_SETLK))
+            card.own = i;
+    }
+    if (card.own < 0) {
+        fprintf(stderr, "segalloc simulator: no place on the card in %s: %s\n", path, strerror(errno));
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    memset(card.rows[card.own].used, 0, sizeof card.rows[card.own].used);
+    return CUDA_SUCCESS;
+}
+
+uint64_t sim_card_others(const struct sim_device *device)
+{
+    uint64_t sum = 0;
+    for (int i = 0; card.rows && i < ROWS; i++) {
+        uint64_t used = i == card.own ? 0 : atomic_load(&card.rows[i].used[device->ordinal]);
+        if (used && lock(i, F_WRLCK, F_GETLK))
+            used = 0; /* nobody holds that row: its process has ended */
+        sum += used;
+    }
+    uint64_t room = device->bytes - device->used;
+    return sum < room ? sum : room;
+}
+
+static void publish(const struct sim_device *device)
+{
+    if (card.rows)
+        atomic_store(&card.rows[card.own].used[device->ordinal], device->used);
+}
+
+bool sim_device_charge(struct sim_device *device, uint64_t bytes)
+{
+    if (bytes > device->bytes - device->used)
+        return false;
+    if (card.rows)
+        lock(GUARD, F_WRLCK, F_SETLKW);
+    bool fits = bytes <= device->bytes - device->used - sim_card_others(device);
+    if (fits) {
+        device->used += bytes;
+        publish(device);
+    }
+    if (card.rows)
+        lock(GUARD, F_UNLCK, F_SETLK);
+    return fits;
+}
+
+void sim_device_discharge(struct sim_device *device, uint64_t bytes)
+{
+    device->used -= bytes;
+    publish(device);
+}
