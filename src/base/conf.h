@@ -60,6 +60,8 @@ struct sg_conf {
     char stats[SG_PATH_BYTES];
     bool live;
     enum sg_oom_report oom_report;
+    bool trim_on_request;
+    double trim_idle_s;               /* seconds; 0: never */
     bool confirm_conf;
     bool abort_conf;
     unsigned char source[SG_OPTION_COUNT]; /* enum sg_conf_source of each */

@@ -95,6 +95,18 @@ CUcontext sg_contexts_primary_of(int device)
     return context;
 }
 
+CUcontext sg_contexts_any(int device)
+{
+    CUcontext context = primary_of(device);
+    sg_guard(SG_GUARD_CONTEXTS);
+    for (int i = 0; i < contexts.count && !context; i++) {
+        if (contexts.list[i].device == device)
+            context = contexts.list[i].context;
+    }
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return context;
+}
+
 void sg_contexts_tell(struct sg_core *core)
 {
     struct context list[CONTEXTS_MAX];

@@ -18,6 +18,7 @@
 #include "memory.h"
 #include "recorder.h"
 #include "resolve.h"
+#include "trimming.h"
 
 enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
 
@@ -293,8 +294,10 @@ static enum state start(void)
     complain();
     state = passing ? PASSING : create_core(driver);
     atomic_store_explicit(&life.state, state, memory_order_release);
-    if (state == LIVE)
+    if (state == LIVE) {
         sg_contexts_tell(life.core);
+        sg_trimming_open(&life.conf);
+    }
     return state;
 }
 
@@ -353,6 +356,7 @@ static void fork_child(void)
         sg_core_fork_child(life.core);
         sg_core_disable(life.core);
         sg_recorder_forget();
+        sg_trimming_forget();
         atomic_store(&life.state, CHILD);
         atomic_fetch_add(&sg_life_gate, 1);
     } else if (atomic_load(&life.state) == STARTING) {
@@ -376,6 +380,7 @@ __attribute__((destructor)) static void unload(void)
     if (!atomic_compare_exchange_strong(&life.state, &live, EXITING))
         return;
     atomic_fetch_add(&sg_life_gate, 1);
+    sg_trimming_close();
     sg_core_disable(life.core);
     if (!sg_self.inside)
         sg_recorder_close(life.core);

@@ -15,6 +15,7 @@
 #include "recorder.h"
 #include "streams.h"
 #include "torch.h"
+#include "trimming.h"
 
 /* Errors after which the driver answers nothing else in this process. Source: the texts of CUresult in cuda.h. */
 static bool is_final(CUresult result)
@@ -207,7 +208,10 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         sg_graphs_settle(core);
     }
     sg_recorder_device(sg_life_driver(), device);
+    sg_trimming_use(device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
+        result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;

@@ -89,6 +89,8 @@ static const struct {
     {SG_OPTION_stats, "stats file", "stats file", {NULL}},
     {SG_OPTION_live, "True", "True", {"2"}},
     {SG_OPTION_oom_report, "never", "never", {"always"}},
+    {SG_OPTION_trim_on_request, "false", "False", {"no"}},
+    {SG_OPTION_trim_idle_s, "0.5", "0.5", {"-1", "10s", "86401"}},
     {SG_OPTION_confirm_conf, "True", "True", {"t"}},
     {SG_OPTION_abort_conf, "True", "True", {"f"}},
 };

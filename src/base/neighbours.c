@@ -1,0 +1,220 @@
+#include "neighbours.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/stat.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x31306e6769656e73) /* "sneign01": changes with the layout */
+
+/* Between processes, hence not FUTEX_PRIVATE_FLAG. */
+static void wait_for_change(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
+{
+    const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns ? &timeout : NULL, NULL, 0);
+}
+
+static void wake(_Atomic uint32_t *word)
+{
+    syscall(SYS_futex, word, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* The start time of a process, field 22 of /proc/PID/stat; 0 for none, or one that has ended and not been waited for. */
+static uint64_t start_of(pid_t pid)
+{
+    char path[48], text[1024];
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    if (length <= 0)
+        return 0;
+    text[length] = '\0';
+    char *at = strrchr(text, ')'); /* the name before it may hold anything */
+    if (!at || at[1] != ' ' || at[2] == 'Z' || at[2] == 'X')
+        return 0;
+    at += 2; /* field 3 */
+    for (int field = 3; field < 22 && at; field++) {
+        at = strchr(at, ' ');
+        at = at ? at + 1 : NULL;
+    }
+    uint64_t started = 0;
+    for (; at && *at >= '0' && *at <= '9'; at++)
+        started = started * 10 + (uint64_t)(*at - '0');
+    return started;
+}
+
+static bool is_alive(struct sg_neighbour *row, pid_t pid)
+{
+    uint64_t started = start_of(pid);
+    return started && started == atomic_load(&row->started);
+}
+
+/* 0 or a negative errno. Not by fstat(), which glibc binds to a version that older ones lack. */
+static int check(int file, uid_t user, uint64_t *ret_bytes)
+{
+    struct statx status;
+    if (syscall(SYS_statx, file, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &status) != 0)
+        return -errno;
+    if ((status.stx_mode & S_IFMT) != S_IFREG || status.stx_uid != user || (status.stx_mode & 022))
+        return -EPERM;
+    *ret_bytes = status.stx_size;
+    return 0;
+}
+
+int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
+{
+    char path[64];
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "/dev/shm/segalloc-%lu", (unsigned long)user);
+    int file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (create ? O_CREAT : 0), 0600);
+    if (file < 0)
+        return -errno;
+    void *memory = MAP_FAILED;
+    int error = check(file, user, &bytes);
+    if (!error && bytes < sizeof(struct sg_neighbours) && posix_fallocate(file, 0, sizeof(struct sg_neighbours)) != 0)
+        error = -ENOSPC; /* taken before it is mapped: a full disk is an error here and a signal later */
+    if (!error) {
+        memory = mmap(NULL, sizeof(struct sg_neighbours), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        error = memory == MAP_FAILED ? -errno : 0;
+    }
+    close(file);
+    if (error)
+        return error;
+    struct sg_neighbours *table = memory;
+    uint64_t magic = 0;
+    if (!__atomic_compare_exchange_n(&table->magic, &magic, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) && magic != MAGIC) {
+        munmap(memory, sizeof *table);
+        return -EPROTO;
+    }
+    *ret = table;
+    return 0;
+}
+
+static bool take_row(struct sg_neighbour *row, int32_t before)
+{
+    if (!atomic_compare_exchange_strong(&row->pid, &before, -1))
+        return false;
+    for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++)
+        atomic_store(&row->devices[i], 0);
+    atomic_store(&row->wanted, 0);
+    atomic_store(&row->keep, 0);
+    atomic_store(&row->given, 0);
+    atomic_store(&row->answered, atomic_load(&row->asked));
+    atomic_store(&row->started, start_of(getpid()));
+    atomic_store(&row->pid, (int32_t)getpid());
+    return true;
+}
+
+struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
+{
+    for (int pass = 0; pass < 3; pass++) {
+        for (int i = 0; i < SG_NEIGHBOURS; i++) {
+            struct sg_neighbour *row = &table->list[i];
+            int32_t pid = atomic_load(&row->pid);
+            bool free_for_us = pass == 0 ? pid == (int32_t)getpid() : pass == 1 ? pid == 0 : pid > 0 && !is_alive(row, pid);
+            if (free_for_us && take_row(row, pid))
+                return row;
+        }
+    }
+    return NULL;
+}
+
+void sg_neighbours_leave(struct sg_neighbour *own)
+{
+    int32_t pid = (int32_t)getpid();
+    (void)atomic_compare_exchange_strong(&own->pid, &pid, 0); /* it may have been taken for dead's */
+    atomic_store(&own->answered, atomic_load(&own->asked));
+    wake(&own->answered);
+}
+
+struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid)
+{
+    for (int i = 0; pid > 0 && i < SG_NEIGHBOURS; i++) {
+        if (atomic_load(&table->list[i].pid) == (int32_t)pid && is_alive(&table->list[i], pid))
+            return &table->list[i];
+    }
+    return NULL;
+}
+
+void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep)
+{
+    atomic_store(&other->keep, keep);
+    atomic_fetch_or(&other->wanted, wanted);
+    atomic_fetch_add(&other->asked, 1);
+    wake(&other->asked);
+}
+
+bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)
+{
+    uint32_t request = atomic_load(&other->asked);
+    uint64_t end = now_ns() + timeout_ns;
+    for (;;) {
+        uint32_t answered = atomic_load(&other->answered);
+        if ((int32_t)(answered - request) >= 0)
+            return true;
+        uint64_t now = now_ns();
+        if (now >= end)
+            return false;
+        wait_for_change(&other->answered, answered, end - now);
+    }
+}
+
+static uint32_t bit_of(const struct sg_neighbour *row, uint64_t id)
+{
+    for (int i = 0; i < SG_NEIGHBOUR_DEVICES; i++) {
+        if (atomic_load(&((struct sg_neighbour *)(uintptr_t)row)->devices[i]) == id)
+            return UINT32_C(1) << i;
+    }
+    return 0;
+}
+
+uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id, uint64_t timeout_ns)
+{
+    struct sg_neighbour *asked[SG_NEIGHBOURS];
+    uint64_t before[SG_NEIGHBOURS], given = 0, end = now_ns() + timeout_ns;
+    int count = 0;
+    for (int i = 0; i < SG_NEIGHBOURS; i++) {
+        struct sg_neighbour *row = &table->list[i];
+        int32_t pid = atomic_load(&row->pid);
+        uint32_t bit = row != own && pid > 0 ? bit_of(row, id) : 0;
+        if (!bit || !is_alive(row, pid))
+            continue;
+        before[count] = atomic_load(&row->given);
+        sg_neighbour_ask(row, bit, 0);
+        asked[count++] = row;
+    }
+    for (int i = 0; i < count; i++) {
+        uint64_t now = now_ns();
+        sg_neighbour_wait(asked[i], now < end ? end - now : 1);
+        given += atomic_load(&asked[i]->given) - before[i];
+    }
+    return given;
+}
+
+void sg_neighbour_answered(struct sg_neighbour *own)
+{
+    wake(&own->answered);
+}
+
+bool sg_neighbour_sleep(struct sg_neighbour *own, uint64_t timeout_ns)
+{
+    uint32_t answered = atomic_load(&own->answered), asked = atomic_load(&own->asked);
+    if (asked == answered)
+        wait_for_change(&own->asked, asked, timeout_ns);
+    return atomic_load(&own->asked) != answered;
+}

@@ -1,0 +1,136 @@
+"""Memory that one process holds idle and another needs, on a simulated card that they share.
+
+Usage: test_trim.py SEGALLOC NEIGHBOUR"""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+SEGALLOC, NEIGHBOUR = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(2))
+CARD = f"trim-{os.getpid()}"
+
+
+class Neighbour:
+    def __init__(self, conf="oom_report:never", sim=f"1GiB,card={CARD}"):
+        environment = dict(os.environ, SEGALLOC_CONF=conf)
+        self.process = subprocess.Popen([SEGALLOC, "run", "--sim", sim, "--", NEIGHBOUR], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.pid = self.process.pid
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def held(self):
+        return int(self.ask("hold"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.stdin.close()
+        else:
+            self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.errors = self.process.stderr.read()
+        self.process.stderr.close()
+        self.process.stdout.close()
+
+
+def trim(*arguments):
+    return subprocess.run([SEGALLOC, "trim", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=30)
+
+
+class Trim(unittest.TestCase):
+    @classmethod
+    def tearDownClass(cls):
+        pathlib.Path(f"/dev/shm/segalloc-sim-{os.geteuid()}-{CARD}").unlink(missing_ok=True)
+
+    def test_one_that_runs_out_asks_the_others(self):
+        with Neighbour() as first, Neighbour() as second:
+            for _ in range(2):
+                self.assertEqual(first.ask("take 300"), "taken")
+            self.assertEqual(first.ask("give"), "given")
+            self.assertEqual(first.held(), 600)
+            self.assertEqual(second.ask("take 700"), "taken")
+            self.assertEqual(first.held(), 300)
+            self.assertEqual(second.ask("take 100"), "refused")
+            self.assertEqual(first.ask("take 20"), "taken")
+        self.assertEqual((first.errors, second.errors), ("", ""))
+
+    def test_only_who_shares_the_card_is_asked(self):
+        with Neighbour(sim="1GiB") as other, Neighbour() as first:
+            self.assertEqual([other.ask("take 400"), other.ask("give")], ["taken", "given"])
+            self.assertEqual(first.ask("take 600"), "taken")
+            self.assertEqual(first.ask("take 600"), "refused")
+            self.assertEqual(other.held(), 400)
+
+    def test_only_who_listens_is_asked(self):
+        with Neighbour("trim_on_request:False") as first, Neighbour() as second:
+            self.assertEqual([first.ask("take 400"), first.ask("give")], ["taken", "given"])
+            self.assertEqual(second.ask("take 700"), "refused")
+            self.assertEqual(first.held(), 400)
+            done = trim(first.pid)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("trim_on_request", done.stderr)
+
+    def test_a_limit_is_not_what_others_can_help_with(self):
+        with Neighbour() as first, Neighbour("limit:256MiB,oom_report:never") as second:
+            self.assertEqual([first.ask("take 300"), first.ask("give")], ["taken", "given"])
+            self.assertEqual(second.ask("take 300"), "refused")
+            self.assertEqual(first.held(), 300)
+
+    def test_dead_and_stopped_neighbours(self):
+        with Neighbour() as dead, Neighbour() as stopped, Neighbour() as last:
+            self.assertEqual([dead.ask("take 100"), stopped.ask("take 100"), stopped.ask("give")], ["taken", "taken", "given"])
+            os.kill(dead.pid, signal.SIGKILL)
+            os.kill(stopped.pid, signal.SIGSTOP)
+            begun = time.monotonic()
+            self.assertEqual(last.ask("take 950"), "refused")
+            self.assertLess(time.monotonic() - begun, 5)
+            os.kill(stopped.pid, signal.SIGCONT)
+            self.assertEqual(last.ask("take 950"), "taken")
+
+    def test_verb(self):
+        with Neighbour() as first:
+            self.assertEqual(trim(first.pid).returncode, 1)  # nothing allocated yet: it does not listen
+            self.assertEqual([first.ask("take 300"), first.ask("take 100"), first.ask("give")], ["taken", "taken", "given"])
+            done = trim("--json", "--keep", "40MiB", first.pid)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertEqual(json.loads(done.stdout),
+                             {"schema": "segalloc.trim/1", "pid": first.pid, "given_bytes": 60 << 20})
+            self.assertEqual(first.held(), 340)
+            self.assertEqual(trim(first.pid).stdout, "40.00 MiB given back\n")
+            self.assertEqual(trim(first.pid).stdout, "0 B given back\n")
+            self.assertEqual(first.ask("take 200"), "taken")
+
+    def test_wrong_command_lines(self):
+        for arguments, status in (((), 2), (("x",), 2), (("0",), 2), (("1", "2"), 2), (("--keep", "many", "1"), 2),
+                                  ((2 ** 22 + 1,), 1), ((os.getpid(),), 1)):
+            with self.subTest(arguments=arguments):
+                done = trim(*arguments)
+                self.assertEqual(done.returncode, status)
+                self.assertEqual(len(done.stderr.splitlines()), 1)
+
+    def test_idle_memory_goes_back_where_the_device_is_full(self):
+        with Neighbour("trim_idle_s:0.2,oom_report:never") as first, Neighbour("trim_idle_s:0.2") as roomy:
+            self.assertEqual([first.ask("take 700"), first.ask("take 290"), first.ask("give")], ["taken", "taken", "given"])
+            for _ in range(100):
+                if first.held() == 700:
+                    break
+                time.sleep(0.1)
+            self.assertEqual(first.held(), 700)
+            self.assertEqual([roomy.ask("take 100"), roomy.ask("give")], ["taken", "given"])
+            time.sleep(0.7)
+            self.assertEqual(roomy.held(), 100)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,103 @@
+/* segalloc trim: asks a running program, by the table of its user's processes, to give its idle memory back. */
+#include "tool.h"
+
+#include "neighbours.h"
+#include "size.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define TIMEOUT_NS UINT64_C(10000000000)
+enum { TIMEOUT_S = 10 };
+
+static const struct option long_options[] = {
+    {"keep", required_argument, NULL, 'k'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int help(void)
+{
+    puts("usage: segalloc trim [--keep SIZE] [--json] PID\n"
+         "Has a program that runs under segalloc give the memory that it holds idle back to its devices, so that others\n"
+         "can use it. The program goes on; what it needs again it takes again.\n\n"
+         "      --keep SIZE  leave as much on each device, such as 512MiB (0)\n"
+         "      --json       one object: schema, pid, given_bytes\n"
+         "  -h, --help       print this\n\n"
+         "Exit status: 0, also when nothing was idle; 1 when PID does not answer or isn't served; 2 for a wrong command line.");
+    return SG_EXIT_OK;
+}
+
+static bool parse_pid(const char *text, pid_t *ret)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || *end || end == text || value <= 0 || value > INT32_MAX)
+        return false;
+    *ret = (pid_t)value;
+    return true;
+}
+
+static int ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
+{
+    char path[48];
+    struct stat status;
+    struct sg_neighbours *table;
+    snprintf(path, sizeof path, "/proc/%ld", (long)pid);
+    if (stat(path, &status) != 0)
+        return sg_tool_error(verb, "there is no process %ld", (long)pid);
+    int error = sg_neighbours_map(status.st_uid, /* create */ false, &table);
+    struct sg_neighbour *other = error ? NULL : sg_neighbours_find(table, pid);
+    if (error == -EACCES)
+        return sg_tool_error(verb, "process %ld is another user's", (long)pid);
+    if (!other)
+        return sg_tool_error(verb, "process %ld does not listen: it isn't under segalloc, has allocated nothing yet, or runs "
+                             "with trim_on_request:False", (long)pid);
+    uint64_t before = atomic_load(&other->given);
+    sg_neighbour_ask(other, UINT32_MAX, keep);
+    if (!sg_neighbour_wait(other, TIMEOUT_NS))
+        return sg_tool_error(verb, "process %ld has not answered for %d s: it may be stopped, or waits inside the driver",
+                             (long)pid, TIMEOUT_S);
+    *ret_given = atomic_load(&other->given) - before;
+    return SG_EXIT_OK;
+}
+
+int sg_verb_trim(int argc, char **argv)
+{
+    uint64_t keep = 0, given = 0;
+    bool json = false;
+    pid_t pid;
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'k':
+            if (!sg_size_parse(optarg, &keep))
+                return sg_tool_usage(argv[0], "--keep: \"%s\" is no size; write for example 512MiB", optarg);
+            break;
+        case 'j':
+            json = true;
+            break;
+        case 'h':
+            return help();
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (optind + 1 != argc)
+        return sg_tool_usage(argv[0], optind == argc ? "which process?" : "one process at a time");
+    if (!parse_pid(argv[optind], &pid))
+        return sg_tool_usage(argv[0], "\"%s\" is no process id", argv[optind]);
+    int status = ask(argv[0], pid, keep, &given);
+    if (status != SG_EXIT_OK)
+        return status;
+    char size[SG_SIZE_TEXT];
+    if (json)
+        printf("{\"schema\":\"segalloc.trim/1\",\"pid\":%ld,\"given_bytes\":%llu}\n", (long)pid, (unsigned long long)given);
+    else
+        printf("%s given back\n", sg_size_format(given, size));
+    return SG_EXIT_OK;
+}
