@@ -19,6 +19,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->record_begin = params->record_begin;
     core->record_end = params->record_end;
     core->may_wait = params->may_wait;
+    core->ask = params->ask;
     return core;
 }
 

@@ -45,6 +45,9 @@ struct sg_core_params {
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
     bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is live, which then */
     void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
+    bool (*ask)(int device, bool wait); /* for replays, where all that is learnt of work is told by sg_core_completed(),
+                                        sg_core_waited() and sg_core_settle(): stands for asking the driver. With `wait` only when
+                                        something was learnt, or false; else false at once. No lock is held. NULL: the driver is asked */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
                                         collective library could be waiting too. NULL: never */
 };
@@ -149,6 +152,9 @@ void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, 
 
 /* What `slot` is given from now on comes after `clock`. */
 void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock);
+
+/* The oldest free that waits for all work of the device's context takes effect: for replays. */
+void sg_core_settle(struct sg_core *core, int device);
 
 /* All up to `clock` is complete. */
 void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock);

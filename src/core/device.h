@@ -143,6 +143,7 @@ struct sg_core {
     bool (*record_begin)(void);
     void (*record_end)(void);
     bool (*may_wait)(void);
+    bool (*ask)(int device, bool wait);
     _Atomic bool disabled;
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
     _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */

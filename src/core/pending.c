@@ -42,6 +42,17 @@ static void settle_pending(struct sg_device *device, uint64_t time)
     }
 }
 
+void sg_core_settle(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    if (device->pending.first)
+        settle_pending(device, device->nodes.node[device->pending.first].time);
+    sg_unlock(&device->lock);
+}
+
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
 {
     device->learnt++;
@@ -346,6 +357,8 @@ static bool wait_for_oldest(struct sg_device *device)
 
 bool sg_device_ask(struct sg_device *device, enum sg_ask how)
 {
+    if (device->core->ask)
+        return device->core->ask(device->ordinal, how == SG_ASK_WAIT);
     sg_lock(&device->lock);
     bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
     sg_unlock(&device->lock);

@@ -1,7 +1,7 @@
 """Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however the
 process ended.
 
-Usage: test_recorded.py SEGALLOC LOOP CROWD"""
+Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS"""
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, LOOP, CROWD = (os.path.abspath(sys.argv.pop(1)) for _ in range(3))
+SEGALLOC, LOOP, CROWD, STREAMS = (os.path.abspath(sys.argv.pop(1)) for _ in range(4))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -94,6 +94,26 @@ class Recorded(unittest.TestCase):
                 self.assertEqual(report["dropped"], 0)
                 replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
                 more = ("pages_moved",) if "expandable_segments:False" not in conf else ()
+                told = {key: sum(each["statistics"][key] for each in report["devices"]) for key in more}
+                self.assertEqual({key: replay[key] for key in (*PEAKS, *more)}, {**{key: report[key] for key in PEAKS}, **told})
+                os.unlink(self.trace)
+
+    def test_replay_agrees_with_streams(self):
+        """Memory of several streams, which wait for one another, come and go; and threads that each have their own."""
+        for conf, streams, more in (
+            ("free_sync:auto", "1 1500 4 20000000", ("pages_moved",)),
+            ("reserve_slack:1.0", "1 1500 4 20000000", ("pages_moved",)),
+            ("reserve_slack:1.0", "1 1000 1 60000000", ("pages_moved",)),
+            ("reserve_slack:1.0", "3 700 3 12000000", ()),
+        ):
+            with self.subTest(conf=conf, streams=streams):
+                command = [SEGALLOC, "run", "--sim", "1GiB", "-o", self.trace, "--conf", conf, "--", STREAMS, *streams.split()]
+                subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60, stderr=subprocess.DEVNULL)
+                report = self.report(self.trace)
+                self.assertEqual(report["dropped"], 0)
+                kinds = json.loads(segalloc("trace", "info", "--json", self.trace))["kinds"]
+                self.assertGreater(kinds["complete"], 0, kinds)  # it was by streams that memory was used again
+                replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
                 told = {key: sum(each["statistics"][key] for each in report["devices"]) for key in more}
                 self.assertEqual({key: replay[key] for key in (*PEAKS, *more)}, {**{key: report[key] for key in PEAKS}, **told})
                 os.unlink(self.trace)

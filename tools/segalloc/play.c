@@ -9,6 +9,7 @@
 #include "core.h"
 #include "idmap.h"
 #include "slow.h"
+#include "told.h"
 #include "torch_card.h"
 #include "torch_policy.h"
 
@@ -28,9 +29,7 @@ struct player {
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_slow *slow; /* NULL: every allocation is done at once */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
-    struct sg_idmap pending; /* id -> the core's time when it was freed, which took effect later */
-    sg_slot *slot;           /* of each stream index, as recorded; 0: not followed */
-    bool followed;           /* the trace says so of some */
+    struct sg_told told;
     /* PyTorch's */
     struct sg_torch *torch;
     struct sg_torch_card torch_card;
@@ -52,11 +51,6 @@ static int no_memory(struct player *player)
     return -1;
 }
 
-static sg_slot slot_of(const struct player *player, uint32_t stream)
-{
-    return stream < player->streams ? player->slot[stream] : 0;
-}
-
 static int device_of(const struct player *player, uint32_t stream)
 {
     return stream < player->streams ? player->stream_device[stream] : 0;
@@ -73,12 +67,6 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
         for (uint32_t i = player->streams; i < streams; i++)
             larger[i] = 0;
         player->stream_device = larger;
-        sg_slot *slots = realloc(player->slot, streams * sizeof *slots);
-        if (!slots)
-            return no_memory(player);
-        for (uint32_t i = player->streams; i < streams; i++)
-            slots[i] = 0;
-        player->slot = slots;
         player->streams = streams;
     }
     player->stream_device[index] = device < SG_DEVICES_MAX ? (uint8_t)device : 0;
@@ -94,9 +82,14 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM : player->play->conf.free_sync;
         tag.sees = player->play->sees;
-    } else {
-        tag.slot = slot_of(player, record->stream);
+    } else if (player->play->as_recorded) {
+        tag.slot = sg_told_slot(&player->told, record->stream);
+        tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
+        if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
+            tag.sync = SG_FREE_SYNC_STREAM;
     }
+    if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
+        tag.sync = SG_FREE_SYNC_EVENT;
     return tag;
 }
 
@@ -168,34 +161,21 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
         count_oom(player, record);
 }
 
-/* The free's completion is in the trace. */
-static bool note_pending(struct player *player, const struct segalloc_trace_record *record)
-{
-    struct sg_clock now;
-    sg_core_context_clock(player->core, device_of(player, record->stream), NULL, &now);
-    (void)sg_idmap_take(&player->pending, record->id);
-    return now.at[0] == 0 || sg_idmap_put(&player->pending, record->id, now.at[0]);
-}
-
 static int release(struct player *player, const struct segalloc_trace_record *record)
 {
     uint64_t value = sg_idmap_take(&player->live, record->id);
     player->result->frees++;
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
+    } else if (value == NO_BLOCK && record->flags & SEGALLOC_FLAG_PENDING) {
+        return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
-        struct sg_tag tag = tag_of(player, record);
-        if (record->flags & SEGALLOC_FLAG_PENDING && !player->ahead)
-            tag.sync = SG_FREE_SYNC_EVENT;
-        else if (record->flags & SEGALLOC_FLAG_ASYNC && !player->ahead && tag.slot)
-            tag.sync = SG_FREE_SYNC_STREAM;
+        const struct sg_tag tag = tag_of(player, record);
         if (player->slow && record->size >= player->huge_bytes)
             sg_slow_finish(player->slow); /* its free gives a page back, for which nobody may be growing */
         uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
-        if (tag.sync == SG_FREE_SYNC_EVENT && !player->ahead && !note_pending(player, record))
-            return no_memory(player);
         if (tag.sync == SG_FREE_SYNC_STRICT)
             player->result->strict_waits += player->card.host_waits - waits;
     } else if (value != NO_BLOCK) {
@@ -210,7 +190,7 @@ static int record_stream(struct player *player, const struct segalloc_trace_reco
     if (player->torch && value && value != NO_BLOCK &&
         sg_torch_record_stream(player->torch, (struct sg_torch_block *)(uintptr_t)value, record->stream) != 0)
         return no_memory(player);
-    if ((player->ahead || player->followed) && value && value != NO_BLOCK) {
+    if (player->core && value && value != NO_BLOCK && (player->ahead || player->play->as_recorded)) {
         const struct sg_tag tag = tag_of(player, record);
         (void)sg_core_record_stream(player->core, value, tag.slot);
     }
@@ -227,65 +207,29 @@ static void empty_cache(struct player *player, const struct segalloc_trace_recor
         sg_core_trim(player->core, device_of(player, record->stream), record->size);
 }
 
-/* Work is complete up to a time; an allocation may have waited for that. */
-static void complete(struct player *player, int device, sg_slot slot, uint64_t time)
-{
-    struct sg_clock clock = {.at = {0}};
-    clock.at[slot] = time;
-    sg_core_completed(player->core, device, &clock);
-    if (player->slow)
-        (void)sg_slow_done(player->slow, device);
-}
-
-/* What the allocator learnt about streams. The core has the same slots and times, having been told the same. */
-static void learn(struct player *player, const struct segalloc_trace_record *record)
-{
-    int device = device_of(player, record->stream);
-    sg_slot slot = slot_of(player, record->stream);
-    struct sg_clock clock = {.at = {0}};
-    const struct sg_stream_id id = {.key = (uint64_t)record->stream << 32 | player->result->events, .flags = (unsigned)record->size};
-    switch (record->kind) {
-    case SEGALLOC_RECORD_SLOT:
-        if (record->stream < player->streams)
-            player->slot[record->stream] = sg_core_slot(player->core, device, &id);
-        player->followed = true;
-        break;
-    case SEGALLOC_RECORD_SLOT_GONE:
-        sg_core_slot_gone(player->core, device, slot);
-        break;
-    case SEGALLOC_RECORD_TICK:
-        for (uint32_t i = 0; i < player->streams; i++)
-            if (player->slot[i] && player->stream_device[i] == device)
-                slot = player->slot[i];
-        sg_core_slot_touched(player->core, device, slot);
-        sg_core_clock(player->core, device, slot, &clock);
-        break;
-    case SEGALLOC_RECORD_ORDER:
-        clock.at[record->id % SG_SLOTS] = record->size;
-        sg_core_waited(player->core, device, slot, &clock);
-        break;
-    default:
-        complete(player, device, (sg_slot)(record->id % SG_SLOTS), record->size);
-        break;
-    }
-}
-
 /* What came to the allocator from outside. */
 static int apply_outside(struct player *player, const struct segalloc_trace_record *record)
 {
     int device = device_of(player, record->stream);
+    struct sg_tag tag;
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (!player->ahead)
-            complete(player, device, 0, sg_idmap_take(&player->pending, record->id));
+            sg_told_done(&player->told, device, record->id);
+        if (player->slow)
+            sg_slow_learnt(player->slow, device);
         return 0;
     case SEGALLOC_RECORD_SLOT:
     case SEGALLOC_RECORD_SLOT_GONE:
     case SEGALLOC_RECORD_TICK:
     case SEGALLOC_RECORD_ORDER:
     case SEGALLOC_RECORD_COMPLETE:
-        if (!player->ahead)
-            learn(player, record);
+        if (!player->slow)
+            return 0;
+        if (!sg_told_order(&player->told, device, record))
+            return no_memory(player);
+        if (record->kind == SEGALLOC_RECORD_ORDER || record->kind == SEGALLOC_RECORD_COMPLETE)
+            sg_slow_learnt(player->slow, device);
         return 0;
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
@@ -301,7 +245,8 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
             sg_core_set_limit(player->core, device, record->size);
         return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
-        return !player->slow || sg_slow_begin(player->slow, player->core, device, slot_of(player, record->stream), record) ? 0 : no_memory(player);
+        tag = tag_of(player, record);
+        return !player->slow || sg_slow_begin(player->slow, player->core, device, &tag, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_SLOW_STEP:
         if (player->slow)
             sg_slow_step(player->slow, record);
@@ -419,7 +364,7 @@ static int start(struct player *player)
 {
     const struct sg_play *play = player->play;
     player->devices = 1;
-    if (!sg_idmap_init(&player->live) || !sg_idmap_init(&player->pending))
+    if (!sg_idmap_init(&player->live))
         return no_memory(player);
     if (play->policy == SG_POLICY_PYTORCH) {
         sg_torch_card_init(&player->torch_card, play->card_bytes);
@@ -435,12 +380,14 @@ static int start(struct player *player)
             return no_memory(player);
         params.driver = sg_slow_driver(player->slow);
         params.observer = sg_slow_sink(player->slow);
+        params.ask = sg_slow_ask;
     }
     player->huge_bytes = sg_conf_limit(&play->conf, play->card_bytes) / 4;
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
-    return player->core && (player->ahead || !play->ordered) ? 0 : no_memory(player);
+    bool fine = player->core && (player->ahead || !play->ordered) && sg_told_init(&player->told, player->core);
+    return fine ? 0 : no_memory(player);
 }
 
 int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
@@ -464,14 +411,13 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_core_destroy(player.core);
     sg_ahead_delete(player.ahead);
     sg_slow_delete(player.slow);
+    sg_told_fini(&player.told);
     sg_card_fini(&player.card);
     if (player.torch)
         sg_torch_destroy(player.torch);
     if (play->policy == SG_POLICY_PYTORCH)
         sg_torch_card_clear(&player.torch_card);
     sg_idmap_fini(&player.live);
-    sg_idmap_fini(&player.pending);
-    free(player.slot);
     free(player.stream_device);
     if (status == 0)
         *ret = result;

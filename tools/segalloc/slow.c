@@ -9,7 +9,7 @@ struct under_way {
     struct sg_slow *slow;
     struct sg_core *core;
     size_t bytes;
-    sg_slot slot;
+    struct sg_tag tag;
     int device;
     uint16_t trace_thread;
     bool started, finished;
@@ -118,25 +118,15 @@ static CUresult mem_free(CUdeviceptr address)
     return sg_card_driver.mem_free(address);
 }
 
-static bool somebody_waits(const struct sg_slow *slow, int device)
+bool sg_slow_ask(int device, bool wait)
 {
-    for (const struct under_way *one = slow->first; one; one = one->next)
-        if (one->waits && one->device == device)
-            return true;
-    return false;
-}
-
-/* What a thread of ours waits for the trace tells, which is all that is learnt here: the event itself stands for nothing. */
-static CUresult event_synchronize(CUevent event)
-{
-    if (!self)
-        return sg_card_driver.event_synchronize(event);
-    if (self->ended || self->failed || somebody_waits(self->slow, self->device))
-        return CUDA_ERROR_NOT_READY; /* the trace has no completion for it */
+    (void)device;
+    if (!wait || !self || self->ended || self->failed)
+        return false; /* the trace has nothing more for it */
     self->waits = true;
     stand_still();
     self->waits = false;
-    return CUDA_ERROR_NOT_READY;
+    return !self->ended && !self->failed;
 }
 
 struct sg_slow *sg_slow_new(struct sg_card *card, bool classic)
@@ -153,7 +143,6 @@ struct sg_slow *sg_slow_new(struct sg_card *card, bool classic)
     slow->driver.unmap = unmap;
     slow->driver.mem_alloc = mem_alloc;
     slow->driver.mem_free = mem_free;
-    slow->driver.event_synchronize = event_synchronize;
     directed = slow;
     return slow;
 }
@@ -186,10 +175,9 @@ static void *run(void *argument)
 {
     self = argument;
     sem_wait(&self->go);
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .slot = self->slot};
     sg_card_use(self->slow->card);
     sg_card_use_device(self->device);
-    if (sg_core_malloc(self->core, self->device, self->bytes, &tag, &self->address) != CUDA_SUCCESS)
+    if (sg_core_malloc(self->core, self->device, self->bytes, &self->tag, &self->address) != CUDA_SUCCESS)
         self->address = 0;
     self->finished = true;
     sem_post(&self->back);
@@ -240,7 +228,8 @@ static CUdeviceptr finish(struct under_way **link)
     return address;
 }
 
-bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, sg_slot slot, const struct segalloc_trace_record *record)
+bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const struct sg_tag *tag,
+                   const struct segalloc_trace_record *record)
 {
     struct under_way *one = *find(slow, record->thread);
     sg_slow_catch_up(slow);
@@ -257,8 +246,8 @@ bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, sg_sl
         .slow = slow,
         .core = core,
         .bytes = record->size,
+        .tag = *tag,
         .device = device,
-        .slot = slot,
         .trace_thread = record->thread,
         .told = 1,
     };
@@ -323,15 +312,11 @@ void sg_slow_catch_up(struct sg_slow *slow)
     catch_up(slow->first);
 }
 
-bool sg_slow_done(struct sg_slow *slow, int device)
+void sg_slow_learnt(struct sg_slow *slow, int device)
 {
-    for (struct under_way *one = slow->first; one; one = one->next) {
-        if (one->waits && one->device == device) {
+    for (struct under_way *one = slow->first; one; one = one->next)
+        if (one->waits && one->device == device)
             resume(one);
-            return true;
-        }
-    }
-    return false;
 }
 
 void sg_slow_finish(struct sg_slow *slow)

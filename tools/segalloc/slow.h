@@ -22,8 +22,9 @@ void sg_slow_delete(struct sg_slow *slow);
 const struct sg_driver *sg_slow_driver(const struct sg_slow *slow);
 struct sg_event_sink sg_slow_sink(struct sg_slow *slow);
 
-/* A SLOW_BEGIN of a trace's thread, for the stream of a slot. False: no memory, or no thread to be had. */
-bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, sg_slot slot, const struct segalloc_trace_record *record);
+/* A SLOW_BEGIN of a trace's thread. False: no memory, or no thread to be had. */
+bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const struct sg_tag *tag,
+                   const struct segalloc_trace_record *record);
 
 /* A SLOW_STEP. */
 void sg_slow_step(struct sg_slow *slow, const struct segalloc_trace_record *record);
@@ -35,8 +36,11 @@ bool sg_slow_end(struct sg_slow *slow, uint16_t thread, bool failed, CUdeviceptr
 /* Anything else happens now: what is under way gets as far as the trace has said. */
 void sg_slow_catch_up(struct sg_slow *slow);
 
-/* A pending free of `device` is complete. False: nobody was waiting for it. */
-bool sg_slow_done(struct sg_slow *slow, int device);
+/* Something was learnt of the work on `device`: whoever waits for that looks again. */
+void sg_slow_learnt(struct sg_slow *slow, int device);
+
+/* Stands for asking the driver about work, in struct sg_core_params. */
+bool sg_slow_ask(int device, bool wait);
 
 /* Lets all that is under way finish, for what comes next needs the driver itself. */
 void sg_slow_finish(struct sg_slow *slow);

@@ -18,7 +18,9 @@ const char *sg_record_kind_name(unsigned kind)
     static const char *const names[] = {
         [SEGALLOC_RECORD_DONE] = "done", [SEGALLOC_RECORD_PRESSURE] = "pressure",
         [SEGALLOC_RECORD_SLOW_BEGIN] = "slow_begin", [SEGALLOC_RECORD_SLOW_STEP] = "slow_step",
-        [SEGALLOC_RECORD_PASSED_ON] = "passed_on", [SEGALLOC_RECORD_MERGE] = "merge", [SEGALLOC_RECORD_LIMIT] = "limit",
+        [SEGALLOC_RECORD_PASSED_ON] = "passed_on", [SEGALLOC_RECORD_MERGE] = "merge",
+        [SEGALLOC_RECORD_SLOT] = "slot", [SEGALLOC_RECORD_SLOT_GONE] = "slot_gone", [SEGALLOC_RECORD_TICK] = "tick",
+        [SEGALLOC_RECORD_ORDER] = "order", [SEGALLOC_RECORD_COMPLETE] = "complete", [SEGALLOC_RECORD_LIMIT] = "limit",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_END] = "end", [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
