@@ -97,7 +97,7 @@ CUcontext sg_contexts_primary_of(int device)
 
 CUcontext sg_contexts_any(int device)
 {
-    CUcontext context = primary_of(device);
+    CUcontext context = sg_contexts_primary_of(device);
     sg_guard(SG_GUARD_CONTEXTS);
     for (int i = 0; i < contexts.count && !context; i++) {
         if (contexts.list[i].device == device)
