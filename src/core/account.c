@@ -131,6 +131,8 @@ static const char *advice(const struct sg_device *device, const struct sg_stats 
         return "the limit is what stops it: raise `limit` or per_process_memory_fraction";
     if (device->outside_bytes > device->total_bytes / 10)
         return "other users of the device hold more than a tenth of it: stop them or move";
+    if (stats->value[SG_STAT_waits_given_up])
+        return "work that did not end within wait_limit holds freed memory: a kernel that never ends? else raise wait_limit";
     if (stats->value[SG_STAT_pending_bytes] > stranded && conf->free_sync != SG_FREE_SYNC_STRICT)
         return "memory that was freed is still in use by queued work: free_sync:strict waits for it";
     if (stranded > device->total_bytes / 50 && conf->page_size != SG_AUTO && conf->page_size > device->granularity)

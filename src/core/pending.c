@@ -343,6 +343,8 @@ static bool wait_for_oldest(struct sg_device *device)
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
     if (event && result == CUDA_SUCCESS)
         settle_mark(device, event);
+    else if (event && result == CUDA_ERROR_NOT_READY)
+        sg_count(device, SG_STAT_waits_given_up, 1);
     sg_lock(&device->lock);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->order.owed >> slot & 1) {
