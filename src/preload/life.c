@@ -212,12 +212,12 @@ static void confirm_conf(const struct sg_conf *conf)
 }
 
 /* Whether a library that gives memory to other processes by legacy handles is at work here. MPI is in many programs that
-   run alone, or is built without CUDA. */
+   run alone, or is built without CUDA; and NVSHMEM in all that use PyTorch, whose libraries need it by name. */
 static bool shares_memory(void)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};
     const char *size = NULL;
-    if (loaded("libuct_cuda.so") || loaded("libnvshmem"))
+    if (loaded("libuct_cuda.so") || (loaded("libnvshmem") && !loaded("libtorch_cuda.so")))
         return true;
     for (int i = 0; i < 3 && !size; i++)
         size = sg_environment(sizes[i]);
