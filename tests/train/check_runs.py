@@ -164,6 +164,48 @@ def check_running_out(text):
     assert last["outcome"] == "out_of_memory" and last["losses"] == []
 
 
+def check_odd_values(text, folder):
+    """One line and an exit status, never a signal; what is too large to count with counts as too large."""
+    for args in (["--layers", 2000000000], ["--accum", 2147483647], ["--threads", 1000000], ["--ranks", 0],
+                 ["--ranks", 65537], ["--dropout", 1], ["--lr", "nan"], ["--offload", "all"], ["--card", "1e30GiB"],
+                 ["--sharding", "zero3", "--offload", "some"], ["--scenario", "rl", "--fit", "batch", "--card", "1GiB"]):
+        wrong = run("--dry", *args, status=2)
+        assert len(wrong.stderr.splitlines()) == 1, args
+    for args in (["--batch", 1 << 24], ["--vocabulary", 1 << 24, "--hidden", 1 << 24],
+                 ["--max-len", 1 << 24, "--batch", 1 << 24]):
+        assert objects("--dry", "--steps", 1, *args, status=1)[1]["outcome"] == "out_of_memory", args
+        assert not objects("--card", "1TiB", *args, status=1)[1]["fits"], args
+    assert objects("--fit", "seq", "--card", "100TiB")[1]["more"] is True
+    lengths = folder / "lengths"
+    lengths.write_text("-5 999999999 7")
+    run("--text", text, "--steps", 1, "--lengths", f"file:{lengths}")
+    assert objects("--text", text, "--steps", 3, "--lr", 1e30)[0][2]["loss"] is None
+    assert objects("--text", text, "--steps", 0)[1]["steps"] == 0
+
+
+def check_ends_of_saving(text, folder):
+    """A save that is cut off anywhere leaves what was there before; one without room says so."""
+    kept = folder / "kept"
+    objects("--text", text, "--steps", 2, "--save", kept)
+    for delay in 0.2, 0.3, 0.4, 0.5:
+        process = subprocess.Popen([TRAIN, "--text", str(text), "--steps", "3", "--save", str(kept)],
+                                   stdout=subprocess.DEVNULL)
+        try:
+            process.wait(delay)
+        except subprocess.TimeoutExpired:
+            process.kill()
+        process.wait()
+        for file in "adapter_model.safetensors", "training_state.safetensors":
+            assert tensors_of(kept / file)
+        assert json.loads((kept / "adapter_config.json").read_text())["r"] == 8
+        assert objects("--text", text, "--steps", 4, "--resume", kept)[1]["first_step"] in (3, 4)
+    before = {file.name: file.read_bytes() for file in kept.glob("*[!w]")}
+    limited = subprocess.run(["bash", "-c", 'ulimit -f 64; trap "" XFSZ; exec "$@"', "-", TRAIN, "--text", str(text),
+                              "--steps", "1", "--save", str(kept)], capture_output=True, text=True, timeout=60)
+    assert limited.returncode == 1 and "cannot write" in limited.stderr, limited
+    assert {file.name: file.read_bytes() for file in kept.glob("*[!w]")} == before
+
+
 def check_usage(text):
     for args in (["--nosuch"], ["--preset", "nosuch", "--dry"], ["--preset", "tiny"], ["--steps"]):
         wrong = run(*args, status=2)
@@ -200,6 +242,8 @@ with tempfile.TemporaryDirectory() as name:
     check_bits(text)
     check_saving(text, Path(name))
     check_interruption(text, Path(name))
+    check_odd_values(text, Path(name))
+    check_ends_of_saving(text, Path(name))
     check_modes(text)
     check_running_out(text)
     check_usage(text)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The smallest card on which each of segalloc-train's presets runs, under PyTorch's allocator (by default, and as the
-preset's document sets it) and under segalloc, and the longest sequence that each lets onto the document's card.
+preset's document sets it) and under segalloc, and the longest sequence and the largest batch that each lets onto the
+document's card, all else as mended. "More" is segalloc against PyTorch by default, and as the document sets it.
 
     tools/train/cards.py build [PRESET...]     (a build folder, or the prefix that segalloc is installed in)
 
@@ -12,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-STEPS, ROOMY, GIB, UNIT = 3, "1TiB", 1 << 30, 128
+STEPS, ROOMY, GIB, UNIT, SEQUENCE_FROM = 3, "4TiB", 1 << 30, 128, 1024
 
 
 def find(folder, *places):
@@ -33,55 +34,77 @@ class Load:
     """One preset's recorded steps."""
 
     def __init__(self, name, *more):
-        trace.unlink(missing_ok=True)
-        self.result = run(segalloc, "run", "--sim", ROOMY, "-o", trace, "--", train, "--preset", name, "--dry",
+        self.trace = Path(folder) / "-".join(str(x).strip("-") for x in (name, *more))
+        self.result = run(segalloc, "run", "--sim", ROOMY, "-o", self.trace, "--", train, "--preset", name, "--dry",
                           "--steps", STEPS, "--json", *more)
 
-    def replay(self, policy, conf, *more):
-        return run(segalloc, "replay", trace, "--policy", policy, "--conf", conf, "--json", *more)
+    def replay(self, rule, *more):
+        return run(segalloc, "replay", self.trace, "--policy", rule[0], "--conf", rule[1], "--json", *more)
 
 
-def smallest(load, policy, conf):
-    return load.replay(policy, conf, "--min-limit")["min_limit_bytes"]
+class Fits:
+    """Whether a preset fits its document's card with an option set to a value. Traces are kept, so that each value is
+    recorded once for all rules."""
+
+    def __init__(self, preset, option, unit, *more):
+        self.preset, self.option, self.unit, self.more, self.loads = preset, option, unit, more, {}
+
+    def __call__(self, rule, units):
+        if units not in self.loads:
+            self.loads[units] = Load(self.preset["name"], self.option, units * self.unit, *self.more)
+        return self.loads[units].replay(rule, "--limit", self.preset["card_bytes"])["ooms"] == 0
+
+    def largest(self, rule):
+        good, bad = 0, max(1, SEQUENCE_FROM // self.unit) if self.unit > 1 else 1
+        while self(rule, bad):
+            good, bad = bad, bad * 2
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            if self(rule, middle):
+                good = middle
+            else:
+                bad = middle
+        return good * self.unit
+
+    def forget(self):
+        for load in self.loads.values():
+            load.trace.unlink()
 
 
-def longest(name, card, policy, conf, start):
-    """The longest multiple of 128 tokens that fits, from a length that does."""
-    def fits(units):
-        load = Load(name, "--max-len", units * UNIT, "--lengths", "lognormal")
-        return load.replay(policy, conf, "--limit", card)["ooms"] == 0
-    good, bad = start // UNIT, start // UNIT * 2
-    if not fits(good):
-        good, bad = 0, good
-    while good and fits(bad):
-        good, bad = bad, bad * 2
-    while bad - good > 1:
-        middle = (good + bad) // 2
-        if fits(middle):
-            good = middle
-        else:
-            bad = middle
-    return good * UNIT
+def rules(preset):
+    return ("pytorch", ""), ("pytorch", preset["allocator"]), ("segalloc", "reserve_slack:1.0")
 
 
-def main():
-    listed = json.loads(subprocess.run([str(train), "--list", "--json"], capture_output=True, text=True).stdout)
-    presets = [p for p in listed["presets"] if p["card_bytes"] and (not wanted or p["name"] in wanted)]
+def print_cards(presets):
     print("| preset | variant | needs | PyTorch, default | the document's setting | segalloc |\n"
           "|---|---|---|---|---|---|")
     for preset in presets:
         for variant in "before", "after":
             load = Load(preset["name"], "--variant", variant)
-            rules = ("pytorch", ""), ("pytorch", preset["allocator"]), ("segalloc", "reserve_slack:1.0")
-            cards = [f"{smallest(load, *rule) / GIB:.2f}" for rule in rules]
-            print(f"| `{preset['name']}` | {variant} | {load.result['peak_bytes'] / GIB:.2f} | {' | '.join(cards)} |",
-                  flush=True)
-    print("\n| preset | card | longest sequence: PyTorch, default | the document's setting | segalloc |\n"
-          "|---|---|---|---|---|")
+            cards = [load.replay(rule, "--min-limit")["min_limit_bytes"] / GIB for rule in rules(preset)]
+            print(f"| `{preset['name']}` | {variant} | {load.result['peak_bytes'] / GIB:.2f} | "
+                  f"{' | '.join(f'{card:.2f}' for card in cards)} |", flush=True)
+            load.trace.unlink()
+
+
+def print_largest(presets):
+    print("\n| preset | card | longest sequence: PyTorch, default | the document's setting | segalloc | more "
+          "| largest batch: PyTorch, default | the document's setting | segalloc | more |\n|" + "---|" * 10)
     for preset in presets:
-        rules = ("pytorch", ""), ("pytorch", preset["allocator"]), ("segalloc", "reserve_slack:1.0")
-        ends = [longest(preset["name"], preset["card_bytes"], *rule, 1024) for rule in rules]
-        print(f"| `{preset['name']}` | {preset['card_bytes'] / GIB:g} | {' | '.join(map(str, ends))} |", flush=True)
+        cells = []
+        for fits in Fits(preset, "--max-len", UNIT, "--lengths", "lognormal"), Fits(preset, "--batch", 1):
+            default, documents, ours = (fits.largest(rule) for rule in rules(preset))
+            fits.forget()
+            more = [f"{(ours / theirs - 1) * 100:+.0f} %" if theirs else "-" for theirs in (default, documents)]
+            cells += [default, documents, ours, ", ".join(more)]
+        print(f"| `{preset['name']}` | {preset['card_bytes'] / GIB:g} | {' | '.join(map(str, cells))} |", flush=True)
+
+
+def main():
+    listed = json.loads(subprocess.run([str(train), "--list", "--json"], capture_output=True, text=True).stdout)
+    presets = [p for p in listed["presets"] if p["card_bytes"] and (not wanted or p["name"] in wanted)]
+    print_cards(presets)
+    print_largest(presets)
 
 
 if len(sys.argv) < 2:
@@ -89,6 +112,5 @@ if len(sys.argv) < 2:
 root, wanted = Path(sys.argv[1]), sys.argv[2:]
 segalloc = find(root, "tools/segalloc/segalloc", "bin/segalloc")
 train = find(root, "tools/train/segalloc-train", "bin/segalloc-train").resolve()
-with tempfile.TemporaryDirectory() as name:
-    trace = Path(name) / "trace"
+with tempfile.TemporaryDirectory() as folder:
     main()

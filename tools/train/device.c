@@ -26,6 +26,8 @@ struct launch_ring {
 
 enum { DRY_LAUNCHES = 8 }; /* of which one reaches the stream */
 
+static const size_t MOST_LIVE = (size_t)1 << 62; /* where counting ends */
+
 static void *const STREAM = NULL; /* the legacy default stream, as PyTorch's */
 
 static bool check(struct device *device, int rc, const char *call, size_t bytes)
@@ -128,7 +130,8 @@ void *device_take(struct device *device, size_t bytes)
     void *pointer = NULL;
     if (device->state != DEVICE_OK)
         return NULL;
-    bool refused = device->limit && bytes > device->limit - device->live;
+    bool refused = bytes > MOST_LIVE - device->live;
+    refused = refused || (device->limit && bytes > device->limit - device->live);
     int rc = refused ? CUDA_ERROR_OUT_OF_MEMORY : device->alloc->take(device->alloc, bytes, &pointer);
     if (!check(device, rc, "cudaMalloc", bytes))
         return NULL;

@@ -27,14 +27,15 @@ static bool fits(const struct options *options, enum fit what, int value, size_t
     return r.outcome == OUTCOME_COMPLETED && r.peak <= card;
 }
 
-int fit_largest(const struct options *options, enum fit what, size_t card)
+int fit_largest(const struct options *options, enum fit what, size_t card, bool *ret_more)
 {
+    *ret_more = false;
     int good = 0, bad = 1;
     while (fits(options, what, bad, card)) {
         good = bad;
         bad *= 2;
-        if (bad > MOST_TIMES * LENGTH_STEP)
-            break;
+        if ((*ret_more = bad > MOST_TIMES * LENGTH_STEP))
+            return what == FIT_SEQ ? good * LENGTH_STEP : good;
     }
     while (bad - good > 1) {
         int middle = good + (bad - good) / 2;

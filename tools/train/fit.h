@@ -7,7 +7,8 @@
 /* Plans as many steps as show the peak. */
 void fit_plan(const struct options *options, struct run_result *ret_result);
 
-/* Largest value of `what` with which a run needs at most `card` bytes, all else as in the options; 0 if none does. */
-int fit_largest(const struct options *options, enum fit what, size_t card);
+/* Largest value of `what` with which a run needs at most `card` bytes, all else as in the options; 0 if none does.
+   *ret_more: values above it were not tried. */
+int fit_largest(const struct options *options, enum fit what, size_t card, bool *ret_more);
 
 #endif

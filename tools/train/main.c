@@ -27,8 +27,9 @@ static int answer(const struct options *options)
             fprintf(stderr, "segalloc-train: this preset names no card; add --card SIZE, such as 24GiB\n");
             return STATUS_USAGE;
         }
-        int value = fit_largest(options, options->fit, options->card);
-        report_fit(stdout, options, value);
+        bool more;
+        int value = fit_largest(options, options->fit, options->card, &more);
+        report_fit(stdout, options, value, more);
         return value ? STATUS_COMPLETED : STATUS_FAILED;
     }
     struct run_result planned;
@@ -53,7 +54,8 @@ static int run(struct options *options)
     }
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL); /* what mpirun makes of Ctrl-C, and a batch system before it kills */
+    if (options->comm || options->save) /* what mpirun makes of Ctrl-C, and a batch system before it kills */
+        sigaction(SIGTERM, &action, NULL);
     options->stop = &stop;
     if (options->compare)
         return compare_backends(stdout, options, &rt) ? STATUS_COMPLETED : STATUS_FAILED;

@@ -12,7 +12,8 @@
 const char *const backend_names[BACKEND_COUNT] = {"auto", "cpu", "gpu"};
 const char *const fit_names[FIT_COUNT] = {"", "batch", "seq", "rank"};
 
-enum { MOST_RANKS = 65536 };
+/* So that no product of two of them is too large to count with. */
+enum { MOST_SIZE = 1 << 24, MOST_LAYERS = 1 << 14, MOST_RANKS = 1 << 16, MOST_THREADS = 1024 };
 
 enum option {
 #define OPTION(name, value, help) OPTION_##name,
@@ -40,12 +41,12 @@ static bool same_name(const char *typed, size_t length, const char *name)
     return true;
 }
 
-static bool parse_int(const char *text, int least, int *ret)
+static bool parse_int(const char *text, int least, int most, int *ret)
 {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < least || value > INT_MAX)
+    if (errno || end == text || *end || value < least || value > most)
         return false;
     *ret = (int)value;
     return true;
@@ -152,7 +153,7 @@ static bool apply(struct options *o, enum option option, const char *value)
     switch (option) {
     case OPTION_preset: return true; /* found before, for the others change it */
     case OPTION_text: o->text = value; return true;
-    case OPTION_steps: return parse_int(value, 0, &o->set.steps);
+    case OPTION_steps: return parse_int(value, 0, INT_MAX, &o->set.steps);
     case OPTION_seed: return parse_seed(value, &o->seed);
     case OPTION_alloc: return parse_choice(value, "eager", "arena", &o->arena);
     case OPTION_dry: return o->dry = true;
@@ -160,24 +161,24 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_compare: return o->compare = true;
     case OPTION_json: return o->json = true;
     case OPTION_list: return o->list = true;
-    case OPTION_layers: return parse_int(value, 1, &o->set.shape.layers);
-    case OPTION_hidden: return parse_int(value, 1, &o->set.shape.hidden);
-    case OPTION_heads: return parse_int(value, 1, &o->set.shape.heads);
-    case OPTION_kv_heads: return parse_int(value, 1, &o->set.shape.kv_heads);
-    case OPTION_head_dim: return parse_int(value, 1, &o->set.shape.head_dim);
-    case OPTION_ffn: return parse_int(value, 1, &o->set.shape.ffn);
-    case OPTION_vocabulary: return parse_int(value, 1, &o->set.shape.vocabulary);
+    case OPTION_layers: return parse_int(value, 1, MOST_LAYERS, &o->set.shape.layers);
+    case OPTION_hidden: return parse_int(value, 1, MOST_SIZE, &o->set.shape.hidden);
+    case OPTION_heads: return parse_int(value, 1, MOST_SIZE, &o->set.shape.heads);
+    case OPTION_kv_heads: return parse_int(value, 1, MOST_SIZE, &o->set.shape.kv_heads);
+    case OPTION_head_dim: return parse_int(value, 1, MOST_SIZE, &o->set.shape.head_dim);
+    case OPTION_ffn: return parse_int(value, 1, MOST_SIZE, &o->set.shape.ffn);
+    case OPTION_vocabulary: return parse_int(value, 1, MOST_SIZE, &o->set.shape.vocabulary);
     case OPTION_tied: return parse_choice(value, "no", "yes", &o->set.shape.tied);
     case OPTION_dtype:
         if (!parse_choice(value, "fp32", "bf16", &chosen))
             return false;
         o->set.shape.dtype = chosen ? DTYPE_BF16 : DTYPE_F32;
         return true;
-    case OPTION_rank: return parse_int(value, 0, &o->set.shape.rank);
+    case OPTION_rank: return parse_int(value, 0, MOST_SIZE, &o->set.shape.rank);
     case OPTION_train: return parse_choice(value, "lora", "all", &o->set.shape.train_all);
-    case OPTION_batch: return parse_int(value, 1, &o->set.batch);
-    case OPTION_accum: return parse_int(value, 1, &o->set.accumulation);
-    case OPTION_max_len: return parse_int(value, LENGTH_LEAST, &o->set.longest);
+    case OPTION_batch: return parse_int(value, 1, MOST_SIZE, &o->set.batch);
+    case OPTION_accum: return parse_int(value, 1, MOST_SIZE, &o->set.accumulation);
+    case OPTION_max_len: return parse_int(value, LENGTH_LEAST, MOST_SIZE, &o->set.longest);
     case OPTION_lengths: o->set.lengths = value; return true;
     case OPTION_lr: return parse_number(value, &o->set.rate);
     case OPTION_weight_decay: return parse_number(value, &o->set.weight_decay);
@@ -189,13 +190,13 @@ static bool apply(struct options *o, enum option option, const char *value)
     case OPTION_budget: return o->budget = true;
     case OPTION_fit: return parse_fit(value, &o->fit);
     case OPTION_pack: return o->pack = true;
-    case OPTION_evaluate: return parse_int(value, 1, &o->evaluate);
-    case OPTION_evaluate_batch: return parse_int(value, 1, &o->evaluate_batch);
+    case OPTION_evaluate: return parse_int(value, 1, MOST_SIZE, &o->evaluate);
+    case OPTION_evaluate_batch: return parse_int(value, 1, MOST_SIZE, &o->evaluate_batch);
     case OPTION_save: o->save = value; return true;
     case OPTION_resume: o->resume = value; return true;
-    case OPTION_threads: return parse_int(value, 1, &o->threads);
+    case OPTION_threads: return parse_int(value, 1, MOST_THREADS, &o->threads);
     case OPTION_sharding: return parse_sharding(value, &o->set.shape.sharding);
-    case OPTION_ranks: return parse_int(value, 1, &o->ranks) && o->ranks <= MOST_RANKS;
+    case OPTION_ranks: return parse_int(value, 1, MOST_RANKS, &o->ranks);
     case OPTION_offload: return parse_offload(value, &o->set.shape.sharding);
     case OPTION_dropout: return parse_number(value, &o->set.shape.dropout) && o->set.shape.dropout < 1;
     case OPTION_help: return o->help = true;
@@ -265,6 +266,9 @@ static int check(const struct options *o, char *error, size_t error_size)
     const char *fault = shape_fault(&o->set.shape);
     if (fault) {
         snprintf(error, error_size, "%s", fault);
+    } else if (o->fit != FIT_NOTHING && o->scenario) {
+        snprintf(error, error_size, "--fit goes with a preset, not with --scenario");
+        fault = error;
     } else if (options_plans(o)) {
         fault = NULL;
     } else if (!o->dry && !o->text) {

@@ -157,8 +157,9 @@ static void print_budget(FILE *out, const struct options *o, const struct run_re
 static void print_advice(FILE *out, const struct options *o, const struct run_result *r)
 {
     size_t card = r->device_bytes ? r->device_bytes : o->card ? o->card : r->peak;
-    int batch = o->set.batch > 1 ? fit_largest(o, FIT_BATCH, card) : 0;
-    int seq = fit_largest(o, FIT_SEQ, card);
+    bool more;
+    int batch = o->set.batch > 1 ? fit_largest(o, FIT_BATCH, card, &more) : 0;
+    int seq = fit_largest(o, FIT_SEQ, card, &more);
     if (batch && batch < o->set.batch)
         fprintf(out, "; --batch %d would fit", batch);
     if (seq >= LENGTH_LEAST && seq < o->set.longest)
@@ -167,15 +168,16 @@ static void print_advice(FILE *out, const struct options *o, const struct run_re
         fputs("; a smaller --max-len or --batch needs less", out);
 }
 
-void report_fit(FILE *out, const struct options *o, int value)
+void report_fit(FILE *out, const struct options *o, int value, bool more)
 {
     char card[SIZE_TEXT];
     if (o->json)
         fprintf(out, "{\"schema\":\"segalloc.train.fit/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"fit\":\"%s\","
-                     "\"card_bytes\":%zu,\"largest\":%d}\n", o->preset->name, variant_names[o->variant],
-                fit_names[o->fit], o->card, value);
+                     "\"card_bytes\":%zu,\"largest\":%d,\"more\":%s}\n", o->preset->name, variant_names[o->variant],
+                fit_names[o->fit], o->card, value, more ? "true" : "false");
     else if (value)
-        fprintf(out, "%s %d is the largest that fits a card of %s\n", fit_names[o->fit], value,
+        fprintf(out, more ? "%s %d fits a card of %s, and more was not tried\n"
+                          : "%s %d is the largest that fits a card of %s\n", fit_names[o->fit], value,
                 size_text(o->card, card));
     else
         fprintf(out, "no %s fits a card of %s\n", fit_names[o->fit], size_text(o->card, card));

@@ -11,6 +11,6 @@ void report_run(FILE *out, const struct options *options, const struct run_resul
                 const struct run_result *planned);
 
 /* The answer to --fit. */
-void report_fit(FILE *out, const struct options *options, int value);
+void report_fit(FILE *out, const struct options *options, int value, bool more);
 
 #endif

@@ -58,6 +58,7 @@ int safetensors_write(const char *path, const struct safetensors_entry *entries,
     int failed = !file || fwrite(prefix, 1, PREFIX, file) != PREFIX || fwrite(header, 1, length, file) != length;
     for (size_t i = 0; i < count && !failed; i++)
         failed = fwrite(entries[i].values, 1, entry_bytes(&entries[i]), file) != entry_bytes(&entries[i]);
+    failed = failed || fflush(file) || fsync(fileno(file)); /* before the old file is gone */
     int code = errno;
     if (file && fclose(file) && !failed) {
         failed = 1;

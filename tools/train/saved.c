@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const projection_names[PROJECTION_COUNT] = {
     [PROJECTION_Q] = "self_attn.q_proj", [PROJECTION_K] = "self_attn.k_proj", [PROJECTION_V] = "self_attn.v_proj",
@@ -111,7 +112,9 @@ static void enter(struct safetensors_entry *entry, const char *prefix, const str
 
 static int write_config(const char *path, const struct shape *shape, char *error, size_t error_size)
 {
-    FILE *file = fopen(path, "w");
+    char beside[4096 + 8];
+    snprintf(beside, sizeof beside, "%s.new", path);
+    FILE *file = fopen(beside, "w");
     if (!file) {
         snprintf(error, error_size, "cannot write %s: %s", path, strerror(errno));
         return -1;
@@ -122,8 +125,9 @@ static int write_config(const char *path, const struct shape *shape, char *error
     for (int p = 0; p < PROJECTION_COUNT; p++)
         fprintf(file, "%s\"%s\"", p ? ", " : "", strchr(projection_names[p], '.') + 1);
     fputs("]\n}\n", file);
-    if (fclose(file) == 0)
+    if (fclose(file) == 0 && rename(beside, path) == 0)
         return 0;
+    unlink(beside);
     snprintf(error, error_size, "cannot write %s: %s", path, strerror(errno));
     return -1;
 }

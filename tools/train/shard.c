@@ -28,6 +28,12 @@ static int64_t present_in(const struct model *model, const struct parameter *p, 
     return left < 0 ? 0 : left < part ? left : part;
 }
 
+/* How many ranks' pieces really have to be moved: without arithmetic one stands for all. */
+static int pieces_of(const struct device *device, const struct sharding *s)
+{
+    return device->arithmetic ? s->ranks : 1;
+}
+
 static void *element(struct tensor *tensor, int64_t at)
 {
     return tensor->data ? (char *)tensor->data + (size_t)at * dtype_size(tensor->dtype) : NULL;
@@ -136,7 +142,7 @@ static void gather_flat(struct device *device, struct model *model, struct param
         struct parameter *p = parameters[i];
         if (!p->value)
             p->value = tensor_new(device, model->shape.dtype, p->rows, p->columns);
-        for (int r = 0; r < s->ranks; r++)
+        for (int r = 0; r < pieces_of(device, s); r++)
             move(device, p->value, r * part_of(model, p), flat, r * each + at, present_in(model, p, r));
         at += part_of(model, p);
     }
@@ -201,7 +207,7 @@ static void lay_out(struct device *device, struct model *model, struct parameter
     for (int i = 0; i < count; i++) {
         struct parameter *p = parameters[i];
         const int64_t part = part_of(model, p);
-        for (int r = 0; r < s->ranks; r++) {
+        for (int r = 0; r < pieces_of(device, s); r++) {
             int64_t present = present_in(model, p, r);
             move(device, flat, r * each + at, p->whole_gradient, r * part, present);
             clear(device, flat, r * each + at + present, part - present);

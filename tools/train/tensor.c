@@ -5,6 +5,8 @@
 
 static const uint8_t dtype_sizes[DTYPE_COUNT] = {[DTYPE_F32] = 4, [DTYPE_BF16] = 2, [DTYPE_I64] = 8, [DTYPE_U8] = 1};
 
+static const size_t MOST_BYTES = (size_t)1 << 60;
+
 size_t dtype_size(enum dtype dtype)
 {
     return dtype_sizes[dtype];
@@ -17,7 +19,11 @@ struct tensor *tensor_new(struct device *device, enum dtype dtype, int64_t rows,
         device->spare = tensor->next_spare;
     else if (!(tensor = malloc(sizeof *tensor)))
         abort();
-    size_t bytes = (size_t)rows * (size_t)columns * dtype_size(dtype);
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)rows, (size_t)columns, &bytes) || bytes > MOST_BYTES / dtype_size(dtype))
+        bytes = MOST_BYTES; /* no device has as much */
+    else
+        bytes *= dtype_size(dtype);
     assert(bytes > 0);
     *tensor = (struct tensor){device_take(device, bytes), bytes, rows, columns, dtype, device->label, 1,
                               device, NULL};
