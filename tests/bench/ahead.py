@@ -1,8 +1,8 @@
 """What running ahead of the GPU costs on recorded traces: peak reserved memory and waits, as tables.
 
-Usage: ahead.py SEGALLOC TRACE...
+Usage: ahead.py SEGALLOC TRACE[=SLACK]...
 
-A trace NAME.sync.csv.zst has rows about work and several streams; of others work follows each allocation on its stream.
+SLACK is the reserve_slack at which frees wait for recorded streams (1.0). A trace NAME.sync.csv.zst has rows about work and several streams; of others work follows each allocation on its stream.
 Multiples of the peak of live memory. Waits are those that the program did not make; none is shown as nothing."""
 import concurrent.futures
 import json
@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 AHEAD = (0, 30, 300, 1000)
-SLACK = {"recorded": "1.0", "possible": "1.10"}
+SLACK, SLACK_POSSIBLE = "1.0", "1.10"
 
 
 def call(*arguments):
@@ -34,7 +34,9 @@ def table(title, head, rows):
 
 
 class Bench:
-    def __init__(self, segalloc, paths):
+    def __init__(self, segalloc, traces):
+        self.slack = {path: slack or SLACK for path, _, slack in (trace.partition("=") for trace in traces)}
+        paths = list(self.slack)
         self.segalloc, self.pool = segalloc, concurrent.futures.ThreadPoolExecutor(os.cpu_count())
         self.names = {path: os.path.basename(path).split(".")[0] for path in paths}
         self.single = [path for path in paths if ".sync." not in path]
@@ -67,15 +69,15 @@ class Bench:
                  lambda ahead, path=path: self.replay(path, "free_sync:stream", ahead, "--limit", str(limits[path]))) for path in self.single]
         self.by_ahead("**One stream, on the smallest card of K = 0**, `free_sync:stream`", ["trace", "card"], jobs)
 
-    def streams(self, slack):
+    def streams(self):
         def row(path, conf, *more):
             return lambda ahead: self.replay(path, conf, ahead, *more)
         jobs = []
         for path in self.several:
-            own = slack.get(self.names[path], SLACK["recorded"])
+            own = self.slack[path]
             for text, conf, *more in (
                 (f"stream, recorded, slack {own}", f"free_sync:stream,reserve_slack:{own}"),
-                (f"stream, possible, slack {SLACK['possible']}", f"free_sync:stream,reserve_slack:{SLACK['possible']}", "--sees", "possible"),
+                (f"stream, possible, slack {SLACK_POSSIBLE}", f"free_sync:stream,reserve_slack:{SLACK_POSSIBLE}", "--sees", "possible"),
                 (f"event, slack {own}", f"free_sync:event,reserve_slack:{own}"),
                 (f"strict, slack {own}", f"free_sync:strict,reserve_slack:{own}"),
             ):
@@ -98,12 +100,11 @@ class Bench:
 def main():
     if len(sys.argv) < 3:
         sys.exit(__doc__)
-    slack = {"fsdp2-qwen25-7b": "1.06", "ddp-1b-prefetch": "1.03"} # what they are to be held to
     bench = Bench(sys.argv[1], sys.argv[2:])
     if bench.single:
         bench.one_stream()
     if bench.several:
-        bench.streams(slack)
+        bench.streams()
     bench.cards()
 
 

@@ -170,10 +170,10 @@ static int open_output(const struct arguments *arguments)
 {
     if (!arguments->output || !strcmp(arguments->output, "-"))
         return 0;
-    int fd = open(arguments->output, O_WRONLY | O_CREAT | O_CLOEXEC | (arguments->force ? O_TRUNC : O_EXCL), 0666);
-    if (fd < 0 && errno == EEXIST)
-        return sg_tool_error(arguments->verb, "%s is there already; -f replaces it", arguments->output);
-    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+    int fd = sg_tool_create(arguments->verb, arguments->output, arguments->output, arguments->force);
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    if (dup2(fd, STDOUT_FILENO) < 0)
         return sg_tool_error(arguments->verb, "%s: %s", arguments->output, strerror(errno));
     close(fd);
     return 0;

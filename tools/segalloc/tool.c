@@ -2,6 +2,8 @@
 
 #include "ascii.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,6 +103,16 @@ void sg_tool_json_string(const char *text)
         at += length;
     }
     putchar('"');
+}
+
+int sg_tool_create(const char *verb, const char *path, const char *name, bool force)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (force ? O_TRUNC : O_EXCL), 0666);
+    if (fd < 0 && errno == EEXIST)
+        sg_tool_message(verb, "%s is there already; -f replaces it", name);
+    else if (fd < 0)
+        sg_tool_message(verb, "%s: %s", name, strerror(errno));
+    return fd;
 }
 
 bool sg_tool_folder(char *buffer, size_t size)

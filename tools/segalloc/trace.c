@@ -98,11 +98,8 @@ static int open_output(const struct arguments *arguments, struct output *ret)
     int length = snprintf(ret->path, sizeof(ret->path), replace ? "%s.%ld.new" : "%s", name, (long)getpid());
     if ((size_t)length >= sizeof(ret->path))
         return sg_tool_error(arguments->verb, "%s: %s", name, strerror(ENAMETOOLONG));
-    int flags = replace || arguments->force ? O_TRUNC : O_EXCL;
-    ret->fd = open(ret->path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
-    if (ret->fd < 0 && errno == EEXIST)
-        return sg_tool_error(arguments->verb, "%s is there already; -f replaces it", name);
-    return ret->fd < 0 ? sg_tool_error(arguments->verb, "%s: %s", name, strerror(errno)) : 0;
+    ret->fd = sg_tool_create(arguments->verb, ret->path, name, arguments->force);
+    return ret->fd < 0 ? SG_EXIT_ERROR : 0;
 }
 
 /* After closing: puts the file in its place, or removes what is not whole. */
