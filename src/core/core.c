@@ -290,7 +290,7 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
         sg_device_suspend(device, id, others | UINT64_C(1) << slot);
     } else {
         sg_device_release(device, id, slot, sg_order_tick(device));
-        order->owed |= UINT64_C(1) << slot;
+        sg_order_owe(device, UINT64_C(1) << slot);
     }
     return true;
 }

@@ -230,6 +230,11 @@ static inline uint64_t sg_order_tick(struct sg_device *device)
 {
     return ++device->serial;
 }
+/* Memory was freed after what these slots have been given. */
+static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
+{
+    device->order.owed |= slots & (device->order.alive | 1);
+}
 /* The time now, before which all that these slots were given so far was submitted, and nothing that they are given later. */
 uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
 /* A slot's work is complete up to `time`. */

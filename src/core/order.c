@@ -169,6 +169,7 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
             continue;
         order->knows[slot].at[other] = clock->at[other];
         order->version++;
+        sg_order_tick(device); /* who comes after the stream's work so far has not come after this */
         sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
     }
     sg_unlock(&device->lock);

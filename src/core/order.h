@@ -2,8 +2,8 @@
    memory that was freed by one stream may be used by another.
 
    Streams are followed under small numbers, their slots. All that happens on a device is numbered by one counter, its
-   *time*: an allocation and a free take the next number, and so does the reading of a stream's clock when the stream may
-   have been given work since the last one. That a stream has come *up to* a time means that all which was submitted to it
+   *time*: an allocation and a free take the next number, and so do the reading of a stream's clock when the stream may have
+   been given work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means that all which was submitted to it
    before that time is meant; time never goes back and is never reset, so what was once true of a slot stays true, also
    when the slot has been given to another stream after all work of the one before was complete. */
 #ifndef SG_ORDER_H

@@ -27,12 +27,11 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
     for (uint32_t page = first; page <= last; page++) {
         struct sg_after *known = &region->after[page];
         bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
-        if (whole || !(known->slots & ~after.slots) || sg_after_complete(region->order, *known)) {
-            if (whole || after.slots) /* who came to use all of a page had come after all that it held before */
-                *known = after;
+        if (whole || sg_after_complete(region->order, *known)) {
+            *known = after; /* who came to use all of a page had come after all that it held before */
         } else {
             known->slots |= after.slots;
-            known->time = known->time > time ? known->time : time;
+            known->time = known->time > after.time ? known->time : after.time;
         }
     }
 }

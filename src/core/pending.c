@@ -20,7 +20,7 @@ void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots)
     node->also = slots;
     node->time = sg_order_tick(device);
     node->later = 0;
-    device->order.owed |= slots;
+    sg_order_owe(device, slots);
     if (queue->last)
         device->nodes.node[queue->last].later = id;
     else
@@ -39,6 +39,7 @@ static void settle_pending(struct sg_device *device, uint64_t time)
             device->pending.last = 0;
         sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
         sg_device_release(device, id, 0, 0);
+        device->learnt++;
     }
 }
 
@@ -55,11 +56,12 @@ void sg_core_settle(struct sg_core *core, int ordinal)
 
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
 {
-    device->learnt++;
+    uint64_t version = device->order.version;
     if (slots & 1)
         settle_pending(device, time);
     for (uint64_t left = slots & ~bit(0); left; left &= left - 1)
         sg_order_complete(device, (sg_slot)__builtin_ctzll(left), time);
+    device->learnt += device->order.version != version;
 }
 
 /* Blocks that were used on several streams are their own stream's once that one has come after the others. */
@@ -75,12 +77,12 @@ void sg_pending_settle(struct sg_device *device)
         struct sg_node *node = &device->nodes.node[id];
         sg_slot own = sg_device_slot_of(device, node->stream);
         const struct sg_after after = {node->also, node->time};
-        if (sg_after_usable(order, after, own)) {
+        if (sg_after_usable(order, after, order->state[own] == SG_SLOT_ALIVE ? own : 0)) {
             bool complete = sg_after_complete(order, after);
             *link = node->later;
             /* Who comes after the present time has come after all of them. */
             sg_device_release(device, id, own, complete ? after.time : sg_order_tick(device));
-            order->owed |= complete ? 0 : bit(own);
+            sg_order_owe(device, complete ? 0 : bit(own));
         } else {
             last = id;
             link = &node->later;
@@ -164,11 +166,10 @@ static void settle_mark(struct sg_device *device, CUevent event)
         (void)device->core->driver->event_destroy(event);
 }
 
-/* Asks about the marks, oldest first, of each stream until one is not complete. Whether any was. */
-static bool query_marks(struct sg_device *device)
+/* Asks about the marks, oldest first, of each stream until one is not complete. */
+static void query_marks(struct sg_device *device)
 {
     uint64_t busy = 0;
-    bool any = false;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
         while (i < device->mark_count && device->mark[i].slots & busy)
@@ -176,11 +177,10 @@ static bool query_marks(struct sg_device *device)
         struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
         sg_unlock(&device->lock);
         if (!mark.event)
-            return any;
+            return;
         sg_count(device, SG_STAT_calls_event, 1);
         if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
             settle_mark(device, mark.event);
-            any = true;
         } else {
             busy |= mark.slots;
             i++;
@@ -317,18 +317,16 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
     end_recording(device);
 }
 
-/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether anything was learnt,
-   also from others meanwhile. */
+/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether that succeeded. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     CUcontext current = NULL;
     sg_lock(&device->lock);
     CUevent event = device->mark_count ? device->mark[0].event : NULL;
-    uint64_t learnt = device->learnt;
     bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~bit(0));
     sg_unlock(&device->lock);
-    if (!event && (!owed || (core->record_begin && !begin_recording(device))))
+    if (!event && (!owed || !begin_recording(device)))
         return false;
     if (!event) {
         end_recording(device);
@@ -352,9 +350,16 @@ static bool wait_for_oldest(struct sg_device *device)
             sg_pending_complete(device, bit(slot), clock.at[slot]);
         }
     }
-    bool any = device->learnt != learnt;
     sg_unlock(&device->lock);
-    return any;
+    return result == CUDA_SUCCESS;
+}
+
+static bool has_learnt(struct sg_device *device, uint64_t since)
+{
+    sg_lock(&device->lock);
+    bool has = device->learnt != since;
+    sg_unlock(&device->lock);
+    return has;
 }
 
 bool sg_device_ask(struct sg_device *device, enum sg_ask how)
@@ -362,6 +367,7 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     if (device->core->ask)
         return device->core->ask(device->ordinal, how == SG_ASK_WAIT);
     sg_lock(&device->lock);
+    uint64_t before = device->learnt;
     bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
     sg_unlock(&device->lock);
     if (nothing)
@@ -373,13 +379,15 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
         sg_unlock(&device->asking);
         return true;
     }
-    bool any = query_marks(device);
+    query_marks(device);
     if (how != SG_ASK_QUERY) {
         record_marks(device, UINT64_MAX);
-        any = any || query_marks(device);
+        if (!has_learnt(device, before))
+            query_marks(device);
     }
-    if (how == SG_ASK_WAIT && !any)
-        any = wait_for_oldest(device);
+    while (how == SG_ASK_WAIT && !has_learnt(device, before) && wait_for_oldest(device)) {
+    }
+    bool any = has_learnt(device, before);
     sg_unlock(&device->asking);
     return any;
 }
@@ -443,7 +451,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     sg_lock(&device->asking); /* nobody records on it from here on */
     sg_lock(&device->lock);
     bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled;
-    order->owed |= alive ? bit(slot) : 0;
+    sg_order_owe(device, alive ? bit(slot) : 0);
     CUcontext context = order->stream[slot].context;
     sg_unlock(&device->lock);
     if (ask && begin_recording(device)) {

@@ -1,0 +1,542 @@
+/* Random programs of several streams against the allocator, beside a model that knows what really comes before what. What must
+   hold: memory is given to a stream only when all work that could still touch it comes before whatever that stream is given
+   next; no page is unmapped under work that is not complete; and when everything is over, everything can be given back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "random.h"
+#include "size.h"
+#include "strict_driver.h"
+
+enum { STREAMS = 40, AT_ONCE = 6, WORKS = 6000, EVENTS = 24, OURS = 4096, BLOCKS = 90, PAST = 6000 };
+
+/* Of each stream how much of its work: what something comes after, or has touched memory. */
+struct after {
+    uint32_t work[STREAMS];
+};
+
+struct stream {
+    bool alive, opaque;
+    sg_slot slot;
+    uint32_t works, complete;
+    struct after *of_work; /* [WORKS]: what each comes after */
+    struct after after;    /* what the next one comes after */
+    uint32_t step[STREAMS]; /* of each stream the latest step that this one has come after, as the program may tell */
+};
+
+struct event {
+    bool recorded;
+    struct after after;
+    uint32_t step[STREAMS];
+    struct sg_clock clock;
+};
+
+struct block {
+    CUdeviceptr address;
+    uint64_t bytes;
+    int stream;
+    uint32_t born;
+    struct after touched;
+};
+
+static struct {
+    struct sg_core *core;
+    struct sg_driver driver;
+    struct random random;
+    enum sg_sees sees;
+    bool may_wait;
+    struct stream stream[STREAMS];
+    int streams;
+    struct event event[EVENTS];
+    struct after ours[OURS]; /* by the driver's number of an event: what its recording comes after */
+    struct block block[BLOCKS];
+    struct block past[PAST]; /* freed, and perhaps still being touched */
+    int pasts;
+    uint32_t host[STREAMS]; /* of each stream the latest step that the host knows to be complete */
+    uint32_t step, given, waited, moved;
+    bool exact_unmap;
+} the;
+
+static void join(struct after *into, const struct after *from)
+{
+    for (int i = 0; i < the.streams; i++)
+        into->work[i] = from->work[i] > into->work[i] ? from->work[i] : into->work[i];
+}
+
+static void join_steps(uint32_t *into, const uint32_t *from)
+{
+    for (int i = 0; i < the.streams; i++)
+        into[i] = from[i] > into[i] ? from[i] : into[i];
+}
+
+static bool is_complete(const struct after *after)
+{
+    for (int i = 0; i < the.streams; i++)
+        if (after->work[i] > the.stream[i].complete)
+            return false;
+    return true;
+}
+
+/* Lets `most` pieces of a stream's work complete, as far as what they come after is. */
+static void progress(int i, uint32_t most)
+{
+    struct stream *stream = &the.stream[i];
+    while (most-- > 0 && stream->complete < stream->works && is_complete(&stream->of_work[stream->complete]))
+        stream->complete++;
+}
+
+static void finish_until(const struct after *after)
+{
+    for (int round = 0; !is_complete(after); round++) {
+        assert_true(round < 100000);
+        for (int i = 0; i < the.streams; i++)
+            progress(i, WORKS);
+    }
+}
+
+static struct after all_work(void)
+{
+    struct after all = {{0}};
+    for (int i = 0; i < the.streams; i++)
+        all.work[i] = the.stream[i].works;
+    return all;
+}
+
+/* What a stream's next work comes after, its own included. */
+static struct after up_to(int i)
+{
+    struct after after = the.stream[i].after;
+    after.work[i] = the.stream[i].works;
+    return after;
+}
+
+static int number_of(CUstream handle)
+{
+    return (int)(uintptr_t)handle - 1;
+}
+
+static CUresult event_record(CUevent event, CUstream handle)
+{
+    CUresult result = strict_driver.event_record(event, handle);
+    assert_true((uintptr_t)event < OURS && the.stream[number_of(handle)].alive);
+    if (result == CUDA_SUCCESS)
+        the.ours[(uintptr_t)event] = up_to(number_of(handle));
+    return result;
+}
+
+static CUresult ctx_record_event(CUcontext context, CUevent event)
+{
+    CUresult result = strict_driver.ctx_record_event(context, event);
+    if (result == CUDA_SUCCESS)
+        the.ours[(uintptr_t)event] = all_work();
+    return result;
+}
+
+static CUresult event_query(CUevent event)
+{
+    CUresult result = strict_driver.event_query(event);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_READY)
+        return result;
+    return is_complete(&the.ours[(uintptr_t)event]) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_synchronize(CUevent event)
+{
+    CUresult result = strict_driver.event_synchronize(event);
+    if (result == CUDA_SUCCESS) {
+        the.waited++;
+        finish_until(&the.ours[(uintptr_t)event]);
+    }
+    return result;
+}
+
+static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags)
+{
+    CUresult result = strict_driver.stream_wait_event(handle, event, flags);
+    assert_true(the.may_wait);
+    if (result == CUDA_SUCCESS)
+        join(&the.stream[number_of(handle)].after, &the.ours[(uintptr_t)event]);
+    return result;
+}
+
+static CUresult ctx_synchronize(void)
+{
+    CUresult result = strict_driver.ctx_synchronize();
+    struct after all = all_work();
+    if (result == CUDA_SUCCESS)
+        finish_until(&all);
+    return result;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    for (int i = 0; i < the.pasts && the.exact_unmap; i++) {
+        const struct block *past = &the.past[i];
+        if (past->address < address + bytes && address < past->address + past->bytes && !is_complete(&past->touched))
+            fail_msg("a page was unmapped that queued work can touch");
+    }
+    the.moved++;
+    return strict_driver.unmap(address, bytes);
+}
+
+static bool may_wait(void)
+{
+    return the.may_wait;
+}
+
+static int add_stream(bool opaque)
+{
+    static uint64_t key;
+    int i = the.streams++;
+    struct stream *stream = &the.stream[i];
+    const struct sg_stream_id id = {.key = ++key, .handle = (CUstream)(uintptr_t)(i + 1), .flags = opaque ? SG_STREAM_OPAQUE : 0};
+    *stream = (struct stream){.alive = true, .opaque = opaque, .of_work = calloc(WORKS, sizeof *stream->of_work)};
+    assert_non_null(stream->of_work);
+    stream->slot = sg_core_slot(the.core, 0, &id);
+    assert_true(stream->slot > 0);
+    assert_int_equal(sg_core_slot(the.core, 0, &id), stream->slot);
+    return i;
+}
+
+static int some_stream(void)
+{
+    for (;;) {
+        int i = (int)random_below(&the.random, (uint64_t)the.streams);
+        if (the.stream[i].alive)
+            return i;
+    }
+}
+
+static void start(const char *text, uint64_t total, uint64_t granule, uint64_t seed)
+{
+    struct sg_conf conf;
+    for (int i = 0; i < the.streams; i++)
+        free(the.stream[i].of_work);
+    enum sg_sees sees = the.sees;
+    bool waits = the.may_wait;
+    memset(&the, 0, sizeof the);
+    the.sees = sees;
+    the.may_wait = waits;
+    the.exact_unmap = true;
+    strict_reset(1, total, granule);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    the.driver = strict_driver;
+    the.driver.event_record = event_record;
+    the.driver.ctx_record_event = ctx_record_event;
+    the.driver.event_query = event_query;
+    the.driver.event_synchronize = event_synchronize;
+    the.driver.stream_wait_event = stream_wait_event;
+    the.driver.ctx_synchronize = ctx_synchronize;
+    the.driver.unmap = unmap;
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &the.driver, .may_wait = may_wait});
+    assert_non_null(the.core);
+    the.random.state = seed;
+    for (int i = 0; i < AT_ONCE; i++)
+        add_stream(the.sees == SG_SEES_POSSIBLE && i == 1 && seed % 2);
+}
+
+/* Queues a piece of work that touches a block, or nothing. */
+static void submit(int i, struct block *block)
+{
+    struct stream *stream = &the.stream[i];
+    if (stream->works == WORKS)
+        return;
+    stream->of_work[stream->works++] = stream->after;
+    if (block)
+        block->touched.work[i] = stream->works;
+    sg_core_slot_touched(the.core, 0, stream->slot);
+}
+
+static void forget_complete(void)
+{
+    int left = 0;
+    for (int i = 0; i < the.pasts; i++)
+        if (!is_complete(&the.past[i].touched))
+            the.past[left++] = the.past[i];
+    the.pasts = left;
+}
+
+/* `stream`: -1 for nobody's. */
+static void expect_after_all(const struct block *block, int stream)
+{
+    for (int i = 0; i < the.pasts; i++) {
+        const struct block *past = &the.past[i];
+        if (past->address >= block->address + block->bytes || block->address >= past->address + past->bytes)
+            continue;
+        for (int k = 0; k < the.streams; k++) {
+            if (past->touched.work[k] > the.stream[k].complete && k != stream &&
+                (stream < 0 || past->touched.work[k] > the.stream[stream].after.work[k]))
+                fail_msg("step %u: stream %d was given memory that stream %d may still touch", the.step, stream, k);
+        }
+    }
+    for (int i = 0; i < BLOCKS; i++) {
+        const struct block *other = &the.block[i];
+        if (other->address && other != block && other->address < block->address + block->bytes && block->address < other->address + other->bytes)
+            fail_msg("two live blocks share memory");
+    }
+}
+
+static void allocate(struct block *block, uint64_t most)
+{
+    int stream = random_below(&the.random, 40) ? some_stream() : -1;
+    static const uint64_t common[] = {512, 4096, 40 << 10, 1 << 20, 3 << 20, 5 << 20, 8 << 20};
+    uint64_t bytes = random_below(&the.random, 3) ? common[random_below(&the.random, 7)] : random_between(&the.random, 1, random_below(&the.random, 4) ? 2 * SG_MIB : most);
+    const struct sg_tag tag = {.slot = stream < 0 ? 0 : the.stream[stream].slot, .has_stream = stream >= 0,
+                               .stream = (CUstream)(uintptr_t)(stream + 1), .sync = SG_FREE_SYNC_STREAM};
+    CUresult result = sg_core_malloc(the.core, 0, bytes, &tag, &block->address);
+    if (result != CUDA_SUCCESS) {
+        assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
+        block->address = 0;
+        return;
+    }
+    the.given++;
+    *block = (struct block){.address = block->address, .bytes = bytes, .stream = stream, .born = ++the.step};
+    expect_after_all(block, stream);
+    if (stream >= 0 && random_below(&the.random, 4))
+        submit(stream, block);
+}
+
+static void record(struct event *event, int i)
+{
+    sg_core_clock(the.core, 0, the.stream[i].slot, &event->clock);
+    event->after = up_to(i);
+    memcpy(event->step, the.stream[i].step, sizeof event->step);
+    event->step[i] = ++the.step;
+    event->recorded = true;
+}
+
+static void know(const struct event *event)
+{
+    join_steps(the.host, event->step);
+    sg_core_completed(the.core, 0, &event->clock);
+}
+
+static void follow(const struct event *event, int i)
+{
+    join(&the.stream[i].after, &event->after);
+    join_steps(the.stream[i].step, event->step);
+    sg_core_waited(the.core, 0, the.stream[i].slot, &event->clock);
+}
+
+/* Another stream uses a block if the program has seen to it that it comes after the allocation. */
+static void use(struct block *block)
+{
+    int user = some_stream();
+    struct stream *stream = &the.stream[user];
+    if (block->stream < 0)
+        return;
+    if (user != block->stream) {
+        if (the.stream[block->stream].alive && random_below(&the.random, 3) == 0) { /* as programs do */
+            struct event now;
+            record(&now, block->stream);
+            follow(&now, user);
+        }
+        if (stream->opaque && the.stream[block->stream].alive && random_below(&the.random, 2)) {
+            struct after after = up_to(block->stream); /* nobody is told */
+            join(&stream->after, &after);
+        } else if (stream->step[block->stream] < block->born && the.host[block->stream] < block->born) {
+            return;
+        }
+        if (the.sees == SG_SEES_RECORDED)
+            assert_int_equal(sg_core_record_stream(the.core, block->address, stream->slot), CUDA_SUCCESS);
+    }
+    submit(user, block);
+}
+
+static void release(struct block *block)
+{
+    struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees};
+    uint64_t how = random_below(&the.random, 60);
+    struct after own = block->stream < 0 ? all_work() : up_to(block->stream); /* what the stream came after may still touch it */
+    if (how == 0)
+        tag.sync = SG_FREE_SYNC_STRICT;
+    else if (how < 3 || block->stream < 0)
+        tag.sync = SG_FREE_SYNC_EVENT;
+    else if (how < 6 && is_complete(&block->touched) && is_complete(&own))
+        tag.sync = SG_FREE_SYNC_AUTO;
+    assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_ERROR_INVALID_VALUE);
+    forget_complete();
+    assert_true(the.pasts < PAST);
+    if (!is_complete(&block->touched))
+        the.past[the.pasts++] = *block;
+    block->address = 0;
+}
+
+static void synchronize_all(void)
+{
+    struct event now = {0};
+    sg_core_context_clock(the.core, 0, NULL, &now.clock);
+    now.after = all_work();
+    for (int i = 0; i < the.streams; i++)
+        now.step[i] = the.step;
+    the.step++;
+    finish_until(&now.after);
+    know(&now);
+}
+
+static void replace_stream(void)
+{
+    int i = some_stream();
+    if (the.streams == STREAMS)
+        return;
+    sg_core_slot_gone(the.core, 0, the.stream[i].slot);
+    the.stream[i].alive = false;
+    add_stream(false);
+}
+
+static void step(uint64_t most)
+{
+    struct block *block = &the.block[random_below(&the.random, BLOCKS)];
+    struct event *event = &the.event[random_below(&the.random, EVENTS)];
+    switch (random_below(&the.random, 24)) {
+    case 0:
+    case 1:
+        record(event, some_stream());
+        break;
+    case 2:
+    case 3:
+        if (event->recorded)
+            follow(event, some_stream());
+        break;
+    case 4:
+        if (event->recorded && is_complete(&event->after))
+            know(event);
+        break;
+    case 5:
+        if (event->recorded && !random_below(&the.random, 6)) {
+            finish_until(&event->after);
+            know(event);
+        }
+        break;
+    case 6:
+    case 7:
+    case 8:
+        progress((int)random_below(&the.random, (uint64_t)the.streams), (uint32_t)random_below(&the.random, 12));
+        break;
+    case 9:
+        submit(some_stream(), NULL);
+        break;
+    case 10:
+        switch (random_below(&the.random, 60)) {
+        case 0:
+            synchronize_all();
+            break;
+        case 1:
+        case 2:
+        case 6:
+        case 7:
+            replace_stream();
+            break;
+        case 3:
+            sg_core_trim(the.core, 0, random_below(&the.random, 64) * SG_MIB);
+            break;
+        case 4:
+            sg_core_poll(the.core, 0);
+            break;
+        case 5: {
+            size_t free_bytes = 1 << 30, total_bytes = 1 << 30;
+            sg_core_mem_info(the.core, 0, &free_bytes, &total_bytes);
+            break;
+        }
+        default:
+            break;
+        }
+        break;
+    default:
+        if (!block->address)
+            allocate(block, most);
+        else if (random_below(&the.random, 2))
+            use(block);
+        else
+            release(block);
+        break;
+    }
+}
+
+static void finish(void)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        if (the.block[i].address)
+            release(&the.block[i]);
+    sg_core_poll(the.core, 0);
+    synchronize_all();
+    sg_core_poll(the.core, 0);
+    sg_core_trim(the.core, 0, 0);
+    inspect_empty(the.core, 1);
+    sg_core_destroy(the.core);
+    const char *what;
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+static void run(const char *conf, uint64_t total, uint64_t granule)
+{
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        start(conf, total, granule, seed);
+        for (int i = 0; i < 12000; i++) {
+            step(total / 8);
+            if (i % 64 == 0)
+                inspect(the.core, 1);
+        }
+        assert_true(the.given > 500);
+        finish();
+    }
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    the.sees = SG_SEES_RECORDED;
+    the.may_wait = false;
+    run("", 256 * SG_MIB, 2 * SG_MIB);
+    run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
+    run("reserve_slack:1.0,page_size_mb:6", 192 * SG_MIB, 2 * SG_MIB);
+}
+
+static void test_possible(void **state)
+{
+    (void)state;
+    the.sees = SG_SEES_POSSIBLE;
+    the.may_wait = false;
+    run("", 256 * SG_MIB, 2 * SG_MIB);
+    run("reserve_slack:1.0", 192 * SG_MIB, 2 * SG_MIB);
+}
+
+static void test_device_waits(void **state)
+{
+    (void)state;
+    the.sees = SG_SEES_RECORDED;
+    the.may_wait = true;
+    run("", 128 * SG_MIB, 2 * SG_MIB);
+}
+
+static void test_small_granules(void **state)
+{
+    (void)state;
+    the.sees = SG_SEES_RECORDED;
+    the.may_wait = false;
+    run("reserve_slack:1.0", 48 * SG_MIB, 64 * SG_KIB);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_possible),
+        cmocka_unit_test(test_device_waits),
+        cmocka_unit_test(test_small_granules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
