@@ -6,6 +6,7 @@
 #include "captures.h"
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 
 /* Whether idle memory was given back to a driver that has just run out, so that asking it again can help. */
 static bool make_room(CUresult result)
@@ -17,6 +18,7 @@ static bool make_room(CUresult result)
     if (!core)
         return false;
     size_t given = 0;
+    sg_memory_settle(core);
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         given += sg_core_trim(core, device, 0);
     sg_end();

@@ -16,6 +16,7 @@ static struct {
         CUstream stream;
         bool per_thread; /* which stream 0 means */
         const struct sg_thread *thread; /* that began it */
+        CUcontext context;
     } list[CAPTURES_MAX];
     int listed;
     atomic_int live;
@@ -29,6 +30,7 @@ static struct {
 static struct {
     struct parked {
         CUdeviceptr address;
+        CUcontext context; /* of the block */
         struct sg_origin origin;
     } list[PARKED_MAX]; /* untouched until something is parked */
     atomic_int count;
@@ -102,7 +104,7 @@ void sg_captures_joined(void)
     atomic_fetch_sub(&gate.joiners, 1);
 }
 
-static CUresult park(CUdeviceptr address, const struct sg_origin *origin)
+static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_origin *origin)
 {
     CUresult result = CUDA_SUCCESS;
     sg_guard(SG_GUARD_CAPTURES);
@@ -114,7 +116,7 @@ static CUresult park(CUdeviceptr address, const struct sg_origin *origin)
     if (count == PARKED_MAX)
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
-        parked.list[count] = (struct parked){address, *origin};
+        parked.list[count] = (struct parked){address, context, *origin};
         atomic_store(&parked.count, count + 1);
     }
     sg_unguard(SG_GUARD_CAPTURES);
@@ -127,7 +129,7 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
     CUresult result = sg_core_block(core, address, &block);
     if (result != CUDA_SUCCESS)
         return result;
-    return block.base == address ? park(address, origin) : CUDA_ERROR_INVALID_VALUE;
+    return block.base == address ? park(address, block.context, origin) : CUDA_ERROR_INVALID_VALUE;
 }
 
 void sg_captures_settle(struct sg_core *core)
@@ -178,11 +180,15 @@ static void begin(void)
 
 static CUresult begun(CUresult result, CUstream stream, bool per_thread)
 {
+    const struct sg_driver *driver = sg_life_driver();
+    CUcontext context = NULL;
     sg_captures_joined();
+    if (driver && driver->ctx_get_current)
+        (void)driver->ctx_get_current(&context);
     if (result == CUDA_SUCCESS) {
         sg_guard(SG_GUARD_CAPTURES);
         if (captures.listed < CAPTURES_MAX)
-            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self};
+            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context};
         sg_unguard(SG_GUARD_CAPTURES);
     } else if (atomic_fetch_sub(&captures.live, 1) == 1) {
         unpark();
@@ -262,6 +268,27 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *ret)
 {
     return end_answered(sg_real()->cuStreamEndCapture_ptsz(stream, ret), stream, true);
+}
+
+void sg_captures_context_gone(CUcontext context)
+{
+    int ends = 0, kept = 0;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = captures.listed - 1; i >= 0; i--) {
+        if (captures.list[i].context != context)
+            continue;
+        captures.list[i] = captures.list[--captures.listed];
+        ends++;
+    }
+    int count = atomic_load(&parked.count);
+    for (int i = 0; i < count; i++) {
+        if (parked.list[i].context != context)
+            parked.list[kept++] = parked.list[i];
+    }
+    atomic_store(&parked.count, kept);
+    if (ends)
+        atomic_fetch_sub(&captures.live, ends);
+    sg_unguard(SG_GUARD_CAPTURES);
 }
 
 CUresult sg_captures_destroyed(CUresult result, CUstream stream)

@@ -27,6 +27,9 @@ void sg_captures_unhold(void);
 void sg_captures_joining(void);
 void sg_captures_joined(void);
 
+/* A context has gone, with its captures and the blocks that were to be freed. */
+void sg_captures_context_gone(CUcontext context);
+
 /* A stream was destroyed, with this result: that drops its capture. Returns the result. */
 CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 

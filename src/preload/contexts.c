@@ -4,7 +4,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "captures.h"
 #include "events.h"
+#include "graphs.h"
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
@@ -69,18 +71,25 @@ static void gone(struct sg_core *core, CUcontext context)
     struct context was = {0};
     sg_guard(SG_GUARD_CONTEXTS);
     struct context *entry = find(context);
+    bool last = entry != NULL;
     if (entry) {
         was = *entry;
         *entry = contexts.list[--contexts.count];
     }
+    for (int i = 0; i < contexts.count; i++)
+        last = last && contexts.list[i].device != was.device;
     note_only();
     atomic_fetch_add(&contexts.changes, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
     sg_streams_context_gone(context);
     sg_events_context_gone(context);
+    sg_captures_context_gone(context);
+    sg_graphs_context_gone(context);
     if (was.context && core && !was.green)
         sg_core_context_gone(core, was.device, context);
+    if (last && core) /* plain memory ends with its context: others may want it */
+        (void)sg_core_trim(core, was.device, 0);
 }
 
 CUcontext sg_contexts_primary_of(int device)

@@ -86,7 +86,7 @@ static CUresult query_stream_held(CUstream stream)
     return result;
 }
 
-enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 1000000 };
+enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000 };
 
 /* Nobody may wait under that lock, and no allocation for ever: work may be queued that ends only when the program goes
    on. */

@@ -18,6 +18,7 @@ static struct {
     } hold[HOLDS_MAX];
     struct block {
         CUdeviceptr address; /* 0: empty */
+        CUcontext context;   /* of the block */
         uint16_t hold;
         bool freed, waited;
         struct sg_origin origin; /* of the free */
@@ -52,7 +53,8 @@ static void remove_block(struct block *block)
 {
     size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % BUCKETS;
     struct hold *hold = &graphs.hold[block->hold];
-    if (--hold->blocks == 0 && atomic_load(&hold->gone))
+    hold->blocks--;
+    if (!hold->blocks && atomic_load(&hold->gone))
         hold->capture = 0;
     for (; graphs.block[at].address; at = (at + 1) % BUCKETS) {
         size_t from = home(graphs.block[at].address);
@@ -71,7 +73,7 @@ static int hold_of(unsigned long long capture)
     for (int i = 0; i < HOLDS_MAX; i++) {
         if (graphs.hold[i].capture == capture)
             return i;
-        if (unused < 0 && !graphs.hold[i].capture)
+        if (unused < 0 && (!graphs.hold[i].capture || (!graphs.hold[i].blocks && atomic_load(&graphs.hold[i].gone))))
             unused = i;
     }
     if (unused >= 0) {
@@ -81,12 +83,12 @@ static int hold_of(unsigned long long capture)
     return unused;
 }
 
-static bool put(CUdeviceptr address, int hold)
+static bool put(CUdeviceptr address, CUcontext context, int hold)
 {
     struct block *block = find(address);
     if (block->address || atomic_load(&sg_graphs_blocks) >= BLOCKS_MAX)
         return block->address != 0;
-    *block = (struct block){.address = address, .hold = (uint16_t)hold};
+    *block = (struct block){.address = address, .context = context, .hold = (uint16_t)hold};
     graphs.hold[hold].blocks++;
     atomic_fetch_add(&sg_graphs_blocks, 1);
     return true;
@@ -105,8 +107,9 @@ static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hol
     return result;
 }
 
-bool sg_graphs_adopt(CUstream stream, CUdeviceptr address)
+bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address)
 {
+    struct sg_block_info info;
     const struct sg_driver *driver = sg_life_driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
@@ -114,12 +117,13 @@ bool sg_graphs_adopt(CUstream stream, CUdeviceptr address)
     if (!driver->stream_capture_info || !driver->user_object_create || !driver->user_object_release ||
         !driver->graph_retain_user_object ||
         driver->stream_capture_info(stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture)
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture ||
+        sg_core_block(core, address, &info) != CUDA_SUCCESS)
         return false;
     sg_guard(SG_GUARD_CAPTURES);
     int hold = hold_of(capture);
     bool fresh = hold >= 0 && graphs.hold[hold].blocks == 0;
-    bool kept = hold >= 0 && put(address, hold);
+    bool kept = hold >= 0 && put(address, info.context, hold);
     sg_unguard(SG_GUARD_CAPTURES);
     if (!kept || !fresh || attach(driver, graph, &graphs.hold[hold]) == CUDA_SUCCESS)
         return kept;
@@ -151,6 +155,19 @@ enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin
     }
     sg_unguard(SG_GUARD_CAPTURES);
     return answer;
+}
+
+void sg_graphs_context_gone(CUcontext context)
+{
+    if (!sg_graphs_holding())
+        return;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (size_t at = 0; at < BUCKETS; at++) {
+        struct block *block = &graphs.block[at];
+        while (block->address && block->context == context)
+            remove_block(block); /* another one may move here */
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */

@@ -17,12 +17,15 @@ static inline bool sg_graphs_holding(void)
 
 /* A live block belongs to the graph that `stream` is being captured for, from here on. False: it is not being captured,
    or the driver has no way to say when a graph is gone. */
-bool sg_graphs_adopt(CUstream stream, CUdeviceptr address);
+bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address);
 
 enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };
 
 /* The program frees a block. Kept: freed once its graph is gone, as `origin` says; `waited`: whoever else used it is done. */
 enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited);
+
+/* A context has gone, and its blocks with it. */
+void sg_graphs_context_gone(CUcontext context);
 
 /* Frees what belonged to graphs that are gone. Between sg_begin() and sg_end(), with no capture live. */
 void sg_graphs_settle(struct sg_core *core);

@@ -186,12 +186,20 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
     return result;
 }
 
+void sg_memory_settle(struct sg_core *core)
+{
+    if (sg_captures_live())
+        return;
+    sg_captures_settle(core);
+    sg_graphs_settle(core);
+}
+
 /* A block that is handed out in a capture belongs to its graph. */
-static void adopt(const struct sg_origin *origin, CUdeviceptr address)
+static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdeviceptr address)
 {
     CUstream stream = origin->stream;
     if (origin->has_stream || sg_captures_own(&stream))
-        (void)sg_graphs_adopt(sg_stream_named(stream, false), address);
+        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
 }
 
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
@@ -203,10 +211,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     CUstreamCaptureMode mode;
     bool live = sg_captures_live();
     bool relaxed = live && sg_captures_relax(&mode);
-    if (!live) {
-        sg_captures_settle(core);
-        sg_graphs_settle(core);
-    }
+    sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
     sg_trimming_use(device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
@@ -224,7 +229,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     if (relaxed)
         sg_captures_restore(&mode);
     if (live && result == CUDA_SUCCESS)
-        adopt(origin, *ret);
+        adopt(core, origin, *ret);
     sg_recorder_tick(core, device);
     if (is_final(result))
         sg_core_disable(core);
@@ -254,7 +259,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
     if (result != CUDA_SUCCESS)
         return result;
     if (origin->has_stream || sg_captures_own(&stream))
-        (void)sg_graphs_adopt(sg_stream_named(stream, false), address);
+        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
     switch (sg_graphs_keep(address, origin, /* waited */ false)) {
     case SG_GRAPHS_KEPT:
         return CUDA_SUCCESS;
@@ -437,6 +442,8 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (result != CUDA_SUCCESS)
         return result;
     struct sg_core *core = sg_begin();
+    if (core)
+        sg_memory_settle(core);
     if (!core)
         mem_info_early(&available, &total);
     else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)

@@ -21,6 +21,9 @@ struct sg_origin {
 struct sg_origin sg_memory_origin(int caller);
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
 
+/* Frees what was put off for a capture or a graph that is over by now. */
+void sg_memory_settle(struct sg_core *core);
+
 /* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
 

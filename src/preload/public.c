@@ -1,5 +1,6 @@
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 #include "segalloc/segalloc.h"
 
 const char *segalloc_version(void)
@@ -12,6 +13,7 @@ size_t segalloc_trim(int device, size_t keep)
     struct sg_core *core = sg_begin();
     if (!core)
         return 0;
+    sg_memory_settle(core);
     size_t given = device >= 0 && device < SG_DEVICES_MAX ? sg_core_trim(core, device, keep) : 0;
     sg_end();
     return given;

@@ -343,6 +343,7 @@ CUresult cuEventQuery(CUevent handle)
         result = CUDA_ERROR_NOT_READY;
     else if (result == CUDA_SUCCESS)
         sim_order_host_after(&event->clock);
+    sim_schedule_polled(handle, result != CUDA_ERROR_NOT_READY);
     sim_unlock();
     return result;
 }

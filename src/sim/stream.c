@@ -247,6 +247,7 @@ CUresult cuStreamQuery(CUstream stream)
         sim_order_host_after(&seen);
         sim_clock_clear(&seen);
     }
+    sim_schedule_polled(stream, result != CUDA_ERROR_NOT_READY);
     sim_unlock();
     return result;
 }

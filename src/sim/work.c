@@ -372,6 +372,18 @@ void sim_schedule_step(void)
     }
 }
 
+/* A program that asks again and again for one thing is waiting, and while it waits work goes on. */
+void sim_schedule_polled(const void *what, bool ready)
+{
+    enum { PATIENCE = 16 };
+    static _Thread_local const void *asked;
+    static _Thread_local unsigned times;
+    times = what == asked && !ready ? times + 1 : 0;
+    asked = what;
+    if (sim_scheduled() && !sim_in_host_function && times >= PATIENCE)
+        run_any(true);
+}
+
 void sim_schedule_allocated(void)
 {
     sim_schedule_count_allocation();

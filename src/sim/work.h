@@ -123,6 +123,7 @@ void sim_deps_free(struct sim_deps *deps);
 
 /* With the setting `schedule`: lets some work run, or none, as the seed has it. */
 void sim_schedule_step(void);
+void sim_schedule_polled(const void *what, bool ready);
 /* An allocation was made, of whomever. */
 void sim_schedule_allocated(void);
 

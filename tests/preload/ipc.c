@@ -8,7 +8,7 @@ int uct_cuda_present(void);
 int main(void)
 {
     CUcontext context;
-    CUdeviceptr address;
+    CUdeviceptr address = 0;
     CUipcMemHandle handle;
     int legacy = 0;
     EXPECT(uct_cuda_present());
