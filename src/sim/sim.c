@@ -93,9 +93,13 @@ static bool works_before_init(enum sim_call call)
     }
 }
 
+_Thread_local uint64_t sim_thread_calls;
+
 CUresult sim_enter(enum sim_call id)
 {
     struct call *call = &calls[id];
+    if (id != SIM_CALL_cuThreadExchangeStreamCaptureMode) /* asks for nothing */
+        sim_thread_calls++;
     atomic_fetch_add_explicit(&call->count, 1, memory_order_relaxed);
     switch (sim_state_now()) {
     case SIM_READY:

@@ -110,6 +110,9 @@ CUresult sim_enter(enum sim_call call);
             return entered_;                             \
     } while (0)
 
+/* Calls that this thread has made so far. */
+extern _Thread_local uint64_t sim_thread_calls;
+
 /* Set while a simulator thread runs a function of the program. */
 extern _Thread_local bool sim_in_host_function;
 

@@ -372,14 +372,17 @@ void sim_schedule_step(void)
     }
 }
 
-/* A program that asks again and again for one thing is waiting, and while it waits work goes on. */
+/* A program that asks again and again for one thing, and does nothing else, is waiting; and while it waits, work goes on. */
 void sim_schedule_polled(const void *what, bool ready)
 {
     enum { PATIENCE = 16 };
     static _Thread_local const void *asked;
+    static _Thread_local uint64_t call;
     static _Thread_local unsigned times;
-    times = what == asked && !ready ? times + 1 : 0;
+    bool again = what == asked && call + 1 == sim_thread_calls && !ready;
+    times = again ? times + 1 : 0;
     asked = what;
+    call = sim_thread_calls;
     if (sim_scheduled() && !sim_in_host_function && times >= PATIENCE)
         run_any(true);
 }
