@@ -40,6 +40,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     set_gauge(ret, SG_STAT_pages, usage->pages);
     set_gauge(ret, SG_STAT_segments, usage->segments);
     set_gauge(ret, SG_STAT_pinned_bytes, usage->pinned);
+    set_gauge(ret, SG_STAT_aliased_bytes, usage->aliased);
     ret->value[SG_STAT_largest_free_bytes] = largest_free(device);
     ret->value[SG_STAT_allocs] = usage->allocs;
     ret->value[SG_STAT_frees] = usage->frees;

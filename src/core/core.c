@@ -576,7 +576,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
         uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
-            while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)
+            while (end < region->pages && sg_page_is_there(region->handle[end]))
                 end++;
             if (end > page && result == CUDA_SUCCESS)
                 result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);
@@ -598,9 +598,9 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range->begin;
     uint64_t last = (offset + bytes - 1) / page_bytes;
     for (uint64_t page = offset / page_bytes; page <= last && page < region->pages; page++) {
-        if (!region->pin[page]) {
-            region->pin[page] = 1;
-            region->pinned++;
+        if (!(region->pin[page] & SG_PIN_ASKED)) {
+            region->pinned += !region->pin[page];
+            region->pin[page] |= SG_PIN_ASKED;
             sg_gauge_add(&device->usage.pinned, page_bytes);
         }
     }

@@ -58,7 +58,7 @@ static inline void sg_gauge_set(struct sg_gauge *gauge, uint64_t value)
 /* What happens on every allocation and free; the rest of the table is derived or counted in `counter`. */
 struct sg_usage {
     struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
-    struct sg_gauge small_allocated, small_reserved, allocations, pages, segments, pinned;
+    struct sg_gauge small_allocated, small_reserved, allocations, pages, segments, pinned, aliased;
     uint64_t allocs, frees, allocated_total, freed_total;
     uint64_t strict_frees, strict_wait_ns;
 };
@@ -67,7 +67,7 @@ struct sg_usage {
 #define SG_USAGE_GAUGES(usage)                                                                                    \
     &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved,             \
     &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved,             \
-    &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned
+    &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned, &(usage)->aliased
 
 /* An event of ours: once it has passed, all that `slots` were given before `time` is complete. */
 struct sg_mark {
@@ -107,6 +107,7 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
+    struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* since an event over the context was last asked for */
@@ -285,6 +286,7 @@ struct sg_want {
     enum sg_class class;
     uint32_t units;
     bool high, thorough;
+    bool aliases; /* pages may get a second address for it */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, struct sg_want want, struct sg_region **ret);

@@ -1,5 +1,6 @@
 /* The slow half of an allocation, in the order of recourse of the design: complete memory, whole free pages moved,
    new pages, and only at the end of memory a wait for what is pending. */
+#include "alias.h"
 #include "plan.h"
 
 /* Use of the device by others is noted in steps of 1/256 of it, so that a trace holds few such notes. */
@@ -59,6 +60,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
 {
     struct sg_plan plan;
     CUresult result;
+    sg_alias_settle(device, /* all */ false);
     for (bool added = false;; added = true) {
         struct sg_region *region;
         sg_lock(&device->lock);
@@ -135,6 +137,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     bool again = true, made_wait = false;
     request.want.thorough = true;
+    request.want.aliases = sg_alias_allowed(device, want.slot);
     sg_device_ask(device, worth_asking(device, &request));
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
         note_pressure(device);

@@ -63,6 +63,7 @@ struct sg_order {
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
     uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
     uint64_t folded[SG_SLOTS];
+    uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
     uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit 0: context */
     uint64_t version;                /* changes whenever something is learnt */
 };
@@ -76,6 +77,17 @@ static inline bool sg_after_usable(const struct sg_order *order, struct sg_after
     for (; slots; slots &= slots - 1) {
         unsigned other = (unsigned)__builtin_ctzll(slots);
         if (order->complete[other] < after.time && (!slot || order->knows[slot].at[other] < after.time))
+            return false;
+    }
+    return true;
+}
+
+/* Whether events of ours will tell when it is complete. */
+static inline bool sg_after_marked(const struct sg_order *order, struct sg_after after)
+{
+    for (uint64_t slots = after.slots; slots; slots &= slots - 1) {
+        unsigned other = (unsigned)__builtin_ctzll(slots);
+        if (order->complete[other] < after.time && order->marked[other] < after.time)
             return false;
     }
     return true;

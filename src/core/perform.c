@@ -2,6 +2,7 @@
    what is touched is busy, so nobody else looks at it. */
 #include <assert.h>
 
+#include "alias.h"
 #include "plan.h"
 
 static size_t page_bytes(const struct sg_region *region)
@@ -92,11 +93,13 @@ static CUresult take_pages(struct sg_plan *plan)
         struct sg_run *run = &plan->runs[i];
         if (!transfers(plan, run))
             continue;
-        CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
-        if (result != CUDA_SUCCESS)
-            return result;
-        plan->unmaps++;
-        run->unmapped = true;
+        if (!run->alias) {
+            CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+            if (result != CUDA_SUCCESS)
+                return result;
+            plan->unmaps++;
+            run->unmapped = true;
+        }
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             plan->handles[next++] = run->region->handle[page];
     }
@@ -181,7 +184,7 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
         uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
-        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, (struct sg_taker){0}, &run.first, &run.busy);
         if (run.pages) {
             *ret = run;
             return true;
@@ -216,6 +219,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
     uint64_t given = 0;
+    sg_alias_settle(device, /* all */ false);
     for (bool found = true; found && given < bytes;) {
         struct sg_run run;
         sg_lock(&device->lock);
@@ -234,7 +238,7 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
     struct sg_run run = {.region = region};
     sg_lock(&device->lock);
     sg_region_flush(region);
-    run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
+    run.pages = sg_region_cut(region, region->pages, region->pages, (struct sg_taker){0}, &run.first, &run.busy);
     sg_unlock(&device->lock);
     return run.pages && give_back_run(device, &run) && region->mapped == 0;
 }

@@ -6,17 +6,17 @@ static bool is_open(const struct sg_region *region, const struct sg_node *node, 
     return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, slot));
 }
 
-/* Whole complete pages in [begin, end), which is free. */
-static uint32_t complete_pages(const struct sg_region *region, uint32_t begin, uint32_t end)
+/* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
+static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, uint32_t end, struct sg_taker taker)
 {
-    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1), incomplete = 0;
+    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1), others = 0;
     for (uint32_t page = first; region->ordered && page < first + whole; page++)
-        incomplete += !sg_after_complete(region->order, region->after[page]);
-    return whole - incomplete;
+        others += !sg_after_complete(region->order, region->after[page]) && !(taker.aliases && sg_region_shareable(region, page, taker.slot));
+    return whole - others;
 }
 
 /* Prices [begin, begin + units), which starts in the open node `id`. */
-static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units)
+static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units, struct sg_taker taker)
 {
     struct sg_place place = {.begin = begin, .units = units, .node = id};
     uint32_t end = begin + units;
@@ -26,8 +26,8 @@ static struct sg_place price(const struct sg_region *region, uint32_t id, uint32
         if (node->state == SG_NODE_HOLE)
             place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
-            place.whole += complete_pages(region, node->begin, end_of(node)) - complete_pages(region, node->begin, from) -
-                           complete_pages(region, to, end_of(node));
+            place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) - pages_to_be_had(region, node->begin, from, taker) -
+                           pages_to_be_had(region, to, end_of(node), taker);
     }
     return place;
 }
@@ -36,6 +36,7 @@ struct search {
     uint32_t units;
     bool high, any;
     enum sg_thrift thrift;
+    struct sg_taker taker;
     struct sg_place best;
 };
 
@@ -70,19 +71,21 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
     for (uint32_t id = left;; id = at(region, id)->next) {
         const struct sg_node *node = at(region, id);
         if ((node->state == SG_NODE_FREE || id == left) && end - node->begin >= units)
-            consider(search, price(region, id, node->begin, units));
+            consider(search, price(region, id, node->begin, units, search->taker));
         if ((node->state == SG_NODE_FREE || id == right) && end_of(node) - begin >= units) {
             uint32_t from = end_of(node) - units;
-            consider(search, price(region, back_to(region, id, from), from, units));
+            consider(search, price(region, back_to(region, id, from), from, units, search->taker));
         }
         if (id == right)
             return;
     }
 }
 
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, sg_slot slot, struct sg_place *ret)
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
+    struct sg_place *ret)
 {
-    struct search search = {.units = units, .high = high, .thrift = thrift};
+    struct search search = {.units = units, .high = high, .thrift = thrift, .taker = taker};
+    sg_slot slot = taker.slot;
     uint32_t page = 0;
     while (page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE) {
         uint32_t left = region->hole_at[page], right = left;
@@ -235,7 +238,12 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, ui
     }
 }
 
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_taker taker)
+{
+    return taker.aliases ? sg_region_shareable(region, page, taker.slot) : sg_region_movable(region, page);
+}
+
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, struct sg_taker taker, uint32_t *ret_first, uint32_t *ret_busy)
 {
     if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
         return 0;
@@ -248,10 +256,10 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
         if (to > before)
             to = before;
         /* The highest run of movable pages in this range. */
-        while (to > from && !sg_region_movable(region, to - 1))
+        while (to > from && !may_cut(region, to - 1, taker))
             to--;
         uint32_t first = to;
-        while (first > from && to - first < want && sg_region_movable(region, first - 1))
+        while (first > from && to - first < want && may_cut(region, first - 1, taker))
             first--;
         if (to > first) {
             *ret_first = first;

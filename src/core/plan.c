@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "alias.h"
 #include "meta.h"
 
 enum { SCRATCH_LEAST = 1 << 16 };
@@ -91,13 +92,13 @@ static bool room_for_run(struct sg_plan *plan)
 }
 
 /* Cuts one run of at most `bytes` out of a region's free pages, from its high end. Returns its bytes. */
-static uint64_t take_run(struct sg_plan *plan, struct sg_region *region, uint64_t bytes)
+static uint64_t take_run(struct sg_plan *plan, struct sg_region *region, uint64_t bytes, bool alias)
 {
-    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page;
-    struct sg_run run = {.region = region};
-    if (region->whole_free == 0 || !room_for_run(plan))
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = alias ? sg_alias_room(plan->device, region) : UINT32_MAX;
+    struct sg_run run = {.region = region, .alias = alias};
+    if (region->whole_free == 0 || most == 0 || !room_for_run(plan))
         return 0;
-    run.pages = sg_region_cut(region, region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+    run.pages = sg_region_cut(region, region->pages, (uint32_t)(want < most ? want : most), (struct sg_taker){plan->slot, alias}, &run.first, &run.busy);
     if (run.pages == 0)
         return 0;
     plan->runs[plan->run_count++] = run;
@@ -113,18 +114,18 @@ static uint64_t transferable(const struct sg_plan *plan)
     return pages;
 }
 
-/* Takes `bytes` of free pages: first of the size that the place needs, then others, which are released and made
-   anew. Returns what could be had. */
+/* Takes `bytes` of free pages: first of the size that the place needs, then others, which are released and made anew, then
+   such as must keep their address for now. Returns what could be had. */
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     struct sg_device *device = plan->device;
     uint64_t got = 0;
-    for (int pass = 0; pass < 2; pass++) {
+    for (int pass = 0; pass < 2 + plan->aliases; pass++) {
         for (uint32_t i = device->region_count; i-- > 0 && got < bytes;) {
             struct sg_region *region = device->region[i];
             bool same = region->page_units == plan->region->page_units;
             uint64_t part;
-            while (same == (pass == 0) && got < bytes && (part = take_run(plan, region, bytes - got)) > 0)
+            while (same == (pass != 1) && got < bytes && (part = take_run(plan, region, bytes - got, pass == 2)) > 0)
                 got += part;
         }
     }
@@ -144,7 +145,7 @@ static bool find_place(const struct sg_device *device, struct sg_want want, enum
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
         if (!sg_device_suits(device, i, want.class, want.units) ||
-            !sg_region_find_place(device->region[i], want.units, want.high, thrift, want.slot, &place))
+            !sg_region_find_place(device->region[i], want.units, want.high, thrift, (struct sg_taker){want.slot, want.aliases}, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;
@@ -155,10 +156,24 @@ static bool find_place(const struct sg_device *device, struct sg_want want, enum
     return found;
 }
 
+/* Bytes of pages that could get a second address for the place. */
+static uint64_t shareable(const struct sg_device *device, const struct sg_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint32_t most = sg_alias_room(device, region), pages = most ? sg_region_shareable_pages(region, plan->slot) : 0;
+        if (region->page_units == plan->region->page_units)
+            bytes += (pages < most ? pages : most) * page_bytes(region);
+    }
+    return bytes;
+}
+
 /* Whether the place's pages can be had at all, as far as our own limit goes. */
 static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
 {
-    return must == 0 || must + plan->place.whole * page_bytes(plan->region) <= sg_device_idle(device);
+    uint64_t needed = must + plan->place.whole * page_bytes(plan->region);
+    return must == 0 || needed <= sg_device_idle(device) || needed <= sg_device_idle(device) + shareable(device, plan);
 }
 
 static struct wanted moves_of(const struct sg_plan *plan)
@@ -173,7 +188,7 @@ static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
 
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
 {
-    struct sg_plan plan = {.device = device, .slot = want.slot};
+    struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases};
     sg_device_flush(device);
     sg_device_tidy(device);
     if (!find_place(device, want, SG_FEWEST_NEW, &plan))
@@ -230,24 +245,31 @@ bool sg_plan_make_do(struct sg_plan *plan)
     return true;
 }
 
+static void count_moved(struct sg_device *device, const struct sg_run *run)
+{
+    uint64_t tokens = (uint64_t)run->pages * TOKENS_PER_PAGE;
+    sg_count(device, SG_STAT_pages_moved, run->pages);
+    sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
+    if (tokens > device->move_tokens)
+        sg_count(device, SG_STAT_moves_forced, run->pages);
+    device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
+}
+
 /* What became of the runs: those unmapped are holes now, the others free again. */
 static void settle_runs(struct sg_plan *plan, bool moved)
 {
     struct sg_device *device = plan->device;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_run *run = &plan->runs[i];
-        if (run->unmapped) {
+        if (run->alias && moved) {
+            count_moved(device, run);
+            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+        } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
                 run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
-            if (moved) {
-                sg_count(device, SG_STAT_pages_moved, run->pages);
-                sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
-                uint64_t tokens = (uint64_t)run->pages * TOKENS_PER_PAGE;
-                if (tokens > device->move_tokens)
-                    sg_count(device, SG_STAT_moves_forced, run->pages);
-                device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
-            }
+            if (moved)
+                count_moved(device, run);
             if (!run->lost)
                 sg_region_cut_done(run->region, run->busy);
         } else {
@@ -267,6 +289,20 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
 
+/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. */
+static void keep_aliases(struct sg_plan *plan)
+{
+    uint32_t next = plan->created;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        const struct sg_run *run = &plan->runs[i];
+        if (run->region->page_units != plan->region->page_units)
+            continue;
+        if (run->alias)
+            sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
+        next += run->pages;
+    }
+}
+
 uint32_t sg_plan_commit(struct sg_plan *plan)
 {
     struct sg_device *device = plan->device;
@@ -275,10 +311,12 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     settle_runs(plan, /* moved */ true);
     for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
         if (!region->handle[page]) {
-            region->handle[page] = plan->handles[next++];
+            region->handle[page] = plan->handles[next];
             region->after[page] = (struct sg_after){0};
+            plan->handles[next++] = page;
         }
     assert(next == plan->place.new_pages);
+    keep_aliases(plan);
     sg_device_count_pages(device, region, next);
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);

@@ -10,6 +10,7 @@
 struct sg_run { /* whole pages being taken from one place, in address order */
     struct sg_region *region;
     uint32_t first, pages, busy;
+    bool alias;    /* its pages keep this address for now */
     bool unmapped; /* its pages are elsewhere, or given back */
     bool lost;     /* and its addresses cannot be used again */
 };
@@ -19,6 +20,7 @@ struct sg_plan {
     struct sg_region *region;
     struct sg_place place;
     sg_slot slot;             /* for whom */
+    bool aliases;             /* pages may get a second address */
     uint32_t busy;
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
     uint32_t first_page, last_page; /* of the busy node */

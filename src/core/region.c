@@ -46,8 +46,8 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a slot is one unit only one node starts in it, so one table does for both. */
     uint32_t block_slots = slot_shift ? slots : 0;
-    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->hole_at + sizeof *region->pin) + slots * sizeof *region->free_at +
-                           block_slots * sizeof *region->block_at;
+    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->twin + sizeof *region->hole_at + sizeof *region->pin) +
+                           slots * sizeof *region->free_at + block_slots * sizeof *region->block_at;
     region->tables = sg_meta_map(region->tables_bytes);
     bool have_free = sg_index_init(&region->free_index, slots), have_holes = sg_index_init(&region->hole_index, pages);
     if (!region->tables || !have_free || !have_holes) {
@@ -56,7 +56,8 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     }
     region->after = region->tables;
     region->handle = (CUmemGenericAllocationHandle *)(region->after + pages);
-    region->hole_at = (uint32_t *)(region->handle + pages);
+    region->twin = (uint64_t *)(region->handle + pages);
+    region->hole_at = (uint32_t *)(region->twin + pages);
     region->free_at = region->hole_at + pages;
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
     region->pin = (uint8_t *)(region->free_at + slots + block_slots);
@@ -343,6 +344,20 @@ uint32_t sg_region_idle(const struct sg_region *region)
             idle -= !sg_region_movable(region, page);
     }
     return idle;
+}
+
+uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
+{
+    uint32_t pages = 0;
+    if (!region->ordered || region->whole_free == 0)
+        return 0;
+    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, (int32_t)region->page_units)) != SG_INDEX_NONE; at_slot++) {
+        const struct sg_node *node = at(region, region->free_at[at_slot]);
+        uint32_t to = page_of(region, end_of(node));
+        for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
+            pages += sg_region_shareable(region, page, slot);
+    }
+    return pages;
 }
 
 uint32_t sg_region_largest(const struct sg_region *region)

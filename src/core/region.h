@@ -107,6 +107,7 @@ struct sg_region {
     uint32_t mapped;     /* pages with a handle */
     uint32_t whole_free; /* pages entirely inside free ranges */
     uint32_t pinned;     /* pages that may not move */
+    uint32_t old;        /* pages of addresses behind which there is memory that has another address by now */
     enum sg_fit fit;
     /* Cells: whatever begins in units [4 i, 4 i + 4) has node cell_first + i, if that was unused when it came to be. So most blocks
        of the small region are found with one look at memory where the table below costs two, one after the other. */
@@ -127,7 +128,8 @@ struct sg_region {
     uint32_t *free_at, *block_at; /* slot -> node, which may be another by now: its state and bounds tell */
     uint32_t *hole_at;            /* page -> node */
     CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
-    uint8_t *pin;                         /* page -> may not move */
+    uint8_t *pin;                         /* page -> may not move: enum sg_pin */
+    uint64_t *twin;                       /* page that is an old address -> where its memory is now: region and page */
     struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
     void *tables;
     size_t tables_bytes;
@@ -171,18 +173,25 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
    there was any. */
 bool sg_region_flush(struct sg_region *region);
 
+/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not complete. */
+struct sg_taker {
+    sg_slot slot;
+    bool aliases;
+};
+
 /* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
 struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
     uint32_t new_pages;
-    uint32_t whole;        /* whole complete free pages that it uses up */
+    uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
 };
 enum sg_thrift {
     SG_FEWEST_NEW,  /* the fewest new pages: least work */
     SG_FEWEST_WHOLE /* the fewest new and whole free pages together: what may still succeed when no page is to be had */
 };
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, sg_slot slot, struct sg_place *ret);
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
+    struct sg_place *ret);
 
 /* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to be had, and
    nothing was changed. */
@@ -191,15 +200,27 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
 
+/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h). */
+#define SG_PAGE_OLD (UINT64_MAX - 1)
+
+/* Whether there is memory behind a page that is the page's own. */
+static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
+{
+    return handle && handle < SG_PAGE_OLD;
+}
+
+enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* its memory has an old address */ };
+
 /* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
    and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim.
    What is left over of new pages is `slot`'s, for whom the place was found; so is, at `now`, what an abandoned claim had joined. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
-/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`. Returns
-   how many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there is none. */
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
+/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`; for a
+   taker with aliases those that are not complete, and only those. Returns how many; they are one busy run that starts at page
+   *ret_first, whose node is *ret_busy. 0: there is none. */
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, struct sg_taker taker, uint32_t *ret_first, uint32_t *ret_busy);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
@@ -211,8 +232,23 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
     return !region->pin[page] && (!region->ordered || sg_after_complete(region->order, region->after[page]));
 }
 
+/* Whether a page's memory may have another address for `slot` while this one stays: all that can touch it comes before what the
+   slot is given, and an event of ours tells when it is complete. */
+static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
+{
+    return !region->pin[page] && region->ordered && sg_after_usable(region->order, region->after[page], slot) &&
+           sg_after_marked(region->order, region->after[page]) && !sg_after_complete(region->order, region->after[page]);
+}
+
+/* Pages that may have an old address at one time: enough addresses must be left to place blocks. */
+static inline uint32_t sg_region_old_most(const struct sg_region *region)
+{
+    return region->pages / 8;
+}
+
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
 uint32_t sg_region_idle(const struct sg_region *region);
+uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot);
 
 /* Largest block that would fit without a new page, in units. */
 uint32_t sg_region_largest(const struct sg_region *region);

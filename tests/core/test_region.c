@@ -245,7 +245,7 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
     if (sg_region_largest(region) >= units) /* is taken without a place */
         return;
     uint32_t least = least_cost(model, units, thrift), new_pages, whole;
-    bool found = sg_region_find_place(region, units, high, thrift, 0, &place);
+    bool found = sg_region_find_place(region, units, high, thrift, (struct sg_taker){0}, &place);
     assert_int_equal(found, least != UINT32_MAX);
     if (!found)
         return;
@@ -311,7 +311,7 @@ static void cut(struct model *model)
     uint32_t highest = before;
     while (highest > 0 && !movable(model, highest - 1))
         highest--;
-    uint32_t pages = sg_region_cut(region, before, want, &first, &busy);
+    uint32_t pages = sg_region_cut(region, before, want, (struct sg_taker){0}, &first, &busy);
     assert_int_equal(pages > 0, highest > 0);
     if (!pages)
         return;
@@ -374,7 +374,7 @@ static void steps(struct model *model, unsigned count)
     flush(model);
     memset(model->region.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
-    while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, &first, &busy))) {
+    while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, (struct sg_taker){0}, &first, &busy))) {
         for (uint32_t page = first; page < first + pages; page++)
             model->region.handle[page] = 0;
         sg_region_cut_done(&model->region, busy);

@@ -1,0 +1,118 @@
+#include "alias.h"
+
+#include <assert.h>
+
+enum { REGION_SHIFT = 32 };
+
+bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
+{
+    const struct sg_core *core = device->core;
+    if (!slot || !core->conf.alias)
+        return false;
+    if (core->record_begin) { /* a page that a capture under way uses has one address */
+        if (!core->record_begin())
+            return false;
+        core->record_end();
+    }
+    sg_lock(&device->lock);
+    bool alone = device->peers == 0; /* work of other devices is not followed */
+    sg_unlock(&device->lock);
+    return alone;
+}
+
+uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
+{
+    uint32_t most = sg_region_old_most(region);
+    bool wide = region->reserved >= 2 * device->usage.reserved.now;
+    return wide && most > region->old ? most - region->old : 0;
+}
+
+void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place)
+{
+    struct sg_node *node = &device->nodes.node[run->busy];
+    uint64_t bytes = (uint64_t)run->pages * run->region->page_units << SG_UNIT_SHIFT;
+    for (uint32_t i = 0; i < run->pages; i++) {
+        uint32_t page = run->first + i;
+        run->region->handle[page] = SG_PAGE_OLD;
+        run->region->twin[page] = (uint64_t)region->index << REGION_SHIFT | place[i];
+        assert(!region->pin[place[i]]);
+        region->pin[place[i]] = SG_PIN_TWICE;
+    }
+    region->pinned += run->pages;
+    run->region->old += run->pages;
+    sg_gauge_add(&device->usage.aliased, bytes);
+    sg_count(device, SG_STAT_aliased_pages, run->pages);
+    node->later = 0;
+    if (device->old.last)
+        device->nodes.node[device->old.last].later = run->busy;
+    else
+        device->old.first = run->busy;
+    device->old.last = run->busy;
+}
+
+static bool is_complete(const struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    for (uint32_t page = first; page < first + pages; page++)
+        if (!sg_after_complete(region->order, region->after[page]))
+            return false;
+    return true;
+}
+
+/* Takes the oldest old address that may be unmapped out of the queue. Under the lock. */
+static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
+{
+    uint32_t before = 0;
+    for (uint32_t id = device->old.first; id; before = id, id = device->nodes.node[id].later) {
+        struct sg_node *node = &device->nodes.node[id];
+        struct sg_region *region = device->region[node->region];
+        struct sg_run run = {.region = region, .first = node->begin / region->page_units, .pages = node->size / region->page_units, .busy = id};
+        if (!all && !is_complete(region, run.first, run.pages))
+            continue;
+        if (before)
+            device->nodes.node[before].later = node->later;
+        else
+            device->old.first = node->later;
+        if (!node->later)
+            device->old.last = before;
+        *ret = run;
+        return true;
+    }
+    return false;
+}
+
+/* An old address is unmapped, and its pages are ordinary ones again; or lost, and its pages stay where they are for good. */
+static void forget(struct sg_device *device, const struct sg_run *run, bool unmapped)
+{
+    struct sg_region *region = run->region;
+    region->old -= run->pages;
+    sg_gauge_sub(&device->usage.aliased, (uint64_t)run->pages * region->page_units << SG_UNIT_SHIFT);
+    for (uint32_t page = run->first; page < run->first + run->pages; page++) {
+        struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
+        uint32_t place = (uint32_t)region->twin[page];
+        region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
+        if (unmapped) {
+            now->pin[place] &= (uint8_t)~SG_PIN_TWICE;
+            now->pinned -= !now->pin[place];
+        }
+    }
+    if (!unmapped)
+        return;
+    sg_region_cut_done(region, run->busy);
+    sg_count(device, SG_STAT_late_unmaps, run->pages);
+    sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap);
+}
+
+void sg_alias_settle(struct sg_device *device, bool all)
+{
+    struct sg_run run;
+    sg_lock(&device->lock);
+    while (next_old(device, all, &run)) {
+        size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
+        sg_unlock(&device->lock);
+        sg_count(device, SG_STAT_calls_unmap, 1);
+        bool unmapped = device->core->driver->unmap(run.region->base + run.first * page_bytes, run.pages * page_bytes) == CUDA_SUCCESS;
+        sg_lock(&device->lock);
+        forget(device, &run, unmapped);
+    }
+    sg_unlock(&device->lock);
+}

@@ -1,0 +1,26 @@
+/* Pages at two addresses. Memory that a stream may use again although the work on it is not complete can be needed at another
+   address. Its pages are mapped there at once, and stay mapped where they were until that work is complete: so nobody waits.
+   The programming guide allows it where no two kernels that overlap write and read through the two addresses, which the order
+   of the streams excludes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
+
+   An old address is a busy node that is in the device's queue of them. A page has one at most (SG_PIN_TWICE), and neither moves
+   nor goes back to the driver before that is unmapped. */
+#ifndef SG_ALIAS_H
+#define SG_ALIAS_H
+
+#include "plan.h"
+
+/* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
+bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
+
+/* Pages of a region that may be taken so now, at most. Under the lock. */
+uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region);
+
+/* A run's pages are mapped at their new place, which is page by page `place` of `region`: where they were is an old address.
+   Under the lock. */
+void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place);
+
+/* Unmaps old addresses the work on which is complete; `all`: every one, at the end of the core. Holds `grow`, not the lock. */
+void sg_alias_settle(struct sg_device *device, bool all);
+
+#endif
