@@ -80,7 +80,7 @@ static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
     return false;
 }
 
-/* An old address is unmapped, and its pages are ordinary ones again; or lost, and its pages stay where they are for good. */
+/* An old address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
 static void forget(struct sg_device *device, const struct sg_run *run, bool unmapped)
 {
     struct sg_region *region = run->region;
@@ -90,10 +90,8 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
         uint32_t place = (uint32_t)region->twin[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        if (unmapped) {
-            now->pin[place] &= (uint8_t)~SG_PIN_TWICE;
-            now->pinned -= !now->pin[place];
-        }
+        now->pin[place] &= (uint8_t)~SG_PIN_TWICE;
+        now->pinned -= !now->pin[place];
     }
     if (!unmapped)
         return;

@@ -19,14 +19,14 @@ static void expect_rules_kept(void)
 }
 
 struct sums {
-    uint64_t blocks, pending, requested, mapped, small, count, whole;
+    uint64_t blocks, pending, requested, mapped, small, count, whole, old;
 };
 
 static void add_region(const struct sg_device *device, const struct sg_region *region, struct sums *sums)
 {
     const struct sg_node *node;
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
-    uint32_t mapped = 0;
+    uint32_t mapped = 0, old = 0;
     bool small = device->region_class[region->index] == SG_CLASS_SMALL;
     sg_region_check(region);
     for (uint32_t id = region->first; id; id = node->next) {
@@ -44,7 +44,15 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
     }
     for (uint32_t page = 0; page < region->pages; page++) {
         CUmemGenericAllocationHandle handle = region->handle[page];
-        if (!handle || handle == SG_PAGE_LOST)
+        if (handle == SG_PAGE_OLD) {
+            const struct sg_region *now = device->region[region->twin[page] >> 32];
+            uint32_t twin = (uint32_t)region->twin[page];
+            assert_true(now->pin[twin] & SG_PIN_TWICE);
+            if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->handle[twin])
+                fail_msg("page %u of region %u has lost its old address", twin, now->index);
+            old++;
+        }
+        if (!sg_page_is_there(handle))
             continue;
         mapped++;
         if (strict_mapped(region->base + page * page_bytes, page_bytes) != handle)
@@ -54,6 +62,8 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
             fail_msg("page %u of region %u cannot be accessed", page, region->index);
     }
     assert_int_equal(mapped, region->mapped);
+    assert_int_equal(old, region->old);
+    sums->old += old * page_bytes;
     sums->mapped += mapped * page_bytes;
     sums->whole += (region->whole_free + region->whole_cached) * page_bytes;
 }
@@ -70,6 +80,7 @@ static void inspect_device(struct sg_device *device)
     assert_int_equal(value[SG_STAT_requested_bytes], sums.requested);
     assert_int_equal(value[SG_STAT_allocated_bytes], sums.blocks);
     assert_int_equal(value[SG_STAT_pending_bytes], sums.pending);
+    assert_int_equal(value[SG_STAT_aliased_bytes], sums.old);
     assert_int_equal(value[SG_STAT_active_bytes], sums.blocks + sums.pending);
     assert_int_equal(value[SG_STAT_reserved_bytes], sums.mapped);
     assert_int_equal(value[SG_STAT_stranded_bytes], sums.mapped - sums.blocks - sums.pending);

@@ -31,6 +31,7 @@ struct step {
 struct script {
     const char *conf;
     uint64_t total;
+    bool ordered; /* by one stream, whose work is queued */
     struct step step[STEPS_MOST];
     CUresult answer[STEPS_MOST]; /* without faults */
     int steps;
@@ -44,6 +45,7 @@ struct run {
         uint64_t bytes, backing;
     } slot[SLOTS];
     bool expandable;
+    sg_slot stream;
 };
 
 static void add(struct script *script, enum op op, int slot, uint64_t amount)
@@ -57,6 +59,13 @@ static CUresult perform(struct run *run, const struct step *step)
     struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
     CUdeviceptr address = 0;
     CUresult result = CUDA_SUCCESS;
+    if (run->script->ordered) {
+        static const struct sg_stream_id id = {.key = 1};
+        if (!run->stream)
+            run->stream = sg_core_slot(run->core, 0, &id);
+        tag.slot = run->stream;
+        sg_core_slot_touched(run->core, 0, run->stream);
+    }
     switch (step->op) {
     case ALLOC:
         if (run->slot[step->slot].address) /* a free before has failed */
@@ -77,6 +86,8 @@ static CUresult perform(struct run *run, const struct step *step)
         if (!run->slot[step->slot].address)
             return CUDA_SUCCESS;
         tag.sync = step->op == FREE_EVENT ? SG_FREE_SYNC_EVENT : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_AUTO;
+        if (run->script->ordered && step->op == FREE)
+            tag.sync = SG_FREE_SYNC_STREAM;
         result = sg_core_free(run->core, run->slot[step->slot].address, &tag);
         if (result == CUDA_SUCCESS)
             run->slot[step->slot].address = 0;
@@ -306,6 +317,36 @@ static void write_script(struct script *script)
     add(script, TRIM, 0, 0);
 }
 
+/* A stream that runs behind: pages that it has freed, but whose work is not complete, get a second address. */
+static void write_ordered_script(struct script *script)
+{
+    enum { ROW = 12 };
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < ROW; i++)
+            add(script, ALLOC, i, MIB(5));
+        for (int i = 0; i < ROW; i += 2)
+            add(script, FREE, i, 0);
+        add(script, ALLOC, 20, MIB(11)); /* behind the row, of pages in it */
+        add(script, ALLOC, 21, MIB(9));
+        add(script, FREE, 20, 0);
+        add(script, ALLOC, 22, MIB(13)); /* no page gets a third address */
+        add(script, COMPLETE, 0, round ? 2 : 100);
+        add(script, ALLOC, 23, MIB(17)); /* unmaps what is complete first */
+        add(script, FREE, 21, 0);
+        add(script, FREE, 22, 0);
+        add(script, TRIM, 0, MIB(20));
+        add(script, ALLOC, 24, MIB(15));
+        for (int i = 1; i < ROW; i += 2)
+            add(script, FREE, i, 0);
+        add(script, FREE, 23, 0);
+        add(script, FREE, 24, 0);
+        add(script, ALLOC, 25, MIB(30));
+        add(script, FREE, 25, 0);
+        if (round == 1)
+            add(script, COMPLETE, 0, 100);
+    }
+}
+
 static void run_conf(const char *conf, uint64_t total)
 {
     static struct script script;
@@ -318,6 +359,28 @@ static void test_tight(void **state)
 {
     (void)state;
     run_conf("reserve_slack:1.0", 128 << 20);
+}
+
+static void test_old_addresses(void **state)
+{
+    static struct script script;
+    struct run run;
+    (void)state;
+    script = (struct script){.conf = "reserve_slack:1.0", .total = 128 << 20, .ordered = true};
+    write_ordered_script(&script);
+    start(&run, &script);
+    for (int i = 0; script.step[i].op != TRIM; i++) { /* which waits */
+        assert_int_equal(perform(&run, &script.step[i]), CUDA_SUCCESS);
+        look(&run);
+    }
+    struct sg_stats stats = stats_of(&run);
+    assert_true(stats.value[SG_STAT_aliased_pages] > 0 && stats.value[SG_STAT_late_unmaps] > 0);
+    assert_int_equal(stats.value[SG_STAT_host_waits], 0);
+    finish(&run);
+    sweep(&script);
+    script.conf = "";
+    script.total = 80 << 20;
+    sweep(&script);
 }
 
 static void test_default(void **state)
@@ -356,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_tight),       cmocka_unit_test(test_default),
         cmocka_unit_test(test_limit),       cmocka_unit_test(test_mixed_pages),
         cmocka_unit_test(test_mixed_pages_default), cmocka_unit_test(test_classic),
+        cmocka_unit_test(test_old_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

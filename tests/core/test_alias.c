@@ -1,0 +1,210 @@
+/* Who gets pages at a second address, and who does not: pinned pages, captures, streams that have not waited, peers, and no more
+   than an eighth of the addresses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+static bool capturing;
+
+static bool record_begin(void)
+{
+    return !capturing;
+}
+
+static void record_end(void)
+{
+}
+
+static struct sg_core *start(const char *text, uint64_t total)
+{
+    struct sg_conf conf;
+    capturing = false;
+    strict_reset(2, total, MIB(2));
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){
+        .conf = &conf, .driver = &strict_driver, .record_begin = record_begin, .record_end = record_end});
+    assert_non_null(core);
+    return core;
+}
+
+static sg_slot stream(struct sg_core *core, uint64_t key)
+{
+    const struct sg_stream_id id = {.key = key};
+    return sg_core_slot(core, 0, &id);
+}
+
+static CUdeviceptr allocate(struct sg_core *core, sg_slot slot, uint64_t bytes)
+{
+    const struct sg_tag tag = {.slot = slot};
+    CUdeviceptr address;
+    sg_core_slot_touched(core, 0, slot);
+    assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
+    inspect(core, 1);
+    return address;
+}
+
+static void release(struct sg_core *core, sg_slot slot, CUdeviceptr address)
+{
+    const struct sg_tag tag = {.slot = slot, .sync = SG_FREE_SYNC_STREAM};
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    inspect(core, 1);
+}
+
+static uint64_t value(struct sg_core *core, enum sg_stat stat)
+{
+    struct sg_stats stats;
+    assert_true(sg_core_stats(core, 0, &stats));
+    return stats.value[stat];
+}
+
+static void stop(struct sg_core *core)
+{
+    const char *what;
+    strict_complete(UINT32_MAX);
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+/* Blocks of 8 MiB, every other of which is freed by `slot`: nowhere is there room for more than that in one piece. */
+static void make_gaps(struct sg_core *core, sg_slot slot, CUdeviceptr *block, int count)
+{
+    for (int i = 0; i < count; i++)
+        block[i] = allocate(core, slot, MIB(8));
+    for (int i = 0; i < count; i += 2)
+        release(core, slot, block[i]);
+}
+
+static void test_old_address_stays_until_work_is_done(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    sg_slot slot = stream(core, 1);
+    CUdeviceptr block[8];
+    make_gaps(core, slot, block, 8);
+    CUdeviceptr large = allocate(core, slot, MIB(16));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(16));
+    assert_int_equal(value(core, SG_STAT_reserved_bytes), MIB(64));
+    unsigned old = 0;
+    for (int i = 0; i < 8; i += 2)
+        for (uint64_t at = 0; at < MIB(8); at += MIB(2))
+            for (uint64_t to = 0; to < MIB(16); to += MIB(2))
+                old += strict_mapped(block[i] + at, MIB(2)) == strict_mapped(large + to, MIB(2));
+    assert_int_equal(old, 8);
+    release(core, slot, large);
+    CUdeviceptr larger = allocate(core, slot, MIB(24)); /* what has an old address stays where it is */
+    assert_true(value(core, SG_STAT_aliased_bytes) <= MIB(32));
+    strict_complete(UINT32_MAX);
+    (void)allocate(core, slot, MIB(40));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), 0);
+    assert_int_equal(value(core, SG_STAT_late_unmaps), value(core, SG_STAT_aliased_pages));
+    assert_int_equal(value(core, SG_STAT_host_waits), 0);
+    release(core, slot, larger);
+    stop(core);
+}
+
+static uint64_t aliased_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
+{
+    struct sg_core *core = start(conf, MIB(512));
+    CUdeviceptr block[8];
+    make_gaps(core, stream(core, 1), block, 8);
+    if (arrange)
+        arrange(core, block);
+    (void)allocate(core, asker ? stream(core, asker) : 0, MIB(16));
+    uint64_t bytes = value(core, SG_STAT_aliased_bytes);
+    stop(core);
+    return bytes;
+}
+
+static void pin_gaps(struct sg_core *core, const CUdeviceptr *block)
+{
+    for (int i = 0; i < 8; i += 2)
+        sg_core_pin(core, block[i], MIB(8));
+}
+
+static void capture(struct sg_core *core, const CUdeviceptr *block)
+{
+    (void)core;
+    (void)block;
+    capturing = true;
+}
+
+static void enable_peer(struct sg_core *core, const CUdeviceptr *block)
+{
+    (void)block;
+    assert_int_equal(sg_core_peer_access(core, 0, 1, true), CUDA_SUCCESS);
+}
+
+static void wait_for_first(struct sg_core *core, const CUdeviceptr *block)
+{
+    (void)block;
+    struct sg_clock clock;
+    sg_core_clock(core, 0, stream(core, 1), &clock);
+    sg_core_waited(core, 0, stream(core, 2), &clock);
+}
+
+static void test_who_gets_them(void **state)
+{
+    (void)state;
+    assert_int_equal(aliased_when("reserve_slack:1.0", NULL, 1), MIB(16));
+    assert_int_equal(aliased_when("reserve_slack:1.0", wait_for_first, 2), MIB(16));
+    assert_int_equal(aliased_when("reserve_slack:1.0", NULL, 2), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0", NULL, 0), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0,alias:False", NULL, 1), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0", pin_gaps, 1), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0", capture, 1), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0", enable_peer, 1), 0);
+    assert_int_equal(aliased_when("", NULL, 1), 0); /* there is room */
+}
+
+/* Peers that come later reach a page at the address that it has now; the old one is nobody's. */
+static void test_peers_come_later(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    CUdeviceptr block[8];
+    uint64_t backing;
+    make_gaps(core, stream(core, 1), block, 8);
+    CUdeviceptr large = allocate(core, stream(core, 1), MIB(16));
+    enable_peer(core, block);
+    assert_true(strict_backing(large, MIB(16), 1, &backing));
+    stop(core);
+}
+
+static void test_bounded(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(128));
+    sg_slot slot = stream(core, 1);
+    CUdeviceptr block[12];
+    make_gaps(core, slot, block, 12);
+    for (int i = 0; i < 12; i++) {
+        CUdeviceptr large = allocate(core, slot, MIB(10 + 2 * i));
+        assert_true(value(core, SG_STAT_aliased_bytes) <= 2 * MIB(128) / 8);
+        release(core, slot, large);
+    }
+    stop(core);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_old_address_stays_until_work_is_done),
+        cmocka_unit_test(test_who_gets_them),
+        cmocka_unit_test(test_peers_come_later),
+        cmocka_unit_test(test_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
