@@ -48,6 +48,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; size: the time is this now */
     SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
     SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to there */
+    SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an event was recorded
+                                              on them; of no slots: whether pages may get a second address (1) or not (0) */
     SEGALLOC_RECORD_LIMIT = 47,            /* stream: of the device; size: what may be held of it from here on */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */

@@ -9,15 +9,19 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     const struct sg_core *core = device->core;
     if (!slot || !core->conf.alias)
         return false;
-    if (core->record_begin) { /* a page that a capture under way uses has one address */
-        if (!core->record_begin())
-            return false;
+    bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
+    if (core->record_begin && !capture)
         core->record_end();
-    }
     sg_lock(&device->lock);
-    bool alone = device->peers == 0; /* work of other devices is not followed */
+    bool single = capture || device->peers; /* work of other devices is not followed */
+    if (core->ask) /* it was told */
+        single = device->single;
+    if (single != device->single) {
+        device->single = single;
+        sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), 0, !single);
+    }
     sg_unlock(&device->lock);
-    return alone;
+    return !single;
 }
 
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)

@@ -159,6 +159,9 @@ void sg_core_settle(struct sg_core *core, int device);
 /* All up to `clock` is complete. */
 void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock);
 
+/* For replays: as a MARK record says. */
+void sg_core_marked(struct sg_core *core, int device, uint64_t slots, uint64_t time);
+
 /* The live block at `address` is used on the stream of `slot` too. CUDA_ERROR_INVALID_VALUE: there is no such block.
    CUDA_ERROR_NOT_FOUND: the address isn't ours. */
 CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot);

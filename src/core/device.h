@@ -107,6 +107,7 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
+    bool single;                     /* no page may get a second address now */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
@@ -240,6 +241,9 @@ static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
 uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
 /* A slot's work is complete up to `time`. */
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
+
+/* An event of ours tells when the work of `slots` up to a time is complete. Under the lock. */
+void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
 void sg_order_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);

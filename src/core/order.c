@@ -175,6 +175,27 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
     sg_unlock(&device->lock);
 }
 
+void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time)
+{
+    struct sg_order *order = &device->order;
+    for (uint64_t left = slots; left; left &= left - 1)
+        order->marked[__builtin_ctzll(left)] = time;
+    sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, time);
+}
+
+void sg_core_marked(struct sg_core *core, int ordinal, uint64_t slots, uint64_t time)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    if (slots)
+        sg_order_marked(device, slots, time);
+    else
+        device->single = !time;
+    sg_unlock(&device->lock);
+}
+
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time)
 {
     struct sg_order *order = &device->order;

@@ -232,8 +232,7 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     sg_lock(&device->lock);
     device->mark[device->mark_count++] = mark;
     order->owed &= ~mark.slots;
-    for (uint64_t left = mark.slots; left; left &= left - 1)
-        order->marked[__builtin_ctzll(left)] = mark.time;
+    sg_order_marked(device, mark.slots, mark.time);
     sg_unlock(&device->lock);
     *ret = mark;
     return CUDA_SUCCESS;

@@ -102,8 +102,9 @@ class Recorded(unittest.TestCase):
         """Memory of several streams, which wait for one another, come and go; and threads that each have their own."""
         for conf, streams, more in (
             ("free_sync:auto", "1 1500 4 20000000", ("pages_moved",)),
-            ("reserve_slack:1.0", "1 1500 4 20000000", ("pages_moved",)),
-            ("reserve_slack:1.0", "1 1000 1 60000000", ("pages_moved",)),
+            ("reserve_slack:1.0", "1 1500 4 20000000", ("pages_moved", "aliased_pages", "late_unmaps")),
+            ("reserve_slack:1.0,alias:False", "1 1500 4 20000000", ("pages_moved", "aliased_pages")),
+            ("reserve_slack:1.0", "1 1000 1 60000000", ("pages_moved", "aliased_pages", "late_unmaps")),
             ("reserve_slack:1.0", "3 700 3 12000000", ()),
         ):
             with self.subTest(conf=conf, streams=streams):
@@ -116,6 +117,8 @@ class Recorded(unittest.TestCase):
                 replay = json.loads(segalloc("replay", self.trace, "--json", "--conf", conf))
                 told = {key: sum(each["statistics"][key] for each in report["devices"]) for key in more}
                 self.assertEqual({key: replay[key] for key in (*PEAKS, *more)}, {**{key: report[key] for key in PEAKS}, **told})
+                if "late_unmaps" in more and streams.split()[2] != "1":
+                    self.assertGreater(replay["late_unmaps"], 0)  # some have had a second address
                 os.unlink(self.trace)
 
     def test_exit_without_cleaning_up(self):

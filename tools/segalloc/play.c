@@ -224,6 +224,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_TICK:
     case SEGALLOC_RECORD_ORDER:
     case SEGALLOC_RECORD_COMPLETE:
+    case SEGALLOC_RECORD_MARK:
         if (!player->slow)
             return 0;
         if (!sg_told_order(&player->told, device, record))
@@ -315,6 +316,8 @@ static void collect_own(struct player *player)
         result->peak_reserved += stats.peak[SG_STAT_reserved_bytes];
         result->end_reserved += stats.value[SG_STAT_reserved_bytes];
         result->pages_moved += stats.value[SG_STAT_pages_moved];
+        result->aliased_pages += stats.value[SG_STAT_aliased_pages];
+        result->late_unmaps += stats.value[SG_STAT_late_unmaps];
         result->bytes_moved += stats.value[SG_STAT_bytes_moved];
         result->host_waits += stats.value[SG_STAT_host_waits];
         result->device_waits += stats.value[SG_STAT_device_waits];

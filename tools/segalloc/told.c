@@ -69,6 +69,9 @@ bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace
         clock.at[slot] = record->size;
         sg_core_completed(told->core, device, &clock);
         return true;
+    case SEGALLOC_RECORD_MARK:
+        sg_core_marked(told->core, device, record->id, record->size);
+        return true;
     default:
         return true;
     }
