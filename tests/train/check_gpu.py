@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-TRAIN = sys.argv[1]
+TRAIN, MPIRUN = sys.argv[1], sys.argv[2:]
 HERE = Path(__file__).parent
 
 
@@ -52,6 +52,34 @@ def check_compare(text):
     assert shown.returncode == 0 and "equal" in shown.stdout.splitlines()[-1], shown
 
 
+def check_ranks(text):
+    """NCCL's collectives, and without its library through host memory."""
+    base = ["--text", text, "--steps", 2, "--seed", 3, "--max-len", 48, "--backend", "gpu", "--clip", 0]
+    alone = losses(*base, "--accum", 2)
+    command = [*MPIRUN, "--allow-run-as-root", "--oversubscribe", "-n", "2", TRAIN, *map(str, base), "--accum", "1",
+               "--json", "--sharding"]
+    for kind, without in ("zero3", False), ("zero2", False), ("fsdp", True):
+        env = dict(os.environ)
+        if without:
+            env["LD_LIBRARY_PATH"] = without_nccl(env["LD_LIBRARY_PATH"].split(":"), Path(text).parent / "libraries")
+        done = subprocess.run([*command, kind], env=env, capture_output=True, text=True, timeout=150)
+        assert done.returncode == 0, (kind, done.stderr)
+        assert ("NCCL is in use" in done.stderr) is not without, done.stderr
+        assert ("through host memory" in done.stderr) is without, done.stderr
+        found = [float.fromhex(loss) for loss in json.loads(done.stdout.splitlines()[-1])["losses"]]
+        assert distance(found, alone) < 1e-6, (kind, found, alone)
+
+
+def without_nccl(folders, into):
+    """A folder that has of these folders' libraries all but NCCL."""
+    into.mkdir()
+    for folder in filter(None, folders):
+        for library in Path(folder).glob("lib*.so.*"):
+            if library.is_file() and "nccl" not in library.name and not (into / library.name).exists():
+                (into / library.name).symlink_to(library.resolve())
+    return str(into)
+
+
 def check_refusals(text):
     base = ["--text", text, "--steps", 1]
     for env, words in (({"STUB_GPU_IDLE": "1"}, "--backend cpu"), ({"STUB_GPU_REFUSES": "1"}, "NVRTC")):
@@ -68,4 +96,6 @@ with tempfile.TemporaryDirectory() as name:
     text.write_text("".join(p.read_text() for p in sorted(HERE.glob("*.[ch]"))))
     check_losses(text)
     check_compare(text)
+    if MPIRUN:
+        check_ranks(text)
     check_refusals(text)
