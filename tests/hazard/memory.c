@@ -150,14 +150,19 @@ static bool before(const struct program *p, const struct block *b, int stream, c
     return clock->at[stream] >= b->used[stream] || p->host.at[stream] >= b->used[stream];
 }
 
-static void record_stream(struct program *p, struct block *b, int stream)
+/* False where the library says that it cannot follow the stream: then the program must order its work itself. */
+static bool record_stream(struct program *p, struct block *b, int stream)
 {
+    int answer = CUDA_SUCCESS;
     program_enter(p, p->stream[stream].context);
     if (p->pluggable)
         extras.torch_record_stream(pointer(b->address), p->stream[stream].handle);
     else
-        MUST(p, (CUresult)extras.record_stream(pointer(b->address), p->stream[stream].handle));
+        answer = extras.record_stream(pointer(b->address), p->stream[stream].handle);
+    if (answer == CUDA_ERROR_NOT_SUPPORTED || answer == CUDA_ERROR_NOT_FOUND || !MUST(p, (CUresult)answer))
+        return false;
     b->recorded |= 1u << stream;
+    return true;
 }
 
 /* Everything that was done with the block comes before what `stream` does from here on; of -1: is complete. */
@@ -169,9 +174,9 @@ static void settle(struct program *p, struct block *b, int stream, bool may_reco
         if (may_record && b->recorded >> i & 1)
             continue;
         bool near = stream_exists(p, i) && p->stream[i].context == b->context && i < PER_THREAD;
-        if (may_record && near && program_random(p, 3)) {
-            record_stream(p, b, i);
-        } else if (stream < 0 || program_random(p, 6) == 0) {
+        if (may_record && near && program_random(p, 3) && record_stream(p, b, i))
+            continue;
+        if (stream < 0 || program_random(p, 6) == 0) {
             stream_synchronize(p, i);
         } else {
             stream_order(p, i, stream);

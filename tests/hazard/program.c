@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "turns.h"
 
@@ -175,6 +176,16 @@ static void end_thread(void *data)
     cuCtxSetCurrent(NULL);
 }
 
+/* What a graph held comes back once a thread of the driver has said that it is gone: soon. */
+static void trim(int device)
+{
+    extras.trim(device, 0);
+    for (int tries = 0; tries < 200 && extras.used(device); tries++) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        extras.trim(device, 0);
+    }
+}
+
 static void end(struct program *p)
 {
     for (int i = 0; i < GRAPHS; i++) {
@@ -208,11 +219,11 @@ static void end(struct program *p)
     }
     p->thread = 0;
     if (p->context[2]) {
-        extras.trim(1, 0);
+        trim(1);
         MUST(p, cuDevicePrimaryCtxRelease_v2(1));
     }
     program_enter(p, 0);
-    extras.trim(0, 0);
+    trim(0);
     MUST(p, cuDevicePrimaryCtxRelease_v2(0));
 }
 
