@@ -122,16 +122,21 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
     return tag;
 }
 
+/* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks of
+   fixed segments need no streams: their free waits. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     struct sg_place place;
+    int device;
     CUresult result = sg_core_block(core, address, &block);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!sg_streams_place_on(core, stream, block.device, &place))
-        return CUDA_ERROR_NOT_SUPPORTED;
-    return sg_core_record_stream(core, block.base, place.slot);
+    if (sg_streams_place_on(core, stream, block.device, &place))
+        result = sg_core_record_stream(core, block.base, place.slot);
+    else if (sg_core_record_stream(core, block.base, 0) == CUDA_SUCCESS)
+        result = sg_streams_device(stream, &device) && device == block.device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    return result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result;
 }
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */

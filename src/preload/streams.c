@@ -265,6 +265,12 @@ bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, stru
     return find(key, device, ret) || (owner && make(core, named, owner, key, device, ret));
 }
 
+bool sg_streams_device(CUstream stream, int *ret_device)
+{
+    CUcontext context = context_of(sg_life_driver(), sg_stream_named(stream, false));
+    return context && sg_contexts_device(context, ret_device);
+}
+
 /* The slots that the stream has on other devices. */
 static void touch_foreign(struct sg_core *core, int own)
 {

@@ -43,6 +43,9 @@ bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, str
 /* The same for a stream that uses memory of `device`, whichever its own is. */
 bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);
 
+/* The device of a stream, followed or not. */
+bool sg_streams_device(CUstream stream, int *ret_device);
+
 /* Memory of the device is given out from here on: its streams are followed. Before that on any, nothing can be known that
    matters. */
 void sg_streams_serve(int device);
