@@ -5,7 +5,7 @@
 
 #include "life.h"
 
-enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64 };
+enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64, BLOCK_HOLDS = 4 };
 
 /* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the graph,
    its clones and its executables, after their last launch. That happens on a thread of the driver's, which may not call
@@ -19,8 +19,8 @@ static struct {
     struct block {
         CUdeviceptr address; /* 0: empty */
         CUcontext context;   /* of the block */
-        uint16_t hold;
-        bool freed, waited;
+        uint16_t hold[BLOCK_HOLDS]; /* number + 1 */
+        bool freed, waited, forever; /* for ever: more graphs use it than fit */
         struct sg_origin origin; /* of the free */
     } block[BUCKETS];        /* open addressing */
     atomic_int gone;         /* holds whose blocks are to be let go */
@@ -49,13 +49,27 @@ static struct block *find(CUdeviceptr address)
     return &graphs.block[at];
 }
 
+/* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
+static bool let_go(struct block *block, bool all)
+{
+    bool held = block->forever && !all;
+    for (int i = 0; i < BLOCK_HOLDS; i++) {
+        struct hold *hold = &graphs.hold[block->hold[i] ? block->hold[i] - 1 : 0];
+        bool over = block->hold[i] && (all || atomic_load(&hold->gone));
+        held |= block->hold[i] && !over;
+        if (!over)
+            continue;
+        block->hold[i] = 0;
+        if (--hold->blocks == 0 && atomic_load(&hold->gone))
+            hold->capture = 0;
+    }
+    return held;
+}
+
 static void remove_block(struct block *block)
 {
     size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % BUCKETS;
-    struct hold *hold = &graphs.hold[block->hold];
-    hold->blocks--;
-    if (!hold->blocks && atomic_load(&hold->gone))
-        hold->capture = 0;
+    (void)let_go(block, true);
     for (; graphs.block[at].address; at = (at + 1) % BUCKETS) {
         size_t from = home(graphs.block[at].address);
         if ((at - from) % BUCKETS >= (at - hole) % BUCKETS) {
@@ -86,11 +100,23 @@ static int hold_of(unsigned long long capture)
 static bool put(CUdeviceptr address, CUcontext context, int hold)
 {
     struct block *block = find(address);
-    if (block->address || atomic_load(&sg_graphs_blocks) >= BLOCKS_MAX)
-        return block->address != 0;
-    *block = (struct block){.address = address, .context = context, .hold = (uint16_t)hold};
-    graphs.hold[hold].blocks++;
-    atomic_fetch_add(&sg_graphs_blocks, 1);
+    int place = -1;
+    if (!block->address) {
+        if (atomic_load(&sg_graphs_blocks) >= BLOCKS_MAX)
+            return false;
+        *block = (struct block){.address = address, .context = context};
+        atomic_fetch_add(&sg_graphs_blocks, 1);
+    }
+    for (int i = BLOCK_HOLDS - 1; i >= 0; i--) {
+        if (block->hold[i] == hold + 1)
+            return true;
+        place = block->hold[i] ? place : i;
+    }
+    block->forever |= place < 0;
+    if (place >= 0) {
+        block->hold[place] = (uint16_t)(hold + 1);
+        graphs.hold[hold].blocks++;
+    }
     return true;
 }
 
@@ -117,8 +143,10 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address)
     if (!driver->stream_capture_info || !driver->user_object_create || !driver->user_object_release ||
         !driver->graph_retain_user_object ||
         driver->stream_capture_info(stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture ||
-        sg_core_block(core, address, &info) != CUDA_SUCCESS)
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture)
+        return false;
+    if (sg_core_block(core, address, &info) != CUDA_SUCCESS && /* the driver's own */
+        driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
         return false;
     sg_guard(SG_GUARD_CAPTURES);
     int hold = hold_of(capture);
@@ -130,7 +158,7 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address)
     sg_guard(SG_GUARD_CAPTURES);
     struct block *block = find(address);
     atomic_store(&graphs.hold[hold].gone, true);
-    if (block->address)
+    if (block->address && !let_go(block, false))
         remove_block(block);
     sg_unguard(SG_GUARD_CAPTURES);
     return false;
@@ -143,9 +171,11 @@ enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin
         return answer;
     sg_guard(SG_GUARD_CAPTURES);
     struct block *block = find(address);
-    if (block->address && block->freed) {
+    if (block->address && !origin) {
+        remove_block(block);
+    } else if (block->address && block->freed) {
         answer = SG_GRAPHS_KEPT_BEFORE;
-    } else if (block->address && atomic_load(&graphs.hold[block->hold].gone)) {
+    } else if (block->address && !let_go(block, false)) {
         remove_block(block);
     } else if (block->address) {
         block->freed = true;
@@ -179,7 +209,7 @@ static int take(struct block *ret, bool *ret_more)
     int gone = atomic_load(&graphs.gone);
     for (size_t at = 0; at < BUCKETS && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
-        while (block->address && atomic_load(&graphs.hold[block->hold].gone) && !*ret_more) {
+        while (block->address && !*ret_more && !let_go(block, false)) {
             if (block->freed && count == BATCH) {
                 *ret_more = true;
                 break;
@@ -205,7 +235,10 @@ void sg_graphs_settle(struct sg_core *core)
             struct sg_origin origin = batch[i].origin;
             origin.settled = batch[i].waited;
             origin.kept = true;
-            sg_memory_free(core, batch[i].address, &origin);
+            if (sg_life_owns(batch[i].address))
+                sg_memory_free(core, batch[i].address, &origin);
+            else
+                sg_life_driver()->mem_free(batch[i].address);
         }
     }
 }

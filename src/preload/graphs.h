@@ -21,7 +21,7 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address)
 
 enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };
 
-/* The program frees a block. Kept: freed once its graph is gone, as `origin` says; `waited`: whoever else used it is done. */
+/* The program frees a block; without `origin` the driver does. Kept: freed once its graph is gone, as `origin` says; `waited`: whoever else used it is done. */
 enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited);
 
 /* A context has gone, and its blocks with it. */

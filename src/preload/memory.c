@@ -330,6 +330,21 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
+CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+{
+    struct sg_core *core = sg_captures_live() || sg_graphs_holding() ? sg_begin() : NULL;
+    enum sg_graphs_answer answer = SG_GRAPHS_FREE;
+    if (core) {
+        if (origin->has_stream && sg_captures_live())
+            (void)sg_graphs_adopt(core, sg_stream_named(origin->stream, false), address);
+        answer = sg_graphs_keep(address, origin, /* waited */ false);
+        sg_end();
+    }
+    if (answer == SG_GRAPHS_FREE)
+        return sg_real()->cuMemFree_v2(address);
+    return answer == SG_GRAPHS_KEPT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
     struct sg_core *core = sg_begin_allocation();
@@ -343,8 +358,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
-    if (!sg_life_owns(address))
+    if (!sg_life_owns(address)) {
+        (void)sg_graphs_keep(address, NULL, /* waited */ true);
         return sg_real()->cuMemFree_v2(address);
+    }
     if (sg_life_over())
         return CUDA_SUCCESS;
     struct sg_core *core = sg_begin();

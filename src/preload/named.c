@@ -30,14 +30,14 @@ int segalloc_free(void *pointer)
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     if (!address)
         return CUDA_SUCCESS;
+    const struct sg_origin origin = {.named = true};
     if (!sg_life_owns(address))
-        return (int)sg_real()->cuMemFree_v2(address);
+        return (int)sg_memory_free_passed(address, &origin);
     if (sg_life_over())
         return CUDA_SUCCESS;
     struct sg_core *core = sg_begin();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct sg_origin origin = {.named = true};
     CUresult result = sg_memory_free(core, address, &origin);
     sg_end();
     return (int)result;

@@ -181,12 +181,12 @@ void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
         return;
     bool pushed = sg_torch_push_device(driver, device);
     struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
+    const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
     if (core) {
-        const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
         sg_memory_free(core, address, &origin);
         sg_end();
     } else {
-        driver->mem_free(address);
+        sg_memory_free_passed(address, &origin);
     }
     sg_torch_pop_device(driver, pushed);
 }
