@@ -237,6 +237,8 @@ int main(int argc, char **argv)
     static const int streams[] = {1, 8, 64};
     CUdevice device;
     CUmodule module;
+    char name[96];
+    int version;
     if (argc > 1)
         rounds = atoi(argv[1]);
     rounds = rounds < 1 ? 1 : rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds;
@@ -249,7 +251,9 @@ int main(int argc, char **argv)
     CHECK(cuStreamCreate(&load_stream, CU_STREAM_NON_BLOCKING));
     start_load(load_stream, 1);
     CHECK(cuCtxSynchronize());
-    printf("{\"schema\": \"segalloc.costs/1\", \"rows\": [");
+    CHECK(cuDeviceGetName(name, sizeof name, device));
+    CHECK(cuDriverGetVersion(&version));
+    printf("{\"schema\": \"segalloc.costs/1\", \"device\": \"%s\", \"driver\": %d, \"rows\": [", name, version);
     measure_small();
     for (int busy = 0; busy < 2; busy++) {
         for (size_t i = 0; i < sizeof pages / sizeof *pages; i++)

@@ -1,0 +1,49 @@
+"""What the clients share: how memory is served here, and the one JSON object that each of them prints last."""
+import ctypes
+import json
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "tools", "python"))
+import segalloc  # noqa: E402
+
+MODE = os.environ.get("GPU_TEST_MODE", "native")
+
+
+def served():
+    """{statistic: value} of device 0; empty natively."""
+    return {name: value for name, (value, _) in segalloc.stats(0).items()}
+
+
+def peak_reserved():
+    """Of the library, or of PyTorch's own cache where that is what holds memory."""
+    table = segalloc.stats(0)
+    if table and table["reserved_bytes"][1]:
+        return table["reserved_bytes"][1]
+    import torch
+    return torch.cuda.memory_stats()["reserved_bytes.all.peak"]
+
+
+def piece_stream(address):
+    """The stream that the library has noted for the block at an address; None where it has none there."""
+    from segalloc import _library
+    for piece in _library.get().pieces(0):
+        if piece.address == address:
+            return piece.stream
+    return None
+
+
+def current_stream_by_symbol():
+    """PyTorch's current stream as the library asks for it: by its C++ functions, under the ABI that it expects."""
+    class Stream(ctypes.Structure):
+        _fields_ = [("words", ctypes.c_uint64 * 2)]
+    library = ctypes.CDLL("libc10_cuda.so")
+    current = library["_ZN3c104cuda20getCurrentCUDAStreamEa"]
+    current.restype, current.argtypes = Stream, [ctypes.c_int8]
+    handle = library["_ZNK3c104cuda10CUDAStream6streamEv"]
+    handle.restype, handle.argtypes = ctypes.c_void_p, [ctypes.POINTER(Stream)]
+    return handle(ctypes.byref(current(-1))) or 0
+
+
+def tell(**facts):
+    print("RESULT " + json.dumps({"mode": MODE, **facts}), flush=True)
