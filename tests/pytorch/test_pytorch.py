@@ -50,8 +50,8 @@ class Loop:
 class Case(unittest.TestCase):
     maxDiff = None
 
-    def close(self, a, b, what):
-        self.assertLess(abs(a - b), TOLERANCE * max(a, b) + (1 << 20), f"{what}: {a} and {b}")
+    def close(self, a, b, what, tolerance=TOLERANCE):
+        self.assertLess(abs(a - b), tolerance * max(a, b) + (1 << 20), f"{what}: {a} and {b}")
 
     def run_loop(self, name, mode, sim="8GiB", ranks=1, **more):
         loop = Loop(name, mode, sim, **more)
@@ -68,7 +68,7 @@ class Case(unittest.TestCase):
             self.assertEqual(len(loop.reports), ranks, f"{name}, {mode}: traces of processes that allocate")
         return loop
 
-    def same(self, name, modes=tuple(MODES), ranks=1, **more):
+    def same(self, name, modes=tuple(MODES), ranks=1, tolerance=TOLERANCE, **more):
         native = self.run_loop(name, "native", ranks=ranks, **more)
         peaks = {"native": native.told[0]["requested"]}
         for mode in modes:
@@ -81,11 +81,13 @@ class Case(unittest.TestCase):
             report = max(loop.reports, key=lambda r: r["peak_requested_bytes"])
             if mode == "beneath":  # PyTorch's segments are what is asked for here
                 reserved = max(t["reserved"] for t in loop.told)
-                self.close(report["peak_requested_bytes"], reserved, f"{name}, {mode}: segments")
-                self.close(max(t["requested"] for t in loop.told), max(t["requested"] for t in native.told), f"{name}, {mode}")
+                self.close(report["peak_requested_bytes"], reserved, f"{name}, {mode}: segments", tolerance)
+                self.close(max(t["requested"] for t in loop.told), max(t["requested"] for t in native.told), f"{name}, {mode}",
+                           tolerance)
             else:
                 peaks[mode] = report["peak_requested_bytes"]
-                self.close(peaks[mode], max(t["requested"] for t in native.told), f"{name}, {mode}: peak asked for")
+                self.close(peaks[mode], max(t["requested"] for t in native.told), f"{name}, {mode}: peak asked for",
+                           tolerance)
         print(f"{name}: peaks asked for {peaks}, reserved natively {native.told[0]['reserved']}", flush=True)
 
 
@@ -104,9 +106,11 @@ class Loops(Case):
         self.same("workers", ("direct",) if SHORT else tuple(MODES))
 
     def test_ddp(self):
-        """Two ranks of torchrun, each on a device of one simulated machine."""
+        """Two ranks of torchrun, each on a device of one simulated machine. What other streams have used is free once they are
+        done, so the peaks depend on who is fast."""
         launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone"]
-        self.same("ddp", ("direct", "beneath") if SHORT else tuple(MODES), ranks=2, sim="4GiB,count=2", launcher=launcher)
+        self.same("ddp", ("direct", "beneath") if SHORT else tuple(MODES), ranks=2, sim="4GiB,count=2", launcher=launcher,
+                  tolerance=0.25)
 
     def test_graphs(self):
         """A pluggable allocator cannot be captured by PyTorch without a pool of its own."""

@@ -3,7 +3,7 @@ import random
 
 import torch
 from peft import LoraConfig, get_peft_model
-from record import Run
+from record import UNPACKED, Run
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 run = Run()
@@ -22,7 +22,7 @@ with run.shapes:
         for _ in range(4):
             length = min(1024, max(16, int(lengths.lognormvariate(5.5, 0.7)) // 8 * 8))
             ids = torch.randint(0, 8192, (1, length)).cuda()
-            model(input_ids=ids, labels=ids).loss.backward()
+            model(input_ids=ids, labels=ids, attention_mask=UNPACKED).loss.backward()
         torch.nn.utils.clip_grad_norm_(trained, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

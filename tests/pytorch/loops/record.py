@@ -7,6 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 MODE = os.environ.get("TEST_MODE", "native")
+LIST = open(os.environ["TEST_LIST"], "w") if "TEST_LIST" in os.environ else None  # to look into a difference
+
+# As attention_mask: no mask. Without it transformers reads from the device whether several sequences are packed into
+# one, and where kernels compute nothing what it reads is what the memory held before.
+UNPACKED = {"full_attention": None}
 
 if MODE == "pluggable":
     library = next(p for p in os.environ["LD_PRELOAD"].split(":") if "libsegalloc.so" in p)
@@ -28,6 +33,8 @@ class Shapes(TorchDispatchMode):
         shapes = [(tuple(t.shape), str(t.dtype)) for t in tensors if isinstance(t, torch.Tensor)]
         self.hash.update(f"{function} {shapes}\n".encode())
         self.operators += 1
+        if LIST:
+            LIST.write(f"{function} {shapes}\n")
         return result
 
 
