@@ -71,9 +71,35 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
     return answer;
 }
 
+/* PyTorch keeps a thread's current streams in a variable with a destructor, and asked after that it reads freed memory
+   and throws. What destroys its tensors later (static ones, at the end of the process) must not ask. */
+enum asking { ASKING_NEVER_YET, ASKING, ASKING_OVER };
+static _Thread_local enum asking asking;
+
+static void stop_asking(void *unused)
+{
+    (void)unused;
+    asking = ASKING_OVER;
+}
+
+/* After the thread's first question: destructors run in the reverse order of their registration, so ours comes before
+   PyTorch's. glibc has the function from 2.18 on. */
+static void ask_until_thread_ends(void)
+{
+    typedef int register_fn(void (*destructor)(void *), void *object, void *module);
+    register_fn *function;
+    void *symbol = sg_dlsym()(RTLD_DEFAULT, "__cxa_thread_atexit_impl");
+    memcpy(&function, &symbol, sizeof function);
+    asking = ASKING;
+    if (function)
+        (void)function(stop_asking, NULL, (void *)&direct);
+}
+
 bool sg_torch_stream(CUstream *ret)
 {
     static _Atomic(uintptr_t) current_cached, handle_cached;
+    if (asking == ASKING_OVER)
+        return false;
     static atomic_bool probed;
     if (!atomic_load_explicit(&probed, memory_order_acquire)) {
         atomic_store(&current_cached,
@@ -91,6 +117,8 @@ bool sg_torch_stream(CUstream *ret)
     memcpy(&current, &addresses[0], sizeof current);
     memcpy(&handle, &addresses[1], sizeof handle);
     const struct torch_stream stream = current(-1);
+    if (asking == ASKING_NEVER_YET)
+        ask_until_thread_ends();
     *ret = handle(&stream);
     return true;
 }

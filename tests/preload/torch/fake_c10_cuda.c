@@ -2,6 +2,7 @@
    cudaMalloc one by one where the cache is off, else from one segment. */
 #include <stdint.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -27,8 +28,24 @@ void set_current_stream(void *stream)
     current = stream;
 }
 
+/* PyTorch's variable is gone when the thread's destructors have run; asked then, it throws. */
+int __cxa_thread_atexit_impl(void (*destructor)(void *), void *object, void *module);
+static __thread enum { UNUSED, IN_USE, GONE } streams;
+
+static void destroy_streams(void *unused)
+{
+    (void)unused;
+    streams = GONE;
+}
+
 struct stream _ZN3c104cuda20getCurrentCUDAStreamEa(int8_t device)
 {
+    if (streams == GONE)
+        abort();
+    if (streams == UNUSED) {
+        streams = IN_USE;
+        __cxa_thread_atexit_impl(destroy_streams, NULL, &streams);
+    }
     return (struct stream){(uint64_t)(uint8_t)device, (uint64_t)(uintptr_t)current};
 }
 

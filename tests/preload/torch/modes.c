@@ -13,6 +13,14 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name);
 
 enum { TENSORS = 100 };
 
+static void *kept;
+
+/* As a static tensor's destructor does. */
+static void release_kept(void)
+{
+    release(kept);
+}
+
 int main(int argc, char **argv)
 {
     (void)argc;
@@ -38,6 +46,9 @@ int main(int argc, char **argv)
 
     /* These stand-ins lack PyTorch's error: there is the code. */
     EXPECT(tensor((size_t)8 << 30) == NULL);
+
+    kept = tensor(5000);
+    EXPECT(kept != NULL && atexit(release_kept) == 0);
 
     /* Who isn't PyTorch is waited for all the same. */
     EXPECT(cudaMalloc(&other, 100) == cudaSuccess && cudaFree(other) == cudaSuccess);
