@@ -90,6 +90,13 @@ def check_ends(text):
     assert dry["ranks"] == 4 and dry["outcome"] == "completed"
 
 
+def check_arena(text):
+    """Each rank's arena is as large as its own batches ask for."""
+    base = ["--text", text, "--steps", 4, "--seed", 3, "--accum", 1, "--sharding", "zero3"]
+    eager, arena = (train(*base, "--alloc", alloc, ranks=4)[0] for alloc in ("eager", "arena"))
+    assert arena["losses"] == eager["losses"] and arena["peak_bytes_by_rank"] == eager["peak_bytes_by_rank"]
+
+
 def check_traces(folder, text):
     env = {"LD_PRELOAD": LIBRARY, "SEGALLOC_CONF": f"trace:{folder}/t.%r.trace"}
     command = [*MPIRUN, "-n", "4", *(x for name in env for x in ("-x", f"{name}={env[name]}")), TRAIN, "--text",
@@ -115,5 +122,6 @@ with tempfile.TemporaryDirectory() as name:
     check_equal(folder, text)
     check_resuming(folder, text)
     check_ends(text)
+    check_arena(text)
     if LIBRARY:
         check_traces(folder, text)

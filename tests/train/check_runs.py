@@ -52,11 +52,10 @@ def check_bits(text):
     for sharding in ("zero2", "zero3", "fsdp"):
         for more in ([], ["--no-checkpoint"], ["--alloc", "arena"]):
             assert objects(*base, "--sharding", sharding, *more)[1]["losses"] == eager, (sharding, more)
-        for offload in "optimizer", "all":
-            for more in ([], ["--alloc", "arena", "--no-checkpoint"]):
-                ended = objects(*base, "--sharding", sharding, "--offload", offload, *more)[1]
-                assert ended["losses"] == eager, (sharding, offload, more)
-                assert more or ended["peak_bytes"] < whole["peak_bytes"], (sharding, offload)
+        for offload, more in ("optimizer", []), ("all", ["--alloc", "arena", "--no-checkpoint"]):
+            ended = objects(*base, "--sharding", sharding, "--offload", offload, *more)[1]
+            assert ended["losses"] == eager, (sharding, offload, more)
+            assert more or ended["peak_bytes"] < whole["peak_bytes"], (sharding, offload)
     dropped = objects(*base, "--dropout", 0.3)[1]["losses"]
     assert dropped != eager and objects(*base, "--dropout", 0.3, "--no-checkpoint")[1]["losses"] == dropped
     assert objects(*base, "--dropout", 0.3, "--alloc", "arena")[1]["losses"] == dropped
@@ -106,13 +105,12 @@ def check_saving(text, folder):
                 assert opened.keys()
         loaded = load_file(saved / "adapter_model.safetensors")
         assert {n: (list(t.shape), t.tobytes()) for n, t in loaded.items()} == tensors
-    for sharding in "zero2", "zero3", "fsdp":
-        for offload in "none", "optimizer", "all":
-            kept = ["--sharding", sharding, "--offload", offload]
-            other = folder / "other"
-            assert objects(*base, "--steps", 3, *kept, "--save", other)[1]["losses"] == first
-            assert tensors_of(other / "training_state.safetensors") == tensors_of(half / "training_state.safetensors")
-            assert objects(*base, "--steps", 6, "--resume", half, *kept)[1]["losses"] == rest["losses"]
+    for sharding, offload in ("zero2", "optimizer"), ("zero3", "none"), ("zero3", "all"), ("fsdp", "optimizer"):
+        kept = ["--sharding", sharding, "--offload", offload]
+        other = folder / "other"
+        assert objects(*base, "--steps", 3, *kept, "--save", other)[1]["losses"] == first
+        assert tensors_of(other / "training_state.safetensors") == tensors_of(half / "training_state.safetensors")
+        assert objects(*base, "--steps", 6, "--resume", half, *kept)[1]["losses"] == rest["losses"]
     for wrong in (["--layers", 4], ["--rank", 4]):
         refused = run(*base, "--steps", 6, "--resume", half, *wrong, status=1)
         assert "another model" in refused.stderr and len(refused.stderr.splitlines()) == 1
@@ -168,7 +166,8 @@ def check_odd_values(text, folder):
     """One line and an exit status, never a signal; what is too large to count with counts as too large."""
     for args in (["--layers", 2000000000], ["--accum", 2147483647], ["--threads", 1000000], ["--ranks", 0],
                  ["--ranks", 65537], ["--dropout", 1], ["--lr", "nan"], ["--offload", "all"], ["--card", "1e30GiB"],
-                 ["--sharding", "zero3", "--offload", "some"], ["--scenario", "rl", "--fit", "batch", "--card", "1GiB"]):
+                 ["--sharding", "zero3", "--offload", "some"],
+                 ["--scenario", "rl", "--fit", "batch", "--card", "1GiB"]):
         wrong = run("--dry", *args, status=2)
         assert len(wrong.stderr.splitlines()) == 1, args
     for args in (["--batch", 1 << 24], ["--vocabulary", 1 << 24, "--hidden", 1 << 24],
@@ -187,7 +186,7 @@ def check_ends_of_saving(text, folder):
     """A save that is cut off anywhere leaves what was there before; one without room says so."""
     kept = folder / "kept"
     objects("--text", text, "--steps", 2, "--save", kept)
-    for delay in 0.2, 0.3, 0.4, 0.5:
+    for delay in 0.2, 0.4:
         process = subprocess.Popen([TRAIN, "--text", str(text), "--steps", "3", "--save", str(kept)],
                                    stdout=subprocess.DEVNULL)
         try:

@@ -62,7 +62,7 @@ void tensor_relabel(struct tensor *tensor, enum budget label)
 
 int64_t tensor_count(const struct tensor *tensor)
 {
-    return tensor->rows * tensor->columns;
+    return (int64_t)((uint64_t)tensor->rows * (uint64_t)tensor->columns); /* of one too large to take, anything */
 }
 
 void tensor_forget_spare(struct device *device)

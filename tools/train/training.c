@@ -48,8 +48,8 @@ static void training_open(struct training *t, const struct options *o, const str
 {
     *t = (struct training){.options = o, .lengths = *lengths, .text = text};
     t->optimizer = (struct optimizer){o->set.rate, 0.9, 0.999, 1e-8, o->set.weight_decay, o->set.clip, 0};
-    t->ranks = rt && o->comm ? o->comm->ranks : 1;
-    t->rank = rt && o->comm ? o->comm->rank : 0;
+    t->ranks = o->comm ? o->comm->ranks : 1;
+    t->rank = o->comm ? o->comm->rank : 0;
     const struct arithmetic *arithmetic = !rt || o->dry ? NULL : arithmetic_for(o, rt);
     device_open(&t->device, rt, alloc, arithmetic, o->threads);
     if (arithmetic && !(arithmetic->dtypes & 1U << o->set.shape.dtype))
@@ -310,6 +310,7 @@ void training_plan(const struct options *options, struct run_result *ret_result)
     struct run_result r = {.outcome = OUTCOME_FAILED};
     struct options o = *options;
     o.dry = true;
+    o.comm = NULL; /* the rank that gets the longest batch */
     struct lengths lengths;
     if (!lengths_open(&lengths, o.set.lengths, o.set.longest, o.seed, r.error, sizeof r.error)) {
         struct training t;

@@ -1,4 +1,5 @@
-/* NCCL's collectives by MPI, in the order of the stand-in runtime's stream; only in place, as the trainer calls them. */
+/* NCCL's collectives by MPI, in the order of the stand-in runtime's stream; only in place, as the trainer calls
+   them. */
 #include <dlfcn.h>
 #include <mpi.h>
 #include <stdint.h>
