@@ -257,13 +257,14 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
 }
 
 /* Events are worth recording for so many frees that wait for more than their own stream, or so large a part of the device. */
-enum { EPOCH_FREES = 32, EPOCH_SHARE = 512 };
+enum { EPOCH_FREES = 32, EPOCH_SHARE = 512, EPOCH_BYTES_LEAST = 1 << 22 };
 
 /* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
 static bool ends_epoch(struct sg_device *device, uint32_t id)
 {
     device->epoch_bytes += (uint64_t)device->nodes.node[id].size << SG_UNIT_SHIFT;
-    bool ends = ++device->epoch_frees >= EPOCH_FREES || device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE;
+    bool ends = ++device->epoch_frees >= EPOCH_FREES ||
+                (device->epoch_bytes >= EPOCH_BYTES_LEAST && device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE);
     if (ends) {
         device->epoch_frees = 0;
         device->epoch_bytes = 0;

@@ -106,19 +106,20 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* The bin of a size: the small region has one for each, owners apart; the others keep one block at most, in the first. */
-static inline struct sg_bin *bin_of(struct sg_region *region, uint32_t units, uint32_t owner)
+/* The bin of a size and an owner: the small region has one for each size; the others keep one block of an owner at most. */
+static inline uint32_t bin_of(const struct sg_region *region, uint32_t units, uint32_t owner)
 {
-    return &region->bin[region->fit == SG_FIT_SMALLEST ? 0 : (units + owner * 37) % SG_BINS];
+    uint32_t of_owner = owner % SG_BIN_OWNERS * SG_BIN_SIZES;
+    return region->fit == SG_FIT_SMALLEST ? owner : of_owner + units % SG_BIN_SIZES;
 }
 
-/* Ranges looked at in each list that may hold some which the stream can't use. */
+/* Ranges looked at in each list: where the smallest is wanted, and of those which the stream may not be able to use. */
 enum { FEW = 8 };
 
 /* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. */
 static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot, bool all)
 {
-    uint32_t best = 0, seen = 0;
+    uint32_t best = 0, seen = region->fit == SG_FIT_LOWEST ? FEW - 1 : 0;
     for (uint32_t id = first; id && (seen++ < FEW || (all && !best)); id = at(region, id)->of_class.more) {
         uint32_t size = at(region, id)->size;
         if (size >= units && (!best || size < at(region, best)->size) && is_usable(region, at(region, id), slot))
@@ -174,6 +175,8 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, bool 
 {
     if (!high && region->fit == SG_FIT_SMALLEST)
         return smallest_range(region, units, slot);
+    if (!high && region->listed) /* the lowest is likely another's */
+        return smallest_range(region, units, slot);
     uint32_t from = high ? region->free_index.slots : 0;
     for (uint32_t looks = 0; looks < FEW; looks++) {
         uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units) : sg_index_first(&region->free_index, from, (int32_t)units);
@@ -193,10 +196,32 @@ static bool leaves_more_above(const struct sg_region *region, const struct sg_no
     return region->fit == SG_FIT_SMALLEST && pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
+static void bin_empty(struct sg_region *region, uint32_t index)
+{
+    struct sg_bin *bin = &region->bin[index];
+    for (uint32_t id = bin->top, later; bin->count; id = later) {
+        later = at(region, id)->later;
+        bin->count--;
+        region->cached--;
+        region->whole_cached -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
+        become_free(region, id);
+    }
+    region->bins_used[index / 64] &= ~(UINT64_C(1) << index % 64);
+}
+
+bool sg_region_flush(struct sg_region *region)
+{
+    bool any = region->cached > 0;
+    for (uint32_t word = 0; region->cached; word++)
+        while (region->bins_used[word])
+            bin_empty(region, word * 64 + (uint32_t)__builtin_ctzll(region->bins_used[word]));
+    return any;
+}
+
 /* A block that is kept as it was, and is of this size and usable; 0 if none is. */
 static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, sg_slot slot)
 {
-    struct sg_bin *bin = bin_of(region, units, owner);
+    struct sg_bin *bin = &region->bin[bin_of(region, units, owner)];
     uint32_t id = bin->top;
     if (!bin->count || bin->units != units || (bin->owner != slot && !is_usable(region, at(region, id), slot)))
         return 0;
@@ -215,8 +240,8 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_
         id = take_cached(region, units, 0, slot);
     if (id)
         return id;
-    if (region->fit == SG_FIT_SMALLEST && region->cached)
-        sg_region_flush(region);
+    if (region->fit == SG_FIT_SMALLEST && region->cached) /* what is kept for others is theirs until nothing else fits */
+        bin_empty(region, slot);
     id = find_range(region, units, high, slot);
     if (!id)
         return 0;
@@ -283,25 +308,6 @@ void sg_region_suspend(struct sg_region *region, uint32_t block)
     node->state = SG_NODE_PENDING;
 }
 
-static void bin_empty(struct sg_region *region, struct sg_bin *bin)
-{
-    for (uint32_t id = bin->top, later; bin->count; id = later) {
-        later = at(region, id)->later;
-        bin->count--;
-        region->cached--;
-        region->whole_cached -= pages_inside(region, at(region, id)->begin, at(region, id)->size);
-        become_free(region, id);
-    }
-}
-
-bool sg_region_flush(struct sg_region *region)
-{
-    bool any = region->cached > 0;
-    for (int i = 0; region->cached; i++)
-        bin_empty(region, &region->bin[i]);
-    return any;
-}
-
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time)
 {
     struct sg_node *node = at(region, block);
@@ -312,15 +318,16 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     node->time = time;
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->cached)
-            sg_region_flush(region); /* one at most, until the next request: what is kept from its neighbours costs pages */
+            bin_empty(region, owner); /* one at most, until the next request: what is kept from its neighbours costs pages */
         if (node->size < SG_KEPT_LEAST) {
             become_free(region, block);
             return;
         }
     }
-    struct sg_bin *bin = bin_of(region, node->size, owner);
+    uint32_t index = bin_of(region, node->size, owner);
+    struct sg_bin *bin = &region->bin[index];
     if (bin->units != node->size || bin->owner != owner || bin->count == SG_BIN_DEPTH) {
-        bin_empty(region, bin);
+        bin_empty(region, index);
         bin->units = node->size;
         bin->owner = owner;
     }
@@ -328,6 +335,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     node->later = bin->top;
     bin->top = block;
     bin->count++;
+    region->bins_used[index / 64] |= UINT64_C(1) << index % 64;
     region->cached++;
     region->whole_cached += pages_inside(region, node->begin, node->size);
 }

@@ -75,7 +75,7 @@ void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
    sizes again and again; this answers them without touching the index. */
-enum { SG_BINS = 128, SG_BIN_DEPTH = 16 };
+enum { SG_BIN_SIZES = 128, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS, SG_BIN_DEPTH = 16 };
 enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
@@ -123,6 +123,7 @@ struct sg_region {
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
     struct sg_bin bin[SG_BINS];
+    uint64_t bins_used[SG_BINS / 64]; /* bit set: there may be something in it */
     struct sg_index free_index; /* slot -> size of the free range that starts there */
     struct sg_index hole_index; /* page -> pages of the hole that starts there */
     uint32_t *free_at, *block_at; /* slot -> node, which may be another by now: its state and bounds tell */

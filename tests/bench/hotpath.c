@@ -1,5 +1,6 @@
 /* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc and
-   mimalloc in the same run. The driver underneath does nothing (null/), so what is timed is ours.
+   mimalloc in the same run; and through segalloc_malloc_on() and segalloc_free(), for one stream and for eight in turn. The
+   driver underneath does nothing (null/), so what is timed is ours.
 
    hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json. */
 #include <dlfcn.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "null/null.h"
+#include "segalloc/segalloc.h"
 
 enum { BATCH = 32, SAMPLES_MOST = 1 << 20, THREADS_MOST = 2 };
 
@@ -24,6 +26,7 @@ struct allocator {
     void (*give)(void *block);
     bool traced; /* run in a process of its own that writes a trace */
     bool devices; /* knows more than one device */
+    int streams;  /* whose turn it is by turns; 0: none is named */
 };
 
 static void *segalloc_take(size_t bytes)
@@ -37,6 +40,24 @@ static void *segalloc_take(size_t bytes)
 static void segalloc_give(void *block)
 {
     cudaFree(block);
+}
+
+/* Streams in turn; the driver that does nothing takes any handle. */
+static int streams = 1;
+static _Thread_local uintptr_t turn, own_streams; /* each device has its own */
+
+static void *stream_take(size_t bytes)
+{
+    void *block = segalloc_malloc_on(bytes, (void *)(own_streams + ++turn % (unsigned)streams * 256));
+    if (!block)
+        abort();
+    return block;
+}
+
+static void stream_give(void *block)
+{
+    if (segalloc_free(block) != 0)
+        abort();
 }
 
 /* Loaded by itself: linked, it would take the C library's place. */
@@ -63,10 +84,12 @@ static void mimalloc_give(void *block)
 }
 
 static const struct allocator allocators[] = {
-    {"segalloc", segalloc_take, segalloc_give, false, true},
-    {"segalloc_traced", segalloc_take, segalloc_give, true, true},
-    {"malloc", malloc, free, false, false},
-    {"mimalloc", mimalloc_take, mimalloc_give, false, false},
+    {"segalloc", segalloc_take, segalloc_give, false, true, 0},
+    {"segalloc_stream", stream_take, stream_give, false, true, 1},
+    {"segalloc_stream", stream_take, stream_give, false, true, 8},
+    {"segalloc_traced", segalloc_take, segalloc_give, true, true, 0},
+    {"malloc", malloc, free, false, false, 0},
+    {"mimalloc", mimalloc_take, mimalloc_give, false, false, 0},
 };
 
 struct work {
@@ -124,6 +147,7 @@ static void *run(void *argument)
     uint64_t state = 88172645463325252u + (uint64_t)work->device * 7919;
     void **block = work->pair_bytes ? NULL : malloc(work->live * sizeof *block);
     null_set_device(work->device);
+    own_streams = (uintptr_t)(work->device + 1) << 16;
     for (size_t i = 0; block && i < work->live; i++)
         block[i] = work->allocator->take(mixed_size(&state));
     for (size_t i = 0; i < (block ? work->live : 1000); i++) /* to a steady state */
@@ -172,10 +196,10 @@ static void report(const struct work *work, int threads, int devices)
         rate += (double)work[i].pairs / work[i].elapsed_ns * 1e9;
     }
     qsort(all, samples, sizeof *all, by_value);
-    const char *format = wanted.json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"ns_median\":%.1f,"
+    const char *format = wanted.json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"streams\":%d,\"ns_median\":%.1f,"
                                 "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
-                              : "%-9s %-16s %8zu live %2d threads %2d devices %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
-    printf(format, work->name, work->allocator->name, work->live, threads, devices, (double)all[samples / 2],
+                              : "%-9s %-16s %8zu live %2d threads %2d devices %2d streams %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
+    printf(format, work->name, work->allocator->name, work->live, threads, devices, work->allocator->streams, (double)all[samples / 2],
            (double)all[samples - 1 - samples / 100], (double)all[samples - 1], rate);
     fflush(stdout);
     free(all);
@@ -205,6 +229,7 @@ static void measure(const struct allocator *allocator, const char *name, size_t 
 static void measure_all(const struct allocator *allocator)
 {
     double seconds = wanted.seconds;
+    streams = allocator->streams ? allocator->streams : 1;
     static const size_t lives[] = {1000, 10000, 100000, 1000000};
     for (int threads = 1; threads <= THREADS_MOST; threads++) {
         for (int devices = 1; devices <= (allocator->devices ? threads : 1); devices++) {

@@ -150,6 +150,20 @@ CUresult cuStreamGetId(CUstream stream, unsigned long long *ret)
     return CUDA_SUCCESS;
 }
 
+/* hotpath gives each device's streams handles of their own. */
+CUresult cuStreamGetCtx(CUstream stream, CUcontext *ret)
+{
+    *ret = (CUcontext)(void *)&contexts[((uintptr_t)stream >> 16) - 1];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetFlags(CUstream stream, unsigned *ret)
+{
+    (void)stream;
+    *ret = 1; /* takes no part in the legacy stream's order */
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
     (void)stream;
