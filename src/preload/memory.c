@@ -284,11 +284,28 @@ static bool is_block(struct sg_core *core, CUdeviceptr address)
     return sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
 }
 
-/* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
-static CUresult free_kept(CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+static CUresult synchronize(CUcontext context)
 {
+    const struct sg_driver *driver = sg_life_driver();
+    CUcontext popped;
+    CUresult result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->ctx_synchronize();
+    driver->ctx_pop(&popped);
+    return result;
+}
+
+/* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
+static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+{
+    struct sg_block_info block;
     bool waits = when(origin) == SG_FREE_SYNC_STRICT;
-    CUresult result = waits ? sg_life_driver()->ctx_synchronize() : CUDA_SUCCESS;
+    CUresult result = CUDA_SUCCESS;
+    if (waits && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.context)
+        result = synchronize(block.context);
+    if (waits && result == CUDA_SUCCESS)
+        result = sg_life_driver()->ctx_synchronize();
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
@@ -306,7 +323,7 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (sg_captures_live() && is_block(core, address))
         result = free_captured(core, address, origin, &done);
     else if (sg_graphs_holding() && !origin->kept && is_block(core, address))
-        result = free_kept(address, origin, &done);
+        result = free_kept(core, address, origin, &done);
     if (done)
         return result;
     result = describe(core, origin, &tag, &device);
