@@ -38,6 +38,7 @@ void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg
     for (uint32_t i = 0; i < run->pages; i++) {
         uint32_t page = run->first + i;
         run->region->handle[page] = SG_PAGE_OLD;
+        run->region->pinned -= run->region->pin[page] != 0; /* it has an old address itself, which goes before it */
         run->region->twin[page] = (uint64_t)region->index << REGION_SHIFT | place[i];
         assert(!region->pin[place[i]]);
         region->pin[place[i]] = SG_PIN_TWICE;
@@ -54,10 +55,11 @@ void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg
     device->old.last = run->busy;
 }
 
-static bool is_complete(const struct sg_region *region, uint32_t first, uint32_t pages)
+/* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are left. */
+static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     for (uint32_t page = first; page < first + pages; page++)
-        if (!sg_after_complete(region->order, region->after[page]))
+        if (region->pin[page] || !sg_after_complete(region->order, region->after[page]))
             return false;
     return true;
 }
@@ -70,7 +72,7 @@ static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
         struct sg_node *node = &device->nodes.node[id];
         struct sg_region *region = device->region[node->region];
         struct sg_run run = {.region = region, .first = node->begin / region->page_units, .pages = node->size / region->page_units, .busy = id};
-        if (!all && !is_complete(region, run.first, run.pages))
+        if (!all && !may_go(region, run.first, run.pages))
             continue;
         if (before)
             device->nodes.node[before].later = node->later;
@@ -95,7 +97,7 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         uint32_t place = (uint32_t)region->twin[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
         now->pin[place] &= (uint8_t)~SG_PIN_TWICE;
-        now->pinned -= !now->pin[place];
+        now->pinned -= !now->pin[place] && now->handle[place] != SG_PAGE_OLD;
     }
     if (!unmapped)
         return;

@@ -3,8 +3,9 @@
    The programming guide allows it where no two kernels that overlap write and read through the two addresses, which the order
    of the streams excludes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
 
-   An old address is a busy node that is in the device's queue of them. A page has one at most (SG_PIN_TWICE), and neither moves
-   nor goes back to the driver before that is unmapped. */
+   An old address is a busy node that is in the device's queue of them. A place whose page has one (SG_PIN_TWICE) is not unmapped
+   before that is; it may become an old address itself, so that pages that are wanted again and again while the GPU is far behind
+   have a chain of them, each of which knows the next. */
 #ifndef SG_ALIAS_H
 #define SG_ALIAS_H
 

@@ -234,10 +234,11 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
 }
 
 /* Whether a page's memory may have another address for `slot` while this one stays: all that can touch it comes before what the
-   slot is given, and an event of ours tells when it is complete. */
+   slot is given, and an event of ours tells when it is complete. Also of a page that has an old address already: then this one
+   becomes another, which goes after that. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
-    return !region->pin[page] && region->ordered && sg_after_usable(region->order, region->after[page], slot) &&
+    return !(region->pin[page] & SG_PIN_ASKED) && region->ordered && sg_after_usable(region->order, region->after[page], slot) &&
            sg_after_marked(region->order, region->after[page]) && !sg_after_complete(region->order, region->after[page]);
 }
 
