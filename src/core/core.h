@@ -178,7 +178,8 @@ void sg_core_reset_peaks(struct sg_core *core, int device);
    that stays until it is given back. Returns what is in force, 0 where the device can't be served. */
 uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
 
-/* Whether less than the whole device may be held. */
+/* What may be held of the device now; 0 for one never used. And whether that is less than the whole of it. */
+uint64_t sg_core_limit(struct sg_core *core, int device);
 bool sg_core_is_limited(struct sg_core *core, int device);
 
 /* A piece of the addresses that have memory. Pieces come region by region in the order of their addresses; what lies

@@ -94,6 +94,12 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
     return set;
 }
 
+uint64_t sg_core_limit(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = known_device(core, ordinal);
+    return device ? device->capacity_bytes : 0;
+}
+
 bool sg_core_is_limited(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = known_device(core, ordinal);

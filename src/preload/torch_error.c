@@ -128,7 +128,7 @@ static void take_stock(int device, struct standing *ret)
     ret->device = device;
     if (core && sg_contexts_current(core, &context, &ret->device) == CUDA_SUCCESS) {
         if (driver->mem_info(&ret->free, &ret->total) == CUDA_SUCCESS) {
-            ret->limit = sg_conf_limit(sg_life_conf(), ret->total);
+            ret->limit = sg_core_limit(core, ret->device);
             sg_core_mem_info(core, ret->device, &ret->free, &ret->total);
         }
         if (sg_core_stats(core, ret->device, &stats)) {
