@@ -132,7 +132,6 @@ y = x.cuda()
 assert torch.equal(y.cpu(), x)
 assert torch.equal(y.clone().cpu(), x)
 assert torch.equal(y[1000:5000].cpu(), x[1000:5000])
-assert not torch.zeros(1 << 26, device='cuda').cpu().any()
 p = torch.cuda.get_device_properties(0)
 assert p.total_memory == 2 << 30 and p.multi_processor_count > 0 and p.warp_size == 32, p
 free, total = torch.cuda.mem_get_info()

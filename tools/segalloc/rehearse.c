@@ -26,8 +26,8 @@ static const struct option long_options[] = {
 };
 
 static const char *const assumptions[] = {
-    "kernels compute nothing and end at once: what the program reads back is not real, and neither are sizes that depend "
-    "on it",
+    ("kernels compute nothing and end at once: what the program reads back is not real, and neither are sizes that depend "
+     "on it"),
     "copies of more than 1 MiB move nothing; sets to zero give host memory back",
     "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them are",
     "nothing is taken off for the CUDA context and the code of kernels, which is some 0.3 to 0.6 GiB of a card",
