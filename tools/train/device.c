@@ -36,7 +36,11 @@ static bool check(struct device *device, int rc, const char *call, size_t bytes)
         return true;
     if (device->state != DEVICE_OK)
         return false;
-    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (rc == CUDA_ERROR_OUT_OF_MEMORY && !strcmp(call, "cudaMallocHost")) {
+        device->state = DEVICE_BROKEN;
+        snprintf(device->error, sizeof device->error, "the host has no %zu bytes of page-locked memory left; --offload "
+                 "none needs none", bytes);
+    } else if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
         device->state = DEVICE_OUT_OF_MEMORY;
         device->refused = bytes;
         snprintf(device->error, sizeof device->error, "out of device memory: %zu bytes asked for with %zu in tensors",

@@ -24,6 +24,8 @@ struct training {
     int64_t *evaluation_tokens; /* page-locked */
 };
 
+enum { GPU_MOST_HEAD_DIM = 2048 }; /* what the threads of a block keep of a row */
+
 static double now(void)
 {
     struct timespec t;
@@ -59,6 +61,8 @@ static void training_open(struct training *t, const struct options *o, const str
     if (t->device.state == DEVICE_OK &&
         comm_attach(t->device.comm, &t->device, t->device.error, sizeof t->device.error))
         t->device.state = DEVICE_BROKEN;
+    if (arithmetic == &arithmetic_gpu && o->set.shape.head_dim > GPU_MOST_HEAD_DIM)
+        device_fail(&t->device, "attention on the GPU", "heads may be 2048 wide at most");
     static const struct shape none = {.hidden = 1, .heads = 1, .kv_heads = 1, .head_dim = 2, .ffn = 1, .vocabulary = 1};
     bool bare = o->scenario && o->scenario->round;
     model_open(&t->model, &t->device, bare ? &none : &o->set.shape, o->seed);
