@@ -82,7 +82,7 @@ struct sg_idle_event {
     CUcontext context;
 };
 
-enum { SG_MARKS = 256, SG_IDLE_EVENTS = 64 };
+enum { SG_MARKS = 1024, SG_IDLE_EVENTS = 64 };
 
 struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */

@@ -131,6 +131,17 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     return worth ? SG_ASK_MARK : SG_ASK_QUERY;
 }
 
+/* pending_limit: where memory is short, no more than that is left pending; the oldest is waited for first. */
+static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
+{
+    for (bool over = device->core->conf.pending_limit != SG_AUTO; over;) {
+        sg_lock(&device->lock);
+        over = device->usage.pending.now > device->core->conf.pending_limit && !sg_device_is_roomy(device, bytes);
+        sg_unlock(&device->lock);
+        over = over && sg_device_ask(device, SG_ASK_WAIT);
+    }
+}
+
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     struct request request = {want, bytes, tag};
@@ -139,6 +150,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     request.want.thorough = true;
     request.want.aliases = sg_alias_allowed(device, want.slot);
     sg_device_ask(device, worth_asking(device, &request));
+    keep_pending_limit(device, bytes);
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
         note_pressure(device);
         sg_lock(&device->grow);

@@ -188,11 +188,26 @@ static void query_marks(struct sg_device *device)
     }
 }
 
-/* An event of ours in `context`, which is current. */
-static CUresult get_event(struct sg_device *device, CUcontext context, CUevent *ret)
+/* Where as many marks of a stream are out as there may be, the youngest is recorded anew: what is known last matters more than
+   what is known a little sooner. NULL: there is room for another. Under the lock. */
+static CUevent youngest_mark(struct sg_device *device, CUcontext context, uint64_t slots)
 {
-    CUevent event = NULL;
+    uint32_t out = 0, youngest = 0;
+    struct sg_mark mark;
+    for (uint32_t i = 0; i < device->mark_count; i++) {
+        if (device->mark[i].context != context || device->mark[i].slots != slots)
+            continue;
+        out++;
+        youngest = i;
+    }
+    return out >= MARKS_OF_A_STREAM && take_mark(device, device->mark[youngest].event, &mark) ? mark.event : NULL;
+}
+
+/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
+static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret)
+{
     sg_lock(&device->lock);
+    CUevent event = youngest_mark(device, context, slots);
     for (uint32_t i = 0; i < device->idle_count && !event; i++) {
         if (device->idle_event[i].context == context) {
             event = device->idle_event[i].event;
@@ -214,12 +229,14 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     const struct sg_driver *driver = device->core->driver;
     struct sg_order *order = &device->order;
     struct sg_mark mark = {.context = context};
-    CUresult result = get_event(device, context, &mark.event);
-    if (result != CUDA_SUCCESS)
-        return result;
     bool only = sg_core_is_only_context(device->core, context);
     sg_lock(&device->lock);
     mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context) | only;
+    sg_unlock(&device->lock);
+    CUresult result = get_event(device, context, mark.slots, &mark.event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sg_lock(&device->lock);
     mark.time = sg_order_read(device, mark.slots);
     CUstream stream = order->stream[slot].handle;
     sg_unlock(&device->lock);
@@ -227,6 +244,9 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);
     if (result != CUDA_SUCCESS) {
         (void)driver->event_destroy(mark.event);
+        sg_lock(&device->lock);
+        sg_order_owe(device, mark.slots); /* it may have been a mark before */
+        sg_unlock(&device->lock);
         return result;
     }
     sg_lock(&device->lock);
@@ -273,22 +293,12 @@ static bool is_recordable(const struct sg_order *order, sg_slot slot)
     return order->state[slot] == SG_SLOT_ALIVE && !order->stream[slot].per_thread;
 }
 
-static uint32_t outstanding(const struct sg_device *device, uint64_t slots)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < device->mark_count; i++)
-        count += (device->mark[i].slots & slots) != 0;
-    return count;
-}
-
 /* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
 static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
 {
     const struct sg_order *order = &device->order;
     for (*wanted &= order->owed; *wanted; *wanted &= *wanted - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
-        if (outstanding(device, bit(slot)) >= MARKS_OF_A_STREAM)
-            continue;
         if (slot == 0 && !device->pending.first)
             continue;
         *ret_context = slot ? order->stream[slot].context : (CUcontext)(uintptr_t)device->nodes.node[device->pending.last].context;

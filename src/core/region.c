@@ -168,7 +168,10 @@ static uint32_t smallest_range(const struct sg_region *region, uint32_t units, s
         if (own && (!best || at(region, own)->size <= at(region, best)->size))
             best = own;
     }
-    return best || !region->ordered ? best : smallest_of_others(region, units, slot);
+    if (!region->ordered || (best && region->fit == SG_FIT_LOWEST))
+        return best;
+    uint32_t other = smallest_of_others(region, units, slot);
+    return other && (!best || at(region, other)->size < at(region, best)->size) ? other : best;
 }
 
 static uint32_t find_range(const struct sg_region *region, uint32_t units, bool high, sg_slot slot)

@@ -467,6 +467,28 @@ static void test_contexts(void **state)
     sg_core_destroy(program.core);
 }
 
+/* Where memory is short, the oldest of what is pending is waited for, and no more than has to be. */
+static void test_pending_limit(void **state)
+{
+    (void)state;
+    for (int limited = 0; limited < 2; limited++) {
+        static struct program program;
+        program_init(&program, limited ? "reserve_slack:1.0,pending_limit:16MiB" : "reserve_slack:1.0", 1, 1024 * SG_MIB, GRANULE, 1);
+        uint64_t most = 0;
+        struct sg_stats stats;
+        for (int i = 0; i < 40; i++) {
+            struct block block = {0};
+            assert_int_equal(allocate(&program, &block, 0, 6 * SG_MIB), CUDA_SUCCESS);
+            assert_true(sg_core_stats(program.core, 0, &stats));
+            most = stats.value[SG_STAT_pending_bytes] > most ? stats.value[SG_STAT_pending_bytes] : most;
+            release(&program, &block, SG_FREE_SYNC_EVENT);
+        }
+        assert_int_equal(most > 16 * SG_MIB, !limited);
+        assert_int_equal(stats.value[SG_STAT_host_waits] > 0, limited);
+        finish(&program);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -485,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_few_nodes),
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_pending_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
