@@ -17,6 +17,8 @@ CARD = f"trim-{os.getpid()}"
 class Neighbour:
     def __init__(self, conf="oom_report:never", sim=f"1GiB,card={CARD}"):
         environment = dict(os.environ, SEGALLOC_CONF=conf)
+        if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+            environment["LD_PRELOAD"] = os.environ["SANITIZER"]
         self.process = subprocess.Popen([SEGALLOC, "run", "--sim", sim, "--", NEIGHBOUR], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.pid = self.process.pid
