@@ -197,6 +197,13 @@ static CUresult wait_like_the_driver(struct sg_core *core, const struct sg_tag *
     return result;
 }
 
+CUresult sg_core_wait(struct sg_core *core, CUcontext current)
+{
+    uint64_t ns;
+    const struct sg_tag tag = {.context = current};
+    return wait_like_the_driver(core, &tag, &ns);
+}
+
 /* Under the lock: the live block that starts at `address`, 0 if none does. */
 static uint32_t block_at(const struct sg_range *range, CUdeviceptr address)
 {

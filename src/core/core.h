@@ -70,6 +70,9 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
    that wait are returned and the block stays allocated. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
+/* Waits as a strict free does, for every context that there is; `current` is the calling thread's. */
+CUresult sg_core_wait(struct sg_core *core, CUcontext current);
+
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address);
 

@@ -284,28 +284,14 @@ static bool is_block(struct sg_core *core, CUdeviceptr address)
     return sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
 }
 
-static CUresult synchronize(CUcontext context)
-{
-    const struct sg_driver *driver = sg_life_driver();
-    CUcontext popped;
-    CUresult result = driver->ctx_push(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver->ctx_synchronize();
-    driver->ctx_pop(&popped);
-    return result;
-}
-
 /* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
 static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
 {
-    struct sg_block_info block;
     bool waits = when(origin) == SG_FREE_SYNC_STRICT;
-    CUresult result = CUDA_SUCCESS;
-    if (waits && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.context)
-        result = synchronize(block.context);
+    CUcontext context = NULL;
+    CUresult result = waits ? sg_life_driver()->ctx_get_current(&context) : CUDA_SUCCESS;
     if (waits && result == CUDA_SUCCESS)
-        result = sg_life_driver()->ctx_synchronize();
+        result = sg_core_wait(core, context);
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
