@@ -1,4 +1,5 @@
 #include "graph.h"
+#include "hazard.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,10 @@ static void run(struct sim_work *work)
 static void finish(struct sim_work *work)
 {
     struct copy *copy = (struct copy *)work->payload;
-    if (copy->bad && !work->dropped && work->context->error == CUDA_SUCCESS)
+    if (copy->bad && !work->dropped && work->context->error == CUDA_SUCCESS) {
         work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
+        sim_hazard_lost(work);
+    }
     free(copy->staged);
 }
 

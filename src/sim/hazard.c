@@ -395,6 +395,23 @@ void sim_hazard_given(uint64_t address, uint64_t bytes)
         each_touch(address, bytes, any);
 }
 
+void sim_hazard_lost(const struct sim_work *work)
+{
+    if (!sim.config.hazard || !begin_report("work finds its memory gone when it runs"))
+        return;
+    fprintf(stderr, "  %s, work %" PRIu64 " of stream %" PRIu64 "\n", kind_of(work), work->position, work->stream->id);
+    for (unsigned i = 0; i < work->touch_count; i++) {
+        const struct sim_touch *touch = &work->touches[i];
+        uint64_t bytes;
+        const struct sim_owner *owner = touch->settled ? touch->owner : sim_owner_at(touch->address, touch->bytes, &bytes);
+        fprintf(stderr, "    %s 0x%" PRIx64 " + %" PRIu64 "\n", touch->write ? "writes" : "reads", touch->address, touch->bytes);
+        if (owner)
+            say_owner("now of", owner);
+        if (owner && owner->before)
+            say_owner("before of", owner->before);
+    }
+}
+
 uint64_t sim_hazard_reports(void)
 {
     return reports;

@@ -14,6 +14,8 @@ void sim_hazard_part(CUstream stream, const struct sim_work *launch, const struc
 void sim_hazard_settle(struct sim_work *template);
 /* These addresses are about to lose their memory. */
 void sim_hazard_unmap(uint64_t address, uint64_t bytes);
+/* `work` found memory gone that was there when it was submitted. */
+void sim_hazard_lost(const struct sim_work *work);
 /* The driver has its memory back, and sees to its order itself. */
 void sim_hazard_given(uint64_t address, uint64_t bytes);
 uint64_t sim_hazard_reports(void);

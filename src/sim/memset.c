@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 
 #include "graph.h"
+#include "hazard.h"
 
 enum { PAGE = 4096, PUNCH_MIN = 1 << 20 };
 
@@ -70,8 +71,10 @@ static void run(struct sim_work *work)
 static void finish(struct sim_work *work)
 {
     struct fill *fill = (struct fill *)work->payload;
-    if (fill->bad && !work->dropped && work->context->error == CUDA_SUCCESS)
+    if (fill->bad && !work->dropped && work->context->error == CUDA_SUCCESS) {
         work->context->error = CUDA_ERROR_ILLEGAL_ADDRESS;
+        sim_hazard_lost(work);
+    }
 }
 
 static CUresult check(const struct fill *fill, enum sim_span *ret)

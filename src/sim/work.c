@@ -52,11 +52,12 @@ int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position)
         return 0;
     struct sim_deps *d = *deps;
     unsigned kept = 0;
+    bool known = false;
     for (unsigned i = 0; d && i < d->count; i++) {
         if (d->at[i].stream == stream) {
+            known = true;
             if (d->at[i].position < position)
                 d->at[i].position = position;
-            return 0;
         }
         if (d->at[i].stream->completed >= d->at[i].position)
             sim_stream_unref(d->at[i].stream);
@@ -65,6 +66,8 @@ int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position)
     }
     if (d)
         d->count = kept;
+    if (known)
+        return 0;
     if (!d || kept == d->room) {
         unsigned room = d ? 2 * d->room : 2;
         struct sim_deps *grown = realloc(d, sizeof *grown + room * sizeof grown->at[0]);
