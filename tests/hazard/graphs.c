@@ -36,6 +36,14 @@ static bool has_block(const struct graph *graph, const struct block *block)
     return has;
 }
 
+/* What the driver served itself, having run out, is the driver's to free at once. */
+static bool is_ours(const struct block *block)
+{
+    unsigned long long rights;
+    const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, program_device(block->context)};
+    return cuMemGetAccess(&rights, &device, block->address) == CUDA_SUCCESS;
+}
+
 /* Memory that is allocated while a stream captures, and perhaps freed: it is the graph's. */
 static void allocate_inside(struct program *p, struct graph *graph, int stream)
 {
@@ -47,7 +55,7 @@ static void allocate_inside(struct program *p, struct graph *graph, int stream)
     if (b) {
         add_block(graph, b);
         block_touch(p, b, stream);
-        b->of_graph = p->kind != KIND_CUDA && program_random(p, 2);
+        b->of_graph = p->kind != KIND_CUDA && program_random(p, 2) && is_ours(b);
         if (b->of_graph)
             block_give_back(p, b);
     }

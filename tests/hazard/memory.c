@@ -125,7 +125,7 @@ struct block *block_allocate(struct program *p, int home)
     if (!address)
         return NULL;
     struct stream *s = &p->stream[home];
-    s->knows.at[home] = ++s->position;
+    s->knows.at[home] = s->work.at[home] = ++s->position;
     *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
         .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position};
     check_apart(p, b);
@@ -244,7 +244,7 @@ void block_show(struct program *p, struct block *b, int stream)
     if ((p->illegal && !b->of_pool) || anywhere || b->home < 0 || b->home == stream)
         return;
     if (p->stream[stream].knows.at[b->home] < b->born && p->host.at[b->home] < b->born)
-        stream_order(p, b->home, stream);
+        stream_show(p, b->home, stream);
 }
 
 void block_used(struct program *p, struct block *b, int stream)
@@ -328,7 +328,7 @@ void move_use(struct program *p)
         copy_between(p, b, far);
     if (!b || !may_use(p, b, stream))
         return;
-    if (program_random(p, 3) && b->home >= 0)
+    if (program_random(p, 3) && b->home >= 0 && (b->home < PER_THREAD || b->home == PER_THREAD + p->thread))
         stream = b->home;
     block_show(p, b, stream);
     for (unsigned i = 1 + program_random(p, 3); i-- > 0;) {

@@ -163,7 +163,8 @@ static void begin(struct program *p)
         struct stream *s = &p->stream[i];
         int context = p->context[2] && program_random(p, 3) == 0 ? 2 : 0;
         program_enter(p, context);
-        if (MUST(p, cuStreamCreate(&s->handle, program_random(p, 3) ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT)))
+        s->blocking = program_random(p, 3) == 0;
+        if (MUST(p, cuStreamCreate(&s->handle, s->blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING)))
             s->context = context;
     }
 }

@@ -40,8 +40,10 @@ struct clock {
 struct stream {
     CUstream handle;
     int context; /* index; -1: there is no such stream now */
+    bool blocking; /* takes part in the legacy stream's order */
     uint32_t position;
-    struct clock knows;
+    struct clock knows; /* what it is given from now on comes after */
+    struct clock work;  /* what comes before the end of its latest work, that included */
 };
 
 struct event {
@@ -112,6 +114,8 @@ void stream_submitted(struct program *program, int stream);
 void stream_synchronize(struct program *program, int stream);
 /* `to` comes after all work of `from`. */
 void stream_order(struct program *program, int from, int to);
+/* The same, or what comes to that: by the legacy stream's rules, the host, or a wait of the whole context. */
+void stream_show(struct program *program, int from, int to);
 struct event *event_pick(struct program *program, int context);
 void event_record(struct program *program, struct event *event, int stream);
 void event_wait(struct program *program, struct event *event, int stream);

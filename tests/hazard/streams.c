@@ -38,6 +38,7 @@ void stream_submitted(struct program *p, int stream)
     struct stream *s = &p->stream[stream];
     join(&s->knows, &p->host);
     s->knows.at[stream] = ++s->position;
+    s->work = s->knows;
 }
 
 static void host_knows(struct program *p, const struct clock *clock)
@@ -48,8 +49,7 @@ static void host_knows(struct program *p, const struct clock *clock)
 void stream_synchronize(struct program *p, int stream)
 {
     program_enter(p, p->stream[stream].context);
-    struct clock clock = p->stream[stream].knows;
-    clock.at[stream] = p->stream[stream].position;
+    struct clock clock = p->stream[stream].work;
     bool mine = usable(p, stream);
     if (mine ? MUST(p, cuStreamSynchronize(p->stream[stream].handle)) : MUST(p, cuCtxSynchronize()))
         host_knows(p, &clock);
@@ -100,8 +100,10 @@ void event_wait(struct program *p, struct event *event, int stream)
 {
     struct stream *s = &p->stream[stream];
     program_enter(p, s->context);
-    if (MUST(p, cuStreamWaitEvent(s->handle, event->handle, 0)))
+    if (MUST(p, cuStreamWaitEvent(s->handle, event->handle, 0))) {
         join(&s->knows, &event->clock);
+        join(&s->work, &event->clock);
+    }
 }
 
 void stream_order(struct program *p, int from, int to)
@@ -121,19 +123,62 @@ void stream_order(struct program *p, int from, int to)
     }
 }
 
-/* Events over whole contexts: their clock is left at less than is true. */
+/* An event over all streams of a context; a wait of all of them. */
+static bool record_context(struct program *p, struct event *event)
+{
+    int context = event->context;
+    program_enter(p, context);
+    CUresult result = cuCtxRecordEvent(p->context[context], event->handle);
+    if (result == CUDA_ERROR_NOT_SUPPORTED || !MUST(p, result))
+        return false;
+    event->clock = (struct clock){{0}};
+    for (int i = 0; i < STREAMS; i++) {
+        if (stream_exists(p, i) && p->stream[i].context == context)
+            join(&event->clock, &p->stream[i].work);
+    }
+    return true;
+}
+
+static void wait_context(struct program *p, struct event *event, int context)
+{
+    program_enter(p, context);
+    if (!MUST(p, cuCtxWaitEvent(p->context[context], event->handle)))
+        return;
+    for (int i = 0; i < STREAMS; i++) {
+        if (stream_exists(p, i) && p->stream[i].context == context)
+            join(&p->stream[i].knows, &event->clock);
+    }
+}
+
 static void context_event(struct program *p)
 {
     int context = (int)program_random(p, CONTEXTS);
     struct event *event = p->context[context] ? event_pick(p, context) : NULL;
-    if (!event)
-        return;
-    program_enter(p, context);
-    if (!MUST(p, cuCtxRecordEvent(p->context[context], event->handle)))
-        return;
-    event->clock = (struct clock){{0}};
-    if (program_random(p, 2))
-        MUST(p, cuCtxWaitEvent(p->context[context], event->handle));
+    if (event && record_context(p, event) && program_random(p, 2))
+        wait_context(p, event, context);
+}
+
+/* Work of the legacy stream comes after that of blocking ones, and theirs after its. */
+static bool ordered_by_legacy(const struct program *p, int from, int to)
+{
+    const struct stream *a = &p->stream[from], *b = &p->stream[to];
+    return a->context == b->context && ((from == LEGACY && b->blocking) || (to == LEGACY && a->blocking));
+}
+
+void stream_show(struct program *p, int from, int to)
+{
+    unsigned choice = program_random(p, 8);
+    struct event *event;
+    if (choice < 4 && ordered_by_legacy(p, from, to))
+        join(&p->stream[to].knows, &p->stream[from].knows);
+    else if (choice < 2 || !usable(p, from))
+        stream_synchronize(p, from);
+    else if (choice == 2 && (event = event_pick(p, p->stream[from].context)) != NULL) {
+        event_record(p, event, from);
+        wait_context(p, event, p->stream[to].context);
+    } else {
+        stream_order(p, from, to);
+    }
 }
 
 static void ask(struct program *p, CUresult result, const struct clock *clock, const char *what)
@@ -184,7 +229,7 @@ void move_events(struct program *p)
         return;
     default:
         program_enter(p, p->stream[s].context);
-        ask(p, cuStreamQuery(p->stream[s].handle), &p->stream[s].knows, "cuStreamQuery");
+        ask(p, cuStreamQuery(p->stream[s].handle), &p->stream[s].work, "cuStreamQuery");
     }
 }
 
@@ -197,11 +242,13 @@ static void make_stream(struct program *p, int at)
         context = 0;
     program_enter(p, context);
     struct stream *s = &p->stream[at];
-    if (!MUST(p, cuStreamCreate(&s->handle, program_random(p, 3) ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT)))
+    s->blocking = program_random(p, 3) == 0;
+    if (!MUST(p, cuStreamCreate(&s->handle, s->blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING)))
         return;
     s->context = context;
     s->knows = p->host;
     s->knows.at[at] = s->position;
+    s->work = (struct clock){{0}};
 }
 
 /* What others than the block's own stream did on a stream that goes must be settled first. */
@@ -247,7 +294,7 @@ void move_streams(struct program *p)
         program_enter(p, context);
         for (int i = 0; i < STREAMS; i++) {
             if (stream_exists(p, i) && p->stream[i].context == context)
-                join(&all, &p->stream[i].knows);
+                join(&all, &p->stream[i].work);
         }
         if (MUST(p, cuCtxSynchronize()))
             host_knows(p, &all);
