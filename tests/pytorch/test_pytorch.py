@@ -141,6 +141,31 @@ torch.cuda.synchronize()
         self.python("run", "--sim", "2GiB", code=code)
         self.python("run", "--sim", "2GiB", "--no-preload", code=code)
 
+    def test_libraries(self):
+        """What reaches each of the vendor's libraries runs, and gives the right shapes."""
+        self.python("run", "--sim", "2GiB", code="""
+import torch
+a, d = torch.zeros(32, 32, device='cuda'), dict(device='cuda')
+for layer in (torch.nn.LSTM(16, 32, 2), torch.nn.GRU(16, 32, bidirectional=True), torch.nn.LSTM(16, 32, proj_size=8), torch.nn.RNN(16, 32, bias=False)):
+    x = torch.zeros(5, 4, 16, requires_grad=True, **d)
+    layer = layer.cuda()
+    layer(x)[0].sum().backward()
+    assert layer.weight_ih_l0.grad.shape == layer.weight_ih_l0.shape
+x = torch.zeros(2, 3, 16, 16, requires_grad=True, **d)
+torch.nn.BatchNorm2d(8).cuda()(torch.nn.Conv2d(3, 8, 3, padding=1).cuda()(x)).sum().backward()
+assert x.grad.shape == x.shape
+assert torch.linalg.solve(a, a).shape == torch.linalg.svd(a)[0].shape == torch.linalg.qr(a)[0].shape == a.shape
+assert torch.linalg.cholesky(a).shape == torch.linalg.eigh(a)[1].shape == a.shape
+assert torch.fft.rfft(a).shape == (32, 17) and torch.sparse.mm(torch.eye(32, **d).to_sparse_csr(), a).shape == a.shape
+assert torch.nn.functional.linear(a, a, a[0]).shape == torch.bmm(a[None], a[None])[0].shape == a.shape
+q = torch.zeros(1, 4, 128, 64, dtype=torch.bfloat16, **d)
+assert torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).shape == q.shape
+assert torch.special.airy_ai(a).shape == a.shape  # by NVRTC
+with torch.profiler.profile():
+    a + a
+torch.cuda.synchronize()
+""")
+
     def test_out_of_memory(self):
         code = """
 import torch
