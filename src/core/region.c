@@ -278,16 +278,10 @@ static inline bool is_block(const struct sg_region *region, uint32_t id, uint32_
     return node->state == SG_NODE_BLOCK && node->region == region->index && node->begin >> region->slot_shift == slot;
 }
 
-uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
+uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position)
 {
     if (position >= region->units)
         return 0;
-    uint32_t cell = position >> SG_CELL_SHIFT;
-    if (cell < region->cells) {
-        const struct sg_node *node = at(region, region->cell_first + cell);
-        if (node->begin == position && node->state == SG_NODE_BLOCK)
-            return region->cell_first + cell;
-    }
     uint32_t slot = position >> region->slot_shift, id = region->block_at[slot];
     return id && is_block(region, id, slot) && at(region, id)->begin == position ? id : 0;
 }

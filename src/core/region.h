@@ -160,7 +160,8 @@ uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot
 void sg_region_tidy(struct sg_region *region);
 
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. */
-uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
+static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
+uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position); /* its slower half */
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
 
 /* A block becomes pending: neither live nor free. */
@@ -268,6 +269,13 @@ __attribute__((no_sanitize("thread"))) static inline void sg_region_expect_free(
     uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
     __builtin_prefetch(&region->nodes->node[id], 1);
     __builtin_prefetch(&region->block_at[position >> region->slot_shift], 1);
+}
+
+static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
+{
+    uint32_t cell = position >> SG_CELL_SHIFT, id = region->cell_first + cell;
+    const struct sg_node *node = &region->nodes->node[id];
+    return cell < region->cells && node->begin == position && node->state == SG_NODE_BLOCK ? id : sg_region_block_in_table(region, position);
 }
 
 /* The same for the neighbours of a block. Under the lock. */
