@@ -137,7 +137,7 @@ def smallest(machine, mode, size, low, high, rounds):
     for _ in range(rounds):
         middle = (low + high) // 2 // (2 << 20) * (2 << 20)
         conf = "" if mode == "native" else f"limit:{middle}"
-        told = machine.client("tune", mode, *size, middle, timeout=100, conf=conf)
+        told = machine.client("tune", mode, *size, middle, timeout=300 if machine.sim else 100, conf=conf)
         tried.append({"limit": middle, "ended": told["ended"]})
         low, high = (low, middle) if told["ended"] == "completed" else (middle, high)
     return {"completes": high, "fails": low, "tried": tried}
