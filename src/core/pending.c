@@ -328,7 +328,8 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
     end_recording(device);
 }
 
-/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether that succeeded. */
+/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether that
+   succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
@@ -354,15 +355,17 @@ static bool wait_for_oldest(struct sg_device *device)
         settle_mark(device, event);
     else if (event && result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
+    bool progress = event != NULL; /* what is owed in another context this one's wait does not settle */
     sg_lock(&device->lock);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->order.owed >> slot & 1) {
+            progress = true;
             device->order.owed &= ~bit(slot);
             sg_pending_complete(device, bit(slot), clock.at[slot]);
         }
     }
     sg_unlock(&device->lock);
-    return result == CUDA_SUCCESS;
+    return result == CUDA_SUCCESS && progress;
 }
 
 static bool has_learnt(struct sg_device *device, uint64_t since)
