@@ -45,6 +45,8 @@ struct block *block_pick(struct program *p, int device)
 
 static size_t random_size(struct program *p)
 {
+    if (p->again)
+        return p->again;
     switch (program_random(p, 8)) {
     case 0:
     case 1:
@@ -188,7 +190,8 @@ static void settle(struct program *p, struct block *b, int stream, bool may_reco
 static void expect_quiet(struct program *p, int context)
 {
     for (int i = 0; i < LEGACY && p->strict && p->kind == KIND_CUDA; i++) {
-        if (stream_exists(p, i) && p->stream[i].context == context && cuStreamQuery(p->stream[i].handle) != CUDA_SUCCESS)
+        if (stream_exists(p, i) && p->stream[i].context == context &&
+            cuStreamQuery(p->stream[i].handle) != CUDA_SUCCESS)
             program_check(p, CUDA_ERROR_NOT_READY, "work queued before a free that waits");
     }
 }
@@ -231,11 +234,34 @@ void block_free(struct program *p, struct block *b)
     b->address = 0;
 }
 
+/* What is freed is often asked for again at once, by the stream that had it or by another, and used. */
+static void take_again(struct program *p, size_t bytes, int home)
+{
+    p->again = bytes;
+    struct block *b = block_allocate(p, home);
+    p->again = 0;
+    if (!b)
+        return;
+    void *arguments[] = {&b->address, &(uint64_t){b->bytes}};
+    program_enter(p, b->context);
+    MUST(p, cuLaunchKernel(program_kernel(), 1, 1, 1, 1, 1, 1, 0, p->stream[home].handle, arguments, NULL));
+    stream_submitted(p, home);
+    block_used(p, b, home);
+}
+
 void move_free(struct program *p)
 {
     struct block *b = block_pick(p, -1);
-    if (b && !b->graphs)
-        block_free(p, b);
+    if (!b || b->graphs)
+        return;
+    size_t bytes = b->bytes;
+    int home = b->home, context = b->context;
+    bool again = !b->of_pool && program_random(p, 2);
+    block_free(p, b);
+    if (home < 0 || program_random(p, 4) == 0)
+        home = stream_pick(p, context);
+    if (again && home >= 0 && (home < PER_THREAD || p->kind == KIND_CUDA))
+        take_again(p, bytes, home);
 }
 
 void block_show(struct program *p, struct block *b, int stream)

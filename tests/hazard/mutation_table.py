@@ -1,7 +1,8 @@
 """The seeded bugs: name, the rule that it breaks, the file, the text to find there and what stands there instead.
 
-`kinds` limits the random programs to those that can notice, to save time; `tests` are tests of the build that are tried
-first; `times` says how often the text occurs, where that is not once.
+`kinds` limits the random programs to those that can notice, to save time; `tests` are tests of the build, and `programs`
+those that run under the library, with a configuration, that are tried first; `times` says how often the text occurs,
+where that is not once.
 """
 
 CORE, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
@@ -13,11 +14,12 @@ EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS = (
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
+GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto")]
 
 
-def bug(name, what, file, find, replace, kinds=("all",), tests=(), times=1):
+def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), times=1):
     return {"name": name, "what": what, "file": file, "find": find, "replace": replace, "kinds": list(kinds),
-            "tests": list(tests), "times": times}
+            "tests": list(tests), "programs": list(programs), "times": times}
 
 
 MUTATIONS = [
@@ -46,14 +48,12 @@ MUTATIONS = [
     bug("seen_by_host_forgotten", "what the host passed on after a wait does not count", ORDER,
         "if (order->opaque & bit(slot) || order->complete[slot] >= born)", "if (order->opaque & bit(slot))",
         ["torch", "aware"]),
-    bug("blocking_streams_forgotten", "the legacy stream's order hands nothing on", ORDER,
-        "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"]),
     bug("tagged_with_another_stream", "a block belongs to the legacy stream whatever stream was named", MEMORY,
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),
     bug("async_free_without_its_stream", "cudaFreeAsync does not count the stream that it names", MEMORY,
         "if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&", "if (0 && tag.sync == SG_FREE_SYNC_STREAM &&",
-        ["aware"]),
+        ["aware"], ORDER_MODEL),
     # Tracking of order.
     bug("wait_not_made", "events are believed to order streams that have not waited for them", EVENTS,
         "    know(event, &knowledge);\n    bool live", "    know(event, &knowledge);\n    knowledge.clock = (struct sg_clock){0};\n"
@@ -73,16 +73,13 @@ MUTATIONS = [
         "static void forget(CUevent handle)\n{\n    if (!sg_following() || !handle)\n        return;",
         "static void forget(CUevent handle)\n{\n    if (handle || !sg_following())\n        return;",
         ["aware"], ORDER_TEST),
-    bug("capture_credits_waits", "a wait on a capturing stream orders the stream itself", EVENTS,
-        "knowledge.state != CAPTURED && !sg_captures_capturing(stream, per_thread))", "knowledge.state != CAPTURED)",
-        ["aware"], ORDER_TEST),
     bug("captured_record_keeps_its_clock", "a record in a capture leaves the event with the clock that it had", EVENTS,
         "            event->state = CAPTURED;", "            event->state = KNOWN;", ["aware", "torch"], ORDER_TEST),
     bug("context_record_keeps_the_clock", "cuCtxRecordEvent leaves the event with the clock that it had", EVENTS,
         "CUresult cuCtxRecordEvent(CUcontext context, CUevent event)\n{\n    unknow(event);",
         "CUresult cuCtxRecordEvent(CUcontext context, CUevent event)\n{", ["aware"], ORDER_TEST),
     bug("context_wait_not_noticed", "streams of a context that waits for an event are not known to have seen it", EVENTS,
-        "        sg_streams_opaque_context(core, context);", "        (void)context;", ["torch"]),
+        "        sg_streams_opaque_context(core, context);", "        (void)context;", ["torch"], ORDER_TEST),
     bug("stream_query_unheard", "a stream that is busy counts as complete after a query", STREAMS,
         "    if (known && result == CUDA_SUCCESS)\n        complete(place.device, &clock);",
         "    if (known)\n        complete(place.device, &clock);", ["aware"]),
@@ -122,33 +119,20 @@ MUTATIONS = [
         "    return node->owner == slot || is_complete(region, node) ||", "    return slot || node->owner == slot || is_complete(region, node) ||",
         ["aware"]),
     bug("orders_merged_wrongly", "neighbours of different streams join as if complete", PARTS,
-        "        else\n            return false;\n    }\n    *ret_owner", "    }\n    *ret_owner", ["aware"]),
+        "        else\n            return false;\n    }\n    *ret_owner", "    }\n    *ret_owner", ["aware"], ORDER_MODEL),
     bug("merge_takes_the_earlier_time", "what joins has the earlier of two times", PARTS,
         "const struct sg_node *whose = a->time > b->time ? a : b;", "const struct sg_node *whose = a->time < b->time ? a : b;",
-        ["aware"]),
+        ["aware"], ORDER_MODEL),
     bug("cut_forgets_the_order", "what is left of a range that is cut is complete", PLACE,
-        "        at(region, right)->owner = node->owner;", "        at(region, right)->owner = 0;", ["aware"]),
+        "        at(region, right)->owner = node->owner;", "        at(region, right)->owner = 0;", ["aware"], ORDER_MODEL),
     bug("page_forgets_its_order", "a page that several freed parts of comes after the last of them alone", OWNER,
         "if (whole || sg_after_complete(region->order, *known)) {", "if (whole || known) {", ["aware"]),
-    bug("pages_moved_while_in_use", "whole free pages are moved whatever their order", PLACE,
-        "incomplete += !sg_after_complete(region->order, region->after[page]);", "incomplete += 0;", ["aware", "torch"]),
     bug("windows_of_anybody", "memory taken by pages belongs to whoever asks", OWNER,
         "        if (sg_after_usable(region->order, region->after[page], slot))", "        if (slot)", ["aware"]),
     # Captures and graphs.
     bug("graph_does_not_hold", "a block freed in a capture is free when the capture is over", GRAPHS,
         "        block->freed = true;\n        block->waited = waited;\n        block->origin = *origin;\n        answer = SG_GRAPHS_KEPT;",
         "        remove_block(block);", ["aware", "torch"]),
-    bug("graph_held_by_the_graph_alone", "the hold on a graph's memory ends with the first of its owners", GRAPHS,
-        "CU_GRAPH_USER_OBJECT_MOVE", "0", ["aware", "torch"]),
-    bug("asked_beside_a_capture", "our events are asked for in the program's mode while it captures", GATED,
-        "    bool relaxed = live && sg_captures_relax(&mode);\n    if (!live || relaxed)\n        result = driver->event_query(event);",
-        "    bool relaxed = false;\n    result = driver->event_query(event);", ["cuda", "aware"]),
-    bug("recorded_beside_a_capture", "our events are recorded on streams that capture", GATED,
-        "    if (!sg_captures_live())\n        return true;", "    if (driver)\n        return true;", ["cuda", "aware", "torch"]),
-    bug("context_recorded_beside_a_capture", "a whole context is recorded while a stream of it captures", GATED,
-        "sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n                                         : real_driver()->ctx_record_event",
-        "false ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n                                         : real_driver()->ctx_record_event",
-        ["cuda"]),
     bug("waits_in_a_capture", "a strict free waits while a capture is live", MEMORY,
         "    if (sg_captures_live() && is_block(core, address))", "    if (false && is_block(core, address))", ["cuda"]),
 ]

@@ -25,7 +25,7 @@ from mutation_table import MUTATIONS  # noqa: E402  (its folder is only known no
 LIBRARY = "@LIBRARY@"  # relative to the build folder, as every file here
 ORDERING = os.path.join(BUILD, "tests", "hazard", "ordering")
 FAILURE = re.compile(r"^seed (\d+), policy (\w+), kind (\w+): (.*)$")
-STEPS = [10, 20, 40, 80, 160]  # seeds, one step after another until one is noticed
+STEPS = [10, 20, 40, 80, 160, 190]  # seeds, one step after another until one is noticed
 
 
 def run(command, **kwargs):
@@ -110,7 +110,10 @@ def link(mutation, folder, target, name):
             output = os.path.join(BUILD, arguments[own[0]])
             arguments[own[0]] = compile_copy(mutation, folder, source, output, objects[output])
         elif objects:  # in a static library: an object before it takes the place of its member
-            output, command = next((o, c) for o, c in objects.items() if ".a.p" in o)
+            member = next((o for o in objects if ".a.p" in o), None)
+            if not member:
+                raise ValueError(f"{mutation['name']}: {target} is not made of {source}")
+            output, command = member, objects[member]
             at = next(i for i, a in enumerate(arguments) if a.endswith((".o", ".a")))
             arguments.insert(at, compile_copy(mutation, folder, source, output, command))
     arguments[arguments.index("-o") + 1] = made
@@ -169,6 +172,17 @@ def by_test(mutation, folder, target):
     return f"{target}: status {done.returncode}" if done.returncode else ""
 
 
+def under_library(library, target, conf):
+    """A program of the build under the library, with a configuration; noticed where it fails."""
+    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM="4GiB", SEGALLOC_CONF=conf,
+                       LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
+    try:
+        done = subprocess.run([os.path.join(BUILD, target)], env=environment, capture_output=True, timeout=30)
+    except subprocess.TimeoutExpired:
+        return f"{target}: hangs"
+    return f"{target}: status {done.returncode}" if done.returncode else ""
+
+
 def judge(mutation, seeds, ignored):
     row = {"name": mutation["name"], "what": mutation["what"], "caught_by": ""}
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
@@ -178,7 +192,9 @@ def judge(mutation, seeds, ignored):
                 row["caught_by"] = row["caught_by"] or by_test(mutation, folder, target)
             if not row["caught_by"]:
                 library = link(mutation, folder, LIBRARY, os.path.basename(LIBRARY))
-                row["caught_by"] = by_programs(mutation, library, seeds, ignored)
+                for target, conf in mutation["programs"]:
+                    row["caught_by"] = row["caught_by"] or under_library(library, target, conf)
+                row["caught_by"] = row["caught_by"] or by_programs(mutation, library, seeds, ignored)
         except ValueError as error:
             row["error"] = str(error)
     return row

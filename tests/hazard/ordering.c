@@ -190,7 +190,8 @@ static void start(struct job *job, const struct options *options)
     char sim[256], conf[256], from[32], to[32], plan[8];
     const char *library = getenv("SEGALLOC_LIBRARY");
     snprintf(sim, sizeof sim, "%s,hazard,schedule=1", settings[setting].sim);
-    snprintf(conf, sizeof conf, "%s,oom_report:never,wait_limit:0.02,free_sync:%s", settings[setting].conf, job->plan->policy);
+    snprintf(conf, sizeof conf, "%s,oom_report:never,wait_limit:0.02,free_sync:%s", settings[setting].conf,
+        job->plan->policy);
     snprintf(from, sizeof from, "%llu", (unsigned long long)job->next);
     snprintf(to, sizeof to, "%llu", (unsigned long long)job->to);
     snprintf(plan, sizeof plan, "%d", (int)(job->plan - plans));
@@ -198,7 +199,8 @@ static void start(struct job *job, const struct options *options)
     setenv("SEGALLOC_CONF", conf, 1);
     setenv("LD_PRELOAD", library ? library : LIBRARY, 1);
     dup2(ends[1], 3);
-    execl("/proc/self/exe", "ordering", "--child", plan, from, to, options->illegal ? "illegal" : "legal", (char *)NULL);
+    execl("/proc/self/exe", "ordering", "--child", plan, from, to, options->illegal ? "illegal" : "legal",
+        (char *)NULL);
     _exit(2);
 }
 

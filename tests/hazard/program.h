@@ -88,6 +88,7 @@ struct program {
     struct block block[BLOCKS];
     struct graph graph[GRAPHS];
     struct clock host;
+    size_t again; /* bytes that the next allocation takes; 0: any */
     void *pinned;
 };
 
