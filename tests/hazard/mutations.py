@@ -25,7 +25,7 @@ from mutation_table import MUTATIONS  # noqa: E402  (its folder is only known no
 LIBRARY = "@LIBRARY@"  # relative to the build folder, as every file here
 ORDERING = os.path.join(BUILD, "tests", "hazard", "ordering")
 FAILURE = re.compile(r"^seed (\d+), policy (\w+), kind (\w+): (.*)$")
-STEPS = [10, 20, 40, 80, 160, 190]  # seeds, one step after another until one is noticed
+STEPS = [10, 20, 40, 80, 160, 190, 500]  # seeds, one step after another until one is noticed
 
 
 def run(command, **kwargs):
