@@ -148,8 +148,10 @@ static bool enlist(const struct entry *entry, struct sg_place *ret)
     int i = entry_of(entry->key, entry->foreign ? entry->device : -1);
     if (i < 0) {
         i = free_entry();
-        if (i >= 0)
+        if (i >= 0) {
             streams.list[i] = *entry;
+            atomic_fetch_add(&streams.changes, 1); /* other threads may remember that it had no slot */
+        }
     }
     sg_unguard(SG_GUARD_STREAMS);
     *ret = (struct sg_place){entry->device, entry->slot, i};
