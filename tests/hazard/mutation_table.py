@@ -53,7 +53,7 @@ MUTATIONS = [
         ["aware"]),
     bug("async_free_without_its_stream", "cudaFreeAsync does not count the stream that it names", MEMORY,
         "if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&", "if (0 && tag.sync == SG_FREE_SYNC_STREAM &&",
-        ["aware"], ORDER_MODEL),
+        ["aware"]),
     # Tracking of order.
     bug("wait_not_made", "events are believed to order streams that have not waited for them", EVENTS,
         "    know(event, &knowledge);\n    bool live", "    know(event, &knowledge);\n    knowledge.clock = (struct sg_clock){0};\n"
