@@ -4,6 +4,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 TRAIN, LIBRARY = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
 GIB, GB = 1 << 30, 10**9
@@ -63,9 +65,36 @@ def check_fit():
     assert train("--preset", "qwen25-7b-lora", "--card", "10GiB", "--fit", "rank", status=1)[1]["largest"] == 0
 
 
+def check_late():
+    """What comes late in a run is in a plan's few steps: an evaluation, the longest of lengths from a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        lengths = Path(folder) / "lengths"
+        lengths.write_text("100 " * 31 + "1536 " + "1500 " * 9)
+        for late in (["--evaluate", 5, "--evaluate-batch", 16, "--steps", 6],
+                     ["--lengths", f"file:{lengths}", "--accum", 8, "--steps", 4]):
+            args = ("--preset", "qwen25-7b-lora", *late)
+            _, planned = train(*args, "--card", "100GiB", status=0)
+            _, ran = train(*args, "--dry", status=0, SEGALLOC_SIM="100GiB")
+            assert ran["peak_bytes"] <= planned["peak_bytes"] <= 1.01 * ran["peak_bytes"], late
+        _, never = train("--preset", "qwen25-7b-lora", "--evaluate", 5, "--steps", 4, "--card", "100GiB", status=0)
+        _, without = train("--preset", "qwen25-7b-lora", "--steps", 4, "--card", "100GiB", status=0)
+        assert never["peak_bytes"] == without["peak_bytes"]
+
+
+def check_fragments():
+    """What is lost beside the tensors is measured where memory runs out, without --budget too."""
+    done = subprocess.run([TRAIN, "--preset", "gsa-512m", "--variant", "before", "--dry", "--steps", "1"],
+                          env={**os.environ, "SEGALLOC_SIM": "44GiB", "LD_PRELOAD": LIBRARY}, capture_output=True, text=True, timeout=100)
+    line = next(line for line in done.stdout.splitlines() if "fragmentation" in line)
+    assert done.returncode == 1 and float(line.split()[1]) > 0, line
+
+
 need = {key: check(*key)["peak_bytes"] for key in DOCUMENTS}
 assert 0.5 <= need["lmcleaner", "after"] / need["lmcleaner", "before"] <= 0.7
 check_fit()
+check_late()
+if LIBRARY:
+    check_fragments()
 listed = json.loads(subprocess.run([TRAIN, "--list", "--json"], capture_output=True, text=True).stdout)
 assert {p["name"] for p in listed["presets"]} >= {preset for preset, _ in DOCUMENTS}
 assert all(p["text"] for p in listed["presets"]) and len(listed["variants"]) == 2

@@ -7,7 +7,9 @@ void fit_plan(const struct options *options, struct run_result *ret_result)
     struct options o = *options;
     if (o.set.steps > SHOWING_STEPS)
         o.set.steps = SHOWING_STEPS;
-    training_plan(&o, ret_result);
+    if (o.evaluate > o.set.steps && o.evaluate <= options->set.steps)
+        o.evaluate = o.set.steps; /* as large whenever it comes, once the moments are there */
+    training_plan(&o, options->set.steps, ret_result);
 }
 
 static bool fits(const struct options *options, enum fit what, int value, size_t card)

@@ -144,6 +144,23 @@ bool lengths_drawn(const struct lengths *lengths)
     return lengths->model->next != next_fixed && lengths->model->next != next_listed;
 }
 
+void lengths_bring(struct lengths *lengths, size_t among, size_t at)
+{
+    if (lengths->model->next != next_listed)
+        return;
+    int *list = malloc((at + 1) * sizeof *list);
+    if (!list)
+        abort();
+    for (size_t i = 0; i <= at; i++)
+        list[i] = lengths->list[i % lengths->count];
+    for (size_t i = 0; i < lengths->count && i < among; i++)
+        if (lengths->list[i] > list[at])
+            list[at] = lengths->list[i];
+    free(lengths->list);
+    lengths->list = list;
+    lengths->count = at + 1;
+}
+
 int lengths_next(struct lengths *lengths)
 {
     double length = lengths->model->next(lengths);

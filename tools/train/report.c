@@ -145,12 +145,13 @@ static void print_budget(FILE *out, const struct options *o, const struct run_re
         fprintf(out, "  %-12s%14s%14s  %s\n", "fragmentation", "", size_text(r->outside, b),
                 "given out by the device beyond the tensors, caches included");
     fprintf(out, "  %-12s%14s%14s\n", "all", size_text(planned->peak, a), measured ? size_text(r->peak, b) : "");
-    if (o->card && planned->peak <= o->card)
-        fprintf(out, "fits a card of %s with %s to spare\n", size_text(o->card, a),
-                size_text(o->card - planned->peak, b));
-    else if (o->card)
-        fprintf(out, "does not fit a card of %s: %s more are needed\n", size_text(o->card, a),
-                size_text(planned->peak - o->card, b));
+    const size_t card = r->outcome == OUTCOME_OUT_OF_MEMORY && r->device_bytes && !o->card_named ? r->device_bytes
+                                                                                                : o->card;
+    if (card && planned->peak <= card)
+        fprintf(out, "fits a card of %s with %s to spare\n", size_text(card, a), size_text(card - planned->peak, b));
+    else if (card)
+        fprintf(out, "does not fit a card of %s: %s more are needed\n", size_text(card, a),
+                size_text(planned->peak - card, b));
 }
 
 /* Which single change would make the run fit the memory there is. */

@@ -138,15 +138,25 @@ static const char *join(char *buffer, size_t size, const char *folder, const cha
     return buffer;
 }
 
+int saved_make(const char *folder, const struct device *device, char *error, size_t error_size)
+{
+    char inside[4096]; /* what is no folder has nothing inside */
+    if (device->comm && device->comm->rank)
+        return 0;
+    if ((mkdir(folder, 0777) && errno != EEXIST) || access(join(inside, sizeof inside, folder, "."), W_OK)) {
+        snprintf(error, error_size, "cannot save in '%s': %s", folder, strerror(errno));
+        return -1;
+    }
+    return 0;
+}
+
 int saved_write(const char *folder, struct device *device, struct model *model, const struct progress *progress,
                 char *error, size_t error_size)
 {
     char path[4096], metadata[256];
     const bool writes = !device->comm || device->comm->rank == 0;
-    if (writes && mkdir(folder, 0777) && errno != EEXIST) {
-        snprintf(error, error_size, "cannot make %s: %s", folder, strerror(errno));
+    if (saved_make(folder, device, error, error_size))
         return -1;
-    }
     struct names names = name_all(model);
     struct safetensors_entry *adapters = calloc((size_t)names.count + 1, sizeof *adapters);
     struct safetensors_entry *state = calloc(3 * (size_t)names.count + 1, sizeof *state);

@@ -300,16 +300,13 @@ static void run_steps(struct training *t, void (*report)(void *, const struct st
     memcpy(r->budget, t->device.peak_by, sizeof r->budget);
     r->refused = t->device.refused;
     r->live = t->device.live;
-    if (t->device.state == DEVICE_OUT_OF_MEMORY && t->device.rt) {
-        size_t unused;
-        if (t->device.rt->cudaMemGetInfo(&unused, &r->device_bytes))
-            r->device_bytes = 0;
-    }
+    if (t->device.state == DEVICE_OUT_OF_MEMORY && t->device.rt)
+        measure_outside(t, r);
     r->parameters = t->model.elements;
     r->trained_parameters = t->model.trained_elements;
 }
 
-void training_plan(const struct options *options, struct run_result *ret_result)
+void training_plan(const struct options *options, int steps, struct run_result *ret_result)
 {
     struct run_result r = {.outcome = OUTCOME_FAILED};
     struct options o = *options;
@@ -317,6 +314,9 @@ void training_plan(const struct options *options, struct run_result *ret_result)
     o.comm = NULL; /* the rank that gets the longest batch */
     struct lengths lengths;
     if (!lengths_open(&lengths, o.set.lengths, o.set.longest, o.seed, r.error, sizeof r.error)) {
+        const size_t parts = (size_t)o.set.accumulation, ranks = options->comm ? (size_t)options->comm->ranks : 1;
+        if (o.set.steps && !o.pack && (steps > o.set.steps || ranks > 1))
+            lengths_bring(&lengths, (size_t)steps * parts * ranks, (size_t)o.set.steps * parts - 1);
         struct training t;
         training_open(&t, &o, NULL, alloc_eager_open(NULL), &lengths, NULL);
         run_steps(&t, NULL, NULL, &r);
@@ -372,7 +372,7 @@ static void run_with(const struct options *o, const struct cuda_rt *rt, const st
     training_open(&t, o, rt, alloc, lengths, text);
     if (text)
         r->losses = calloc((size_t)o->set.steps + 1, sizeof *r->losses);
-    bool kept = resume(&t, r);
+    bool kept = (!o->save || !saved_make(o->save, &t.device, r->error, sizeof r->error)) && resume(&t, r);
     if (kept) {
         run_steps(&t, report, context, r);
         kept = save(&t, r);

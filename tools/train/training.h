@@ -27,7 +27,8 @@ struct run_result {
     size_t peak, arena, live, refused;
     size_t budget[BUDGET_COUNT]; /* of peak */
     size_t *peaks; /* of each rank, where there are several and all is well; the caller frees */
-    size_t device_bytes, outside; /* measured with --budget: the device's memory, and most used beside the tensors */
+    /* Measured with --budget, or when memory ran out: the device's memory, and most used beside the tensors. */
+    size_t device_bytes, outside;
     double seconds;
     char error[256]; /* one line unless completed */
 };
@@ -38,7 +39,8 @@ void training_run(const struct options *options, const struct cuda_rt *rt,
                   void (*report)(void *context, const struct step_result *step), void *context,
                   struct run_result *ret_result);
 
-/* The same allocations with nothing behind them. Always completes, unless the options are wrong. */
-void training_plan(const struct options *options, struct run_result *ret_result);
+/* The same allocations with nothing behind them, for the first steps of a run of `steps`. Always completes, unless the
+   options are wrong. */
+void training_plan(const struct options *options, int steps, struct run_result *ret_result);
 
 #endif
