@@ -84,7 +84,8 @@ def check_late():
 def check_fragments():
     """What is lost beside the tensors is measured where memory runs out, without --budget too."""
     done = subprocess.run([TRAIN, "--preset", "gsa-512m", "--variant", "before", "--dry", "--steps", "1"],
-                          env={**os.environ, "SEGALLOC_SIM": "44GiB", "LD_PRELOAD": LIBRARY}, capture_output=True, text=True, timeout=100)
+                          env={**os.environ, "SEGALLOC_SIM": "44GiB", "LD_PRELOAD": LIBRARY}, capture_output=True,
+                          text=True, timeout=100)
     line = next(line for line in done.stdout.splitlines() if "fragmentation" in line)
     assert done.returncode == 1 and float(line.split()[1]) > 0, line
 

@@ -211,6 +211,7 @@ def check_usage(text):
     for args in (["--nosuch"], ["--preset", "nosuch", "--dry"], ["--preset", "tiny"], ["--steps"]):
         wrong = run(*args, status=2)
         assert len(wrong.stderr.splitlines()) == 1 and not wrong.stdout, args
+    assert "--max-len takes 8..16777216" in run("--dry", "--max-len", 4, status=2).stderr
     assert "/nonexistent" in run("--text", "/nonexistent", status=1).stderr
     assert "--preset" in run("--help").stdout and "qwen25-7b-lora" in run("--list").stdout
     assert {p["name"] for p in json.loads(run("--list", "--json").stdout)["presets"]} >= {"tiny", "qwen25-7b-lora"}

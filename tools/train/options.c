@@ -240,6 +240,16 @@ static int read_argument(int argc, char *const argv[], int *at, struct argument 
     return 0;
 }
 
+/* The option's name as it is written, without its first two dashes. */
+static const char *written(enum option option, char *buffer, size_t size)
+{
+    snprintf(buffer, size, "%s", table[option].name);
+    for (char *c = buffer; *c; c++)
+        if (*c == '_')
+            *c = '-';
+    return buffer;
+}
+
 static void start_from(struct options *o, const struct preset *preset, enum variant variant)
 {
     *o = (struct options){.preset = preset, .variant = variant, .set = preset->settings[variant],
@@ -343,7 +353,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
         }
         if (argument.option == OPTION_variant &&
             !parse_choice(argument.value, variant_names[VARIANT_BEFORE], variant_names[VARIANT_AFTER], &second)) {
-            snprintf(error, error_size, "bad value '%s': variant takes before|after", argument.value);
+            snprintf(error, error_size, "bad value '%s': --variant takes before|after", argument.value);
             return -1;
         }
     }
@@ -355,8 +365,9 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
     for (int at = 1; at < argc;) {
         read_argument(argc, argv, &at, &argument, error, error_size);
         if (!apply(&options, argument.option, argument.value)) {
-            snprintf(error, error_size, "bad value '%s': %s takes %s", argument.value, table[argument.option].name,
-                     table[argument.option].value);
+            char name[32];
+            snprintf(error, error_size, "bad value '%s': --%s takes %s", argument.value,
+                     written(argument.option, name, sizeof name), table[argument.option].value);
             return -1;
         }
     }
@@ -374,12 +385,9 @@ void options_print_help(FILE *out)
           "that takes and frees its tensors one by one. Without a GPU:\n\n"
           "       segalloc run --sim 24GiB -- segalloc-train ...\n\n", out);
     for (int i = 0; i < OPTION_COUNT; i++) {
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", table[i].name, table[i].value ? " " : "",
+        char name[32], left[64];
+        snprintf(left, sizeof left, "--%s%s%s", written((enum option)i, name, sizeof name), table[i].value ? " " : "",
                  table[i].value ? table[i].value : "");
-        for (char *c = left; *c && *c != ' '; c++)
-            if (*c == '_')
-                *c = '-';
         fprintf(out, "  %-22s %s\n", left, table[i].help);
     }
     fputs("\nThe other options change the preset, wherever they stand. Exit status: 0 completed, 1 out of memory or\n"

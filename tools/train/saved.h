@@ -10,8 +10,8 @@ struct progress {
     uint64_t step, lengths, lengths_next, text;
 };
 
-/* The folder to save in is made where there is none, by the first rank. Returns 0, or -1 with one line in `error`: before
-   a training rather than after it. */
+/* The folder to save in is made where there is none, by the first rank: to be called before a training too, not only
+   after it. Returns 0, or -1 with one line in `error`. */
 int saved_make(const char *folder, const struct device *device, char *error, size_t error_size);
 
 /* Both wait for the device, and for the other ranks, of which the first writes; both return 0, or -1 with one line in
