@@ -7,7 +7,7 @@ int uct_cuda_present(void);
 
 int main(void)
 {
-    CUcontext context;
+    CUcontext context = NULL;
     CUdeviceptr address = 0;
     CUipcMemHandle handle;
     int legacy = 0;
