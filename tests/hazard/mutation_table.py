@@ -1,7 +1,7 @@
 """The seeded bugs: name, the rule that it breaks, the file, the text to find there and what stands there instead.
 
 `kinds` limits the random programs to those that can notice, to save time; `tests` are tests of the build, and `programs`
-those that run under the library, with a configuration, that are tried first; `times` says how often the text occurs,
+those that run under the library, with a configuration and a card, that are tried first; `times` says how often the text occurs,
 where that is not once.
 """
 
@@ -14,7 +14,11 @@ EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS = (
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
-GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto")]
+GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto", "4GiB")]
+
+
+def directed(rule, free_sync):
+    return [("tests/hazard/directed " + rule, "free_sync:" + free_sync, "64MiB,hazard,schedule=1")]
 
 
 def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), times=1):
@@ -47,7 +51,9 @@ MUTATIONS = [
         "order->knows[other].at[slot] >= born)", "order->knows[other].at[slot] > UINT64_MAX - 1)", ["torch"]),
     bug("seen_by_host_forgotten", "what the host passed on after a wait does not count", ORDER,
         "if (order->opaque & bit(slot) || order->complete[slot] >= born)", "if (order->opaque & bit(slot))",
-        ["torch", "aware"]),
+        ["torch", "aware"], programs=directed("host", "auto")),
+    bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
+        "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"], programs=directed("legacy", "auto")),
     bug("tagged_with_another_stream", "a block belongs to the legacy stream whatever stream was named", MEMORY,
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),
@@ -102,7 +108,8 @@ MUTATIONS = [
         "CUstream stream = slot ? CU_STREAM_LEGACY : NULL;\n    sg_unlock(&device->lock);\n    sg_count", ["aware", "torch"]),
     bug("mark_in_the_wrong_context", "our event over a context is recorded over the current one", PENDING,
         "if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {",
-        "if (!context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {", ["aware", "cuda"]),
+        "if (!context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {", ["aware", "cuda"],
+        programs=directed("context", "stream")),
     bug("mark_covers_later_frees", "our own event covers what was freed after it too", PENDING,
         "        sg_pending_complete(device, mark.slots, mark.time);",
         "        sg_pending_complete(device, mark.slots, device->serial);"),

@@ -172,15 +172,16 @@ def by_test(mutation, folder, target):
     return f"{target}: status {done.returncode}" if done.returncode else ""
 
 
-def under_library(library, target, conf):
-    """A program of the build under the library, with a configuration; noticed where it fails."""
-    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM="4GiB", SEGALLOC_CONF=conf,
+def under_library(library, command, conf, sim):
+    """A program of the build under the library, with a configuration, on a card; noticed where it fails."""
+    target, *arguments = command.split()
+    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf,
                        LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
     try:
-        done = subprocess.run([os.path.join(BUILD, target)], env=environment, capture_output=True, timeout=30)
+        done = subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, capture_output=True, timeout=30)
     except subprocess.TimeoutExpired:
-        return f"{target}: hangs"
-    return f"{target}: status {done.returncode}" if done.returncode else ""
+        return f"{command}: hangs"
+    return f"{command}: status {done.returncode}" if done.returncode else ""
 
 
 def judge(mutation, seeds, ignored):
@@ -192,8 +193,8 @@ def judge(mutation, seeds, ignored):
                 row["caught_by"] = row["caught_by"] or by_test(mutation, folder, target)
             if not row["caught_by"]:
                 library = link(mutation, folder, LIBRARY, os.path.basename(LIBRARY))
-                for target, conf in mutation["programs"]:
-                    row["caught_by"] = row["caught_by"] or under_library(library, target, conf)
+                for program in mutation["programs"]:
+                    row["caught_by"] = row["caught_by"] or under_library(library, *program)
                 row["caught_by"] = row["caught_by"] or by_programs(mutation, library, seeds, ignored)
         except ValueError as error:
             row["error"] = str(error)

@@ -1,0 +1,163 @@
+/* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
+
+     directed host | legacy | context
+
+   host, legacy: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a second one, which
+   has been shown it by the host after a wait, or by way of the legacy stream; then it is freed, and asked for again.
+   context: memory that waits for streams of one context is freed, and asked for, while another one is current. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_proto.h"
+
+enum { MIB = 1024 * 1024, BLOCK = 4 * MIB, MOST = 40 * MIB /* of a card of 64 MiB */ };
+
+static void expect(int held, const char *what, int line)
+{
+    if (held)
+        return;
+    fprintf(stderr, "directed: line %d: %s\n", line, what);
+    exit(1);
+}
+#define EXPECT(condition) expect(condition, #condition, __LINE__)
+#define MUST(call) EXPECT((call) == CUDA_SUCCESS)
+
+static void *find(const char *name)
+{
+    void *found = dlsym(RTLD_DEFAULT, name);
+    EXPECT(found != NULL);
+    return found;
+}
+
+static struct {
+    void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
+    uint64_t (*hazards)(void);
+    void *(*malloc_on)(size_t bytes, void *stream);
+    int (*free)(void *address);
+    int (*record_stream)(void *address, void *stream);
+    void (*set_current_stream)(void *stream);
+    void *(*tensor)(size_t bytes);
+    void (*release)(void *address);
+} extras;
+
+static void find_extras(void)
+{
+    *(void **)&extras.owner = find("segalloc_sim_owner");
+    *(void **)&extras.hazards = find("segalloc_sim_hazards");
+    *(void **)&extras.malloc_on = find("segalloc_malloc_on");
+    *(void **)&extras.free = find("segalloc_free");
+    *(void **)&extras.record_stream = find("segalloc_record_stream");
+}
+
+static CUdeviceptr number(void *address)
+{
+    return (CUdeviceptr)(uintptr_t)address;
+}
+
+static CUstream stream_of(unsigned flags)
+{
+    CUstream stream = NULL;
+    MUST(cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+/* So that the stream is followed, and known not to have come after anything by then. */
+static void show_events(CUstream stream)
+{
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, stream));
+    MUST(cuEventDestroy_v2(event));
+}
+
+static void *tensor_on(CUstream stream, uint64_t owner)
+{
+    extras.set_current_stream(stream);
+    void *tensor = extras.tensor(BLOCK);
+    EXPECT(tensor != NULL);
+    extras.owner(number(tensor), BLOCK, owner);
+    MUST(cuMemsetD8Async(number(tensor), (unsigned char)owner, BLOCK, stream));
+    return tensor;
+}
+
+/* What is freed must not be anybody's before the second stream's work on it. */
+static void use_elsewhere(unsigned flags, void (*show)(CUstream first))
+{
+    EXPECT(dlopen(FAKE_TORCH, RTLD_NOW | RTLD_GLOBAL) != NULL);
+    *(void **)&extras.set_current_stream = find("set_current_stream");
+    *(void **)&extras.tensor = find("tensor");
+    *(void **)&extras.release = find("release");
+    extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(flags), second = stream_of(flags);
+    show_events(first);
+    show_events(second);
+    show_events(CU_STREAM_LEGACY);
+    void *tensor = tensor_on(first, 1);
+    show(first);
+    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
+    extras.owner(number(tensor), BLOCK, 0);
+    extras.release(tensor);
+    void *next = tensor_on(first, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    extras.release(next);
+    MUST(cuCtxSynchronize());
+}
+
+static void by_host(CUstream first)
+{
+    MUST(cuStreamSynchronize(first));
+}
+
+/* The legacy stream comes after what was queued in both, and what both are given next after it. */
+static void by_legacy_stream(CUstream first)
+{
+    (void)first;
+    tensor_on(CU_STREAM_LEGACY, 3);
+}
+
+static CUcontext other_context(void)
+{
+    CUcontext other = NULL;
+    MUST(cuCtxCreate_v2(&other, 0, 0)); /* and makes it current */
+    return other;
+}
+
+static void freed_over_streams(void)
+{
+    CUstream stream = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    void *first = extras.malloc_on(MOST, stream), *next;
+    EXPECT(first != NULL);
+    MUST((CUresult)extras.record_stream(first, second));
+    MUST(cuMemsetD8Async(number(first), 1, MIB, second));
+    CUcontext other = other_context();
+    MUST((CUresult)extras.free(first));
+    next = extras.malloc_on(MOST, stream);
+    EXPECT(next != NULL);
+    MUST((CUresult)extras.free(next));
+    MUST(cuCtxDestroy_v2(other));
+}
+
+int main(int count, char **argument)
+{
+    CUcontext context;
+    const char *rule = count > 1 ? argument[1] : "";
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    find_extras();
+    if (strcmp(rule, "host") == 0)
+        use_elsewhere(CU_STREAM_NON_BLOCKING, by_host);
+    else if (strcmp(rule, "legacy") == 0)
+        use_elsewhere(CU_STREAM_DEFAULT, by_legacy_stream);
+    else if (strcmp(rule, "context") == 0)
+        freed_over_streams();
+    else
+        return 2;
+    EXPECT(extras.hazards() == 0);
+    return 0;
+}
