@@ -354,8 +354,10 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 /* Waits as the driver would, and learns that all work so far is complete. */
 INLINE CUresult wait_strictly(struct sg_device *device, const struct sg_tag *tag, uint64_t *ret_ns)
 {
-    bool learns = device->order.alive || device->pending.first;
     struct sg_clock clock;
+    sg_lock(&device->lock);
+    bool learns = device->order.alive || device->pending.first;
+    sg_unlock(&device->lock);
     if (learns)
         sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
     CUresult result = wait_like_the_driver(device->core, tag, ret_ns);
