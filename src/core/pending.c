@@ -231,7 +231,10 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     struct sg_mark mark = {.context = context};
     bool only = sg_core_is_only_context(device->core, context);
     sg_lock(&device->lock);
-    mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context) | only;
+    /* What is pending was freed when its context was the only one, though there may be others by now. */
+    const struct sg_node *last = &device->nodes.node[device->pending.last];
+    bool all = only || (device->pending.first && (CUcontext)(uintptr_t)last->context == context);
+    mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context) | all;
     sg_unlock(&device->lock);
     CUresult result = get_event(device, context, mark.slots, &mark.event);
     if (result != CUDA_SUCCESS)

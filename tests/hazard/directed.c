@@ -1,10 +1,10 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
 
-     directed host | legacy | context
+     directed host | legacy | context | stream_context
 
    host, legacy: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a second one, which
    has been shown it by the host after a wait, or by way of the legacy stream; then it is freed, and asked for again.
-   context: memory that waits for streams of one context is freed, and asked for, while another one is current. */
+   context, stream_context: memory that waits for work of one context is asked for while another one is current. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 #include "cuda_proto.h"
 
-enum { MIB = 1024 * 1024, BLOCK = 4 * MIB, MOST = 40 * MIB /* of a card of 64 MiB */ };
+enum { MIB = 1024 * 1024, BLOCK = 4 * MIB, PIECE = 2 * MIB, PIECES = 64, MOST = 40 * MIB /* of a card of 64 MiB */ };
 
 static void expect(int held, const char *what, int line)
 {
@@ -127,6 +127,25 @@ static CUcontext other_context(void)
     return other;
 }
 
+/* Too little is freed for the library to ask at once what is complete. */
+static void freed_over_a_context(void)
+{
+    CUstream stream = stream_of(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr piece[PIECES], next;
+    int pieces = 0;
+    while (pieces < PIECES && cuMemAlloc_v2(&piece[pieces], PIECE) == CUDA_SUCCESS)
+        pieces++;
+    EXPECT(pieces > 1 && pieces < PIECES);
+    MUST(cuMemsetD8Async(piece[--pieces], 1, PIECE, stream));
+    MUST(cuMemFree_v2(piece[pieces]));
+    CUcontext other = other_context();
+    MUST(cuMemAlloc_v2(&next, PIECE));
+    MUST(cuMemFree_v2(next));
+    while (pieces > 0)
+        MUST(cuMemFree_v2(piece[--pieces]));
+    MUST(cuCtxDestroy_v2(other));
+}
+
 static void freed_over_streams(void)
 {
     CUstream stream = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
@@ -155,6 +174,8 @@ int main(int count, char **argument)
     else if (strcmp(rule, "legacy") == 0)
         use_elsewhere(CU_STREAM_DEFAULT, by_legacy_stream);
     else if (strcmp(rule, "context") == 0)
+        freed_over_a_context();
+    else if (strcmp(rule, "stream_context") == 0)
         freed_over_streams();
     else
         return 2;

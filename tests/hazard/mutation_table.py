@@ -1,8 +1,8 @@
 """The seeded bugs: name, the rule that it breaks, the file, the text to find there and what stands there instead.
 
 `kinds` limits the random programs to those that can notice, to save time; `tests` are tests of the build, and `programs`
-those that run under the library, with a configuration and a card, that are tried first; `times` says how often the text occurs,
-where that is not once.
+those that run under the library, with a configuration and a card, that are tried first; `times` says how often the text
+occurs, where that is not once.
 """
 
 CORE, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
@@ -53,7 +53,8 @@ MUTATIONS = [
         "if (order->opaque & bit(slot) || order->complete[slot] >= born)", "if (order->opaque & bit(slot))",
         ["torch", "aware"], programs=directed("host", "auto")),
     bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
-        "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"], programs=directed("legacy", "auto")),
+        "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"],
+        programs=directed("legacy", "auto")),
     bug("tagged_with_another_stream", "a block belongs to the legacy stream whatever stream was named", MEMORY,
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),
@@ -109,7 +110,10 @@ MUTATIONS = [
     bug("mark_in_the_wrong_context", "our event over a context is recorded over the current one", PENDING,
         "if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {",
         "if (!context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {", ["aware", "cuda"],
-        programs=directed("context", "stream")),
+        programs=directed("stream_context", "stream")),
+    bug("pending_of_the_only_context_forgotten", "what was freed before a second context was made waits for that to go",
+        PENDING, "bool all = only || (device->pending.first &&", "bool all = only || (false &&", ["cuda"],
+        programs=directed("context", "event")),
     bug("mark_covers_later_frees", "our own event covers what was freed after it too", PENDING,
         "        sg_pending_complete(device, mark.slots, mark.time);",
         "        sg_pending_complete(device, mark.slots, device->serial);"),
