@@ -55,6 +55,7 @@ int main(void)
     SHOW(cudaGraphExecUpdate(exec, second, &info));
     SHOW(cudaGraphDestroy(second));
     MUST(cudaMemset(buffer[2], 0, BYTES));
+    MUST(cudaDeviceSynchronize()); /* the host has not waited for it, nor does the stream */
     MUST(cudaGraphLaunch(exec, stream));
     MUST(cudaGraphLaunch(exec, stream));
     SHOW(cudaGraphExecDestroy(exec)); /* with a launch under way */
@@ -63,6 +64,7 @@ int main(void)
     MUST(cudaGraphInstantiate(&exec, clone, 0));
     SHOW(cudaGraphDestroy(clone));
     MUST(cudaMemset(buffer[1], 0, BYTES));
+    MUST(cudaDeviceSynchronize());
     MUST(cudaGraphLaunch(exec, stream));
     MUST(cudaStreamSynchronize(stream));
     printf("clone %d\n", last_of(buffer[1]));
