@@ -50,13 +50,6 @@ struct sg_thread {
         struct sg_tag tag;
         int device;
     } quick;
-    struct { /* the same of the last call that named its stream; good while `changes` is sg_streams_changes(), too */
-        unsigned gate, changes;
-        struct sg_core *core;
-        const struct sg_driver *driver;
-        struct sg_tag tag, free_tag;
-        int device;
-    } named;
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 

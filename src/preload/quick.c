@@ -12,7 +12,6 @@
 #include "life.h"
 #include "memory.h"
 #include "recorder.h"
-#include "streams.h"
 
 enum { LEAST_RUNTIME = 12000 };
 
@@ -110,57 +109,4 @@ bool sg_quick_free(const struct sg_module *module, void *address)
         sg_recorder_tick(core, self->quick.device);
     self->inside = false;
     return result == CUDA_SUCCESS;
-}
-
-void sg_quick_learn_named(CUstream stream)
-{
-    struct sg_thread *self = &sg_self;
-    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire), changes = sg_streams_changes();
-    struct sg_core *core = sg_life_core();
-    if (!core || !self->last.context || sg_captures_live() || !sg_contexts_primary(self->last.context)) {
-        self->named.core = NULL;
-        return;
-    }
-    const struct sg_origin origin = {.stream = stream, .has_stream = true, .named = true}, free_origin = {.named = true};
-    self->named.gate = gate;
-    self->named.changes = changes;
-    self->named.driver = sg_life_driver();
-    self->named.device = self->last.device;
-    self->named.tag = sg_memory_tag(core, &origin, self->last.context, self->last.device);
-    self->named.free_tag = sg_memory_tag(core, &free_origin, self->last.context, self->last.device);
-    self->named.tag.tentative = self->named.free_tag.tentative = true;
-    self->named.core = core;
-}
-
-static inline struct sg_core *begin_named(struct sg_thread *self)
-{
-    CUcontext context;
-    if (!self->named.core || self->inside || self->named.gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) ||
-        self->named.changes != sg_streams_changes() || self->named.driver->ctx_get_current(&context) != CUDA_SUCCESS ||
-        context != self->named.tag.context)
-        return NULL;
-    self->inside = true;
-    return self->named.core;
-}
-
-static bool end_named(struct sg_thread *self, struct sg_core *core, CUresult result)
-{
-    if (result == CUDA_SUCCESS && sg_recorder_on)
-        sg_recorder_tick(core, self->named.device);
-    self->inside = false;
-    return result == CUDA_SUCCESS;
-}
-
-bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
-{
-    struct sg_thread *self = this_thread();
-    struct sg_core *core = stream == self->named.tag.stream ? begin_named(self) : NULL;
-    return core && end_named(self, core, sg_core_malloc(core, self->named.device, bytes, &self->named.tag, ret));
-}
-
-bool sg_quick_free_named(CUdeviceptr address)
-{
-    struct sg_thread *self = this_thread();
-    struct sg_core *core = sg_graphs_holding() ? NULL : begin_named(self);
-    return core && end_named(self, core, sg_core_free(core, address, &self->named.free_tag));
 }

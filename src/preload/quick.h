@@ -1,4 +1,4 @@
-/* The short way through cudaMalloc and cudaFree, and through our own functions for callers that name their stream: what the cache can answer, without the runtime and without the hooks of
+/* The short way through cudaMalloc and cudaFree: what the cache can answer, without the runtime and without the hooks of
    the driver's calls.
 
    Taken only where the result can't differ from the long way's: the caller's own runtime is 12.0 or later (older ones
@@ -12,7 +12,6 @@
 #include <stddef.h>
 
 #include "callers.h"
-#include "cuda_abi.h"
 
 /* True: done, as by a call that succeeded. False: nothing has happened. */
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
@@ -20,13 +19,6 @@ bool sg_quick_free(const struct sg_module *module, void *address);
 
 /* An allocation through the module's runtime went the long way and succeeded. */
 void sg_quick_learn(const struct sg_module *module);
-
-/* The same for segalloc_malloc_on() and segalloc_free(), which have no runtime to ask: for the stream that the thread named last. */
-bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
-bool sg_quick_free_named(CUdeviceptr address);
-
-/* An allocation on `stream` went the long way and succeeded. */
-void sg_quick_learn_named(CUstream stream);
 
 /* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
 bool sg_quick_runtime(void *version);

@@ -62,11 +62,6 @@ bool sg_follow_blind(void)
 
 static_assert(SG_DEVICES_MAX <= 64, "a bit each");
 
-unsigned sg_streams_changes(void)
-{
-    return atomic_load_explicit(&streams.changes, memory_order_acquire);
-}
-
 void sg_streams_serve(int device)
 {
     uint64_t bit = device >= 0 && device < SG_DEVICES_MAX ? UINT64_C(1) << device : 0;
@@ -224,7 +219,7 @@ static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg
 {
     struct sg_thread *self = &sg_self;
     const struct sg_driver *driver = sg_life_driver();
-    unsigned changes = sg_streams_changes();
+    unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
     CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
     struct sg_stream_seen *seen = seen_as(self, named);
     if (seen->stream == named && seen->context == context && seen->changes == changes) {

@@ -79,7 +79,4 @@ static inline CUstream sg_stream_named(CUstream stream, bool per_thread)
     return stream ? stream : per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
 }
 
-/* Counts what can change which slot a handle means. No lock. */
-unsigned sg_streams_changes(void);
-
 #endif
