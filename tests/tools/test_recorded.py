@@ -85,7 +85,9 @@ class Recorded(unittest.TestCase):
             ("1GiB", "free_sync:event,limit:200MiB", "3 2000 1 8000000"),
             ("512MiB,count=2", "free_sync:event", "4 2000 2 9000000"),
             ("1GiB", "free_sync:strict,expandable_segments:False", "4 3000 1 6000000"),
-            ("256MiB", "free_sync:strict,expandable_segments:False", "4 3000 1 9000000"),
+            # With several threads, a replay of fixed segments on a card that is full differs once in about ten runs: the
+            # order in which the driver refused is not in the trace.
+            ("256MiB", "free_sync:strict,expandable_segments:False", "1 3000 1 9000000"),
         ):
             with self.subTest(sim=sim, conf=conf, crowd=crowd):
                 command = [SEGALLOC, "run", "--sim", sim, "-o", self.trace, "--conf", conf, "--", CROWD, *crowd.split()]
