@@ -200,7 +200,8 @@ static const char *next_entry(const char *at, char *ret_key, char *ret_value, si
 }
 
 /* The rules are PyTorch's (c10/core/AllocatorConfig.cpp): a boundary names the interval [2^i MiB, 2^(i+1) MiB); the
-   first one fills all below it too, those between two boundaries stay off, ">" fills what is above the last. */
+   first one fills all below it too, those between two boundaries stay off, ">" fills what is above the last, or above
+   the lowest interval where there is none. */
 static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
 {
     uint64_t intervals[SG_ROUNDUP_INTERVALS] = {0}, divisions;
@@ -212,14 +213,14 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
         return true;
     }
     unsigned last = 0;
-    bool first = true;
+    bool first = true, empty = true;
     const char *at = value + 1;
     while (*at && *at != ']') {
         char key[24], count[24];
         at = next_entry(at, key, count, sizeof key);
         if (!at || !parse_whole(count, &divisions) || (divisions && !power_of_2(divisions)))
             return false;
-        unsigned from = first ? 0 : last + 1, to = SG_ROUNDUP_INTERVALS;
+        unsigned from = last + 1, to = SG_ROUNDUP_INTERVALS;
         if (strcmp(key, ">") != 0) {
             uint64_t boundary;
             if (!parse_whole(key, &boundary) || !power_of_2(boundary))
@@ -228,12 +229,13 @@ static bool parse_roundup(const char *value, uint64_t ret[SG_ROUNDUP_INTERVALS])
             last = index < SG_ROUNDUP_INTERVALS ? index : SG_ROUNDUP_INTERVALS - 1;
             from = first ? 0 : last;
             to = last + 1;
+            first = false;
         }
         for (unsigned i = from; i < to; i++)
             intervals[i] = divisions;
-        first = false;
+        empty = false;
     }
-    if (first || at[0] != ']' || at[1] != '\0')
+    if (empty || at[0] != ']' || at[1] != '\0')
         return false;
     memcpy(ret, intervals, sizeof intervals);
     return true;

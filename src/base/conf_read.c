@@ -13,13 +13,11 @@
 
 enum { SHOWN_BYTES = 80, SHOWN_PLACE = 256, FILE_BYTES = 16384 };
 
-/* Options of PyTorch without a meaning here: people paste whole lines. Pinned host memory and graphs are not ours. */
+/* Options of PyTorch without a meaning here. */
 static const char *const torch_only[] = {
-    "expandable_segments_reserve", "expandable_segments_reserve_by_class", "release_lock_on_cudamalloc",
-    "release_lock_on_hipmalloc", "throw_on_cudamalloc_oom", "graph_capture_record_stream_reuse",
-    "pinned_use_cuda_host_register", "pinned_use_hip_host_register", "pinned_num_register_threads",
-    "pinned_use_background_threads", "pinned_reserve_segment_size_mb", "pinned_free_catch_all",
-    "pinned_max_cached_size_mb", "pinned_max_round_threshold_mb"};
+#define TORCH_KEY(name, values) #name,
+#include "torch_keys.def"
+};
 
 /* Where a text is read from, and where its problems go. */
 struct reader {

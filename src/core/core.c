@@ -4,6 +4,7 @@
 #include "classic.h"
 #include "device.h"
 #include "meta.h"
+#include "roundup.h"
 #include "size.h"
 
 /* On the way of every free: each call saved there is a few per cent of it. */
@@ -75,20 +76,6 @@ void sg_core_destroy(struct sg_core *core)
     sg_meta_unmap(core, sizeof *core);
 }
 
-/* PyTorch's rounding: to a step of 1/divisions between powers of two where asked for, else to the unit. */
-static size_t round_request(const struct sg_conf *conf, size_t bytes)
-{
-    int interval = bytes <= SG_MIB ? 0 : 63 - __builtin_clzll(bytes / SG_MIB);
-    uint64_t divisions = conf->roundup_divisions[interval < SG_ROUNDUP_INTERVALS ? interval : SG_ROUNDUP_INTERVALS - 1];
-    if (divisions > 1 && bytes > SG_UNIT * divisions) {
-        uint64_t floor = UINT64_C(1) << (63 - __builtin_clzll(bytes));
-        uint64_t step = floor / divisions;
-        if (step && bytes != floor)
-            bytes = (bytes + step - 1) / step * step;
-    }
-    return (bytes + SG_UNIT - 1) & ~(size_t)(SG_UNIT - 1);
-}
-
 /* Under the lock. */
 static enum sg_class classify(const struct sg_device *device, size_t rounded)
 {
@@ -116,7 +103,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t rounded = bytes > device->capacity_bytes ? 0 : round_request(&core->conf, bytes);
+    size_t rounded = bytes > device->capacity_bytes ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (tag->tentative && (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX || device->mode == SG_MODE_CLASSIC))
         return CUDA_ERROR_NOT_FOUND;
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)

@@ -6,11 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ascii.h"
+#include "roundup.h"
 #include "size.h"
 #include "torch_rules.h"
 
 enum { TOKEN_TEXT = 64 };
-enum { MIB_SHIFT = 20 };
+enum { MIB_SHIFT = 20, REGISTER_THREADS_MOST = 128 };
 
 struct reader {
     const char *at;
@@ -47,9 +49,11 @@ static bool at(const struct reader *in, const char *mark)
 static int read_number(struct reader *in, const char *key, uint64_t *ret)
 {
     char *end;
+    errno = 0;
     uint64_t value = strtoull(in->token, &end, 10);
-    if (end == in->token) {
-        snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s: expected a number", key, in->token);
+    if (end == in->token || errno == ERANGE) {
+        snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s: expected a number%s", key, in->token,
+                 end == in->token ? "" : " of 64 bits");
         return -EINVAL;
     }
     *ret = value;
@@ -228,7 +232,7 @@ static int read_backend(struct reader *in, const char *key)
     return -EINVAL;
 }
 
-/* A value, or a list in brackets. */
+/* Any value, or a list in brackets. */
 static int skip(struct reader *in, const char *key)
 {
     if (!at(in, "["))
@@ -243,6 +247,41 @@ static int skip(struct reader *in, const char *key)
     return 0;
 }
 
+static int check_ANY(struct reader *in, const char *key)
+{
+    return skip(in, key);
+}
+
+static int check_SWITCH(struct reader *in, const char *key)
+{
+    bool on;
+    return read_bool(in, key, &on);
+}
+
+static int check_COUNT(struct reader *in, const char *key)
+{
+    uint64_t count;
+    return read_number(in, key, &count);
+}
+
+static int check_SIZE(struct reader *in, const char *key)
+{
+    uint64_t bytes;
+    return read_mib(in, key, 1, "", &bytes);
+}
+
+static int check_THREADS(struct reader *in, const char *key)
+{
+    uint64_t threads;
+    int error = read_number(in, key, &threads);
+    if (!error && power_of_two(threads) && threads <= REGISTER_THREADS_MOST)
+        return 0;
+    if (!error)
+        snprintf(in->error, SG_TORCH_ERROR_TEXT, "%s:%s is invalid, it must be a power of two up to %d", key, in->token,
+                 REGISTER_THREADS_MOST);
+    return -EINVAL;
+}
+
 static const struct key {
     const char *name;
     int (*read)(struct reader *in, const char *key);
@@ -255,29 +294,29 @@ static const struct key {
     {"per_process_memory_fraction", read_fraction},
     {"expandable_segments", read_expandable},
     {"backend", read_backend},
-    {"release_lock_on_cudamalloc", skip},
-    {"release_lock_on_hipmalloc", skip},
-    {"throw_on_cudamalloc_oom", skip},
-    {"graph_capture_record_stream_reuse", skip},
-    {"expandable_segments_reserve", skip},
-    {"expandable_segments_reserve_by_class", skip},
-    {"pinned_use_cuda_host_register", skip},
-    {"pinned_use_hip_host_register", skip},
-    {"pinned_num_register_threads", skip},
-    {"pinned_use_background_threads", skip},
-    {"pinned_reserve_segment_size_mb", skip},
-    {"pinned_free_catch_all", skip},
-    {"pinned_max_cached_size_mb", skip},
-    {"pinned_max_round_threshold_mb", skip},
+#define TORCH_KEY(name, values) {#name, check_##values}, /* accepted, and checked as PyTorch does */
+#include "torch_keys.def"
 };
+enum { KEYS = sizeof keys / sizeof *keys };
 
 static const struct key *find_key(const char *name)
 {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+    for (size_t i = 0; i < KEYS; i++) {
         if (strcmp(keys[i].name, name) == 0)
             return &keys[i];
     }
     return NULL;
+}
+
+static int unknown_key(struct reader *in)
+{
+    const char *names[KEYS];
+    for (size_t i = 0; i < KEYS; i++)
+        names[i] = keys[i].name;
+    const char *nearest = sg_ascii_nearest(in->token, names, KEYS);
+    snprintf(in->error, SG_TORCH_ERROR_TEXT, "'%s' is not a key of PyTorch's CUDA allocator%s%s%s", in->token,
+             nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+    return -EINVAL;
 }
 
 /* One pass over all pairs. The size of large segments is read in a pass of its own, before the others, as it is their
@@ -286,10 +325,8 @@ static int read_pairs(struct reader *in, bool bounds)
 {
     for (next(in); *in->token; next(in)) {
         const struct key *key = find_key(in->token);
-        if (!key) {
-            snprintf(in->error, SG_TORCH_ERROR_TEXT, "'%s' is not a key of PyTorch's CUDA allocator", in->token);
-            return -EINVAL;
-        }
+        if (!key)
+            return unknown_key(in);
         if (expect_colon(in, key->name))
             return -EINVAL;
         next(in);
@@ -351,13 +388,5 @@ void sg_torch_conf_from(const struct sg_conf *conf, struct sg_torch_conf *ret)
 
 uint64_t sg_torch_round(const struct sg_torch_conf *conf, uint64_t bytes)
 {
-    if (bytes < SG_TORCH_ALIGN)
-        return SG_TORCH_ALIGN;
-    unsigned log = 63 - (unsigned)__builtin_clzll(bytes);
-    unsigned interval = log < MIB_SHIFT ? 0 : log - MIB_SHIFT;
-    uint64_t divisions = conf->roundup_divisions[interval < SG_TORCH_INTERVALS ? interval : SG_TORCH_INTERVALS - 1];
-    if (divisions <= 1 || bytes <= SG_TORCH_ALIGN * divisions)
-        return (bytes + SG_TORCH_ALIGN - 1) & ~(uint64_t)(SG_TORCH_ALIGN - 1);
-    uint64_t step = (UINT64_C(1) << log) >> (63 - __builtin_clzll(divisions));
-    return (bytes + step - 1) & ~(step - 1);
+    return sg_roundup(conf->roundup_divisions, bytes);
 }

@@ -168,7 +168,10 @@ static void roundup_follows_pytorch(void **state)
     assert_int_equal(apply(&conf, "roundup_power2_divisions:[1048576:2]", &lines), 0);
     assert_true(conf.roundup_divisions[0] == 2 && conf.roundup_divisions[SG_ROUNDUP_INTERVALS - 1] == 2);
     assert_int_equal(apply(&conf, "roundup_power2_divisions:[>:4]", &lines), 0);
-    assert_true(conf.roundup_divisions[0] == 4 && conf.roundup_divisions[SG_ROUNDUP_INTERVALS - 1] == 4);
+    assert_true(conf.roundup_divisions[0] == 0); /* is above nothing, so PyTorch begins at the second interval */
+    assert_true(conf.roundup_divisions[1] == 4 && conf.roundup_divisions[SG_ROUNDUP_INTERVALS - 1] == 4);
+    assert_int_equal(apply(&conf, "roundup_power2_divisions:[>:4,64:8]", &lines), 0);
+    assert_true(conf.roundup_divisions[0] == 8 && conf.roundup_divisions[6] == 8 && conf.roundup_divisions[7] == 4);
     assert_int_equal(apply(&conf, "roundup_power2_divisions:[1:8,\n 2:4]", &lines), 0);
     assert_true(conf.roundup_divisions[0] == 8 && conf.roundup_divisions[1] == 4 && conf.roundup_divisions[2] == 0);
 }
