@@ -23,14 +23,14 @@ static void append(struct events *events, uint32_t block, uint64_t bytes)
     events->event[events->count++] = (struct event){block, bytes};
 }
 
-static uint32_t take(struct events *events, uint64_t bytes)
+uint32_t events_take(struct events *events, uint64_t bytes)
 {
     uint32_t block = events->unused_count ? events->unused[--events->unused_count] : events->blocks++;
     append(events, block, bytes);
     return block;
 }
 
-static void give(struct events *events, uint32_t block)
+void events_give(struct events *events, uint32_t block)
 {
     events->unused = grown(events->unused, events->unused_count, &events->unused_room, sizeof *events->unused);
     events->unused[events->unused_count++] = block;
@@ -55,26 +55,26 @@ static void survivors(struct events *events)
     uint32_t block[4 * PER_PAGE], kept[ROUNDS * 8], keeps = 0;
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = 0; i < 4 * PER_PAGE; i++)
-            block[i] = take(events, 32 * SG_KIB);
+            block[i] = events_take(events, 32 * SG_KIB);
         for (int i = 0; i < 4 * PER_PAGE; i++) {
             if (i % PER_PAGE == 5)
                 kept[keeps++] = block[i];
             else
-                give(events, block[i]);
+                events_give(events, block[i]);
         }
         for (int i = 0; i < 16; i++)
-            block[i] = take(events, mib(1.1 + i % 5));
+            block[i] = events_take(events, mib(1.1 + i % 5));
         for (int i = 0; i < 16; i++) {
             if (i % 8 == 3)
                 kept[keeps++] = block[i];
             else
-                give(events, block[i]);
+                events_give(events, block[i]);
         }
-        uint32_t large = take(events, mib(150 + round));
-        give(events, large);
+        uint32_t large = events_take(events, mib(150 + round));
+        events_give(events, large);
     }
     while (keeps)
-        give(events, kept[--keeps]);
+        events_give(events, kept[--keeps]);
 }
 
 /* What is freed is asked for again with half a kilobyte more. */
@@ -84,15 +84,15 @@ static void near_miss(struct events *events)
     uint32_t block[BLOCKS];
     uint64_t bytes[BLOCKS];
     for (int i = 0; i < BLOCKS; i++)
-        block[i] = take(events, bytes[i] = mib(2 + i % 7 * 1.5));
+        block[i] = events_take(events, bytes[i] = mib(2 + i % 7 * 1.5));
     for (int round = 0; round < ROUNDS; round++) {
         for (int i = round % 2; i < BLOCKS; i += 2)
-            give(events, block[i]);
+            events_give(events, block[i]);
         for (int i = round % 2; i < BLOCKS; i += 2)
-            block[i] = take(events, bytes[i] += 512);
+            block[i] = events_take(events, bytes[i] += 512);
     }
     for (int i = 0; i < BLOCKS; i++)
-        give(events, block[i]);
+        events_give(events, block[i]);
 }
 
 /* Two phases whose sizes have nothing in common, each freeing in an order of its own, over a few blocks that stay. */
@@ -102,23 +102,23 @@ static void phases(struct events *events)
     struct random random = {3};
     uint32_t block[MOST], stay[20];
     for (int i = 0; i < 20; i++)
-        stay[i] = take(events, mib(3.7));
+        stay[i] = events_take(events, mib(3.7));
     for (int round = 0; round < ROUNDS; round++) {
         int count = round % 2 ? 49 : 80;
         for (int i = 0; i < count; i++)
-            block[i] = take(events, round % 2 ? mib(11.93) : mib(7.31));
+            block[i] = events_take(events, round % 2 ? mib(11.93) : mib(7.31));
         for (int left = count; left > 0; left--) {
             int which = (int)random_below(&random, (uint64_t)left);
-            give(events, block[which]);
+            events_give(events, block[which]);
             block[which] = block[left - 1];
             if (left == count / 2) { /* one of those that stay is renewed while half is free */
-                give(events, stay[round % 20]);
-                stay[round % 20] = take(events, mib(3.7));
+                events_give(events, stay[round % 20]);
+                stay[round % 20] = events_take(events, mib(3.7));
             }
         }
     }
     for (int i = 0; i < 20; i++)
-        give(events, stay[i]);
+        events_give(events, stay[i]);
 }
 
 /* Activations of sequences that get longer by a few tokens each step. */
@@ -127,24 +127,24 @@ static void longer_sequences(struct events *events)
     enum { LAYERS = 16, HIDDEN = 2048 };
     uint32_t kept[LAYERS], state[LAYERS];
     for (int i = 0; i < LAYERS; i++)
-        state[i] = take(events, mib(40));
+        state[i] = events_take(events, mib(40));
     for (uint64_t tokens = 512; tokens <= 4096; tokens += 24) {
         for (int layer = 0; layer < LAYERS; layer++) {
-            uint32_t wide = take(events, tokens * HIDDEN * 8), scores = take(events, tokens * tokens * 2);
-            kept[layer] = take(events, tokens * HIDDEN * 2);
-            give(events, scores);
-            give(events, wide);
+            uint32_t wide = events_take(events, tokens * HIDDEN * 8), scores = events_take(events, tokens * tokens * 2);
+            kept[layer] = events_take(events, tokens * HIDDEN * 2);
+            events_give(events, scores);
+            events_give(events, wide);
         }
-        uint32_t logits = take(events, tokens * 32000 * 2);
+        uint32_t logits = events_take(events, tokens * 32000 * 2);
         for (int layer = LAYERS; layer-- > 0;) {
-            uint32_t gradient = take(events, tokens * HIDDEN * 8);
-            give(events, kept[layer]);
-            give(events, gradient);
+            uint32_t gradient = events_take(events, tokens * HIDDEN * 8);
+            events_give(events, kept[layer]);
+            events_give(events, gradient);
         }
-        give(events, logits);
+        events_give(events, logits);
     }
     for (int i = 0; i < LAYERS; i++)
-        give(events, state[i]);
+        events_give(events, state[i]);
 }
 
 static double pareto(struct random *random, double least, double alpha, double most)
@@ -166,15 +166,15 @@ static void heavy_tails(struct events *events)
         abort();
     for (uint32_t step = 0; step < STEPS; step++) {
         for (uint32_t at = first[step]; at; at = dying[at - 1].next)
-            give(events, dying[at - 1].block);
+            events_give(events, dying[at - 1].block);
         uint64_t bytes = (uint64_t)pareto(&random, 2000, 0.45, (double)(2 * SG_GIB));
         double death = (double)step + pareto(&random, 3, 0.9, STEPS);
         uint32_t when = death < STEPS ? (uint32_t)death : STEPS;
-        dying[step] = (struct dying){take(events, bytes), first[when]};
+        dying[step] = (struct dying){events_take(events, bytes), first[when]};
         first[when] = step + 1;
     }
     for (uint32_t at = first[STEPS]; at; at = dying[at - 1].next)
-        give(events, dying[at - 1].block);
+        events_give(events, dying[at - 1].block);
     free(dying);
     free(first);
 }
@@ -185,13 +185,13 @@ static void runaway_of(struct events *events, double large, double middle)
     enum { CYCLES = 100 };
     uint32_t kept[CYCLES];
     for (int i = 0; i < CYCLES; i++) {
-        uint32_t a = take(events, mib(large)), b = take(events, mib(middle));
-        kept[i] = take(events, mib(2));
-        give(events, a);
-        give(events, b);
+        uint32_t a = events_take(events, mib(large)), b = events_take(events, mib(middle));
+        kept[i] = events_take(events, mib(2));
+        events_give(events, a);
+        events_give(events, b);
     }
     for (int i = 0; i < CYCLES; i++)
-        give(events, kept[i]);
+        events_give(events, kept[i]);
 }
 
 /* Below the limit of 128 MiB: they may not take the oversize range that is left. */
@@ -212,44 +212,44 @@ static void logits(struct events *events)
     static const uint64_t tokens[] = {17000, 19000, 20480, 14500};
     uint32_t weights[30];
     for (int i = 0; i < 30; i++)
-        weights[i] = take(events, mib(97.3));
+        weights[i] = events_take(events, mib(97.3));
     for (int step = 0; step < 60; step++) {
         uint64_t half = tokens[step % 4] * 151936 * 2;
-        uint32_t hidden = take(events, tokens[step % 4] * 3584 * 2), out = take(events, half), full = take(events, 2 * half);
-        give(events, out);
-        uint32_t loss = take(events, tokens[step % 4] * 4), gradient = take(events, 2 * half);
-        give(events, full);
-        uint32_t back = take(events, half);
-        give(events, gradient);
-        uint32_t update = take(events, mib(97.3));
-        give(events, back);
-        give(events, hidden);
-        give(events, loss);
-        give(events, weights[step % 30]);
+        uint32_t hidden = events_take(events, tokens[step % 4] * 3584 * 2), out = events_take(events, half), full = events_take(events, 2 * half);
+        events_give(events, out);
+        uint32_t loss = events_take(events, tokens[step % 4] * 4), gradient = events_take(events, 2 * half);
+        events_give(events, full);
+        uint32_t back = events_take(events, half);
+        events_give(events, gradient);
+        uint32_t update = events_take(events, mib(97.3));
+        events_give(events, back);
+        events_give(events, hidden);
+        events_give(events, loss);
+        events_give(events, weights[step % 30]);
         weights[step % 30] = update;
     }
     for (int i = 0; i < 30; i++)
-        give(events, weights[i]);
+        events_give(events, weights[i]);
 }
 
 /* Pairs of 530 and 270 MiB, one of each kind alive from one step to the next. */
 static void pairs(struct events *events)
 {
-    uint32_t large = take(events, mib(530)), small = take(events, mib(270));
+    uint32_t large = events_take(events, mib(530)), small = events_take(events, mib(270));
     for (int step = 0; step < 200; step++) {
-        uint32_t first = take(events, mib(step % 2 ? 530 : 270)), second = take(events, mib(step % 2 ? 270 : 530));
+        uint32_t first = events_take(events, mib(step % 2 ? 530 : 270)), second = events_take(events, mib(step % 2 ? 270 : 530));
         if (step % 3 == 0) {
-            give(events, large);
-            large = take(events, mib(530));
+            events_give(events, large);
+            large = events_take(events, mib(530));
         } else {
-            give(events, small);
-            small = take(events, mib(270 + step % 5));
+            events_give(events, small);
+            small = events_take(events, mib(270 + step % 5));
         }
-        give(events, first);
-        give(events, second);
+        events_give(events, first);
+        events_give(events, second);
     }
-    give(events, large);
-    give(events, small);
+    events_give(events, large);
+    events_give(events, small);
 }
 
 /* Serving: the caches of many sequences, each of which is copied into a longer one every 16 tokens until it ends. */
@@ -262,26 +262,26 @@ static void serving(struct events *events)
     for (int i = 0; i < SEQUENCES; i++) {
         tokens[i] = random_between(&random, 16, 600);
         end[i] = tokens[i] + random_between(&random, 16, 3000);
-        block[i] = take(events, tokens[i] * 28 * SG_KIB);
+        block[i] = events_take(events, tokens[i] * 28 * SG_KIB);
     }
     for (int step = 0; step < STEPS; step++) {
         int i = (int)random_below(&random, SEQUENCES);
         if (tokens[i] >= end[i]) {
-            give(events, block[i]);
+            events_give(events, block[i]);
             tokens[i] = random_between(&random, 16, 600);
             end[i] = tokens[i] + random_between(&random, 16, 3000);
-            block[i] = take(events, tokens[i] * 28 * SG_KIB);
+            block[i] = events_take(events, tokens[i] * 28 * SG_KIB);
         } else {
             tokens[i] += 16;
-            uint32_t longer = take(events, tokens[i] * 28 * SG_KIB);
-            give(events, block[i]);
+            uint32_t longer = events_take(events, tokens[i] * 28 * SG_KIB);
+            events_give(events, block[i]);
             block[i] = longer;
         }
-        uint32_t work = take(events, random_between(&random, 100, 4000) * SG_KIB);
-        give(events, work);
+        uint32_t work = events_take(events, random_between(&random, 100, 4000) * SG_KIB);
+        events_give(events, work);
     }
     for (int i = 0; i < SEQUENCES; i++)
-        give(events, block[i]);
+        events_give(events, block[i]);
 }
 
 const struct adversary adversaries[] = {

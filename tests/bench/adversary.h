@@ -27,6 +27,12 @@ struct adversary {
 extern const struct adversary adversaries[];
 extern const size_t adversary_count;
 
+/* Appends an allocation, and returns its block; appends a free. */
+uint32_t events_take(struct events *events, uint64_t bytes);
+void events_give(struct events *events, uint32_t block);
 void events_free(struct events *events);
+
+/* Appends the program of this number, for pages of so many bytes: random, and the same in every run. */
+void adversary_random(struct events *events, uint64_t seed, uint64_t page);
 
 #endif
