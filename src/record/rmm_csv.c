@@ -65,6 +65,7 @@ struct state {
     uint64_t prefix_ns;
     struct segalloc_trace_record pending[ROW_RECORDS];
     unsigned pending_at, pending_count;
+    bool open_end; /* the line read last has no newline: the end of the file, or where its writer was stopped */
 };
 
 static struct entry *probe(const struct table *table, uint64_t value)
@@ -126,9 +127,10 @@ static inline const unsigned char *next_line(struct sg_trace_reader *reader, con
         }
         if (sg_trace_more(reader))
             continue;
-        if (!reader->size || reader->error[0])
+        if (!reader->size || reader->error[0] || reader->info.end_text) /* part of a row where the data are cut */
             return NULL;
-        *ret_end = reader->data + reader->size; /* a last line without a newline */
+        ((struct state *)reader->state)->open_end = true;
+        *ret_end = reader->data + reader->size;
         line = reader->data;
         reader->size = 0;
         reader->info.line++;
@@ -458,6 +460,21 @@ static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char
     return true;
 }
 
+/* Whether a line is the beginning of a row only, by its fields. */
+static bool is_cut(const unsigned char *line, const unsigned char *end)
+{
+    static const char *const begun[] = {"", "0x", "(", "(n", "(ni", "(nil"};
+    enum { COMMAS = 5 };
+    unsigned commas = 0;
+    for (const unsigned char *at = line; at < end; at++)
+        if (*at == ',' && ++commas == COMMAS)
+            line = at + 1;
+    for (size_t i = 0; commas == COMMAS && i < sizeof(begun) / sizeof(begun[0]); i++)
+        if ((size_t)(end - line) == strlen(begun[i]) && memcmp(line, begun[i], strlen(begun[i])) == 0)
+            return true;
+    return commas < COMMAS;
+}
+
 static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
 {
     struct state *state = reader->state;
@@ -475,6 +492,11 @@ static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_rec
         }
         if (line == line_end || (line + 1 == line_end && *line == '\r'))
             continue;
+        if (state->open_end && is_cut(line, line_end)) {
+            reader->info.end = SG_TRACE_CUT;
+            reader->info.end_text = "the last row is incomplete";
+            break;
+        }
         if (end - at >= ROW_RECORDS) {
             if (!parse_row(reader, line, line_end, &at))
                 break;
