@@ -22,6 +22,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->warn = params->warn;
     core->record_begin = params->record_begin;
     core->record_end = params->record_end;
+    core->wait_for_context = params->wait_for_context;
     core->may_wait = params->may_wait;
     core->ask = params->ask;
     return core;
@@ -293,18 +294,16 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     return true;
 }
 
-/* Takes effect after all work of the context. False: there are several contexts, or the driver has no events over a whole one,
-   so that the caller must wait. *ret_ask: the epoch is over. Under the lock. */
-static bool free_after_context(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
+/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must wait.
+   *ret_ask: the epoch is over. Under the lock. */
+static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
 {
     struct sg_node *node = &device->nodes.node[id];
-    if (!device->core->driver->ctx_record_event || !sg_core_is_only_context(device->core, tag->context))
+    if (!sg_pending_can_cover(device, tag->followed))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
-    if (tag->context)
-        node->context = (uint64_t)(uintptr_t)tag->context;
     *ret_ask = ends_epoch(device, id);
-    sg_device_suspend(device, id, /* the whole context */ 1);
+    sg_device_suspend(device, id, /* all streams of all contexts */ 1);
     return true;
 }
 
@@ -329,7 +328,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         sg_device_release(device, id, 0, 0);
     } else {
         bool done = tag->sync == SG_FREE_SYNC_STREAM && free_in_order(device, id, tag, flags, &ask);
-        if (!done && !free_after_context(device, id, tag, flags, &ask))
+        if (!done && !free_after_all(device, id, tag, flags, &ask))
             outcome = MUST_WAIT;
         else if (!done || ask)
             outcome = ask ? FREED_LATER : FREED;
@@ -512,20 +511,21 @@ void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    (void)ordinal; /* waits cover every context, whichever device it is of */
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed), at = count;
+    bool known = false;
     for (uint32_t i = count; i-- > 0;) {
-        CUcontext known = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        if (known == context)
-            at = SG_CONTEXTS_MAX;
-        else if (!known && at != SG_CONTEXTS_MAX)
-            at = i;
+        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        known |= other == context;
+        at = other ? at : i;
     }
-    if (at < SG_CONTEXTS_MAX) {
+    if (!known && at < SG_CONTEXTS_MAX) {
+        atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
         atomic_store_explicit(&core->context[at], context, memory_order_relaxed);
         if (at == count)
             atomic_store_explicit(&core->context_count, count + 1, memory_order_release);
+    } else if (!known) {
+        atomic_store_explicit(&core->contexts_missed, true, memory_order_relaxed);
     }
     sg_unlock(&core->setup);
 }

@@ -35,6 +35,7 @@ struct sg_tag {
     enum sg_free_sync sync;
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
+    bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
 };
 
 struct sg_core_params {
@@ -48,6 +49,8 @@ struct sg_core_params {
     bool (*ask)(int device, bool wait); /* for replays, where all that is learnt of work is told by sg_core_completed(),
                                         sg_core_waited() and sg_core_settle(): stands for asking the driver. With `wait` only when
                                         something was learnt, or false; else false at once. No lock is held. NULL: the driver is asked */
+    CUresult (*wait_for_context)(void); /* waits for the current context, but not for ever: CUDA_ERROR_NOT_READY where that was
+                                        given up. No lock is held. NULL: the driver's cuCtxSynchronize */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
                                         collective library could be waiting too. NULL: never */
 };

@@ -73,8 +73,14 @@ struct sg_usage {
 struct sg_mark {
     CUevent event;
     CUcontext context; /* of the event */
-    uint64_t slots;    /* bits; bit 0: all streams of the only context */
+    uint64_t slots;    /* bits, of those that are followed */
     uint64_t time;
+    uint64_t number;   /* in the order of recording */
+};
+
+/* All work that there was up to `time`, in whichever stream and context: complete once no mark up to `last` is out. */
+struct sg_epoch {
+    uint64_t time, last;
 };
 
 struct sg_idle_event {
@@ -82,7 +88,7 @@ struct sg_idle_event {
     CUcontext context;
 };
 
-enum { SG_MARKS = 1024, SG_IDLE_EVENTS = 64 };
+enum { SG_MARKS = 1024, SG_IDLE_EVENTS = 64, SG_EPOCHS = 64 };
 
 struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */
@@ -125,6 +131,9 @@ struct sg_device {
     uint32_t idle_count;
     struct sg_mark mark[SG_MARKS]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a context */
     uint32_t mark_count;
+    uint64_t mark_number;                /* of the last */
+    struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
+    uint32_t epoch_count;
     uint64_t peers;          /* bit per device that must have access */
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
@@ -144,12 +153,15 @@ struct sg_core {
     void (*warn)(const char *line);
     bool (*record_begin)(void);
     void (*record_end)(void);
+    CUresult (*wait_for_context)(void);
     bool (*may_wait)(void);
     bool (*ask)(int device, bool wait);
     _Atomic bool disabled;
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
     _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
+    _Atomic uint8_t context_device[SG_CONTEXTS_MAX];
     _Atomic uint32_t context_count;              /* entries in use or used before; only grows */
+    _Atomic bool contexts_missed;                /* there were more than fit */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
@@ -252,6 +264,10 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
+
+/* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only device,
+   where `followed` says that all are followed. Under the lock. */
+bool sg_pending_can_cover(const struct sg_device *device, bool followed);
 
 /* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those tell
    nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may have been by

@@ -6,6 +6,10 @@
 /* Use of the device by others is noted in steps of 1/256 of it, so that a trace holds few such notes. */
 enum { PRESSURE_STEPS = 256 };
 
+/* pending_limit:auto: a part of what may be held, once SHORT of that has been allocated. */
+static const double SHORT = 0.92;
+enum { PENDING_SHARE = 32 };
+
 static void note_pressure(struct sg_device *device)
 {
     size_t free_bytes, total_bytes;
@@ -131,12 +135,26 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     return worth ? SG_ASK_MARK : SG_ASK_QUERY;
 }
 
-/* pending_limit: where memory is short, no more than that is left pending; the oldest is waited for first. */
+/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may be held, once
+   nearly all of that has been allocated and no more can be had: with more in the way, blocks are placed wherever there is
+   room, until the parts of pages between them add up to what the next large block would need. That is for frees that wait for
+   all work; others are usable by their own stream. Under the lock. */
+static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes)
+{
+    const struct sg_usage *usage = &device->usage;
+    uint64_t limit = device->core->conf.pending_limit;
+    if (limit != SG_AUTO)
+        return usage->pending.now > limit && !sg_device_is_roomy(device, bytes);
+    return device->pending.first && usage->pending.now > device->capacity_bytes / PENDING_SHARE &&
+           (double)usage->allocated.peak >= SHORT * (double)device->capacity_bytes && usage->reserved.now + bytes > device->capacity_bytes;
+}
+
+/* Waits for the oldest of what is pending until no more than that is left. */
 static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
 {
-    for (bool over = device->core->conf.pending_limit != SG_AUTO; over;) {
+    for (bool over = true; over;) {
         sg_lock(&device->lock);
-        over = device->usage.pending.now > device->core->conf.pending_limit && !sg_device_is_roomy(device, bytes);
+        over = is_over_pending_limit(device, bytes);
         sg_unlock(&device->lock);
         over = over && sg_device_ask(device, SG_ASK_WAIT);
     }

@@ -45,6 +45,7 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->stream[slot] = *id;
     order->state[slot] = SG_SLOT_ALIVE;
     order->complete[slot] = device->serial; /* what its last stream was given is */
+    order->met_at[slot] = device->serial;
     memset(&order->knows[slot], 0, sizeof order->knows[slot]);
     order->alive |= bit(slot);
     order->unseen |= bit(slot);
@@ -77,7 +78,7 @@ void sg_order_gone(struct sg_device *device, sg_slot slot)
 {
     struct sg_order *order = &device->order;
     order->state[slot] = SG_SLOT_GONE;
-    order->gone_at[slot] = device->serial;
+    order->gone_at[slot] = sg_order_read(device, bit(slot)); /* later than all that it was given */
     sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
     retire(device, slot);
 }

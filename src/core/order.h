@@ -32,8 +32,8 @@ struct sg_stream_id {
     unsigned flags;
 };
 
-/* For each slot the time up to which its work comes before something. Entry 0: the work of all streams of the only
-   context, followed or not. */
+/* For each slot the time up to which its work comes before something. Entry 0: the work of all streams of all contexts,
+   followed or not. */
 struct sg_clock {
     uint64_t at[SG_SLOTS];
 };
@@ -57,7 +57,7 @@ struct sg_order {
     struct sg_clock knows[SG_SLOTS]; /* what a slot's later work comes after */
     struct sg_stream_id stream[SG_SLOTS];
     uint8_t state[SG_SLOTS];         /* enum sg_slot_state */
-    uint64_t gone_at[SG_SLOTS];
+    uint64_t met_at[SG_SLOTS], gone_at[SG_SLOTS];
     uint64_t alive;                  /* bit set: alive or gone, but not unused */
     uint64_t opaque, blocking, unseen; /* bits; unseen: in no event call so far */
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */

@@ -1,6 +1,7 @@
 /* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is something to
-   learn from them, a few outstanding, oldest first. And frees that take effect later. Driver calls are made with `asking`
-   held, never with `lock`. */
+   learn from them, a few outstanding, oldest first. And frees that take effect later: after some streams, or after all work
+   that there is, which as many marks tell together as it takes, an *epoch*. Driver calls are made with `asking` held, never
+   with `lock`. */
 #include <assert.h>
 
 #include "device.h"
@@ -28,7 +29,7 @@ void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots)
     queue->last = id;
 }
 
-/* All work of the only context before `time` is complete: what waited for it is free. Under the lock. */
+/* All work before `time` is complete: what waited for it is free. Under the lock. */
 static void settle_pending(struct sg_device *device, uint64_t time)
 {
     uint32_t id;
@@ -52,6 +53,17 @@ void sg_core_settle(struct sg_core *core, int ordinal)
     if (device->pending.first)
         settle_pending(device, device->nodes.node[device->pending.first].time);
     sg_unlock(&device->lock);
+}
+
+/* Epochs whose marks have all been heard of are over. Under the lock. */
+static void settle_epochs(struct sg_device *device)
+{
+    uint32_t over = 0;
+    while (over < device->epoch_count && (device->mark_count == 0 || device->mark[0].number > device->epoch[over].last))
+        settle_pending(device, device->epoch[over++].time);
+    device->epoch_count -= over;
+    for (uint32_t i = 0; over && i < device->epoch_count; i++)
+        device->epoch[i] = device->epoch[i + over];
 }
 
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
@@ -91,38 +103,40 @@ void sg_pending_settle(struct sg_device *device)
     device->blocked.last = last;
 }
 
-/* Frees what waits in a queue for a context that is gone, NULL: for any. */
-static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue, CUcontext context)
+/* How many contexts there are of this device, or of others. No lock needed. */
+static uint32_t count_contexts(const struct sg_device *device, bool own)
 {
-    uint32_t *link = &queue->first;
-    queue->last = 0;
-    while (*link) {
-        uint32_t id = *link;
-        struct sg_node *node = &device->nodes.node[id];
-        if (!context || node->context == (uint64_t)(uintptr_t)context) {
-            *link = node->later;
-            if (node->also & 1)
-                sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
-            sg_device_release(device, id, 0, 0);
-        } else {
-            queue->last = id;
-            link = &node->later;
-        }
+    struct sg_core *core = device->core;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        found += atomic_load_explicit(&core->context[i], memory_order_relaxed) &&
+            (atomic_load_explicit(&core->context_device[i], memory_order_relaxed) == device->ordinal) == own;
+    return found;
+}
+
+/* Frees what waits in a queue: nobody is left who could be using it. */
+static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue)
+{
+    for (uint32_t id = queue->first, next; id; id = next) {
+        const struct sg_node *node = &device->nodes.node[id];
+        next = node->later;
+        if (node->also & 1)
+            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+        sg_device_release(device, id, 0, 0);
     }
+    *queue = (struct sg_pending_queue){0};
 }
 
 void sg_pending_forget(struct sg_device *device, CUcontext context)
 {
     struct sg_order *order = &device->order;
     uint32_t left = 0;
-    forget_queue(device, &device->pending, context);
     for (uint64_t slots = sg_order_slots_of(order, context); slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
         if (order->state[slot] == SG_SLOT_ALIVE)
             sg_order_gone(device, slot);
         sg_order_complete(device, slot, device->serial);
     }
-    forget_queue(device, &device->blocked, context);
     for (uint32_t i = 0; i < device->mark_count; i++) /* events die with their context */
         if (context && device->mark[i].context != context)
             device->mark[left++] = device->mark[i];
@@ -132,6 +146,12 @@ void sg_pending_forget(struct sg_device *device, CUcontext context)
         if (context && device->idle_event[i].context != context)
             device->idle_event[left++] = device->idle_event[i];
     device->idle_count = left;
+    settle_epochs(device);
+    if (!context || !count_contexts(device, /* own */ true)) {
+        forget_queue(device, &device->pending);
+        forget_queue(device, &device->blocked);
+    }
+    sg_pending_settle(device);
 }
 
 /* Takes the mark with this event out of the list; false: it has gone with its context. Under the lock. */
@@ -157,6 +177,7 @@ static void settle_mark(struct sg_device *device, CUevent event)
     sg_lock(&device->lock);
     if (take_mark(device, event, &mark)) {
         sg_pending_complete(device, mark.slots, mark.time);
+        settle_epochs(device);
         surplus = device->idle_count == SG_IDLE_EVENTS;
         if (!surplus)
             device->idle_event[device->idle_count++] = (struct sg_idle_event){event, mark.context};
@@ -166,13 +187,19 @@ static void settle_mark(struct sg_device *device, CUevent event)
         (void)device->core->driver->event_destroy(event);
 }
 
+/* What a mark is about, as bits; bit 0: streams that aren't followed. */
+static uint64_t about(const struct sg_mark *mark)
+{
+    return mark->slots ? mark->slots : 1;
+}
+
 /* Asks about the marks, oldest first, of each stream until one is not complete. */
 static void query_marks(struct sg_device *device)
 {
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->mark_count && device->mark[i].slots & busy)
+        while (i < device->mark_count && about(&device->mark[i]) & busy)
             i++;
         struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
         sg_unlock(&device->lock);
@@ -182,7 +209,7 @@ static void query_marks(struct sg_device *device)
         if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
             settle_mark(device, mark.event);
         } else {
-            busy |= mark.slots;
+            busy |= about(&mark);
             i++;
         }
     }
@@ -193,6 +220,7 @@ static void query_marks(struct sg_device *device)
 static CUevent youngest_mark(struct sg_device *device, CUcontext context, uint64_t slots)
 {
     uint32_t out = 0, youngest = 0;
+    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0;
     struct sg_mark mark;
     for (uint32_t i = 0; i < device->mark_count; i++) {
         if (device->mark[i].context != context || device->mark[i].slots != slots)
@@ -200,7 +228,7 @@ static CUevent youngest_mark(struct sg_device *device, CUcontext context, uint64
         out++;
         youngest = i;
     }
-    return out >= MARKS_OF_A_STREAM && take_mark(device, device->mark[youngest].event, &mark) ? mark.event : NULL;
+    return out >= MARKS_OF_A_STREAM && device->mark[youngest].number > needed && take_mark(device, device->mark[youngest].event, &mark) ? mark.event : NULL;
 }
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
@@ -229,12 +257,8 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     const struct sg_driver *driver = device->core->driver;
     struct sg_order *order = &device->order;
     struct sg_mark mark = {.context = context};
-    bool only = sg_core_is_only_context(device->core, context);
     sg_lock(&device->lock);
-    /* What is pending was freed when its context was the only one, though there may be others by now. */
-    const struct sg_node *last = &device->nodes.node[device->pending.last];
-    bool all = only || (device->pending.first && (CUcontext)(uintptr_t)last->context == context);
-    mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context) | all;
+    mark.slots = slot ? bit(slot) : sg_order_slots_of(order, context);
     sg_unlock(&device->lock);
     CUresult result = get_event(device, context, mark.slots, &mark.event);
     if (result != CUDA_SUCCESS)
@@ -253,9 +277,11 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
         return result;
     }
     sg_lock(&device->lock);
+    mark.number = ++device->mark_number;
     device->mark[device->mark_count++] = mark;
     order->owed &= ~mark.slots;
-    sg_order_marked(device, mark.slots, mark.time);
+    if (mark.slots)
+        sg_order_marked(device, mark.slots, mark.time);
     sg_unlock(&device->lock);
     *ret = mark;
     return CUDA_SUCCESS;
@@ -296,20 +322,97 @@ static bool is_recordable(const struct sg_order *order, sg_slot slot)
     return order->state[slot] == SG_SLOT_ALIVE && !order->stream[slot].per_thread;
 }
 
+/* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of threads' own
+   streams, other than those first met after `time`. Under the lock. */
+static uint64_t untold(const struct sg_order *order, uint64_t time)
+{
+    uint64_t slots = 0, fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
+    for (uint64_t left = order->alive; left; left &= left - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(left);
+        bool gone = order->state[slot] == SG_SLOT_GONE;
+        if (gone ? (fresh | order->unproven) >> slot & 1 && (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
+                 : order->stream[slot].per_thread && order->met_at[slot] <= time)
+            slots |= bit(slot);
+    }
+    return slots;
+}
+
+bool sg_pending_can_cover(const struct sg_device *device, bool followed)
+{
+    const struct sg_core *core = device->core;
+    if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
+        return false;
+    return core->driver->ctx_record_event || (followed && !count_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
+}
+
+/* Marks over every context that there is. Whether that was done. */
+static bool mark_contexts(struct sg_device *device)
+{
+    struct sg_core *core = device->core;
+    struct sg_mark mark;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), seen = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        seen += context != NULL;
+        if (context && record_mark(device, context, 0, &mark) != CUDA_SUCCESS)
+            return false;
+    }
+    return seen || record_mark(device, NULL, 0, &mark) == CUDA_SUCCESS;
+}
+
+/* Marks on every stream that has work left, but for threads' own ones that were first met after `time`. */
+static bool mark_streams(struct sg_device *device, uint64_t time)
+{
+    struct sg_order *order = &device->order;
+    struct sg_mark mark;
+    sg_lock(&device->lock);
+    (void)sg_order_read(device, order->alive);
+    bool can = !untold(order, time) && !count_contexts(device, /* own */ false);
+    uint64_t left = order->unproven & order->alive;
+    sg_unlock(&device->lock);
+    for (; can && left; left &= left - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(left);
+        sg_lock(&device->lock);
+        bool records = is_recordable(order, slot);
+        CUcontext context = order->stream[slot].context;
+        sg_unlock(&device->lock);
+        if (records)
+            can = record_mark(device, context, slot, &mark) == CUDA_SUCCESS;
+    }
+    return can;
+}
+
+/* Begins an epoch: what is pending so far is free once the marks are complete that are recorded here, and those before them.
+   Where as many are out as there may be, the youngest takes its place. */
+static void record_epoch(struct sg_device *device)
+{
+    sg_lock(&device->lock);
+    uint64_t time = device->order.owed & bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    device->epoch_count -= device->epoch_count == SG_EPOCHS;
+    sg_unlock(&device->lock);
+    if (!time || !(device->core->driver->ctx_record_event ? mark_contexts(device) : mark_streams(device, time)))
+        return;
+    sg_lock(&device->lock);
+    device->epoch[device->epoch_count++] = (struct sg_epoch){time, device->mark_number};
+    if (device->nodes.node[device->pending.last].time <= time) /* none was freed meanwhile */
+        device->order.owed &= ~bit(0);
+    sg_order_marked(device, bit(0), time);
+    settle_epochs(device);
+    sg_unlock(&device->lock);
+}
+
 /* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
 static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
 {
     const struct sg_order *order = &device->order;
-    for (*wanted &= order->owed; *wanted; *wanted &= *wanted - 1) {
-        sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
-        if (slot == 0 && !device->pending.first)
-            continue;
-        *ret_context = slot ? order->stream[slot].context : (CUcontext)(uintptr_t)device->nodes.node[device->pending.last].context;
-        *ret_slot = is_recordable(order, slot) ? slot : 0;
-        *wanted &= *wanted - 1;
-        return true;
-    }
-    return false;
+    *wanted &= order->owed & ~bit(0);
+    if (!*wanted)
+        return false;
+    sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
+    *ret_context = order->stream[slot].context;
+    *ret_slot = is_recordable(order, slot) ? slot : 0;
+    *wanted &= *wanted - 1;
+    return true;
 }
 
 /* Records what is needed to learn about everything in `wanted` that has not been marked since. */
@@ -317,6 +420,8 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
 {
     if (!begin_recording(device))
         return;
+    if (wanted & 1)
+        record_epoch(device);
     for (;;) {
         CUcontext context;
         sg_slot slot;
@@ -329,6 +434,13 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
         (void)record_mark(device, context, slot, &mark);
     }
     end_recording(device);
+}
+
+/* Waits for the context, no longer than whoever uses the core allows. */
+static CUresult wait_for_context(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    return core->wait_for_context ? core->wait_for_context() : core->driver->ctx_synchronize();
 }
 
 /* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether that
@@ -350,13 +462,13 @@ static bool wait_for_oldest(struct sg_device *device)
     struct sg_clock clock;
     sg_core_context_clock(device->core, device->ordinal, current, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = event ? core->driver->event_synchronize(event) : core->driver->ctx_synchronize();
+    CUresult result = event ? core->driver->event_synchronize(event) : wait_for_context(device);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
     if (event && result == CUDA_SUCCESS)
         settle_mark(device, event);
-    else if (event && result == CUDA_ERROR_NOT_READY)
+    else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
     bool progress = event != NULL; /* what is owed in another context this one's wait does not settle */
     sg_lock(&device->lock);

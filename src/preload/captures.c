@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "clock.h"
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
@@ -66,9 +67,29 @@ bool sg_captures_own(CUstream *ret)
     return found;
 }
 
+enum { REST_NS = 20000 };
+
 static void rest(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+}
+
+bool sg_captures_await(uint64_t *left_ns)
+{
+    CUstream own;
+    while (sg_captures_live() && *left_ns > 0 && !sg_captures_own(&own)) {
+        uint64_t began = sg_clock_coarse_ns();
+        rest();
+        uint64_t took = sg_clock_coarse_ns() - began;
+        took = took > REST_NS ? took : REST_NS;
+        *left_ns -= took < *left_ns ? took : *left_ns;
+    }
+    return !sg_captures_live();
+}
+
+bool sg_captures_parked(void)
+{
+    return atomic_load_explicit(&parked.count, memory_order_relaxed) > 0;
 }
 
 void sg_captures_hold(void)
@@ -170,9 +191,21 @@ void sg_captures_restore(CUstreamCaptureMode *mode)
     sg_life_driver()->exchange_capture_mode(mode);
 }
 
+/* Once it has begun, no event of ours is recorded any more: what was freed so far gets its own before. */
+static void record_first(void)
+{
+    struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
+    if (!core)
+        return;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        sg_core_poll(core, device);
+    sg_end();
+}
+
 /* A begin counts before the driver is asked: between its answer and ours other threads must see it. */
 static void begin(void)
 {
+    record_first();
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_captures_joining();

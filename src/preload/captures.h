@@ -4,6 +4,7 @@
 #define SG_CAPTURES_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "memory.h"
 
@@ -11,6 +12,13 @@ bool sg_captures_live(void);
 
 /* Whether a stream is being captured. Asks the driver, while a capture is live only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
+
+/* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this thread has
+   begun one itself. No lock of ours may be held. */
+bool sg_captures_await(uint64_t *left_ns);
+
+/* Whether any free is kept for the end of the captures. */
+bool sg_captures_parked(void);
 
 /* Frees what was kept, unless a capture is live. */
 void sg_captures_settle(struct sg_core *core);

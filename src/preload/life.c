@@ -14,10 +14,12 @@
 #include "clock.h"
 #include "contexts.h"
 #include "environment.h"
+#include "helper.h"
 #include "lock.h"
 #include "memory.h"
 #include "recorder.h"
 #include "resolve.h"
+#include "streams.h"
 #include "trimming.h"
 
 enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
@@ -182,6 +184,22 @@ static void *look_up(void *user, const char *symbol)
     return sg_cuda_symbol(symbol);
 }
 
+/* A libcuda may export calls that the driver beneath it is too old for (the simulated one, and the forward compatibility
+   packages): they aren't there. Source of the versions: hooks.def. */
+static void leave_out_newer(struct sg_driver *driver)
+{
+    CUresult (*get_version)(int *);
+    void *symbol = sg_cuda_symbol("cuDriverGetVersion");
+    int version = 0;
+    memcpy(&get_version, &symbol, sizeof symbol);
+    if (!symbol || get_version(&version) != CUDA_SUCCESS)
+        return;
+    if (version < 12050)
+        driver->ctx_record_event = NULL;
+    if (version < 13000)
+        driver->ctx_synchronize_of = NULL;
+}
+
 const struct sg_driver *sg_life_driver(void)
 {
     int known = atomic_load_explicit(&life.driver_known, memory_order_acquire);
@@ -190,6 +208,7 @@ const struct sg_driver *sg_life_driver(void)
         if (!sg_cuda_symbol("cuInit"))
             return NULL;
         known = sg_driver_load(&driver, look_up, NULL) ? 2 : 1;
+        leave_out_newer(&driver);
         sg_guard(SG_GUARD_REAL);
         if (!atomic_load_explicit(&life.driver_known, memory_order_relaxed)) {
             life.driver = driver;
@@ -255,6 +274,7 @@ static enum state create_core(const struct sg_driver *driver)
         .warn = sg_life_say,
         .record_begin = record_begin,
         .record_end = sg_captures_unhold,
+        .wait_for_context = sg_helper_wait_for_context,
     };
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);
@@ -264,6 +284,8 @@ static enum state create_core(const struct sg_driver *driver)
     sg_contexts_tell(life.core);
     if (life.conf.free_sync == SG_FREE_SYNC_STREAM)
         sg_memory_follow();
+    else if (life.conf.free_sync == SG_FREE_SYNC_EVENT && !driver->ctx_record_event)
+        sg_follow(); /* instead of an event over a context, one on each of its streams */
     return LIVE;
 }
 

@@ -110,9 +110,10 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
         .torch = origin->torch,
         .sync = when(origin),
         .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
+        .followed = sg_following() && !sg_follow_late() && is_seen(),
     };
     struct sg_place place;
-    if (sg_following() && origin->has_stream)
+    if (sg_following() && (origin->has_stream || !sg_life_driver()->ctx_record_event))
         sg_streams_serve(device);
     /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be complete. */
     if (sg_following() && origin->has_stream && !origin->stream_order &&
@@ -207,6 +208,25 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
 }
 
+/* Whether memory is kept back that captures keep from being asked about. */
+static bool is_held_by_captures(struct sg_core *core, int device)
+{
+    struct sg_stats stats;
+    return sg_captures_live() && (sg_captures_parked() || (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes]));
+}
+
+/* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be free. */
+static CUresult malloc_after_captures(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && is_held_by_captures(core, device) && sg_captures_await(&left_ns)) {
+        sg_memory_settle(core);
+        result = sg_core_malloc(core, device, bytes, tag, ret);
+    }
+    return result;
+}
+
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
 {
     struct sg_tag tag;
@@ -220,6 +240,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     sg_recorder_device(sg_life_driver(), device);
     sg_trimming_use(device);
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        result = malloc_after_captures(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
         result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||

@@ -259,8 +259,10 @@ bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, stru
     const struct sg_driver *driver = sg_life_driver();
     CUstream named = sg_stream_named(stream, false);
     unsigned long long key;
-    if (!sg_streams_place(core, named, false, ret) || ret->device == device)
-        return ret->device == device;
+    if (!sg_streams_place(core, named, false, ret))
+        return false;
+    if (ret->device == device)
+        return true;
     if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS)
         return false;
     CUcontext owner = context_of(driver, named);

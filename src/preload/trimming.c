@@ -1,16 +1,13 @@
 #include "trimming.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <dlfcn.h>
-
 #include "captures.h"
 #include "contexts.h"
+#include "helper.h"
 #include "life.h"
 #include "neighbours.h"
 #include "resolve.h"
@@ -172,25 +169,6 @@ static void *help(void *user)
     return NULL;
 }
 
-static bool start_helper(void)
-{
-    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
-    void *symbol = sg_dlsym()(RTLD_DEFAULT, "pthread_create"); /* by name: it has moved between libraries */
-    pthread_t thread;
-    pthread_attr_t attributes;
-    sigset_t all, before;
-    memcpy(&create, &symbol, sizeof symbol);
-    if (!symbol || pthread_attr_init(&attributes) != 0)
-        return false;
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    sigfillset(&all);
-    sigprocmask(SIG_BLOCK, &all, &before); /* of this thread, on Linux; the new one inherits it */
-    bool started = create(&thread, &attributes, help, NULL) == 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return started;
-}
-
 void sg_trimming_open(const struct sg_conf *conf)
 {
     struct sg_neighbours *table;
@@ -202,7 +180,7 @@ void sg_trimming_open(const struct sg_conf *conf)
     neighbours.table = table;
     neighbours.idle_ns = (uint64_t)(conf->trim_idle_s * 1e9);
     atomic_store_explicit(&neighbours.own, own, memory_order_release);
-    if (!start_helper())
+    if (!sg_helper_start(help, NULL))
         sg_trimming_close();
 }
 

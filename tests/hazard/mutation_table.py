@@ -14,6 +14,8 @@ EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS = (
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
+EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
+          for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
 GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto", "4GiB")]
 
 
@@ -33,11 +35,11 @@ MUTATIONS = [
     bug("strict_waits_for_one_context", "a strict free waits for the current context alone", CORE,
         "if (context && context != tag->context)\n            result = synchronize(core->driver, context);",
         "if (context && context == tag->context)\n            result = synchronize(core->driver, context);", ["cuda"]),
-    bug("event_with_several_contexts", "an event over one context stands for all where there are several", CORE,
+    bug("wait_for_one_context_is_for_all", "a program's wait for one context stands for all where there are several", CORE,
         "if (other && other != context)\n            return false;",
-        "if (other && other == context)\n            return true;", ["cuda"]),
+        "if (other && other == context)\n            return true;", ["cuda"], programs=EPOCHS["contexts"]),
     bug("event_frees_at_once", "a free that takes effect later takes effect at once", CORE,
-        "    sg_device_suspend(device, id, /* the whole context */ 1);",
+        "    sg_device_suspend(device, id, /* all streams of all contexts */ 1);",
         "    sg_device_release(device, id, 0, 0);", ["cuda"]),
     bug("completion_credited_before_the_wait", "a strict free believes the work complete before it has waited", CORE,
         "    CUresult result = wait_like_the_driver(device->core, tag, ret_ns);\n    if (learns && result == CUDA_SUCCESS)",
@@ -111,9 +113,20 @@ MUTATIONS = [
         "if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {",
         "if (!context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {", ["aware", "cuda"],
         programs=directed("stream_context", "stream")),
-    bug("pending_of_the_only_context_forgotten", "what was freed before a second context was made waits for that to go",
-        PENDING, "bool all = only || (device->pending.first &&", "bool all = only || (false &&", ["cuda"],
-        programs=directed("context", "event")),
+    bug("epoch_of_one_context", "events over one context stand for all where there are several", PENDING,
+        "if (context && record_mark(", "if (context && i == 0 && record_mark(", ["cuda"], programs=EPOCHS["contexts"]),
+    bug("epoch_without_a_stream", "events on streams leave one out where there are none over a context", PENDING,
+        "uint64_t left = order->unproven & order->alive;", "uint64_t left = order->unproven & order->alive & (order->unproven - 1);",
+        ["aware"], programs=EPOCHS["streams"]),
+    bug("epoch_ends_with_its_first_event", "an epoch is over before all of its events are complete", PENDING,
+        "device->mark[0].number > device->epoch[over].last", "device->mark[0].number >= device->epoch[over].last",
+        ["cuda"], programs=EPOCHS["contexts"]),
+    bug("threads_own_stream_left_out", "work in a thread's own stream counts as covered by events that it is not in", PENDING,
+        ": order->stream[slot].per_thread && order->met_at[slot] <= time)", ": false)", ["cuda"],
+        programs=EPOCHS["per_thread"]),
+    bug("pending_ends_with_a_context", "what was freed is anybody's once its context is gone, whoever else is at work on it",
+        PENDING, "if (!context || !count_contexts(device, /* own */ true)) {", "if (true) {", ["cuda"],
+        programs=EPOCHS["contexts"]),
     bug("mark_covers_later_frees", "our own event covers what was freed after it too", PENDING,
         "        sg_pending_complete(device, mark.slots, mark.time);",
         "        sg_pending_complete(device, mark.slots, device->serial);"),

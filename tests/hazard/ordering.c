@@ -27,6 +27,7 @@ static const struct plan {
 } plans[] = {
     {"strict", "cuda", KIND_CUDA},
     {"event", "cuda", KIND_CUDA},
+    {"event", "aware", KIND_AWARE},
     {"stream", "cuda", KIND_CUDA},
     {"stream", "aware", KIND_AWARE},
     {"stream", "ranks", KIND_RANKS},

@@ -14,6 +14,7 @@ import loads  # noqa: E402
 
 SEGALLOC = os.path.abspath(sys.argv.pop(1))
 MIB = 1 << 20
+LORA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "qwen25-7b-lora.csv.zst")
 
 
 def segalloc(*arguments, status=0):
@@ -147,6 +148,13 @@ class RunAhead(Case):
         self.assertEqual(got["ooms"], 0)
         self.assertGreater(got["host_waits"], 0)
         self.assertLessEqual(got["peak_reserved_bytes"], 40 * MIB)
+
+    def test_what_is_pending_does_not_take_the_room_of_what_is_large(self):
+        live = json.loads(segalloc("trace", "info", "--json", LORA))["peak_requested_bytes"]
+        played = json.loads(segalloc("replay", LORA, "--json", "--run-ahead", "300", "--conf", "free_sync:event",
+                                     "--limit", str(live * 101 // 100)))
+        self.assertEqual(played["ooms"], 0)
+        self.assertGreater(played["host_waits"], 0)
 
     def test_strict_frees_wait(self):
         for ahead, waits in ((0, 0), (1, 200)):
