@@ -36,7 +36,8 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_DONE = 32,             /* id: the pending free of this block is complete */
     SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
     /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
-    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
+    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on. id 1: does not, its caller
+                                              asks once more in another way */
     SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before it */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
@@ -49,13 +50,29 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
     SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to there */
     SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an event was recorded
-                                              on them; of no slots: whether pages may get a second address (1) or not (0) */
+                                              on them */
     SEGALLOC_RECORD_LIMIT = 47,            /* stream: of the device; size: what may be held of it from here on */
+    SEGALLOC_RECORD_TURN = 48,             /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step of a slow
+                                              allocation, of a trim, or of the free of a huge block */
+    SEGALLOC_RECORD_PIN = 49,              /* stream: of the device; id: region << 32 | page; size: pages that may not move from here on */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
     SEGALLOC_RECORD_DEFINE_THREAD = 65,    /* thread: index; id: thread id as the system or the CSV gives it */
     SEGALLOC_RECORD_DEFINE_DEVICE = 66,    /* stream: ordinal; id: granularity; size: total memory */
+};
+
+/* What was done, or found out, at a turn. */
+enum segalloc_turn {
+    SEGALLOC_TURN_ALIASES = 1,  /* 1: pages may get a second address for this allocation; 0: they may not */
+    SEGALLOC_TURN_LATE_UNMAP,   /* an old address of pages was picked to be unmapped: pages */
+    SEGALLOC_TURN_UNMAPPED,     /* 1: it was; 0: the driver refused */
+    SEGALLOC_TURN_REUSE,        /* a huge block got the addresses of one that is gone */
+    SEGALLOC_TURN_REGION,       /* bytes of addresses that were reserved; 0: none were to be had */
+    SEGALLOC_TURN_GARBAGE,      /* bytes beyond garbage_collection_threshold */
+    SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
+    SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
+    SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
 };
 
 enum segalloc_record_flags {

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "turn.h"
+
 enum { REGION_SHIFT = 32 };
 
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
@@ -12,16 +14,12 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
     if (core->record_begin && !capture)
         core->record_end();
+    const struct segalloc_trace_record *told = sg_turn(device);
     sg_lock(&device->lock);
-    bool single = capture || device->peers; /* work of other devices is not followed */
-    if (core->ask) /* it was told */
-        single = device->single;
-    if (single != device->single) {
-        device->single = single;
-        sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), 0, !single);
-    }
+    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, !capture && !device->peers); /* work of other devices is not followed */
+    sg_emit_turn(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
-    return !single;
+    return allowed;
 }
 
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
@@ -65,7 +63,7 @@ static bool may_go(const struct sg_region *region, uint32_t first, uint32_t page
 }
 
 /* Takes the oldest old address that may be unmapped out of the queue. Under the lock. */
-static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
+static bool take_old(struct sg_device *device, bool all, struct sg_run *ret)
 {
     uint32_t before = 0;
     for (uint32_t id = device->old.first; id; before = id, id = device->nodes.node[id].later) {
@@ -84,6 +82,19 @@ static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
         return true;
     }
     return false;
+}
+
+/* The same, where it is its turn. No lock but `grow` is held. */
+static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
+{
+    if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_LATE_UNMAP))
+        return false;
+    sg_lock(&device->lock);
+    bool found = take_old(device, all, ret);
+    if (found)
+        sg_emit_turn(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
+    sg_unlock(&device->lock);
+    return found;
 }
 
 /* An old address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
@@ -109,14 +120,15 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
 void sg_alias_settle(struct sg_device *device, bool all)
 {
     struct sg_run run;
-    sg_lock(&device->lock);
     while (next_old(device, all, &run)) {
+        const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
-        sg_unlock(&device->lock);
         sg_count(device, SG_STAT_calls_unmap, 1);
         bool unmapped = device->core->driver->unmap(run.region->base + run.first * page_bytes, run.pages * page_bytes) == CUDA_SUCCESS;
+        unmapped = sg_turn_outcome(told, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);
+        sg_emit_turn(device, SEGALLOC_TURN_UNMAPPED, unmapped);
+        sg_unlock(&device->lock);
     }
-    sg_unlock(&device->lock);
 }

@@ -6,6 +6,7 @@
 #include "idmap.h"
 #include "meta.h"
 #include "torch_policy.h"
+#include "turn.h"
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 
@@ -22,8 +23,11 @@ struct sg_classic {
     uint32_t segments;
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
     uint32_t doomed_count;
-    size_t asked; /* by the program, of the allocation that the rules decide on */
-    uint32_t asked_stream;
+    struct asked { /* by the program: the allocation that the rules decide on */
+        size_t bytes;
+        uint32_t stream;
+        bool told; /* the trace knows that nothing free serves it */
+    } asked;
 };
 
 /* First segment that ends after `address`. */
@@ -59,6 +63,26 @@ static void free_doomed(struct sg_classic *classic)
     }
 }
 
+/* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of it: what
+   the rules give back for it goes there. */
+static void tell_slow(struct sg_classic *classic)
+{
+    if (!classic->asked.told)
+        sg_emit(classic->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, classic->asked.stream, 0, classic->asked.bytes);
+    classic->asked.told = true;
+}
+
+/* Asks the driver. In a replay the answer, and the address, on which the rules depend, are the recorded ones. */
+static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr *ret)
+{
+    const struct segalloc_trace_record *told = sg_turn(device);
+    sg_count(device, SG_STAT_calls_alloc, 1);
+    if (!told)
+        return device->core->driver->mem_alloc(ret, bytes);
+    *ret = told->id;
+    return told->kind == SEGALLOC_RECORD_ALLOCATE ? CUDA_SUCCESS : (CUresult)told->size;
+}
+
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
     struct sg_classic *classic = user;
@@ -68,18 +92,15 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
     if (usage->reserved.now + bytes > device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
-    size_t asked = classic->asked;
-    uint32_t stream = classic->asked_stream;
-    sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, stream, 0, asked);
+    tell_slow(classic);
+    const struct asked asked = classic->asked;
     free_doomed(classic);
     sg_unlock(&device->lock);
-    sg_count(device, SG_STAT_calls_alloc, 1);
-    CUresult result = device->core->driver->mem_alloc(&base, bytes);
+    CUresult result = ask_driver(device, bytes, &base);
     sg_lock(&device->lock);
     classic->asked = asked; /* another thread may have asked meanwhile */
-    classic->asked_stream = stream;
     if (result != CUDA_SUCCESS) {
-        sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, stream, 0, result);
+        sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
@@ -145,8 +166,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
-    classic->asked = bytes;
-    classic->asked_stream = sg_device_stream(device, tag);
+    classic->asked = (struct asked){.bytes = bytes, .stream = sg_device_stream(device, tag)};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -155,6 +175,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
         status = -ENOMEM;
     }
     if (status != 0) {
+        tell_slow(classic);
         sg_node_drop(&device->nodes, id);
         return status;
     }
@@ -286,6 +307,7 @@ void sg_classic_context_gone(struct sg_device *device, CUcontext context)
     if (context) { /* the driver has freed its segments */
         struct sg_classic *classic = device->classic;
         uint32_t kept = 0;
+        sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
         sg_torch_empty_cache(classic->torch);
         for (uint32_t i = 0; i < classic->doomed_count; i++)
             if (classic->doomed[i].context != context)

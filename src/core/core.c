@@ -6,6 +6,7 @@
 #include "meta.h"
 #include "roundup.h"
 #include "size.h"
+#include "turn.h"
 
 /* On the way of every free: each call saved there is a few per cent of it. */
 #define INLINE static inline __attribute__((always_inline))
@@ -24,7 +25,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->record_end = params->record_end;
     core->wait_for_context = params->wait_for_context;
     core->may_wait = params->may_wait;
-    core->ask = params->ask;
+    core->replay = params->replay;
     return core;
 }
 
@@ -124,7 +125,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
     else
-        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
+        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), tag->tentative, bytes);
     sg_unlock(&device->lock);
     if (node)
         return CUDA_SUCCESS;
@@ -205,10 +206,11 @@ static uint32_t block_at(const struct sg_range *range, CUdeviceptr address)
 /* A freed huge block's page goes back at once: it is of no use to anybody else. Its addresses wait for the next one. */
 static void retire_huge(struct sg_device *device, struct sg_region *region)
 {
-    sg_lock(&device->grow);
+    sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_region_flush(region);
     bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages && !region->pinned;
+    sg_emit_turn(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)
         sg_device_empty_region(device, region);
@@ -433,8 +435,8 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     if (!device->classic)
         sg_device_ask(device, SG_ASK_MARK);
     sg_lock(&device->lock);
-    sg_device_tidy(device);
-    if (!device->classic && sg_device_flush(device))
+    bool joined = sg_device_tidy(device);
+    if (!device->classic && (sg_device_flush(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
     uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device);
     uint64_t held = device->usage.reserved.now - idle;
@@ -459,7 +461,7 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
         return 0;
     sg_device_ask(device, SG_ASK_MARK);
     sg_device_drain(device);
-    sg_lock(&device->grow);
+    sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_device_tidy(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
@@ -476,6 +478,7 @@ void sg_core_merge(struct sg_core *core, int ordinal)
     if (!device || device->mode != SG_MODE_EXPANDABLE)
         return;
     sg_lock(&device->lock);
+    sg_device_tidy(device);
     sg_device_flush(device);
     sg_unlock(&device->lock);
 }
@@ -587,6 +590,24 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     return result;
 }
 
+enum { PIN_REGION_SHIFT = 32 }; /* of the region in the record of a pin */
+
+/* Under the lock. */
+static void pin_pages(struct sg_device *device, struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    bool any = false;
+    for (uint32_t page = first; page < first + pages; page++) {
+        if (region->pin[page] & SG_PIN_ASKED)
+            continue;
+        region->pinned += !region->pin[page];
+        region->pin[page] |= SG_PIN_ASKED;
+        sg_gauge_add(&device->usage.pinned, (uint64_t)region->page_units << SG_UNIT_SHIFT);
+        any = true;
+    }
+    if (any)
+        sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device), (uint64_t)region->index << PIN_REGION_SHIFT | first, pages);
+}
+
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
 {
     const struct sg_range *range = find_range(core, address);
@@ -596,14 +617,22 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     struct sg_region *region = range->region;
     sg_lock(&device->lock);
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range->begin;
-    uint64_t last = (offset + bytes - 1) / page_bytes;
-    for (uint64_t page = offset / page_bytes; page <= last && page < region->pages; page++) {
-        if (!(region->pin[page] & SG_PIN_ASKED)) {
-            region->pinned += !region->pin[page];
-            region->pin[page] |= SG_PIN_ASKED;
-            sg_gauge_add(&device->usage.pinned, page_bytes);
-        }
-    }
+    uint64_t first = offset / page_bytes, last = (offset + bytes - 1) / page_bytes;
+    last = last < region->pages ? last : region->pages - 1;
+    pin_pages(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_pin_pages(struct sg_core *core, int ordinal, uint64_t first, uint64_t pages)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    uint64_t index = first >> PIN_REGION_SHIFT, page = first & UINT32_MAX;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    struct sg_region *region = index < device->region_count ? device->region[index] : NULL;
+    if (region && page < region->pages && pages <= region->pages - page)
+        pin_pages(device, region, (uint32_t)page, (uint32_t)pages);
     sg_unlock(&device->lock);
 }
 

@@ -38,6 +38,19 @@ struct sg_tag {
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
 };
 
+/* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(), sg_core_waited()
+   and sg_core_settle(); the driver is asked nothing about it.
+
+   An operation that drops the lock goes on at *turns*: each of its sections under the lock emits one record, and before it
+   does anything for the next one, driver calls included, it calls `turn`. That returns once the section's own record has come
+   in the trace, with this record, which says what the driver answered and what else is not the core's to decide; or with NULL:
+   there is none, and the core is to decide and to ask the driver afresh. No lock but `grow` is held. `give_way` is called, as
+   often as it takes, where `grow` is held by an operation that stands at a turn of its own. */
+struct sg_replay {
+    const struct segalloc_trace_record *(*turn)(void);
+    void (*give_way)(void);
+};
+
 struct sg_core_params {
     const struct sg_conf *conf;      /* copied */
     const struct sg_driver *driver;  /* kept: must outlive the core */
@@ -46,9 +59,7 @@ struct sg_core_params {
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
     bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is live, which then */
     void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
-    bool (*ask)(int device, bool wait); /* for replays, where all that is learnt of work is told by sg_core_completed(),
-                                        sg_core_waited() and sg_core_settle(): stands for asking the driver. With `wait` only when
-                                        something was learnt, or false; else false at once. No lock is held. NULL: the driver is asked */
+    const struct sg_replay *replay;  /* kept; NULL: this is none */
     CUresult (*wait_for_context)(void); /* waits for the current context, but not for ever: CUDA_ERROR_NOT_READY where that was
                                         given up. No lock is held. NULL: the driver's cuCtxSynchronize */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
@@ -96,7 +107,7 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
    bytes given back. */
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep);
 
-/* Merges what is cached with what is free around it, as sg_core_mem_info() does: for replays. */
+/* Merges and joins what is free, as sg_core_mem_info() does before it counts it: for replays. */
 void sg_core_merge(struct sg_core *core, int device);
 
 /* `bytes` of the device are in use by others, as was found out when growing: for replays, whose card cannot tell. */
@@ -164,6 +175,9 @@ void sg_core_settle(struct sg_core *core, int device);
 
 /* All up to `clock` is complete. */
 void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock);
+
+/* For replays: as a PIN record says. */
+void sg_core_pin_pages(struct sg_core *core, int device, uint64_t first, uint64_t pages);
 
 /* For replays: as a MARK record says. */
 void sg_core_marked(struct sg_core *core, int device, uint64_t slots, uint64_t time);

@@ -5,6 +5,7 @@
 
 #include "classic.h"
 #include "meta.h"
+#include "turn.h"
 
 void sg_usage_derive(struct sg_device *device)
 {
@@ -195,66 +196,95 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
         bool empty = device->region_class[i] == SG_CLASS_HUGE && sg_region_is_hole(region);
         done = empty && region->reserved >= bytes && sg_region_remake(region, bytes, slot_shift_of(SG_CLASS_HUGE, bytes));
     }
+    if (done)
+        sg_emit_turn(device, SEGALLOC_TURN_REUSE, bytes);
     sg_unlock(&device->lock);
     return done;
 }
 
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
+/* Reserves addresses for a region: *bytes of them, or half as many and so on, but at least `least`. *bytes: how many. */
+static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step, uint64_t alignment, uint64_t *bytes, CUdeviceptr *ret)
 {
-    const struct sg_driver *driver = device->core->driver;
-    uint64_t page = class == SG_CLASS_HUGE ? round_up(bytes, device->granularity) : device->page_bytes[class];
-    if (class == SG_CLASS_HUGE && reuse_huge(device, page))
-        return CUDA_SUCCESS;
-    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge block
-       fits where one has been. */
-    uint64_t want = class == SG_CLASS_HUGE ? device->capacity_bytes : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
-    uint64_t step = class == SG_CLASS_HUGE ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
-    want = round_up(want > bytes ? want : bytes, step);
-    want = want < most ? want : most;
-    if (device->region_count == SG_REGIONS_MAX || want < bytes)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUdeviceptr base;
-    CUresult result;
-    for (uint64_t least = round_up(bytes, step);;) {
+    for (;;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
-        result = driver->address_reserve(&base, want, page == device->granularity ? 0 : device->granularity, 0, 0);
-        if (result == CUDA_SUCCESS || want == least)
-            break;
-        want = want / 2 > least ? round_up(want / 2, step) : least;
+        CUresult result = device->core->driver->address_reserve(ret, *bytes, alignment, 0, 0);
+        if (result == CUDA_SUCCESS || *bytes == least)
+            return result;
+        *bytes = *bytes / 2 > least ? round_up(*bytes / 2, step) : least;
     }
-    if (result != CUDA_SUCCESS)
-        return result;
+}
+
+/* Makes a region of what was reserved, of `bytes` in pages of `page`. NULL: no host memory, or too many there are. */
+static struct sg_region *make_region(struct sg_device *device, enum sg_class class, CUdeviceptr base, uint64_t bytes, uint64_t page)
+{
+    bool huge = class == SG_CLASS_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_lock(&device->lock);
-    bool made = region && sg_region_init(region, &device->nodes, base, class == SG_CLASS_HUGE ? page : want, page, slot_shift_of(class, page));
+    bool made = region && sg_region_init(region, &device->nodes, base, huge ? page : bytes, page, slot_shift_of(class, page));
     sg_unlock(&device->lock);
-    if (!made || !publish_range(device->core, device, region, want, class == SG_CLASS_HUGE)) {
-        if (made)
-            sg_region_fini(region);
-        sg_meta_unmap(region, sizeof *region);
-        driver->address_free(base, want);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    sg_lock(&device->lock);
+    if (made && publish_range(device->core, device, region, bytes, huge))
+        return region;
+    if (made)
+        sg_region_fini(region);
+    sg_meta_unmap(region, sizeof *region);
+    return NULL;
+}
+
+/* Under the lock. */
+static void append_region(struct sg_device *device, enum sg_class class, struct sg_region *region, uint64_t bytes)
+{
     uint32_t index = device->region_count;
     region->index = index;
     region->order = &device->order;
-    region->reserved = want;
+    region->reserved = bytes;
     device->nodes.node[region->first].region = index;
     device->region[index] = region;
     device->region_class[index] = (uint8_t)class;
     device->region_count = index + 1;
     sg_gauge_add(&device->usage.segments, 1);
-    sg_unlock(&device->lock);
-    return CUDA_SUCCESS;
 }
 
-void sg_device_tidy(struct sg_device *device)
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
 {
-    if (device->blocked.first)
+    bool huge = class == SG_CLASS_HUGE;
+    uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[class];
+    const struct segalloc_trace_record *told = sg_turn(device);
+    if (huge && sg_turn_is(told, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
+        return CUDA_SUCCESS;
+    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge block
+       fits where one has been. */
+    uint64_t want = huge ? device->capacity_bytes : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
+    uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
+    want = round_up(want > bytes ? want : bytes, step);
+    want = want < most ? want : most;
+    if (device->region_count == SG_REGIONS_MAX || want < bytes)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUdeviceptr base = 0;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    want = sg_turn_outcome(told, SEGALLOC_TURN_REGION, want);
+    if (want)
+        result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity, &want, &base);
+    struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, class, base, want, page) : NULL;
+    if (result == CUDA_SUCCESS && !region) {
+        device->core->driver->address_free(base, want);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    sg_lock(&device->lock);
+    if (region)
+        append_region(device, class, region, want);
+    sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : 0);
+    sg_unlock(&device->lock);
+    return result;
+}
+
+bool sg_device_tidy(struct sg_device *device)
+{
+    bool any = device->blocked.first && device->settled != device->order.version;
+    if (any)
         sg_pending_settle(device);
     for (uint32_t i = 0; i < device->region_count; i++)
-        sg_region_tidy(device->region[i]);
+        any = sg_region_tidy(device->region[i]) || any;
+    return any;
 }
 
 bool sg_device_flush(struct sg_device *device)

@@ -113,7 +113,6 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
-    bool single;                     /* no page may get a second address now */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
@@ -155,7 +154,7 @@ struct sg_core {
     void (*record_end)(void);
     CUresult (*wait_for_context)(void);
     bool (*may_wait)(void);
-    bool (*ask)(int device, bool wait);
+    const struct sg_replay *replay;
     _Atomic bool disabled;
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
     _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
@@ -197,8 +196,9 @@ enum {
    anything. */
 bool sg_device_flush(struct sg_device *device);
 
-/* Joins free ranges that could not be before their work was complete, in all regions. Under the lock. */
-void sg_device_tidy(struct sg_device *device);
+/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at. Under
+   the lock. */
+bool sg_device_tidy(struct sg_device *device);
 
 /* Notes how much of the device others use. Under the lock. */
 void sg_device_note_outside(struct sg_device *device, uint64_t bytes);

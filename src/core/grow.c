@@ -2,6 +2,7 @@
    new pages, and only at the end of memory a wait for what is pending. */
 #include "alias.h"
 #include "plan.h"
+#include "turn.h"
 
 /* Use of the device by others is noted in steps of 1/256 of it, so that a trace holds few such notes. */
 enum { PRESSURE_STEPS = 256 };
@@ -46,6 +47,7 @@ struct request {
 static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan)
 {
     for (;;) {
+        (void)sg_turn(device);
         CUresult result = sg_plan_perform(plan);
         if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create)
             return result;
@@ -67,6 +69,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     sg_alias_settle(device, /* all */ false);
     for (bool added = false;; added = true) {
         struct sg_region *region;
+        (void)sg_turn(device);
         sg_lock(&device->lock);
         uint32_t node = sg_device_take(device, request->want, &region);
         if (node) /* another thread has freed or grown meanwhile */
@@ -88,8 +91,10 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         return result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
     result = perform(device, request->tag, &plan);
     uint32_t created = plan.created;
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        (void)sg_turn(device);
         sg_plan_drop_created(&plan);
+    }
     sg_lock(&device->lock);
     if (result == CUDA_SUCCESS) {
         uint32_t node = sg_plan_commit(&plan);
@@ -105,6 +110,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
+    (void)sg_turn(device);
     sg_lock(&device->lock);
     device->oom_request = bytes;
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
@@ -117,12 +123,16 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 static void collect_garbage(struct sg_device *device)
 {
     double threshold = device->core->conf.garbage_collection_threshold;
-    uint64_t target = (uint64_t)(threshold * (double)device->capacity_bytes);
+    if (threshold <= 0)
+        return;
+    (void)sg_turn(device);
     sg_lock(&device->lock);
-    uint64_t reserved = device->usage.reserved.now;
+    uint64_t reserved = device->usage.reserved.now, target = (uint64_t)(threshold * (double)device->capacity_bytes);
+    uint64_t garbage = reserved > target ? reserved - target : 0;
+    sg_emit_turn(device, SEGALLOC_TURN_GARBAGE, garbage);
     sg_unlock(&device->lock);
-    if (threshold > 0 && reserved > target)
-        sg_device_give_back(device, reserved - target);
+    if (garbage)
+        sg_device_give_back(device, garbage);
 }
 
 /* Events are worth recording where another stream's memory might serve, and where pages might have to move. */
@@ -160,6 +170,19 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
     }
 }
 
+/* All that has failed: learns of more that is complete, or makes it so. False: there is nothing that is worth another try. No lock
+   is held: what is waited for may need another thread that is about to grow. */
+static bool wait_for_memory(struct sg_device *device, sg_slot slot, bool *made_wait)
+{
+    if (device->core->replay) {
+        const struct segalloc_trace_record *told = sg_turn(device);
+        return told && told->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
+    }
+    bool first = !*made_wait;
+    *made_wait = true;
+    return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
+}
+
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     struct request request = {want, bytes, tag};
@@ -171,15 +194,12 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
     keep_pending_limit(device, bytes);
     while (again && result == CUDA_ERROR_OUT_OF_MEMORY) {
         note_pressure(device);
-        sg_lock(&device->grow);
+        sg_lock_grow(device);
         collect_garbage(device);
         result = attempt(device, &request, ret);
         sg_unlock(&device->grow);
-        /* `grow` is not held while waiting: what we wait for may need another thread that is about to grow. */
-        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            again = (!made_wait && sg_device_make_wait(device, want.slot)) || sg_device_ask(device, SG_ASK_WAIT);
-            made_wait = true;
-        }
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            again = wait_for_memory(device, want.slot, &made_wait);
     }
     return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }

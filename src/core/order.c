@@ -190,10 +190,7 @@ void sg_core_marked(struct sg_core *core, int ordinal, uint64_t slots, uint64_t 
     if (!device)
         return;
     sg_lock(&device->lock);
-    if (slots)
-        sg_order_marked(device, slots, time);
-    else
-        device->single = !time;
+    sg_order_marked(device, slots, time);
     sg_unlock(&device->lock);
 }
 

@@ -36,13 +36,13 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
     }
 }
 
-void sg_region_tidy(struct sg_region *region)
+bool sg_region_tidy(struct sg_region *region)
 {
     if (!region->ordered || region->tidied == region->order->version)
-        return;
+        return false;
     region->tidied = region->order->version;
     if (!(region->owners & (region->owners - 1)))
-        return;
+        return false;
     for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
         uint32_t id = region->free_at[slot], prev = at(region, id)->prev, next = at(region, id)->next, owner;
         uint64_t time;
@@ -54,6 +54,7 @@ void sg_region_tidy(struct sg_region *region)
             become_free_of_another(region, id);
         }
     }
+    return true;
 }
 
 /* Free memory that a stream may use, in one piece. */

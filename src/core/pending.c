@@ -493,8 +493,8 @@ static bool has_learnt(struct sg_device *device, uint64_t since)
 
 bool sg_device_ask(struct sg_device *device, enum sg_ask how)
 {
-    if (device->core->ask)
-        return device->core->ask(device->ordinal, how == SG_ASK_WAIT);
+    if (device->core->replay)
+        return false; /* it is told */
     sg_lock(&device->lock);
     uint64_t before = device->learnt;
     bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
@@ -579,7 +579,7 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     struct sg_mark mark;
     sg_lock(&device->asking); /* nobody records on it from here on */
     sg_lock(&device->lock);
-    bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled;
+    bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled && !core->replay;
     sg_order_owe(device, alive ? bit(slot) : 0);
     CUcontext context = order->stream[slot].context;
     sg_unlock(&device->lock);

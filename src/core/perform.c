@@ -4,6 +4,7 @@
 
 #include "alias.h"
 #include "plan.h"
+#include "turn.h"
 
 static size_t page_bytes(const struct sg_region *region)
 {
@@ -197,7 +198,9 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
 static bool give_back_run(struct sg_device *device, const struct sg_run *run)
 {
     struct sg_region *region = run->region;
+    const struct segalloc_trace_record *told = sg_turn(device);
     bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
+    unmapped = sg_turn_outcome(told, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
         release_page(device, region->handle[page]);
     sg_lock(&device->lock);
@@ -211,6 +214,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
     } else {
         sg_region_cut_undone(region, run->busy);
     }
+    sg_emit_turn(device, SEGALLOC_TURN_GIVEN, unmapped);
     sg_usage_derive(device);
     sg_unlock(&device->lock);
     return unmapped;
@@ -221,10 +225,12 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
     uint64_t given = 0;
     sg_alias_settle(device, /* all */ false);
     for (bool found = true; found && given < bytes;) {
-        struct sg_run run;
+        struct sg_run run = {0};
+        (void)sg_turn(device);
         sg_lock(&device->lock);
         sg_device_flush(device);
         found = cut_idle(device, bytes - given, &run);
+        sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
         if (found)
@@ -236,9 +242,11 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
 {
     struct sg_run run = {.region = region};
+    (void)sg_turn(device);
     sg_lock(&device->lock);
     sg_region_flush(region);
     run.pages = sg_region_cut(region, region->pages, region->pages, (struct sg_taker){0}, &run.first, &run.busy);
+    sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     return run.pages && give_back_run(device, &run) && region->mapped == 0;
 }

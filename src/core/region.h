@@ -156,8 +156,9 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_
 /* The same after a thorough look, over the borders of ranges and at single pages. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
 
-/* Joins neighbours that could not be joined before their work was complete. */
-void sg_region_tidy(struct sg_region *region);
+/* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the last
+   time. */
+bool sg_region_tidy(struct sg_region *region);
 
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. */
 static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);

@@ -41,7 +41,7 @@ static uint64_t unused(const struct sg_card_device *device)
 
 static CUresult take(struct sg_card_device *device, uint64_t bytes)
 {
-    if (bytes > unused(device))
+    if (bytes > unused(device) && !current->refuses_nothing)
         return CUDA_ERROR_OUT_OF_MEMORY;
     device->used_bytes += bytes;
     if (device->used_bytes > device->peak_bytes)

@@ -21,6 +21,7 @@ enum { SG_CARD_DEVICES = 64 };
 struct sg_card {
     uint64_t total_bytes, granularity; /* of each device */
     uint64_t next_address;
+    bool refuses_nothing; /* set after sg_card_init(): what does not fit is for somebody else to say */
     struct sg_card_device {
         uint64_t used_bytes, peak_bytes;
         uint64_t outside_bytes; /* in use by others */

@@ -1,5 +1,6 @@
 /* Several threads take and free memory of one or two devices through the driver API at the same time, and now and then
-   ask how much there is: THREADS ROUNDS DEVICES LARGEST (bytes). Running out is borne: a few blocks go. */
+   ask how much there is: THREADS ROUNDS DEVICES LARGEST (bytes) [trim]. With `trim` they also give idle memory back now and
+   then. Running out is borne: a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -13,6 +14,7 @@ static CUresult (*set_current)(CUcontext);
 static CUresult (*take)(CUdeviceptr *, size_t);
 static CUresult (*give)(CUdeviceptr);
 static CUresult (*info)(size_t *, size_t *);
+static size_t (*trim)(int, size_t); /* NULL: nobody does */
 static CUcontext context[2];
 static long rounds, devices;
 static size_t largest;
@@ -59,6 +61,8 @@ static void *work(void *argument)
         size_t free_bytes, total_bytes;
         if (i % 37 == 0)
             check(info(&free_bytes, &total_bytes));
+        if (trim && i % 53 == 0)
+            trim((int)(seed % (unsigned long)devices), (random >> 9) % 3 * largest);
     }
     for (int b = 0; b < BLOCKS; b++)
         if (block[b])
@@ -69,8 +73,8 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (argc != 5 || !driver) {
-        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST\n", stderr);
+    if ((argc != 5 && argc != 6) || !driver) {
+        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST [trim]\n", stderr);
         return 2;
     }
     long threads = atol(argv[1]) < THREADS ? atol(argv[1]) : THREADS;
@@ -84,6 +88,8 @@ int main(int argc, char **argv)
     take = (CUresult(*)(CUdeviceptr *, size_t))function(driver, "cuMemAlloc_v2");
     give = (CUresult(*)(CUdeviceptr))function(driver, "cuMemFree_v2");
     info = (CUresult(*)(size_t *, size_t *))function(driver, "cuMemGetInfo_v2");
+    if (argc == 6)
+        trim = (size_t(*)(int, size_t))function(RTLD_DEFAULT, "segalloc_trim");
     check(init(0));
     for (int device = 0; device < devices; device++)
         check(retain(&context[device], device));

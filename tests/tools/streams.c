@@ -1,5 +1,6 @@
 /* One or more threads take and free memory on streams of their own with the library's own calls, give the streams work, and let
-   them wait for one another: THREADS ROUNDS STREAMS LARGEST (bytes). Streams come and go. Running out is borne. */
+   them wait for one another: THREADS ROUNDS STREAMS LARGEST (bytes). Streams come and go; now and then they ask how much there
+   is. Running out is borne. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -18,6 +19,7 @@ static CUresult (*record_event)(CUevent, CUstream);
 static CUresult (*wait_event)(CUstream, CUevent, unsigned);
 static CUresult (*query_event)(CUevent);
 static CUresult (*synchronize)(CUstream);
+static CUresult (*info)(size_t *, size_t *);
 static void *(*take)(size_t, void *);
 static int (*give)(void *);
 static int (*use_on)(void *, void *);
@@ -75,8 +77,11 @@ static void *work(void *argument)
             check(fill((CUdeviceptr)block[at], 2, 512 < size[at] ? 512 : size[at], stream[other]));
             use_on(block[at], stream[other]);
         }
+        size_t free_bytes, total_bytes;
         if (i % 13 == 0)
             (void)query_event(event);
+        if (i % 29 == 0)
+            check(info(&free_bytes, &total_bytes));
         if (i % 61 == 0)
             check(synchronize(stream[other]));
         if (i % 97 == 0) {
@@ -114,6 +119,7 @@ int main(int argc, char **argv)
     find(&wait_event, driver, "cuStreamWaitEvent");
     find(&query_event, driver, "cuEventQuery");
     find(&synchronize, driver, "cuStreamSynchronize");
+    find(&info, driver, "cuMemGetInfo_v2");
     find(&take, RTLD_DEFAULT, "segalloc_malloc_on");
     find(&give, RTLD_DEFAULT, "segalloc_free");
     find(&use_on, RTLD_DEFAULT, "segalloc_record_stream");

@@ -13,15 +13,24 @@ SEGALLOC = os.path.abspath(sys.argv.pop(1))
 MIB, GIB = 1 << 20, 1 << 30
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
 # Kinds of include/segalloc/trace_format.h.
-ALLOCATE, FREE, ALLOCATE_FAILURE, SLOW_BEGIN, SLOW_STEP = 1, 2, 3, 34, 35
+ALLOCATE, FREE, ALLOCATE_FAILURE, EMPTY_CACHE, SLOW_BEGIN, SLOW_STEP, TURN, PIN = 1, 2, 3, 12, 34, 35, 48, 49
+LATE_UNMAP, UNMAPPED, REUSE, REGION, GARBAGE, CUT, GIVEN, RETIRE = range(2, 10)
+NOT_FOUND, RAN_OUT = 500, 2
+FIXED = "expandable_segments:False"
 
 
-def own_trace(records, device_bytes=GIB):
+def own_trace(records, device_bytes=GIB, conf=""):
     """A trace as the library writes it, not closed: (kind, thread, id, size) each."""
-    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, 0, 0, 0, 1, 2 * MIB, device_bytes, 0)
+    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, 2 * MIB, device_bytes, 0)
     block = struct.pack("<IIQQQ", 0x4b4c4253, len(records), 0, 0, 0)
     rows = (struct.pack("<BBHIQQQ", kind, 0, thread, 0, id_, size, 0) for kind, thread, id_, size in records)
-    return header.ljust(4096, b"\0") + block + b"".join(rows)
+    return (header + conf.encode()).ljust(4096, b"\0") + block + b"".join(rows)
+
+
+def grown(thread, id_, size, region=0):
+    """An allocation that gets new pages, without any other thread in between; `region`: bytes of one that it needs."""
+    first = [(SLOW_STEP, thread, 0, NOT_FOUND), (TURN, thread, REGION, region)] if region else []
+    return [(SLOW_BEGIN, thread, 0, size), *first, (SLOW_STEP, thread, 0, 0), (ALLOCATE, thread, id_, size)]
 
 
 class Replay(unittest.TestCase):
@@ -56,14 +65,109 @@ class Replay(unittest.TestCase):
         self.assertEqual((got["recorded_failures"], got["ooms"], got["allocs"]), (1, 1, 1))
         self.assertEqual(self.replay(own, "--limit", "8GiB")["ooms"], 0)
 
+    def exact(self, records, conf="", **more):
+        got = self.replay(own_trace(records, conf=conf, **more), "--conf", conf)
+        self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, None))
+        return got
+
     def test_a_huge_block_is_freed_while_another_thread_grows(self):
-        got = self.replay(own_trace([
-            (SLOW_BEGIN, 1, 0, 600 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 512, 600 * MIB),
+        """Its page goes back only when the other thread is done growing, and has what it grew for."""
+        got = self.exact([
+            *grown(1, 512, 600 * MIB, region=GIB), *grown(2, 1024, MIB, region=2 * GIB),
             (SLOW_BEGIN, 2, 0, 10 * MIB), (SLOW_STEP, 2, 0, 0),
             (FREE, 1, 512, 600 * MIB),
-            (ALLOCATE, 2, 1024, 10 * MIB), (FREE, 2, 1024, 10 * MIB),
-        ]))
-        self.assertEqual((got["allocs"], got["frees"], got["ooms"]), (2, 2, 0))
+            (ALLOCATE, 2, 2048, 10 * MIB),
+            (TURN, 1, RETIRE, 1), (TURN, 1, CUT, 1), (TURN, 1, GIVEN, 1),
+        ])
+        self.assertEqual((got["allocs"], got["frees"], got["peak_reserved_bytes"], got["end_reserved_bytes"]), (3, 1, 612 * MIB, 12 * MIB))
+
+    def test_the_addresses_of_a_huge_block_serve_the_next_one(self):
+        retired = [(FREE, 1, 512, 600 * MIB), (TURN, 1, RETIRE, 1), (TURN, 1, CUT, 1), (TURN, 1, GIVEN, 1)]
+        got = self.exact([
+            *grown(1, 512, 600 * MIB, region=GIB), *retired,
+            (SLOW_BEGIN, 1, 0, 700 * MIB), (SLOW_STEP, 1, 0, NOT_FOUND), (TURN, 1, REUSE, 700 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 512, 700 * MIB),
+        ])
+        self.assertEqual((got["peak_reserved_bytes"], got["driver_calls"]["reserve"]), (700 * MIB, 1))
+
+    def test_two_threads_grow(self):
+        """The second begins while the first has new pages made, and gets its turn afterwards."""
+        got = self.exact([
+            *grown(1, 512, 6 * MIB, region=2 * GIB),
+            (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB), (FREE, 3, 512, 6 * MIB),
+            (ALLOCATE, 1, 1024, 8 * MIB), (ALLOCATE, 2, 512, 4 * MIB),
+        ])
+        self.assertEqual((got["peak_reserved_bytes"], got["driver_calls"]["create"]), (14 * MIB, 8))
+
+    def test_one_runs_out_while_another_grows(self):
+        """What the driver refuses is in the trace, and so is who was refused."""
+        got = self.exact([
+            *grown(1, 512, 30 * MIB, region=128 * MIB),
+            (SLOW_BEGIN, 1, 0, 20 * MIB), (SLOW_BEGIN, 2, 0, 24 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 1024, 20 * MIB),
+            (SLOW_STEP, 2, 0, RAN_OUT), (FREE, 1, 1024, 20 * MIB), (SLOW_BEGIN, 1, 0, 22 * MIB), (ALLOCATE_FAILURE, 2, 0, 24 * MIB),
+            (SLOW_STEP, 1, 0, 0), (SLOW_STEP, 1, 0, RAN_OUT), (SLOW_STEP, 1, 0, RAN_OUT), (ALLOCATE_FAILURE, 1, 0, 22 * MIB),
+        ], device_bytes=64 * MIB)
+        self.assertEqual((got["ooms"], got["peak_reserved_bytes"], got["allocs"]), (2, 50 * MIB, 2))
+
+    def test_asked_in_another_way(self):
+        """A caller was told that nothing free serves it, and something does when it asks again."""
+        got = self.exact([
+            *grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 2, 1, 6 * MIB), (FREE, 1, 512, 6 * MIB), (ALLOCATE, 2, 512, 6 * MIB),
+            (SLOW_BEGIN, 2, 1, 4 * MIB), *grown(2, 1024, 4 * MIB),
+        ])
+        self.assertEqual(got["peak_reserved_bytes"], 10 * MIB)
+
+    def test_pinned_pages_do_not_move(self):
+        conf = "reserve_slack:1.0"
+        begin = [*grown(1, 512, 4 * MIB, region=2 * GIB), *grown(1, 1024, 2 * MIB), (FREE, 1, 512, 4 * MIB)]
+        self.assertEqual(self.exact([*begin, *grown(1, 2048, 6 * MIB)], conf)["pages_moved"], 2)
+        got = self.exact([*begin, (PIN, 1, 0, 2), *grown(1, 2048, 6 * MIB)], conf)
+        self.assertEqual((got["pages_moved"], got["peak_reserved_bytes"]), (0, 12 * MIB))
+
+    def test_a_trim_while_another_thread_allocates(self):
+        got = self.exact([
+            *grown(1, 512, 6 * MIB, region=2 * GIB), *grown(1, 1024, 4 * MIB), (FREE, 1, 512, 6 * MIB), (FREE, 1, 1024, 4 * MIB),
+            (EMPTY_CACHE, 2, 0, 0), (ALLOCATE, 1, 512, 4 * MIB), (TURN, 2, CUT, 3), (FREE, 1, 512, 4 * MIB), (TURN, 2, GIVEN, 1),
+            (TURN, 2, CUT, 2), (TURN, 2, GIVEN, 1), (TURN, 2, CUT, 0),
+        ])
+        self.assertEqual(got["end_reserved_bytes"], 0)
+
+    def test_fixed_segments_given_back_for_one_that_fails(self):
+        """An allocation beyond the card asks the driver nothing, but what was cached went back for it."""
+        got = self.exact([
+            (SLOW_BEGIN, 1, 0, 10 * MIB), (ALLOCATE, 1, 10 * GIB, 10 * MIB), (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB),
+            (FREE, 1, 20 * GIB, 30 * MIB),
+            (SLOW_BEGIN, 1, 0, 60 * MIB), (SLOW_BEGIN, 2, 0, 20 * MIB), (ALLOCATE, 2, 20 * GIB, 20 * MIB), (ALLOCATE_FAILURE, 1, 0, 60 * MIB),
+        ], FIXED, device_bytes=64 * MIB)
+        self.assertEqual((got["ooms"], got["end_reserved_bytes"], got["driver_calls"]["alloc"]), (1, 30 * MIB, 3))
+
+    def test_fixed_segments_are_where_they_were(self):
+        """Of two free ranges of a size the one at the lower address is taken, so where the driver puts segments matters."""
+        for second, left in ((30 * GIB, 30), (10 * GIB, 50)):
+            got = self.exact([
+                (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (SLOW_BEGIN, 1, 0, 20 * MIB), (ALLOCATE, 1, second, 20 * MIB),
+                (FREE, 1, 20 * GIB, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 10 * MIB), (FREE, 1, second, 20 * MIB),
+                (ALLOCATE, 1, min(second, 20 * GIB + 10 * MIB), 20 * MIB), (EMPTY_CACHE, 1, 0, 0),
+            ], FIXED)
+            self.assertEqual(got["end_reserved_bytes"], left * MIB)
+
+    def test_traces_that_no_allocator_has_written(self):
+        """They are played to their end, at once from where they can't be followed: nothing waits for a record that does not come."""
+        begin = grown(1, 512, 6 * MIB, region=2 * GIB)
+        for records, event in (
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB), (SLOW_STEP, 2, 0, 0),
+              (ALLOCATE_FAILURE, 2, 0, 4 * MIB), (ALLOCATE, 1, 1024, 8 * MIB)], 2),  # two at a time have pages made
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (EMPTY_CACHE, 2, 0, 0), (FREE, 3, 512, 6 * MIB)], 2),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 2, 1024, 4 * MIB), (FREE, 2, 1024, 4 * MIB)], 2),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (FREE, 2, 512, 6 * MIB)], 1),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (FREE, 1, 512, 6 * MIB), (ALLOCATE, 1, 512, 6 * MIB)], 3),
+            ([(ALLOCATE, 1, 512, 6 * MIB), (FREE, 1, 512, 6 * MIB)], 1),
+        ):
+            got = self.replay(own_trace(records))
+            self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, event), records)
+
+    def test_a_trace_that_ends_in_the_middle(self):
+        got = self.exact([*grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB)])
+        self.assertEqual((got["allocs"], got["peak_requested_bytes"]), (1, 6 * MIB))
 
 
 unittest.main(verbosity=2)

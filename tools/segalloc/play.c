@@ -15,6 +15,9 @@
 
 enum { BATCH = 1024 };
 
+/* A block of this part of what may be held, or more, may be a huge one, whatever it is rounded to. */
+enum { HUGE_PART = 4 };
+
 /* Value in the dictionary of an allocation that has no block: it failed or was of zero bytes. */
 static const uint64_t NO_BLOCK = 1;
 
@@ -27,7 +30,7 @@ struct player {
     struct sg_core *core;
     struct sg_card card;
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
-    struct sg_slow *slow; /* NULL: every allocation is done at once */
+    struct sg_slow *slow; /* NULL: every operation is done at once */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     struct sg_told told;
     /* PyTorch's */
@@ -106,6 +109,36 @@ static void count_oom(struct player *player, const struct segalloc_trace_record 
         result->first_oom_live = stats.value[SG_STAT_requested_bytes];
 }
 
+/* Whether operations take their time, as they did in the recorded process. */
+static bool is_exact(const struct player *player)
+{
+    return player->slow && !sg_slow_has_diverged(player->slow);
+}
+
+/* Asks the core for what this record says, at once. Returns the address, 0 where it failed. */
+static CUdeviceptr ask(struct player *player, const struct segalloc_trace_record *record, const struct sg_tag *tag)
+{
+    CUdeviceptr address = 0;
+    if (is_exact(player))
+        sg_slow_expect(player->slow, record);
+    if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, tag, &address) != CUDA_SUCCESS)
+        address = 0;
+    return address;
+}
+
+static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_slow_kind kind, CUdeviceptr address)
+{
+    const struct sg_slow_call call = {
+        .kind = kind,
+        .core = player->core,
+        .device = device_of(player, record->stream),
+        .bytes = record->size,
+        .address = address,
+        .tag = tag_of(player, record),
+    };
+    return sg_slow_begin(player->slow, &call, record) ? 0 : no_memory(player);
+}
+
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_result *result = player->result;
@@ -116,10 +149,9 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     if (player->core) {
         const struct sg_tag tag = tag_of(player, record);
         CUdeviceptr address;
-        if (player->slow && sg_slow_end(player->slow, record->thread, /* failed */ false, &address))
-            value = address;
-        else if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) == CUDA_SUCCESS)
-            value = address;
+        if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+            address = ask(player, record, &tag);
+        value = address;
         if (player->ahead)
             sg_ahead_allocated(player->ahead, device_of(player, record->stream), record->stream);
     } else {
@@ -138,7 +170,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
    its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without it. */
 static void fail(struct player *player, const struct segalloc_trace_record *record)
 {
-    struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
     CUdeviceptr address = 0;
     player->result->failures++;
     if (record->size > player->result->largest_request)
@@ -151,10 +183,8 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
             count_oom(player, record);
         return;
     }
-    if (player->slow)
-        (void)sg_slow_end(player->slow, record->thread, /* failed */ true, &address);
-    else if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, &tag, &address) != CUDA_SUCCESS)
-        address = 0;
+    if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+        address = ask(player, record, &tag);
     if (address)
         (void)sg_core_free(player->core, address, &tag);
     if (!address || player->slow)
@@ -171,8 +201,10 @@ static int release(struct player *player, const struct segalloc_trace_record *re
         return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
-        if (player->slow && record->size >= player->huge_bytes)
-            sg_slow_finish(player->slow); /* its free gives a page back, for which nobody may be growing */
+        if (is_exact(player) && record->size >= player->huge_bytes)
+            return begin(player, record, SG_SLOW_FREE, value); /* it gives a page back, in sections of their own */
+        if (is_exact(player))
+            sg_slow_expect(player->slow, record);
         uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
@@ -197,27 +229,40 @@ static int record_stream(struct player *player, const struct segalloc_trace_reco
     return 0;
 }
 
-static void empty_cache(struct player *player, const struct segalloc_trace_record *record)
+static int empty_cache(struct player *player, const struct segalloc_trace_record *record)
 {
     if (player->torch)
         sg_torch_empty_cache(player->torch);
-    if (player->slow)
-        sg_slow_finish(player->slow);
+    if (is_exact(player))
+        return begin(player, record, SG_SLOW_TRIM, 0);
     if (player->core)
         sg_core_trim(player->core, device_of(player, record->stream), record->size);
+    return 0;
+}
+
+/* An allocation is to ask the driver; or its caller, who has been told so, is to ask in another way. */
+static int begin_allocation(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_tag tag = tag_of(player, record);
+    if (!is_exact(player))
+        return 0;
+    tag.tentative = record->id != 0;
+    if (!tag.tentative)
+        return begin(player, record, SG_SLOW_ALLOCATION, 0);
+    sg_slow_catch_up(player->slow);
+    (void)ask(player, record, &tag);
+    return 0;
 }
 
 /* What came to the allocator from outside. */
 static int apply_outside(struct player *player, const struct segalloc_trace_record *record)
 {
     int device = device_of(player, record->stream);
-    struct sg_tag tag;
+    CUdeviceptr ignored;
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (!player->ahead)
             sg_told_done(&player->told, device, record->id);
-        if (player->slow)
-            sg_slow_learnt(player->slow, device);
         return 0;
     case SEGALLOC_RECORD_SLOT:
     case SEGALLOC_RECORD_SLOT_GONE:
@@ -225,13 +270,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_ORDER:
     case SEGALLOC_RECORD_COMPLETE:
     case SEGALLOC_RECORD_MARK:
-        if (!player->slow)
-            return 0;
-        if (!sg_told_order(&player->told, device, record))
-            return no_memory(player);
-        if (record->kind == SEGALLOC_RECORD_ORDER || record->kind == SEGALLOC_RECORD_COMPLETE)
-            sg_slow_learnt(player->slow, device);
-        return 0;
+        return !player->slow || sg_told_order(&player->told, device, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
             sg_core_outside(player->core, device, record->size);
@@ -242,15 +281,22 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         sg_core_merge(player->core, device);
         return 0;
     case SEGALLOC_RECORD_LIMIT:
+        if (!player->slow)
+            return 0;
+        sg_core_set_limit(player->core, device, record->size);
+        if (record->size / HUGE_PART < player->huge_bytes)
+            player->huge_bytes = record->size / HUGE_PART;
+        return 0;
+    case SEGALLOC_RECORD_PIN:
         if (player->slow)
-            sg_core_set_limit(player->core, device, record->size);
+            sg_core_pin_pages(player->core, device, record->id, record->size);
         return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
-        tag = tag_of(player, record);
-        return !player->slow || sg_slow_begin(player->slow, player->core, device, &tag, record) ? 0 : no_memory(player);
+        return begin_allocation(player, record);
     case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
         if (player->slow)
-            sg_slow_step(player->slow, record);
+            (void)sg_slow_tell(player->slow, record, &ignored);
         return 0;
     default:
         return 0;
@@ -265,6 +311,7 @@ static bool interrupts(const struct segalloc_trace_record *record)
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_SLOW_BEGIN:
     case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
     case SEGALLOC_RECORD_STATISTIC:
     case SEGALLOC_RECORD_PASSED_ON:
         return false;
@@ -289,8 +336,7 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     case SEGALLOC_RECORD_RECORD_STREAM:
         return record_stream(player, record);
     case SEGALLOC_RECORD_EMPTY_CACHE:
-        empty_cache(player, record);
-        return 0;
+        return empty_cache(player, record);
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return define_stream(player, record);
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
@@ -378,14 +424,14 @@ static int start(struct player *player)
     sg_card_use(&player->card);
     struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver, .may_wait = play->device_waits ? yes : NULL};
     if (play->as_recorded) {
-        player->slow = sg_slow_new(&player->card, !play->conf.expandable_segments);
+        player->slow = sg_slow_new(&player->card);
         if (!player->slow)
             return no_memory(player);
         params.driver = sg_slow_driver(player->slow);
         params.observer = sg_slow_sink(player->slow);
-        params.ask = sg_slow_ask;
+        params.replay = &sg_slow_replay;
     }
-    player->huge_bytes = sg_conf_limit(&play->conf, play->card_bytes) / 4;
+    player->huge_bytes = sg_conf_limit(&play->conf, play->card_bytes) / HUGE_PART;
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
@@ -400,15 +446,18 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     struct segalloc_trace_record batch[BATCH];
     int status = start(&player);
     for (size_t n; status == 0 && (n = play->next(play->source, batch, BATCH)) > 0;) {
-        for (size_t i = 0; i < n && status == 0; i++)
+        for (size_t i = 0; i < n && status == 0; i++) {
             status = apply(&player, &batch[i]);
+            if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
+                result.diverged_event = result.events;
+        }
         if (play->stop_at_oom && result.ooms)
             break;
     }
-    if (player.slow)
-        sg_slow_finish(player.slow);
     if (status == 0 && player.core)
-        collect_own(&player);
+        collect_own(&player); /* with what is under way as the trace has left it */
+    if (player.slow)
+        sg_slow_end(player.slow);
     if (status == 0 && player.torch)
         collect_torch(&player);
     sg_core_destroy(player.core);

@@ -163,6 +163,11 @@ static void print_json(const struct replay *replay)
     printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64, replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", replay->limit);
     printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
            ",\"recorded_failures\":%" PRIu64, result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
+    printf(",\"as_recorded\":%s,\"diverged_event\":", replay->play.as_recorded ? "true" : "false");
+    if (result->diverged_event)
+        printf("%" PRIu64, result->diverged_event);
+    else
+        fputs("null", stdout);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
            ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
            result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved, utilization(result), result->end_reserved);
@@ -229,6 +234,8 @@ static void print_text(const struct replay *replay)
     }
     if (result->unmatched_frees)
         printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
+    if (result->diverged_event)
+        printf("  from event %" PRIu64 " on other decisions than the recorded ones: by another version, or part of the trace is missing\n", result->diverged_event);
     if (replay->bench)
         printf("  %-16s %9.1f ns an allocation or free\n", "core alone", replay->ns_per_op);
     const struct sg_trace_info *info = sg_trace_info(replay->reader);

@@ -4,36 +4,38 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
-struct under_way {
-    struct under_way *next;
+struct operation {
+    struct operation *next;
     struct sg_slow *slow;
-    struct sg_core *core;
-    size_t bytes;
-    struct sg_tag tag;
-    int device;
+    struct sg_slow_call call;
     uint16_t trace_thread;
-    bool started, finished;
-    bool ended;             /* the trace has said how it ended: nothing to stop for */
-    bool failed;            /* so it ended */
-    bool planned;           /* pages are being had */
-    bool waits;             /* for a pending free */
-    uint64_t told, emitted; /* SLOW records: in the trace so far, and by the core */
-    uint64_t created, allowed;
-    CUresult refusal;       /* the driver's once `allowed` pages were created; CUDA_SUCCESS: none */
+    enum { NOT_STARTED, STARTED, FINISHED } state;
+    bool on_own_thread;
+    struct segalloc_trace_record *told; /* by the trace: `done` of `count` the core has told too */
+    uint32_t done, count, room;
+    uint64_t created; /* pages, since the plan */
+    bool refused;     /* the driver has, since the core told something */
     CUdeviceptr address;
     pthread_t thread;
     sem_t go, back;
 };
 
 struct sg_slow {
-    struct sg_card *card;
-    bool classic;
     struct sg_driver driver;
-    struct under_way *first; /* oldest last */
+    struct sg_card *card;
+    struct operation *first;   /* youngest first */
+    struct operation *waiting; /* the one that has not started: nothing but its own has come since it began */
+    struct segalloc_trace_record expected; /* by sg_slow_expect(), until the core has told it; else of no kind */
+    bool diverged;
+    bool over; /* there are no more records */
+    CUdeviceptr next_address;
 };
 
-static _Thread_local struct under_way *self;   /* of a thread of ours */
-static _Thread_local struct sg_slow *directed; /* of the thread that plays the trace */
+/* Of plain memory that is asked for after the trace could not be followed any more: no driver gives such. */
+static const CUdeviceptr OWN_ADDRESSES = UINT64_C(1) << 60;
+
+static _Thread_local struct operation *self;   /* that the calling thread carries out */
+static _Thread_local struct sg_slow *directed; /* by the calling thread, which plays the trace */
 
 static void stand_still(void)
 {
@@ -41,42 +43,72 @@ static void stand_still(void)
     sem_wait(&self->go);
 }
 
-/* Stops a thread of ours that is as far as the trace has come. */
-static void keep_pace(void)
+static void resume(struct operation *one)
 {
-    while (self && !self->ended && self->emitted >= self->told)
-        stand_still();
+    sem_post(&one->go);
+    sem_wait(&one->back);
 }
 
+static bool is_free(const struct sg_slow *slow)
+{
+    return slow->diverged || slow->over;
+}
+
+/* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets on. */
+static void finish_all(struct sg_slow *slow)
+{
+    for (bool any = true; any;) {
+        any = false;
+        for (struct operation *one = slow->first; one; one = one->next) {
+            if (one->state != STARTED || !one->on_own_thread || one == self)
+                continue;
+            resume(one);
+            any = true;
+        }
+    }
+}
+
+static const struct segalloc_trace_record *turn(void)
+{
+    struct sg_slow *slow = self ? self->slow : directed;
+    if (!self) {
+        if (slow->diverged)
+            finish_all(slow);
+        return NULL;
+    }
+    while (self->on_own_thread && self->done == self->count && !is_free(slow))
+        stand_still();
+    slow->diverged |= self->done == self->count && !slow->over;
+    return is_free(slow) ? NULL : &self->told[self->done];
+}
+
+/* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave it back. */
+static void give_way(void)
+{
+    struct sg_slow *slow = self ? self->slow : directed;
+    slow->diverged = true;
+    if (self && self->on_own_thread)
+        stand_still();
+    else
+        finish_all(slow);
+}
+
+const struct sg_replay sg_slow_replay = {turn, give_way};
+
+/* What the recorded driver said to this operation once `created` pages were there. */
 static CUresult refusal(void)
 {
-    if (!self || self->refusal == CUDA_SUCCESS || self->created < self->allowed)
+    if (!self || self->refused || self->done == self->count || is_free(self->slow))
         return CUDA_SUCCESS;
-    return self->refusal;
+    const struct segalloc_trace_record *next = &self->told[self->done];
+    if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS || self->created < next->id)
+        return CUDA_SUCCESS;
+    self->refused = true;
+    return (CUresult)next->size;
 }
 
-/* What others use is told by the trace (sg_core_outside). */
-static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    (void)free_bytes;
-    (void)total_bytes;
-    if (!self && directed)
-        sg_slow_finish(directed); /* about to grow, which only one at a time can */
-    keep_pace();
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
-                                unsigned long long flags)
-{
-    keep_pace();
-    return sg_card_driver.address_reserve(ret, bytes, alignment, hint, flags);
-}
-
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
-                       unsigned long long flags)
-{
-    keep_pace();
     CUresult result = refusal();
     if (result == CUDA_SUCCESS)
         result = sg_card_driver.create(ret, bytes, prop, flags);
@@ -85,62 +117,46 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     return result;
 }
 
-static CUresult release(CUmemGenericAllocationHandle handle)
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
 {
-    keep_pace();
-    return sg_card_driver.release(handle);
-}
-
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
-                    unsigned long long flags)
-{
-    keep_pace();
     CUresult result = refusal();
     return result == CUDA_SUCCESS ? sg_card_driver.map(address, bytes, offset, handle, flags) : result;
 }
 
-static CUresult unmap(CUdeviceptr address, size_t bytes)
+/* What others use is told by the trace (sg_core_outside). */
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
-    keep_pace();
-    return sg_card_driver.unmap(address, bytes);
+    (void)free_bytes;
+    (void)total_bytes;
+    return CUDA_ERROR_NOT_SUPPORTED;
 }
 
+/* Fixed segments are where the trace says, as long as it is followed, and the core asks for no more than there may be. */
 static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
-    keep_pace();
-    CUresult result = refusal();
-    return result == CUDA_SUCCESS ? sg_card_driver.mem_alloc(ret, bytes) : result;
+    struct sg_slow *slow = self ? self->slow : directed;
+    uint64_t granularity = slow->card->granularity;
+    *ret = slow->next_address;
+    slow->next_address += (bytes + granularity - 1) / granularity * granularity;
+    return CUDA_SUCCESS;
 }
 
 static CUresult mem_free(CUdeviceptr address)
 {
-    keep_pace();
-    return sg_card_driver.mem_free(address);
+    (void)address;
+    return CUDA_SUCCESS;
 }
 
-bool sg_slow_ask(int device, bool wait)
-{
-    (void)device;
-    if (!wait || !self || self->ended || self->failed)
-        return false; /* the trace has nothing more for it */
-    self->waits = true;
-    stand_still();
-    self->waits = false;
-    return !self->ended && !self->failed;
-}
-
-struct sg_slow *sg_slow_new(struct sg_card *card, bool classic)
+struct sg_slow *sg_slow_new(struct sg_card *card)
 {
     struct sg_slow *slow = malloc(sizeof *slow);
     if (!slow)
         return NULL;
-    *slow = (struct sg_slow){.card = card, .classic = classic, .driver = sg_card_driver};
+    *slow = (struct sg_slow){.driver = sg_card_driver, .card = card, .next_address = OWN_ADDRESSES};
+    card->refuses_nothing = true;
     slow->driver.mem_info = mem_info;
-    slow->driver.address_reserve = address_reserve;
     slow->driver.create = create;
-    slow->driver.release = release;
     slow->driver.map = map;
-    slow->driver.unmap = unmap;
     slow->driver.mem_alloc = mem_alloc;
     slow->driver.mem_free = mem_free;
     directed = slow;
@@ -152,18 +168,47 @@ const struct sg_driver *sg_slow_driver(const struct sg_slow *slow)
     return &slow->driver;
 }
 
-/* Under the core's lock: only counts. */
+/* Those that take a place among the sections that decide. What was learnt of work is told by the trace in any case. */
+static bool is_compared(uint8_t kind)
+{
+    switch (kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_FREE:
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+    case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Addresses are not those of the recorded run. */
+static bool has_address(uint8_t kind)
+{
+    return kind == SEGALLOC_RECORD_ALLOCATE || kind == SEGALLOC_RECORD_FREE;
+}
+
+/* Under the core's lock. */
 static void observe(void *sink, const struct segalloc_trace_record *record)
 {
-    (void)sink;
-    if (!self || (record->kind != SEGALLOC_RECORD_SLOW_BEGIN && record->kind != SEGALLOC_RECORD_SLOW_STEP))
+    struct sg_slow *slow = sink;
+    if (is_free(slow) || !is_compared(record->kind))
         return;
-    self->emitted++;
-    self->refusal = CUDA_SUCCESS;
-    if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS) {
-        self->planned = true;
-        self->created = 0;
+    struct segalloc_trace_record expected = slow->expected;
+    if (!self) {
+        slow->expected.kind = SEGALLOC_RECORD_NONE;
+    } else if (self->done == self->count) {
+        expected.kind = SEGALLOC_RECORD_NONE;
+    } else {
+        expected = self->told[self->done++];
+        self->refused = false;
+        if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS)
+            self->created = 0;
     }
+    slow->diverged = record->kind != expected.kind || record->size != expected.size || (record->id != expected.id && !has_address(record->kind));
 }
 
 struct sg_event_sink sg_slow_sink(struct sg_slow *slow)
@@ -171,169 +216,193 @@ struct sg_event_sink sg_slow_sink(struct sg_slow *slow)
     return (struct sg_event_sink){observe, slow};
 }
 
+static void carry_out(struct operation *one)
+{
+    struct sg_slow_call *call = &one->call;
+    struct operation *before = self;
+    self = one;
+    sg_card_use_device(call->device);
+    switch (call->kind) {
+    case SG_SLOW_ALLOCATION:
+        if (sg_core_malloc(call->core, call->device, call->bytes, &call->tag, &one->address) != CUDA_SUCCESS)
+            one->address = 0;
+        break;
+    case SG_SLOW_FREE:
+        (void)sg_core_free(call->core, call->address, &call->tag);
+        break;
+    case SG_SLOW_TRIM:
+        (void)sg_core_trim(call->core, call->device, call->bytes);
+        break;
+    }
+    one->state = FINISHED;
+    self = before;
+}
+
 static void *run(void *argument)
 {
-    self = argument;
-    sem_wait(&self->go);
-    sg_card_use(self->slow->card);
-    sg_card_use_device(self->device);
-    if (sg_core_malloc(self->core, self->device, self->bytes, &self->tag, &self->address) != CUDA_SUCCESS)
-        self->address = 0;
-    self->finished = true;
-    sem_post(&self->back);
+    struct operation *one = argument;
+    sem_wait(&one->go);
+    sg_card_use(one->slow->card);
+    carry_out(one);
+    sem_post(&one->back);
     return NULL;
 }
 
-static void resume(struct under_way *one)
+/* Until it stands at a turn, the record of which has not come, or is at its end. */
+static void start(struct operation *one)
 {
-    if (one->finished)
+    struct sg_slow *slow = one->slow;
+    if (slow->waiting == one)
+        slow->waiting = NULL;
+    one->state = STARTED;
+    one->on_own_thread = pthread_create(&one->thread, NULL, run, one) == 0;
+    if (one->on_own_thread) {
+        resume(one);
         return;
-    sem_post(&one->go);
-    sem_wait(&one->back);
-}
-
-static bool start(struct under_way *one)
-{
-    one->started = true;
-    if (pthread_create(&one->thread, NULL, run, one) != 0) {
-        one->started = false;
-        return false;
     }
-    resume(one);
-    return true;
+    slow->diverged = true; /* without a thread it can't stand still */
+    carry_out(one);
 }
 
-static struct under_way **find(struct sg_slow *slow, uint16_t thread)
+static struct operation **find(struct sg_slow *slow, uint16_t thread)
 {
-    struct under_way **link = &slow->first;
+    struct operation **link = &slow->first;
     while (*link && (*link)->trace_thread != thread)
         link = &(*link)->next;
     return link;
 }
 
-/* Takes one off the list and lets it run to its end. Returns the address. */
-static CUdeviceptr finish(struct under_way **link)
+/* Takes one that has not started, or is finished, off the list. */
+static void drop(struct operation **link)
 {
-    struct under_way *one = *link;
+    struct operation *one = *link;
     *link = one->next;
-    one->ended = true;
-    if (one->started) {
-        resume(one);
+    if (one->slow->waiting == one)
+        one->slow->waiting = NULL;
+    if (one->on_own_thread)
         pthread_join(one->thread, NULL);
-    }
-    CUdeviceptr address = one->address;
     sem_destroy(&one->go);
     sem_destroy(&one->back);
+    free(one->told);
     free(one);
-    return address;
 }
 
-bool sg_slow_begin(struct sg_slow *slow, struct sg_core *core, int device, const struct sg_tag *tag,
-                   const struct segalloc_trace_record *record)
+/* Adds what the trace has told. False: no memory. */
+static bool note(struct operation *one, const struct segalloc_trace_record *record)
 {
-    struct under_way *one = *find(slow, record->thread);
-    sg_slow_catch_up(slow);
-    if (one) { /* the driver is asked once more */
-        one->told++;
-        resume(one);
-        return true;
+    if (one->done == one->count)
+        one->done = one->count = 0;
+    if (one->count == one->room) {
+        uint32_t room = one->room ? 2 * one->room : 8;
+        struct segalloc_trace_record *told = realloc(one->told, room * sizeof *told);
+        if (!told)
+            return false;
+        one->told = told;
+        one->room = room;
     }
-    one = malloc(sizeof *one);
+    one->told[one->count++] = *record;
+    return true;
+}
+
+bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const struct segalloc_trace_record *record)
+{
+    sg_slow_catch_up(slow);
+    struct operation **left = find(slow, record->thread), *one = malloc(sizeof *one);
     if (!one)
         return false;
-    *one = (struct under_way){
-        .next = slow->first,
-        .slow = slow,
-        .core = core,
-        .bytes = record->size,
-        .tag = *tag,
-        .device = device,
-        .trace_thread = record->thread,
-        .told = 1,
-    };
+    if (*left) { /* something that the trace has no end of */
+        slow->diverged = true;
+        finish_all(slow);
+        drop(left);
+    }
+    *one = (struct operation){.next = slow->first, .slow = slow, .call = *call, .trace_thread = record->thread};
     sem_init(&one->go, 0, 0);
     sem_init(&one->back, 0, 0);
     slow->first = one;
+    if (!note(one, record))
+        return false;
+    slow->waiting = one;
+    if (call->kind == SG_SLOW_ALLOCATION)
+        return true;
+    start(one); /* nothing in the trace says where it ends */
+    if (one->state == FINISHED)
+        drop(&slow->first);
     return true;
 }
 
-void sg_slow_step(struct sg_slow *slow, const struct segalloc_trace_record *record)
+static bool is_end(const struct segalloc_trace_record *record)
 {
-    struct under_way *one = *find(slow, record->thread);
-    if (!one)
-        return;
-    if (one->started || one->next || slow->first != one || record->size != CUDA_SUCCESS)
-        sg_slow_catch_up(slow);
-    if (record->size == CUDA_ERROR_OUT_OF_MEMORY && !one->planned && !slow->classic) {
-        /* A plan that could not be made has merged what was cached, no more. What it waited for the trace tells. */
-        sg_core_merge(one->core, one->device);
-        one->told++;
-        one->emitted++;
-        return;
-    }
-    if (record->size != CUDA_SUCCESS) {
-        one->refusal = (CUresult)record->size;
-        one->allowed = record->id;
-    }
-    one->told++;
-    if (one->started)
+    return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
+}
+
+/* Lets an operation do what it has been told. */
+static void advance(struct operation *one, const struct segalloc_trace_record *record)
+{
+    struct sg_slow *slow = one->slow;
+    if (one->state == STARTED)
         resume(one);
+    else if (one->state == NOT_STARTED && is_end(record)) {
+        slow->waiting = NULL;
+        one->state = STARTED;
+        carry_out(one);
+    }
+    if (is_end(record) && one->state == STARTED)
+        slow->diverged = true; /* it wants to go on */
+    if (one->state == FINISHED && one->done < one->count)
+        slow->diverged = true; /* it did not get so far */
+    if (slow->diverged)
+        finish_all(slow);
 }
 
-bool sg_slow_end(struct sg_slow *slow, uint16_t thread, bool failed, CUdeviceptr *ret)
+enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trace_record *record, CUdeviceptr *ret)
 {
-    struct under_way **link = find(slow, thread), *one = *link;
-    if (!one) {
+    struct operation **link = find(slow, record->thread), *one = *link;
+    if (slow->waiting && slow->waiting != one)
         sg_slow_catch_up(slow);
-        return false;
-    }
-    if (failed || slow->first != one || one->next)
-        sg_slow_catch_up(slow);
-    one->failed = failed;
-    if (!one->started) {
-        finish(link);
-        return false;
-    }
-    *ret = finish(link);
-    return true;
-}
-
-static void catch_up(struct under_way *one)
-{
     if (!one)
-        return;
-    catch_up(one->next); /* the oldest first */
-    if (!one->started && !start(one))
-        one->told = 0; /* without a thread: as if nothing had interrupted it */
+        return SG_SLOW_NONE;
+    if (one->state != FINISHED) { /* which it may be, if the trace could not be followed */
+        slow->diverged |= !note(one, record);
+        advance(one, record);
+    }
+    link = find(slow, record->thread);
+    *ret = one->address;
+    /* Other errors than running out have no record. */
+    bool ended = is_end(record) || (one->state == FINISHED && (one->call.kind != SG_SLOW_ALLOCATION || !slow->diverged));
+    if (ended)
+        drop(link);
+    return ended ? SG_SLOW_ENDED : SG_SLOW_GOES_ON;
+}
+
+void sg_slow_expect(struct sg_slow *slow, const struct segalloc_trace_record *record)
+{
+    slow->diverged |= slow->expected.kind != SEGALLOC_RECORD_NONE;
+    slow->expected = *record;
 }
 
 void sg_slow_catch_up(struct sg_slow *slow)
 {
-    catch_up(slow->first);
+    if (slow->waiting)
+        start(slow->waiting);
+    if (slow->diverged)
+        finish_all(slow);
 }
 
-void sg_slow_learnt(struct sg_slow *slow, int device)
+bool sg_slow_has_diverged(const struct sg_slow *slow)
 {
-    for (struct under_way *one = slow->first; one; one = one->next)
-        if (one->waits && one->device == device)
-            resume(one);
+    return slow->diverged;
 }
 
-void sg_slow_finish(struct sg_slow *slow)
+void sg_slow_end(struct sg_slow *slow)
 {
-    for (struct under_way *one = slow->first; one; one = one->next) {
-        one->ended = true; /* it stays known until the trace tells its end */
-        if (one->started)
-            resume(one);
-    }
+    slow->over = true;
+    finish_all(slow);
+    while (slow->first)
+        drop(&slow->first);
 }
 
 void sg_slow_delete(struct sg_slow *slow)
 {
-    if (!slow)
-        return;
-    while (slow->first)
-        finish(&slow->first);
     directed = NULL;
     free(slow);
 }
