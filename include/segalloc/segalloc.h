@@ -77,8 +77,9 @@ SEGALLOC_API size_t segalloc_option(const char *name, char *ret, size_t size);
 
    Both take any memory that cudaFree() takes. cudaFree() of such a block waits as ever. The results are CUresult (0: fine);
    where the order of the stream can't be followed (a driver before CUDA 12, or more than 63 streams), segalloc_free()
-   covers all work of the context, and segalloc_record_stream() may answer 801 (not supported) for a stream of another
-   device: then that work must be waited for. */
+   covers all work that there is, and segalloc_record_stream() may answer 801 (not supported) for a stream of another
+   device: then that work must be waited for. It answers 1 (invalid value) for what is no live block, and 0 for memory that
+   the driver served, whose free waits for every stream; any address within a block will do. */
 SEGALLOC_API void *segalloc_malloc_on(size_t bytes, void *stream);
 SEGALLOC_API int segalloc_free(void *pointer);
 SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);

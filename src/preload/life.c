@@ -13,6 +13,7 @@
 #include "captures.h"
 #include "clock.h"
 #include "contexts.h"
+#include "declare.h"
 #include "environment.h"
 #include "helper.h"
 #include "lock.h"
@@ -264,6 +265,7 @@ static bool record_begin(void)
 static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
+    sg_declare_start();
     if (life.conf.ipc == SG_IPC_AUTO && shares_memory())
         life.conf.ipc = SG_IPC_ALWAYS;
     struct sg_core_params params = {

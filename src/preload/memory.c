@@ -9,6 +9,7 @@
 #include "callers.h"
 #include "captures.h"
 #include "contexts.h"
+#include "declare.h"
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
@@ -124,19 +125,20 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
 }
 
 /* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks of
-   fixed segments need no streams: their free waits. */
+   fixed segments, and those that the driver served, need no streams: their free waits. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     struct sg_place place;
     int device;
     CUresult result = sg_core_block(core, address, &block);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (sg_streams_place_on(core, stream, block.device, &place))
+    if (result == CUDA_SUCCESS && sg_streams_place_on(core, stream, block.device, &place)) {
         result = sg_core_record_stream(core, block.base, place.slot);
-    else if (sg_core_record_stream(core, block.base, 0) == CUDA_SUCCESS)
-        result = sg_streams_device(stream, &device) && device == block.device ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+    } else if (result == CUDA_SUCCESS) {
+        result = sg_core_record_stream(core, block.base, 0);
+        if (result == CUDA_SUCCESS && !(sg_streams_device(stream, &device) && device == block.device))
+            result = CUDA_ERROR_NOT_SUPPORTED;
+    }
     return result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result;
 }
 
@@ -255,6 +257,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     }
     if (relaxed)
         sg_captures_restore(&mode);
+    if (sg_declare_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
+        sg_declare_given(*ret, bytes);
     if (live && result == CUDA_SUCCESS)
         adopt(core, origin, *ret);
     sg_recorder_tick(core, device);
@@ -285,6 +289,8 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
     *ret_done = true;
     if (result != CUDA_SUCCESS)
         return result;
+    if (sg_declare_on && !origin->kept)
+        sg_declare_freed(core, address);
     if (origin->has_stream || sg_captures_own(&stream))
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
     switch (sg_graphs_keep(address, origin, /* waited */ false)) {
@@ -328,6 +334,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     int device;
     bool done = false;
     CUresult result = CUDA_SUCCESS;
+    if (sg_declare_on && !origin->kept && !sg_captures_live())
+        sg_declare_freed(core, address);
     if (sg_captures_live() && is_block(core, address))
         result = free_captured(core, address, origin, &done);
     else if (sg_graphs_holding() && !origin->kept && is_block(core, address))

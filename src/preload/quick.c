@@ -8,6 +8,7 @@
 #include "captures.h"
 #include "contexts.h"
 #include "core.h"
+#include "declare.h"
 #include "graphs.h"
 #include "life.h"
 #include "memory.h"
@@ -37,7 +38,7 @@ void sg_quick_learn(const struct sg_module *module)
     struct sg_core *core = sg_life_core();
     if (!core || (self->quick.runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
         return;
-    bool fine = module->quick && self->last.context && !sg_captures_live() && sg_contexts_primary(self->last.context);
+    bool fine = module->quick && self->last.context && !sg_captures_live() && !sg_declare_on && sg_contexts_primary(self->last.context);
     const struct sg_origin origin = {0};
     self->quick.gate = gate;
     self->quick.runtime = runtime_of(module);

@@ -19,6 +19,9 @@ typedef uint64_t (*segalloc_sim_ns_fn)(void);
 
 /* Says whose bytes these are from now on, to the hazard checker; where nobody said, an allocation is its own owner. */
 typedef void (*segalloc_sim_owner_fn)(uint64_t address, uint64_t bytes, uint64_t owner);
+/* The same for allocators, which know blocks and not their owners: a block was handed out, or comes to its end. Ignored from
+   the first owner on that the program names itself. Returns whether the checker is on; with 0 bytes that is all. */
+typedef int (*segalloc_sim_block_fn)(uint64_t address, uint64_t bytes, int handed_out);
 /* The calling thread's next kernel or host function touches these bytes, so far as it does not say so otherwise. More
    calls add to it. */
 typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int write);
@@ -39,6 +42,7 @@ typedef uint64_t (*segalloc_sim_used_fn)(int device);
 #pragma GCC visibility push(default)
 uint64_t segalloc_sim_used(int device);
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
+int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out);
 void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);
 int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments));
 void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead);

@@ -1,5 +1,6 @@
 #include "graph.h"
 #include "hazard.h"
+#include "owner.h"
 
 #include <stdlib.h>
 
@@ -103,6 +104,8 @@ void sim_memory_drop(struct sim_memory *memory)
         break;
     }
     sim_hazard_given(memory->range.base, memory->range.size);
+    if (sim.config.hazard)
+        sim_owner_forget(memory->range.base, memory->range.size);
     sim_memory_forget(memory);
 }
 

@@ -13,8 +13,12 @@ struct owned {
     struct sim_owner *owner;
 };
 
+/* Owners that allocators declared have numbers of their own. */
+static const uint64_t first_block = UINT64_C(1) << 63;
+
 static struct sim_ranges table;
 static uint64_t ticks;
+static bool program_declares;
 
 uint64_t sim_owner_tick(void)
 {
@@ -111,6 +115,11 @@ void sim_owner_declare(uint64_t address, uint64_t bytes, uint64_t id)
     sim_owner_unref(owner);
 }
 
+void sim_owner_forget(uint64_t address, uint64_t bytes)
+{
+    sim_owner_unref(cut(address, address + bytes));
+}
+
 struct sim_owner *sim_owner_at(uint64_t address, uint64_t bytes, uint64_t *ret_bytes)
 {
     struct owned *owned = at_or_after(address);
@@ -129,8 +138,26 @@ struct sim_owner *sim_owner_at(uint64_t address, uint64_t bytes, uint64_t *ret_b
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner)
 {
     sim_lock();
+    program_declares = true;
     sim_owner_declare(address, bytes, owner);
     if (owner)
         sim_schedule_allocated();
     sim_unlock();
+}
+
+int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out)
+{
+    static uint64_t blocks;
+    uint64_t bytes_of_it;
+    sim_lock();
+    bool on = sim.config.hazard;
+    const struct sim_owner *now = on && bytes ? sim_owner_at(address, bytes, &bytes_of_it) : NULL;
+    bool ended_before = now && now->id == 0 && now->address == address && !handed_out;
+    if (on && bytes && !program_declares && !ended_before) {
+        sim_owner_declare(address, bytes, handed_out ? first_block + ++blocks : 0);
+        if (handed_out)
+            sim_schedule_allocated();
+    }
+    sim_unlock();
+    return on;
 }

@@ -20,6 +20,8 @@ uint64_t sim_owner_now(void);
 
 /* `id` 0: nobody's from now on. */
 void sim_owner_declare(uint64_t address, uint64_t bytes, uint64_t id);
+/* Nothing is known any more of who had these bytes. */
+void sim_owner_forget(uint64_t address, uint64_t bytes);
 /* The owner of the byte at `address`, and in *ret_bytes how far it is the same, at most `bytes`; NULL where nobody was
    declared. No reference is taken. */
 struct sim_owner *sim_owner_at(uint64_t address, uint64_t bytes, uint64_t *ret_bytes);

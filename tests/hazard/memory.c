@@ -161,7 +161,7 @@ static bool record_stream(struct program *p, struct block *b, int stream)
         extras.torch_record_stream(pointer(b->address), p->stream[stream].handle);
     else
         answer = extras.record_stream(pointer(b->address), p->stream[stream].handle);
-    if (answer == CUDA_ERROR_NOT_SUPPORTED || answer == CUDA_ERROR_NOT_FOUND || !MUST(p, (CUresult)answer))
+    if (answer == CUDA_ERROR_NOT_SUPPORTED || !MUST(p, (CUresult)answer))
         return false;
     b->recorded |= 1u << stream;
     return true;

@@ -211,7 +211,7 @@ static void *capture_for_a_while(void *context)
 /* What is freed beside another thread's capture is had again by whoever needs it: once that has ended, if need be. */
 static void frees_beside_a_capture_come_back(CUcontext context)
 {
-    enum { MOST = 64, HUGE_BYTES = 128 << 20 };
+    enum { MOST = 512, HUGE_BYTES = 128 << 20 };
     CUdeviceptr block[MOST];
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     pthread_t thread;
@@ -269,6 +269,8 @@ static void *capture_often(void *context)
         MUST(cuGraphDestroy(graph));
         usleep(2000);
     }
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* the other may be capturing still */
+    MUST(cuThreadExchangeStreamCaptureMode(&mode));
     MUST(cuStreamSynchronize(stream));
     return NULL;
 }
