@@ -273,6 +273,14 @@ class Report(Case):
             self.failed(segalloc("report", path, "--fail-above", bound), 2, bound.split("=")[0])
         self.failed(segalloc("report", self.file("a", Trace.CSV), "--fail-above", "frag=20%", "-o", "/dev/null", "-f"), 1, "not known")
 
+    def test_the_report_never_takes_the_place_of_a_recording(self):
+        path, link = self.file("a", Trace.CSV), os.path.join(self.folder, "link")
+        os.symlink(path, link)
+        for output in path, link:
+            self.failed(segalloc("report", self.file("b", Trace.CSV), path, "-f", "-o", output), 1, "also the input")
+        with open(path) as file:
+            self.assertEqual(file.read(), Trace.CSV)
+
     def test_nothing_in_it(self):
         self.failed(segalloc("report", self.file("a", HEADER)), 1, "no events")
         self.failed(segalloc("report", self.file("t", trace([]))), 1, "no events")

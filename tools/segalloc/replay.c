@@ -31,6 +31,7 @@ static const struct option long_options[] = {
 /* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
 #define DEFAULT_CARD SG_TIB
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
+enum { RUN_AHEAD_MOST = 100000000 };
 
 struct replay {
     const char *verb, *path, *conf_text;
@@ -248,7 +249,7 @@ static bool number(const char *text, uint64_t *ret)
 {
     char *end;
     unsigned long long value = strtoull(text, &end, 10);
-    if (*text < '0' || *text > '9' || *end || value > 100000000)
+    if (*text < '0' || *text > '9' || *end || value > RUN_AHEAD_MOST)
         return false;
     *ret = value;
     return true;
@@ -273,7 +274,7 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             break;
         case 'r':
             if (!number(optarg, &replay->play.run_ahead))
-                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations, not \"%s\"", optarg);
+                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"", RUN_AHEAD_MOST, optarg);
             replay->play.ordered = true;
             break;
         case 's':

@@ -286,5 +286,7 @@ int sg_verb_report(int argc, char **argv)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return help();
     int status = read_arguments(argc, argv, &arguments);
+    for (int i = optind; i < argc && !status; i++)
+        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.output) ? SG_EXIT_ERROR : 0;
     return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static void message(const char *verb, const char *format, va_list arguments, const char *end)
@@ -103,6 +104,17 @@ void sg_tool_json_string(const char *text)
         at += length;
     }
     putchar('"');
+}
+
+bool sg_tool_would_lose(const char *verb, const char *input, const char *output)
+{
+    struct stat in, out;
+    bool same = output && stat(output, &out) == 0 && S_ISREG(out.st_mode) &&
+                (strcmp(input, "-") ? stat(input, &in) : fstat(STDIN_FILENO, &in)) == 0 && in.st_dev == out.st_dev &&
+                in.st_ino == out.st_ino;
+    if (same)
+        sg_tool_message(verb, "%s is also the input", output);
+    return same;
 }
 
 int sg_tool_create(const char *verb, const char *path, const char *name, bool force)

@@ -40,6 +40,10 @@ int sg_tool_bad_option(char **argv, int result, const struct option *options);
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);
 
+/* Whether `output` (NULL: none) is the same file as `input`, whatever the two are called: says so, for it would be lost
+   before it was read. */
+bool sg_tool_would_lose(const char *verb, const char *input, const char *output);
+
 /* Opens a new file to write to; with `force` also one that is there. `name` is what the user called it. The file, or -1
    after a message. */
 int sg_tool_create(const char *verb, const char *path, const char *name, bool force);

@@ -116,15 +116,6 @@ static int finish_output(const struct arguments *arguments, const struct output 
                                  strerror(-error)) : 0;
 }
 
-/* -f must not empty the file that is being read. */
-static bool same_file(const char *input, const char *output)
-{
-    struct stat in, out;
-    return output && stat(output, &out) == 0 && S_ISREG(out.st_mode) &&
-           (strcmp(input, "-") ? stat(input, &in) : fstat(STDIN_FILENO, &in)) == 0 && in.st_dev == out.st_dev &&
-           in.st_ino == out.st_ino;
-}
-
 static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *reader, FILE *out)
 {
     struct sg_dictionary dictionary = {0};
@@ -166,8 +157,8 @@ static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *
 static int cat(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct output output;
-    if (same_file(arguments->input, arguments->output))
-        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
     int status = open_output(arguments, &output);
     if (status)
         return status;
@@ -185,8 +176,8 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
     uint64_t events = 0;
     if (!arguments->output)
         return sg_tool_usage(arguments->verb, "export needs -o SNAPSHOT");
-    if (same_file(arguments->input, arguments->output))
-        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
     int status = open_output(arguments, &output);
     if (status)
         return status;
@@ -231,8 +222,8 @@ static int import(const struct arguments *arguments, struct sg_trace_reader *rea
         return sg_tool_usage(arguments->verb, "import needs -o TRACE");
     if (!strcmp(arguments->output, "-") && isatty(STDOUT_FILENO))
         return sg_tool_usage(arguments->verb, "a trace is not written to a terminal");
-    if (same_file(arguments->input, arguments->output))
-        return sg_tool_error(arguments->verb, "%s is also the input", arguments->output);
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
     struct output output;
     int status = open_output(arguments, &output);
     if (status)
