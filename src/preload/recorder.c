@@ -23,6 +23,7 @@ enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
 static struct {
     struct sg_trace_writer *trace; /* NULL: none */
     _Atomic(const char *) stats;   /* path pattern, NULL: none */
+    char live[64];                 /* of `live`: the path, which goes with the process; "" where it is not asked for */
     uint64_t start_ns;
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
@@ -78,7 +79,7 @@ bool sg_recorder_on;
 
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
 {
-    sg_recorder_on = conf->trace[0] || conf->stats[0];
+    sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
     if (!sg_recorder_on)
         return (struct sg_event_sink){NULL, NULL};
     recorder.start_ns = now_ns(CLOCK_REALTIME);
@@ -86,8 +87,12 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     recorder.limit_fraction = conf->limit_fraction;
     sg_conf_print(conf, recorder.conf, sizeof recorder.conf);
     read_command(recorder.command, sizeof recorder.command);
-    if (conf->stats[0])
+    if (conf->live && !conf->stats[0]) {
+        snprintf(recorder.live, sizeof recorder.live, "/dev/shm/segalloc-live-%ld", (long)getpid());
+        recorder.stats = recorder.live;
+    } else if (conf->stats[0]) {
         recorder.stats = conf->stats;
+    }
     if (conf->trace[0])
         open_trace(conf);
     return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
@@ -183,7 +188,9 @@ void sg_recorder_close(struct sg_core *core)
         if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
             sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
     }
-    if (recorder.stats)
+    if (recorder.live[0])
+        unlink(recorder.live);
+    else if (recorder.stats)
         write_stats_file(core);
     if (recorder.trace)
         sg_trace_writer_close(recorder.trace);

@@ -99,7 +99,9 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     if (error)
         return error;
     snprintf(temporary, sizeof(temporary), "%s.%ld.new", path, (long)getpid());
-    out.fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0666);
+    unlink(temporary);
+    /* Where others can write too, nothing of theirs is followed. */
+    out.fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
     if (out.fd < 0)
         return -errno;
     put(&out, "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"start_realtime_ns\":%llu,"

@@ -1,4 +1,5 @@
-"""Memory that one process holds idle and another needs, on a simulated card that they share.
+"""Processes on a simulated card that they share: memory that one holds idle and another needs, and what can be seen of
+each from outside.
 
 Usage: test_trim.py SEGALLOC NEIGHBOUR"""
 import json
@@ -112,6 +113,21 @@ class Trim(unittest.TestCase):
             self.assertEqual(trim(first.pid).stdout, "40.00 MiB given back\n")
             self.assertEqual(trim(first.pid).stdout, "0 B given back\n")
             self.assertEqual(first.ask("take 200"), "taken")
+
+    def test_statistics_of_a_running_program(self):
+        def held(path):
+            done = subprocess.run([SEGALLOC, "report", "--json", path], stdout=subprocess.PIPE, text=True, check=True)
+            return json.loads(done.stdout)["devices"][0]["statistics"]["reserved_bytes"] >> 20
+        with Neighbour("live:True") as first, Neighbour("live:True") as killed:
+            pages = [pathlib.Path(f"/dev/shm/segalloc-live-{one.pid}") for one in (first, killed)]
+            self.addCleanup(pages[1].unlink, missing_ok=True)
+            self.assertFalse(pages[0].exists())  # nothing allocated yet
+            self.assertEqual([first.ask("take 300"), first.ask("take 100")], ["taken", "taken"])
+            self.assertEqual(held(pages[0]), 400)
+            self.assertEqual(killed.ask("take 40"), "taken")
+            os.kill(killed.pid, signal.SIGKILL)
+        self.assertFalse(pages[0].exists())
+        self.assertEqual(held(pages[1]), 40)
 
     def test_wrong_command_lines(self):
         for arguments, status in (((), 2), (("x",), 2), (("0",), 2), (("1", "2"), 2), (("--keep", "many", "1"), 2),
