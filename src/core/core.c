@@ -281,6 +281,8 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     sg_slot slot = sg_device_slot_of(device, node->stream);
     if (!slot || node->also & 1)
         return false;
+    if (tag->sees == SG_SEES_POSSIBLE && device->peers)
+        return false; /* any stream of those could have seen it too */
     if (tag->sees == SG_SEES_POSSIBLE)
         for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial); left; left &= left - 1)
             sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
@@ -537,10 +539,47 @@ static void forget_context(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
+            continue;
+        atomic_store_explicit(&core->context[i], NULL, memory_order_relaxed);
+        atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[i], 0));
+    }
+    sg_unlock(&core->setup);
+}
+
+bool sg_core_is_ending(struct sg_core *core, CUcontext context)
+{
+    if (atomic_load(&core->ending) == 0)
+        return false;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         if (atomic_load_explicit(&core->context[i], memory_order_relaxed) == context)
-            atomic_store_explicit(&core->context[i], NULL, memory_order_relaxed);
+            return atomic_load(&core->context_ending[i]) > 0;
+    return false;
+}
+
+void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
+{
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
+            continue;
+        uint32_t calls = atomic_load(&core->context_ending[i]);
+        if (ending || calls) { /* another call may have ended it since, and it have come back */
+            atomic_store(&core->context_ending[i], ending ? calls + 1 : calls - 1);
+            atomic_fetch_add(&core->ending, ending ? 1 : -1);
+        }
+    }
     sg_unlock(&core->setup);
+    for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
+        struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
+        if (device) {
+            sg_lock(&device->asking);
+            sg_unlock(&device->asking);
+        }
+    }
 }
 
 /* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a

@@ -123,6 +123,11 @@ void sg_core_passed_on(struct sg_core *core, int device, size_t bytes);
    `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
 
+/* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or its
+   events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so. Takes
+   `asking`. sg_core_context_gone() says that it has ended. */
+void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending);
+
 /* A context of `device` exists (created, or primary retained); strict and event frees must cover it. */
 void sg_core_context_seen(struct sg_core *core, int device, CUcontext context);
 

@@ -12,7 +12,7 @@
 #include "order.h"
 #include "region.h"
 
-enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 64, SG_STREAMS_MAX = 256 };
+enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
 /* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's pages,
    which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
@@ -161,6 +161,8 @@ struct sg_core {
     _Atomic uint8_t context_device[SG_CONTEXTS_MAX];
     _Atomic uint32_t context_count;              /* entries in use or used before; only grows */
     _Atomic bool contexts_missed;                /* there were more than fit */
+    _Atomic uint32_t context_ending[SG_CONTEXTS_MAX]; /* calls under way that may end it: no call of ours names it meanwhile */
+    _Atomic uint32_t ending;                     /* the sum of those */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
     struct sg_range {
@@ -268,6 +270,9 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 /* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only device,
    where `followed` says that all are followed. Under the lock. */
 bool sg_pending_can_cover(const struct sg_device *device, bool followed);
+
+/* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
+bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
 /* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those tell
    nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may have been by

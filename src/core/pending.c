@@ -199,7 +199,7 @@ static void query_marks(struct sg_device *device)
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->mark_count && about(&device->mark[i]) & busy)
+        while (i < device->mark_count && (about(&device->mark[i]) & busy || sg_core_is_ending(device->core, device->mark[i].context)))
             i++;
         struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
         sg_unlock(&device->lock);
@@ -291,7 +291,7 @@ static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot
 {
     const struct sg_driver *driver = device->core->driver;
     CUcontext current = NULL, popped;
-    if (device->mark_count == SG_MARKS || (!slot && !driver->ctx_record_event))
+    if (device->mark_count == SG_MARKS || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
         CUresult result = driver->ctx_push(context);
@@ -443,14 +443,17 @@ static CUresult wait_for_context(struct sg_device *device)
     return core->wait_for_context ? core->wait_for_context() : core->driver->ctx_synchronize();
 }
 
-/* Waits for the oldest mark; without any, which means that none could be recorded, for the context. Whether that
-   succeeded and there may be more to wait for. */
+/* Waits for the oldest mark of a context that is not ending; without any, which means that none could be recorded, for the
+   context. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     CUcontext current = NULL;
     sg_lock(&device->lock);
-    CUevent event = device->mark_count ? device->mark[0].event : NULL;
+    uint32_t oldest = 0;
+    while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))
+        oldest++;
+    CUevent event = oldest < device->mark_count ? device->mark[oldest].event : NULL;
     bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~bit(0));
     sg_unlock(&device->lock);
     if (!event && (!owed || !begin_recording(device)))

@@ -21,6 +21,7 @@ static struct {
     } list[CAPTURES_MAX];
     int listed;
     atomic_int live;
+    atomic_bool any; /* there has been one */
 } captures;
 
 /* Many may hold it, or one may be joining; who wants to join goes first. Waiters sleep: a begin is rare. */
@@ -40,6 +41,11 @@ static struct {
 bool sg_captures_live(void)
 {
     return atomic_load_explicit(&captures.live, memory_order_acquire) > 0;
+}
+
+bool sg_captures_any(void)
+{
+    return atomic_load_explicit(&captures.any, memory_order_relaxed);
 }
 
 bool sg_captures_capturing(CUstream stream, bool per_thread)
@@ -206,6 +212,7 @@ static void record_first(void)
 static void begin(void)
 {
     record_first();
+    atomic_store(&captures.any, true);
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_captures_joining();

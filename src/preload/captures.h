@@ -10,6 +10,9 @@
 
 bool sg_captures_live(void);
 
+/* Whether there has ever been one. */
+bool sg_captures_any(void);
+
 /* Whether a stream is being captured. Asks the driver, while a capture is live only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
@@ -47,7 +50,8 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
 
 /* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
    CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and given up
-   with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. */
+   with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread ends is one
+   for its end. */
 void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
 
 /* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 
 #include "captures.h"
 #include "events.h"
@@ -13,7 +14,7 @@
 
 /* More contexts than this are served all the same, only more slowly and with the core told of them when they first
    allocate. */
-enum { CONTEXTS_MAX = 256 };
+enum { CONTEXTS_MAX = 1024 };
 
 static struct {
     struct context {
@@ -21,6 +22,7 @@ static struct {
         int device;
         bool primary;
         CUgreenCtx green; /* of which it was made */
+        int users, ending; /* calls of ours that name it; calls under way that may end it */
     } list[CONTEXTS_MAX];
     int count;
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
@@ -64,6 +66,75 @@ static void seen_as(struct sg_core *core, const struct context *context)
 static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
 {
     seen_as(core, &(struct context){.context = context, .device = device, .primary = primary});
+}
+
+/* What it waits for is rare and short. */
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+}
+
+bool sg_contexts_use(CUcontext context)
+{
+    for (;; rest()) {
+        sg_guard(SG_GUARD_CONTEXTS);
+        struct context *entry = find(context);
+        bool ending = entry && entry->ending;
+        if (entry && !ending)
+            entry->users++;
+        sg_unguard(SG_GUARD_CONTEXTS);
+        if (!ending)
+            return entry != NULL;
+    }
+}
+
+void sg_contexts_unuse(CUcontext context)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    struct context *entry = find(context);
+    if (entry)
+        entry->users--;
+    sg_unguard(SG_GUARD_CONTEXTS);
+}
+
+/* A call that may end the context is about to be made: those of ours that name it are over when this returns, and no
+   other one begins. For the driver a context must not be in use by anybody when it is destroyed. */
+static void begin_ending(struct sg_core *core, CUcontext context)
+{
+    if (!core || !context)
+        return;
+    bool known = false, ours = false;
+    int users = 0;
+    do {
+        sg_guard(SG_GUARD_CONTEXTS);
+        struct context *entry = find(context);
+        if (entry && !known) {
+            entry->ending++;
+            ours = !entry->green;
+        }
+        known = entry != NULL;
+        users = entry ? entry->users : 0;
+        sg_unguard(SG_GUARD_CONTEXTS);
+        if (users)
+            rest();
+    } while (users);
+    if (known && ours)
+        sg_core_context_ending(core, context, true);
+}
+
+/* It has not ended. */
+static void end_ending(struct sg_core *core, CUcontext context)
+{
+    if (!core || !context)
+        return;
+    sg_guard(SG_GUARD_CONTEXTS);
+    struct context *entry = find(context);
+    bool ours = entry && !entry->green;
+    if (entry && entry->ending)
+        entry->ending--;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (ours)
+        sg_core_context_ending(core, context, false);
 }
 
 static void gone(struct sg_core *core, CUcontext context)
@@ -243,9 +314,12 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
 static CUresult destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
     struct sg_core *core = sg_begin();
+    begin_ending(core, context);
     CUresult result = real(context);
     if (result == CUDA_SUCCESS)
         gone(core, context);
+    else
+        end_ending(core, context);
     if (core)
         sg_end();
     return result;
@@ -285,9 +359,12 @@ static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool re
 {
     struct sg_core *core = sg_begin();
     CUcontext context = sg_contexts_primary_of(device);
+    begin_ending(core, context);
     CUresult result = real(device);
     if (result == CUDA_SUCCESS && context && (reset || !primary_active(device)))
         gone(core, context);
+    else
+        end_ending(core, context);
     if (core)
         sg_end();
     return result;
@@ -364,9 +441,12 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = sg_contexts_of_green(green);
     struct sg_core *core = sg_begin();
+    begin_ending(core, context);
     CUresult result = sg_real()->cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS && context)
         gone(core, context);
+    else
+        end_ending(core, context);
     if (core)
         sg_end();
     return result;

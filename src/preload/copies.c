@@ -1,12 +1,15 @@
-/* Copies between two addresses of unified space: work for a stream like any other, but for one thing. Memory that is mapped
+/* Copies between two addresses of unified space: work for a stream like any other, but for two things. Memory that is mapped
    piece by piece can be reached from another device only where access was given to it: a plain copy between devices, which
-   works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both contexts works. */
+   works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both contexts works. And
+   the stream of another device has used a block that no free of this device would ask it about. */
 #include <stddef.h>
 
 #include "contexts.h"
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 #include "streams.h"
+#include "torch.h"
 
 struct end {
     CUcontext context;
@@ -46,13 +49,36 @@ static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struc
         ret_src->context && (ret_dst->ours || ret_src->ours);
 }
 
+/* A caller that tells of the other streams which use its block tells of this one too. */
+static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
+{
+    struct sg_block_info block;
+    int device;
+    if (sg_core_block(core, address, &block) == CUDA_SUCCESS && sg_streams_device(stream, &device) && device != block.device)
+        (void)sg_memory_record_stream(core, block.base, stream);
+}
+
+/* After the driver's call. */
+static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread)
+{
+    sg_touched(stream, per_thread);
+    if (!sg_contexts_devices() || !sg_torch_direct() || !sg_following())
+        return;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    used(core, dst, sg_stream_named(stream, per_thread));
+    used(core, src, sg_stream_named(stream, per_thread));
+    sg_end();
+}
+
 /* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */
 #define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread) \
     CUresult symbol parameters \
     { \
         struct end to, from; \
         CUresult result = crosses(dst, src, &to, &from) ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
-        sg_touched(stream, per_thread); \
+        copied(dst, src, stream, per_thread); \
         return result; \
     }
 #define COPY_NOW(symbol, peer, per_thread) \
@@ -70,6 +96,26 @@ COPY_ASYNC(cuMemcpyAsync, cuMemcpyPeerAsync, false)
 COPY_ASYNC(cuMemcpyAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
 COPY_ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyPeerAsync, false)
 COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
+
+#define PEER(symbol, per_thread) \
+    CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
+    { \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes); \
+        copied(dst, src, NULL, per_thread); \
+        return result; \
+    }
+#define PEER_ASYNC(symbol, per_thread) \
+    CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, \
+        CUstream stream) \
+    { \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream); \
+        copied(dst, src, stream, per_thread); \
+        return result; \
+    }
+PEER(cuMemcpyPeer, false)
+PEER(cuMemcpyPeer_ptds, true)
+PEER_ASYNC(cuMemcpyPeerAsync, false)
+PEER_ASYNC(cuMemcpyPeerAsync_ptsz, true)
 
 /* The same in two and three dimensions; between arrays it is the driver's affair. */
 static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
@@ -111,7 +157,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
-        sg_touched(NULL, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread); \
         return result; \
     }
 #define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
@@ -120,7 +166,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
-        sg_touched(stream, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread); \
         return result; \
     }
 DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
@@ -133,3 +179,22 @@ DEEP_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerA
 DEEP_ASYNC(cuMemcpy2DAsync_v2_ptsz, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
 DEEP_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync, false)
 DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
+
+#define DEEP_PEER(symbol, per_thread) \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy) \
+    { \
+        CUresult result = sg_real()->symbol(copy); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread); \
+        return result; \
+    }
+#define DEEP_PEER_ASYNC(symbol, per_thread) \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) \
+    { \
+        CUresult result = sg_real()->symbol(copy, stream); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread); \
+        return result; \
+    }
+DEEP_PEER(cuMemcpy3DPeer, false)
+DEEP_PEER(cuMemcpy3DPeer_ptds, true)
+DEEP_PEER_ASYNC(cuMemcpy3DPeerAsync, false)
+DEEP_PEER_ASYNC(cuMemcpy3DPeerAsync_ptsz, true)

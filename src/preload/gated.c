@@ -7,6 +7,7 @@
 
 #include "captures.h"
 #include "clock.h"
+#include "contexts.h"
 #include "life.h"
 
 static const struct sg_driver *real_driver(void)
@@ -88,6 +89,86 @@ static CUresult query_stream_held(CUstream stream)
 
 enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000 };
 
+static CUresult synchronize_plainly(const struct sg_driver *driver, CUcontext context)
+{
+    CUcontext popped;
+    if (!context)
+        return driver->ctx_synchronize();
+    if (driver->ctx_synchronize_of)
+        return driver->ctx_synchronize_of(context);
+    CUresult result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->ctx_synchronize();
+    (void)driver->ctx_pop(&popped); /* what was current before is again */
+    return result;
+}
+
+/* An event of ours over a context, which is current. */
+static CUresult mark_held(CUcontext context, CUevent *ret)
+{
+    const struct sg_driver *driver = real_driver();
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    sg_captures_hold();
+    if (!sg_captures_live()) {
+        result = driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
+        if (result == CUDA_SUCCESS && (result = driver->ctx_record_event(context, *ret)) != CUDA_SUCCESS)
+            (void)driver->event_destroy(*ret);
+    }
+    sg_captures_unhold();
+    return result;
+}
+
+/* cuCtxSynchronize ruins what other streams of the context capture, and one may begin to just before it: a program that
+   captures is waited for by an event instead. */
+static CUresult synchronize_by_event(const struct sg_driver *driver, CUcontext context)
+{
+    CUcontext current = NULL, popped;
+    CUevent event;
+    CUresult result = driver->ctx_get_current(&current);
+    bool pushed = context && context != current;
+    if (result == CUDA_SUCCESS && pushed)
+        result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = mark_held(context ? context : current, &event);
+    if (result == CUDA_SUCCESS) {
+        long slice = FIRST_SLICE_NS / 8;
+        while ((result = query_held(event)) == CUDA_ERROR_NOT_READY) {
+            nanosleep(&(struct timespec){.tv_nsec = slice}, NULL);
+            slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
+        }
+        (void)driver->event_destroy(event);
+    }
+    if (pushed)
+        (void)driver->ctx_pop(&popped);
+    return result;
+}
+
+static CUresult synchronize_beside(CUcontext context)
+{
+    const struct sg_driver *driver = real_driver();
+    if (sg_captures_live())
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    return sg_captures_any() && driver->ctx_record_event ? synchronize_by_event(driver, context)
+                                                         : synchronize_plainly(driver, context);
+}
+
+static CUresult synchronize_current(void)
+{
+    return synchronize_beside(NULL);
+}
+
+/* Another thread may end it. */
+static CUresult synchronize_of(CUcontext context)
+{
+    if (!sg_contexts_use(context))
+        return CUDA_SUCCESS;
+    CUresult result = synchronize_beside(context);
+    sg_contexts_unuse(context);
+    return result;
+}
+
 /* Nobody may wait under that lock, and no allocation for ever: work may be queued that ends only when the program goes
    on. */
 static CUresult synchronize_in_slices(CUevent event)
@@ -114,6 +195,8 @@ void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret)
     ret->event_synchronize = synchronize_in_slices;
     ret->stream_wait_event = wait_held;
     ret->stream_query = query_stream_held;
+    ret->ctx_synchronize = synchronize_current;
+    ret->ctx_synchronize_of = synchronize_of;
     if (driver->ctx_record_event)
         ret->ctx_record_event = record_context_held;
 }

@@ -332,14 +332,16 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
 {
     struct sg_tag tag;
     int device;
-    bool done = false;
+    bool done = false, live = sg_captures_live();
     CUresult result = CUDA_SUCCESS;
-    if (sg_declare_on && !origin->kept && !sg_captures_live())
+    if (sg_declare_on && !origin->kept && !live)
         sg_declare_freed(core, address);
-    if (sg_captures_live() && is_block(core, address))
+    if (live && is_block(core, address))
         result = free_captured(core, address, origin, &done);
     else if (sg_graphs_holding() && !origin->kept && is_block(core, address))
         result = free_kept(core, address, origin, &done);
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !live) /* one has begun, and nothing was asked yet */
+        result = free_captured(core, address, origin, &done);
     if (done)
         return result;
     result = describe(core, origin, &tag, &device);
@@ -355,8 +357,9 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         }
         sg_recorder_tick(core, device);
     }
-    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && when(origin) != SG_FREE_SYNC_STRICT)
-        return sg_captures_park(core, address, origin); /* one has begun */
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* one has begun */
+        return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
+                                                   : sg_captures_park(core, address, origin);
     if (!is_final(result))
         return result;
     sg_core_disable(core);

@@ -68,17 +68,23 @@ void sg_trimming_use(int device)
     atomic_flag_clear(&neighbours.adding);
 }
 
-/* Makes a context of the device current in the helper; false where there is none any more. */
-static bool enter(const struct sg_driver *driver, int device)
+/* Makes a context of the device current in the helper, and keeps it from ending; NULL where there is none any more. */
+static CUcontext enter(const struct sg_driver *driver, int device)
 {
     CUcontext context = sg_contexts_any(device);
-    return context && driver->ctx_push(context) == CUDA_SUCCESS;
+    if (!context || !sg_contexts_use(context))
+        return NULL;
+    if (driver->ctx_push(context) == CUDA_SUCCESS)
+        return context;
+    sg_contexts_unuse(context);
+    return NULL;
 }
 
-static void leave(const struct sg_driver *driver)
+static void leave(const struct sg_driver *driver, CUcontext context)
 {
     CUcontext ignored;
     driver->ctx_pop(&ignored);
+    sg_contexts_unuse(context);
 }
 
 static uint64_t trim(int device, uint64_t keep)
@@ -89,12 +95,13 @@ static uint64_t trim(int device, uint64_t keep)
     uint64_t given = 0;
     if (!core)
         return 0;
-    if (!sg_captures_live() && enter(driver, device)) {
+    CUcontext context = sg_captures_live() ? NULL : enter(driver, device);
+    if (context) {
         bool relaxed = sg_captures_relax(&mode);
         given = sg_core_trim(core, device, keep);
         if (relaxed)
             sg_captures_restore(&mode);
-        leave(driver);
+        leave(driver, context);
     }
     sg_end();
     return given;
@@ -123,9 +130,10 @@ static bool is_short(struct sg_core *core, int device)
     bool known = false;
     if (!sg_core_stats(core, device, &stats) || stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
         return false;
-    if (enter(driver, device)) {
+    CUcontext context = enter(driver, device);
+    if (context) {
         known = driver->mem_info(&available, &total) == CUDA_SUCCESS;
-        leave(driver);
+        leave(driver, context);
     }
     return known && available < total / NEARLY_FULL;
 }
