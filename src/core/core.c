@@ -588,6 +588,14 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
     forget_context(core, context);
+    for (int i = 0; context && i < SG_DEVICES_MAX; i++) { /* they have events and streams of it too */
+        struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
+        if (!other || other == device)
+            continue;
+        sg_lock(&other->lock);
+        sg_pending_forget(other, context);
+        sg_unlock(&other->lock);
+    }
     if (!device)
         return;
     sg_lock(&device->lock);
