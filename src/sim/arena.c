@@ -10,6 +10,10 @@ struct sim_arena {
     struct sim_device *device; /* NULL: anonymous memory */
     uint64_t chunk;            /* address space taken at a time */
     struct sim_ranges free;
+    struct chunk {
+        uint64_t base, size, offset; /* offset in the device's file */
+        struct chunk *next;
+    } *chunks;
 };
 
 static uint64_t round_up(uint64_t value, uint64_t to)
@@ -42,16 +46,23 @@ static struct sim_range *grow(struct sim_arena *arena, uint64_t size)
 {
     uint64_t length = round_up(size > arena->chunk ? size : arena->chunk, SIM_GRANULE);
     struct sim_range *range = new_range(0, length);
-    if (!range)
+    struct chunk *chunk = calloc(1, sizeof *chunk);
+    if (!range || !chunk) {
+        free(range);
+        free(chunk);
         return NULL;
+    }
     struct sim_device *device = arena->device;
     int flags = MAP_NORESERVE | (device ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
     void *base = mmap(NULL, length, PROT_READ | PROT_WRITE, flags, device ? device->fd : -1,
         device ? (off_t)device->file_end : 0);
     if (base == MAP_FAILED) {
         free(range);
+        free(chunk);
         return NULL;
     }
+    *chunk = (struct chunk){(uint64_t)(uintptr_t)base, length, device ? device->file_end : 0, arena->chunks};
+    arena->chunks = chunk;
     if (device)
         device->file_end += length;
     range->base = (uint64_t)(uintptr_t)base;
@@ -75,6 +86,17 @@ uint64_t sim_arena_take(struct sim_arena *arena, uint64_t size)
         sim_ranges_insert(&arena->free, range);
     }
     return base;
+}
+
+bool sim_arena_offset(const struct sim_arena *arena, uint64_t address, uint64_t *ret)
+{
+    for (const struct chunk *chunk = arena->chunks; chunk; chunk = chunk->next) {
+        if (address - chunk->base >= chunk->size)
+            continue;
+        *ret = chunk->offset + (address - chunk->base);
+        return true;
+    }
+    return false;
 }
 
 /* The host's pages that are now wholly free, around what was just given. */

@@ -99,6 +99,9 @@ void sim_memory_drop(struct sim_memory *memory)
     case SIM_MEMORY_HOST:
         sim_arena_give(arena_of(memory->kind, memory->device, memory->uncharged), memory->range.base, memory->charged);
         break;
+    case SIM_MEMORY_IMPORTED:
+        sim_ipc_unmap(memory);
+        break;
     case SIM_MEMORY_REGISTERED:
     case SIM_MEMORY_RESERVATION:
         break;
@@ -133,6 +136,7 @@ enum sim_span sim_span(uint64_t address, uint64_t size, bool write, const struct
     case SIM_MEMORY_DEVICE:
     case SIM_MEMORY_POOL:
     case SIM_MEMORY_MANAGED:
+    case SIM_MEMORY_IMPORTED:
         return inside ? SIM_SPAN_DEVICE : SIM_SPAN_BAD;
     case SIM_MEMORY_RESERVATION:
         break;

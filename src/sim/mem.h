@@ -13,6 +13,7 @@ enum sim_memory_kind {
     SIM_MEMORY_HOST,        /* cuMemAllocHost, cuMemHostAlloc */
     SIM_MEMORY_REGISTERED,  /* cuMemHostRegister */
     SIM_MEMORY_RESERVATION, /* cuMemAddressReserve: mappings lie in it */
+    SIM_MEMORY_IMPORTED,    /* cuIpcOpenMemHandle: another process's */
 };
 
 struct sim_memory {
@@ -31,6 +32,11 @@ struct sim_memory {
     struct sim_memory *next_leaving; /* in the pool's list */
     struct sim_graph_memory *graph;  /* of an allocation node: then of no pool */
     struct sim_ranges mappings; /* of a reservation: struct sim_mapping */
+    struct {                    /* of imported memory */
+        int64_t process;        /* that exported it, and its buffer id there */
+        uint64_t buffer_id;
+        unsigned opened;
+    } import;
 };
 
 /* Addresses handed out from reservations that are wholly mapped and writable: over a device's memfd, where pages cost
@@ -39,6 +45,8 @@ struct sim_arena;
 struct sim_arena *sim_arena_new(struct sim_device *device, uint64_t chunk);
 /* 0 when no address space is left. `size` is rounded up to SIM_ALIGNMENT. */
 uint64_t sim_arena_take(struct sim_arena *arena, uint64_t size);
+/* Where it lies in the device's file; false: it isn't of this arena. */
+bool sim_arena_offset(const struct sim_arena *arena, uint64_t address, uint64_t *ret);
 /* Any part of what was taken, in units of SIM_ALIGNMENT. Its pages go back to the host and read as zero again. */
 void sim_arena_give(struct sim_arena *arena, uint64_t base, uint64_t size);
 
@@ -53,6 +61,8 @@ CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struc
 /* Gives back whatever kind of memory it is (not a reservation). */
 void sim_memory_drop(struct sim_memory *memory);
 void sim_memory_drop_context(CUcontext context);
+/* Takes the mapping of imported memory away. */
+void sim_ipc_unmap(const struct sim_memory *memory);
 /* The device's memory as a number: taken, if there is as much, and given back (card.c). */
 bool sim_device_charge(struct sim_device *device, uint64_t bytes);
 void sim_device_discharge(struct sim_device *device, uint64_t bytes);

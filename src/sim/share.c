@@ -135,35 +135,3 @@ CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr address, size_t
     (void)handle, (void)address, (void)size, (void)type, (void)flags;
     return CUDA_ERROR_NOT_SUPPORTED;
 }
-
-/* Legacy IPC is not simulated; a program is told so as by a platform without it. */
-CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
-{
-    SIM_ENTER(cuIpcGetMemHandle);
-    if (!handle)
-        return CUDA_ERROR_INVALID_VALUE;
-    sim_lock();
-    struct sim_memory *memory = sim_memory_find(address);
-    bool legacy = memory && memory->kind == SIM_MEMORY_DEVICE;
-    sim_unlock();
-    return legacy ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
-{
-    SIM_ENTER(cuIpcOpenMemHandle_v2);
-    (void)address, (void)handle, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuIpcOpenMemHandle(CUdeviceptr *address, CUipcMemHandle handle, unsigned int flags)
-{
-    return cuIpcOpenMemHandle_v2(address, handle, flags);
-}
-
-CUresult cuIpcCloseMemHandle(CUdeviceptr address)
-{
-    SIM_ENTER(cuIpcCloseMemHandle);
-    (void)address;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}

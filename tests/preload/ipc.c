@@ -1,23 +1,77 @@
 /* Preloaded, on the simulator: with UCX's CUDA part in the process, or on request, memory is such as legacy IPC can give
-   away. The simulator has no legacy IPC, and says so in its own way. */
+   away, and another process sees the same bytes. Otherwise it can't, and a line says what to do. */
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "cuda_proto.h"
 #include "served.h"
 
+enum { BYTES = 32 << 20 };
+
 int uct_cuda_present(void);
 
-int main(void)
+static void start(void)
 {
     CUcontext context = NULL;
+    EXPECT(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    EXPECT(cuCtxSetCurrent(context) == CUDA_SUCCESS);
+}
+
+/* The other process; preloaded too. */
+static int import(void)
+{
+    CUipcMemHandle handle;
+    CUdeviceptr address = 0, own = 0;
+    char text[8] = "";
+    start();
+    EXPECT(read(0, &handle, sizeof handle) == sizeof handle);
+    EXPECT(cuMemAlloc_v2(&own, 4096) == CUDA_SUCCESS);
+    EXPECT(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS);
+    EXPECT(cuMemcpyDtoD_v2(own, address, 8) == CUDA_SUCCESS && cuMemcpyDtoH_v2(text, own, 8) == CUDA_SUCCESS);
+    EXPECT(strcmp(text, "here") == 0);
+    EXPECT(cuMemcpyHtoD_v2(address + BYTES - 8, "there", 6) == CUDA_SUCCESS);
+    EXPECT(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE);
+    EXPECT(cuIpcCloseMemHandle(address) == CUDA_SUCCESS && cuMemFree_v2(own) == CUDA_SUCCESS);
+    return failures != 0;
+}
+
+static void give_to_another_process(const CUipcMemHandle *handle)
+{
+    int ends[2], result = -1;
+    EXPECT(pipe(ends) == 0 && write(ends[1], handle, sizeof *handle) == sizeof *handle);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[0], 0);
+        execl("/proc/self/exe", "ipc", "import", NULL);
+        _exit(2);
+    }
+    EXPECT(waitpid(child, &result, 0) == child && result == 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int main(int count, char **argument)
+{
     CUdeviceptr address = 0;
     CUipcMemHandle handle;
+    char text[8] = "";
     int legacy = 0;
     EXPECT(uct_cuda_present());
-    EXPECT(cuInit(0) == CUDA_SUCCESS && cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
-    EXPECT(cuCtxSetCurrent(context) == CUDA_SUCCESS && cuMemAlloc_v2(&address, 32 << 20) == CUDA_SUCCESS);
+    if (count == 2 && strcmp(argument[1], "import") == 0)
+        return import();
+    int can = count < 2 || strcmp(argument[1], "never") != 0;
+    start();
+    EXPECT(cuMemAlloc_v2(&address, BYTES) == CUDA_SUCCESS);
     EXPECT(statistic(0, "allocs") == 1);
     EXPECT(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) == CUDA_SUCCESS);
-    EXPECT(legacy == 1);
-    EXPECT(cuIpcGetMemHandle(&handle, address) == CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(legacy == can);
+    EXPECT(cuMemcpyHtoD_v2(address, "here", 5) == CUDA_SUCCESS);
+    EXPECT(cuIpcGetMemHandle(&handle, address) == (can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
+    if (can) {
+        give_to_another_process(&handle);
+        EXPECT(cuMemcpyDtoH_v2(text, address + BYTES - 8, 6) == CUDA_SUCCESS && strcmp(text, "there") == 0);
+    }
     EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
     return failures != 0;
 }
