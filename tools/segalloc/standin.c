@@ -241,6 +241,25 @@ static int write_libraries(const char *folder, const char *needed, const struct 
     return error;
 }
 
+/* A file beside the libraries that says for which versions PyTorch was built, where its metadata says so: it compares them
+   with what the libraries answer. */
+static int write_versions(const char *folder, const struct sg_wheel *wheel)
+{
+    static const struct {
+        const char *name, *package;
+    } known[] = {{"cudnn", "nvidia-cudnn-cu"}, {"nccl", "nvidia-nccl-cu"}};
+    char path[SG_PLACE_BYTES * 2], version[32];
+    snprintf(path, sizeof path, "%s/versions", folder);
+    FILE *file = fopen(path, "we");
+    if (!file)
+        return -errno;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (sg_wheel_requires(wheel, known[i].package, version))
+            fprintf(file, "%s %s\n", known[i].name, version);
+    }
+    return fclose(file) == 0 ? 0 : -errno;
+}
+
 static void remove_folder(const char *folder)
 {
     DIR *open = opendir(folder);
@@ -262,6 +281,8 @@ static int generate(const struct sg_wheel *wheel, const char *needed, const char
     collecting = &collection;
     nftw(wheel->site, collect_entry, 32, FTW_PHYS | FTW_ACTIONRETVAL);
     int error = write_libraries(scratch, needed, &collection);
+    if (error == 0)
+        error = write_versions(scratch, wheel);
     drop_collection(&collection);
     if (error == 0 && rename(scratch, folder) != 0 && errno != EEXIST && errno != ENOTEMPTY)
         error = -errno;

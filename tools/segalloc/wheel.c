@@ -1,5 +1,6 @@
 #include "wheel.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -159,4 +160,54 @@ bool sg_wheel_find(char *const *command, struct sg_wheel *ret)
         return false;
     *ret = found;
     return true;
+}
+
+/* "Requires-Dist: nvidia-cudnn-cu12==9.10.2.21; platform_system == "Linux"" */
+static bool requirement(const char *line, const char *package, char ret[32])
+{
+    static const char word[] = "Requires-Dist: ";
+    size_t length = strlen(package);
+    if (strncmp(line, word, sizeof word - 1) != 0 || strncmp(line + sizeof word - 1, package, length) != 0)
+        return false;
+    const char *at = line + sizeof word - 1 + length;
+    at += strspn(at, "0123456789");
+    at += strspn(at, " (");
+    if (strncmp(at, "==", 2) != 0)
+        return false;
+    at += 2 + strspn(at + 2, " ");
+    size_t size = strspn(at, "0123456789.");
+    if (size == 0 || size >= 32)
+        return false;
+    memcpy(ret, at, size);
+    ret[size] = '\0';
+    return true;
+}
+
+/* The folder of torch's metadata: torch-VERSION.dist-info. */
+static bool find_metadata(const struct sg_wheel *wheel, char ret[2 * SG_PLACE_BYTES])
+{
+    DIR *site = opendir(wheel->site);
+    bool found = false;
+    for (struct dirent *entry; site && !found && (entry = readdir(site));) {
+        const char *end = strstr(entry->d_name, ".dist-info");
+        if (strncmp(entry->d_name, "torch-", 6) == 0 && end && !end[10]) {
+            snprintf(ret, 2 * SG_PLACE_BYTES, "%s/%.200s/METADATA", wheel->site, entry->d_name);
+            found = access(ret, R_OK) == 0;
+        }
+    }
+    if (site)
+        closedir(site);
+    return found;
+}
+
+bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char ret[32])
+{
+    char path[2 * SG_PLACE_BYTES], line[1024];
+    bool found = false;
+    FILE *file = find_metadata(wheel, path) ? fopen(path, "re") : NULL;
+    while (file && !found && fgets(line, sizeof line, file) && *line != '\n')
+        found = requirement(line, package, ret);
+    if (file)
+        fclose(file);
+    return found;
 }

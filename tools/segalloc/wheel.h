@@ -14,4 +14,8 @@ struct sg_wheel {
    no interpreter, or it has no torch built for CUDA. Runs the interpreter, without the library and without the torch. */
 bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
 
+/* The version of one of the vendor's packages that this PyTorch was built for, as its metadata requires it: `package` is
+   the name without the CUDA version that it ends with, "nvidia-cudnn-cu"; "9.10.2.21". False where it names none. */
+bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char ret[32]);
+
 #endif

@@ -1,7 +1,11 @@
 #include "answers.h"
 
+#include <link.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Functions are reached by symbols that are written at run time, so no header of theirs has a prototype. */
@@ -11,6 +15,43 @@ uintptr_t sg_standin_unique(void)
 {
     static _Atomic uintptr_t last = 0x1000;
     return atomic_fetch_add_explicit(&last, 64, memory_order_relaxed);
+}
+
+struct search {
+    const char *name;
+    int *ret;
+};
+
+/* A loaded library that stands in for one of that name: libNAME.so.N. Where the vendor's own is loaded, it has no such file
+   beside it. */
+static int look_beside(struct dl_phdr_info *library, size_t size, void *data)
+{
+    struct search *search = data;
+    const char *slash = strrchr(library->dlpi_name, '/');
+    char path[4096], line[64], format[32];
+    (void)size;
+    snprintf(line, sizeof line, "lib%s.so.", search->name);
+    if (!slash || strncmp(slash + 1, line, strlen(line)) != 0)
+        return 0;
+    snprintf(path, sizeof path, "%.*s/versions", (int)(slash - library->dlpi_name), library->dlpi_name);
+    snprintf(format, sizeof format, "%s %%d.%%d.%%d", search->name);
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file && !found && fgets(line, sizeof line, file)) {
+        int read[3];
+        found = sscanf(line, format, read, read + 1, read + 2) == 3;
+        if (found)
+            memcpy(search->ret, read, sizeof read);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+void sg_standin_version(const char *name, int ret[3])
+{
+    struct search search = {name, ret};
+    dl_iterate_phdr(look_beside, &search);
 }
 
 SG_STANDIN(int, zero)(void)
@@ -46,17 +87,24 @@ SG_STANDIN(int, get_version)(void *handle, int *ret)
 }
 
 /* PyTorch refuses a cuDNN older than the one that it was built with, and one of another major. */
-enum { CUDNN_MAJOR = 9, CUDNN_MINOR = 19, CUDNN_PATCH = 0 };
+static int cudnn[3] = {9, 99, 0};
+static pthread_once_t cudnn_once = PTHREAD_ONCE_INIT;
+
+static void read_cudnn(void)
+{
+    sg_standin_version("cudnn", cudnn);
+}
 
 SG_STANDIN(size_t, cudnn_version)(void)
 {
-    return CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCH;
+    pthread_once(&cudnn_once, read_cudnn);
+    return (size_t)cudnn[0] * 10000 + (size_t)cudnn[1] * 100 + (size_t)cudnn[2];
 }
 
 SG_STANDIN(int, cudnn_property)(int which, int *ret)
 {
-    static const int version[] = {CUDNN_MAJOR, CUDNN_MINOR, CUDNN_PATCH}; /* libraryPropertyType */
-    *ret = which >= 0 && which < 3 ? version[which] : 0;
+    pthread_once(&cudnn_once, read_cudnn);
+    *ret = which >= 0 && which < 3 ? cudnn[which] : 0; /* libraryPropertyType */
     return 0;
 }
 

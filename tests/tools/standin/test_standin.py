@@ -1,6 +1,6 @@
 """Stand-ins for the vendor's libraries: written for a wheel that looks like PyTorch's, loaded, and called.
 
-Usage: test_standin.py SEGALLOC USER TORCH CUBLAS NCCL"""
+Usage: test_standin.py SEGALLOC USER TORCH CUBLAS NCCL RANKS"""
 import os
 import shutil
 import subprocess
@@ -8,12 +8,12 @@ import sys
 import tempfile
 import unittest
 
-SEGALLOC, USER, TORCH, CUBLAS, NCCL = (os.path.abspath(sys.argv.pop(1)) for _ in range(5))
+SEGALLOC, USER, TORCH, CUBLAS, NCCL, RANKS = (os.path.abspath(sys.argv.pop(1)) for _ in range(6))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
     ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
-GOOD = "sum 0 distinct 1 mode 0 results 1 state 0 nccl 1 ranks 3"
+GOOD = "sum 0 distinct 1 mode 0 results 1 state 0 nccl 22809 ranks 3"
 
 
 class Standin(unittest.TestCase):
@@ -50,7 +50,7 @@ class Standin(unittest.TestCase):
             self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), (GOOD, "", 0), options)
         self.assertEqual(len(self.folders()), 1)
         self.assertEqual(sorted(os.listdir(os.path.join(self.cache, "segalloc", "stand-ins", self.folders()[0]))),
-                         ["libcublas.so.13", "libnccl.so.2"])
+                         ["libcublas.so.13", "libnccl.so.2", "versions"])
 
     def test_beside_the_vendors_own(self):
         """DT_RPATH beats LD_LIBRARY_PATH: what is installed beside the wheel would be found first."""
@@ -59,9 +59,31 @@ class Standin(unittest.TestCase):
         shutil.copy(CUBLAS, os.path.join(vendor, "libcublas.so.13"))
         shutil.copy(NCCL, os.path.join(vendor, "libnccl.so.2"))
         native = subprocess.run([USER, self.library], env=ENVIRONMENT, capture_output=True, text=True, timeout=60)
-        self.assertIn(f"sum {8 * 77} ", native.stdout, native)
+        self.assertIn(f"sum {10 * 77} ", native.stdout, native)
         result = self.run_it()
         self.assertEqual((result.stdout.strip(), result.stderr), (GOOD, ""))
+
+    def test_version_of_the_wheel(self):
+        """PyTorch compares what it was built for with what it finds."""
+        metadata = os.path.join(self.site, "torch-2.99.0.dist-info")
+        os.makedirs(metadata)
+        for line, version in (("nvidia-nccl-cu13==2.30.7; platform_system == 'Linux'", 23007),
+                              ("nvidia-nccl-cu12 (==2.27.5)", 22705), ("nvidia-nccl-cu13>=2.1", 22809)):
+            with open(os.path.join(metadata, "METADATA"), "w") as file:
+                file.write(f"Metadata-Version: 2.4\nName: torch\nRequires-Dist: filelock\nRequires-Dist: {line}\n\ntext\n")
+            shutil.rmtree(self.cache, ignore_errors=True)
+            self.assertIn(f" nccl {version} ", self.run_it().stdout, line)
+
+    def test_ranks(self):
+        """What one process tells another by small collectives and messages arrives, and the dead are not waited for."""
+        shutil.copy(RANKS, self.library)
+        for extra in ({}, {"RANKS_DIE": "1"}):
+            self.environment.update(extra)
+            for options in ([], ["--no-preload"]):
+                result = self.run_it(*options)
+                self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), ("wrong 0", "", 0), (options, extra))
+        left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-nccl-{os.geteuid()}-")]
+        self.assertEqual(left, [])
 
     def test_written_once(self):
         self.run_it()

@@ -13,6 +13,8 @@ int cublasSgemm_v2(void *handle);
 int ncclGetVersion(int *ret);
 int ncclCommInitRank(void **ret, int ranks, struct unique_id id, int rank);
 int ncclCommCount(void *communicator, int *ret);
+int ncclGroupStart(void);
+int ncclGroupEnd(void);
 int torch_test(void);
 
 __attribute__((visibility("default"))) int torch_test(void)
@@ -23,11 +25,14 @@ __attribute__((visibility("default"))) int torch_test(void)
     memset(result, 255, sizeof result);
     int sum = cublasCreate_v2(&first) + cublasCreate_v2(&second) + cublasGetMathMode(first, &mode) + cublasSgemm_v2(first);
     sum += cublasLtMatmulAlgoGetHeuristic(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, result, &results);
-    sum += ncclGetVersion(&version) + ncclCommInitRank(&communicator, 3, (struct unique_id){{1}}, 2);
+    sum += ncclGetVersion(&version);
+    sum += ncclGroupStart(); /* nobody is waited for in a group */
+    sum += ncclCommInitRank(&communicator, 3, (struct unique_id){{1}}, 2);
+    sum += ncclGroupEnd();
     sum += ncclCommCount(communicator, &count);
     int state;
     memcpy(&state, result + 72, sizeof state);
     printf("sum %d distinct %d mode %d results %d state %d nccl %d ranks %d\n", sum, first && second && first != second,
-           mode, results, state, version > 20000, count);
+           mode, results, state, version, count);
     return 0;
 }

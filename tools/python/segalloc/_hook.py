@@ -1,4 +1,4 @@
-"""Runs something once torch.cuda.memory has been imported: then PyTorch's allocator can still be changed."""
+"""Runs something once a module has been imported: after torch.cuda.memory, PyTorch's allocator can still be changed."""
 import importlib.machinery
 import sys
 
@@ -27,11 +27,14 @@ class _Loader:
 
 
 class _Finder:
-    def __init__(self, after):
-        self._after = after
+    """Finds one module as it would have been found, with something to be done afterwards."""
+
+    def __init__(self, module, after):
+        self.module = module
+        self.after = after
 
     def find_spec(self, name, path=None, target=None):
-        if name != MODULE:
+        if name != self.module:
             return None
         if self in sys.meta_path:
             sys.meta_path.remove(self)
@@ -40,14 +43,23 @@ class _Finder:
             spec = find(name, path, target) if find else None
             if spec is not None:
                 if isinstance(spec.loader, importlib.machinery.SourceFileLoader) or hasattr(spec.loader, "exec_module"):
-                    spec.loader = _Loader(spec.loader, self._after)
+                    spec.loader = _Loader(spec.loader, self.after)
                 return spec
         return None
 
 
-def _after(module):
+def after_import(module, after):
+    """Calls after(module) once the module of that name has been imported: at once where it is there already."""
+    present = sys.modules.get(module)
+    if present is not None:
+        after(present)
+    elif not any(isinstance(finder, _Finder) and finder.module == module for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder(module, after))
+
+
+def _take_over(memory):
     from . import _torch
-    _torch.take_over(module, _library.get())
+    _torch.take_over(memory, _library.get())
 
 
 def install():
@@ -57,6 +69,5 @@ def install():
     library = _library.get()
     if library is None or not library.in_use() or MODULE in sys.modules:
         return False
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(_after))
+    after_import(MODULE, _take_over)
     return True

@@ -5,7 +5,7 @@ The functions of torch.cuda.memory and torch.accelerator stay PyTorch's own; wha
 import functools
 import warnings
 
-from . import _statistics
+from . import _hook, _statistics
 
 BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:beneath"
 
@@ -126,6 +126,14 @@ def _no_pool(self, *_, **__):
     raise RuntimeError(BENEATH % "torch.cuda.MemPool")
 
 
+def _older_nccl(distributed):
+    """The newer of PyTorch's two NCCL backends asks the allocator for a snapshot at its end, and where that is a pluggable one
+    the process ends with it. So "nccl" means the other one, which PyTorch has as "nccl-legacy"."""
+    older = getattr(distributed, "_register_builtin_nccl_as_legacy", None)
+    if older is not None:
+        distributed._register_builtin_nccl_backend = older
+
+
 def take_over(memory, library):
     """`memory`: torch.cuda.memory, just imported. Does nothing with a PyTorch that has no CUDA."""
     binding = memory.torch._C
@@ -141,6 +149,7 @@ def take_over(memory, library):
     except RuntimeError as error:
         warnings.warn(f"segalloc: PyTorch's allocator could not be changed: {error}", stacklevel=2)
         return
+    _hook.after_import("torch.distributed.distributed_c10d", _older_nccl)
     replaced = _Replaced(binding)
     for name, function in _Words(library, _Cuda(memory.torch)).table().items():
         replaced.put(name, _plain(function))

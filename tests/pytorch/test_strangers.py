@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+"""Scripts as others write them (strangers/), unmodified, in every mode: each must end as it does natively on the simulated GPU.
+And what a child of a program sees of its environment.
+
+Usage: test_strangers.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in direct mode only)"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+SEGALLOC, PYTHON = os.path.abspath(sys.argv.pop(1)), os.path.abspath(sys.argv.pop(1))
+SHORT = "--short" in sys.argv
+if SHORT:
+    sys.argv.remove("--short")
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
+ENVIRONMENT.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2", PYTHONWARNINGS="ignore", PYTHONDONTWRITEBYTECODE="1")
+MODES = {"native": ["--no-preload"], "direct": [], "beneath": ["--conf", "pytorch:beneath"], "torch": ["--torch"]}
+RANKS = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone")
+
+
+def run(mode, *command, sim="4GiB", options=(), environment=ENVIRONMENT):
+    return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", "oom_report:never", *options, "--", PYTHON, *command],
+                          env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=600)
+
+
+class Scripts(unittest.TestCase):
+    def same(self, name, *arguments, launcher=(), sim="4GiB"):
+        said = {}
+        for mode in ("direct",) if SHORT else MODES:
+            done = run(mode, *launcher, HERE / "strangers" / f"{name}.py", *arguments, sim=sim)
+            self.assertEqual(done.returncode, 0, f"{name}, {mode}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+            said[mode] = sorted(done.stdout.splitlines())
+        return said
+
+    def equal(self, name, *arguments, **more):
+        """And say the same, where nothing that they say is a result."""
+        said = self.same(name, *arguments, **more)
+        for mode, lines in said.items():
+            self.assertEqual(lines, next(iter(said.values())), f"{name}, {mode}")
+
+    def test_operators(self):
+        self.equal("operators")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_generation(self):
+        self.equal("generation")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_convnet(self):
+        self.equal("convnet")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_preference(self):
+        self.equal("preference")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_compiled(self):
+        self.equal("compiled")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_words(self):
+        self.equal("words")
+
+    def test_trainer_peft(self):
+        self.same("trainer_peft")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_accelerate(self):
+        self.equal("accelerate_loop")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_accelerate_launch(self):
+        launcher = ("-m", "accelerate.commands.launch", "--num_processes=2", "--multi_gpu", "--main_process_port=0", "--mixed_precision=bf16")
+        self.same("accelerate_loop", launcher=launcher, sim="4GiB,count=2")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_trainer_of_two_ranks(self):
+        self.same("trainer_peft", launcher=RANKS, sim="4GiB,count=2")
+
+    def test_ranks_tell_each_other(self):
+        self.same("distributed", launcher=RANKS, sim="4GiB,count=2")
+
+
+# What a program and its children see, from before PyTorch is there until after it has run. Prints the names that one of them
+# saw and the program was not started with, and values that differ.
+LOOK = """
+import ctypes, json, multiprocessing, os, subprocess, sys, threading
+
+START = dict(os.environ)
+ASK = "import json, os; print(json.dumps(dict(os.environ)))"
+seen, wrong = 0, set()
+
+
+def compare(found, where):
+    global seen
+    seen += 1
+    for name in set(found) | set(START):
+        if found.get(name) != START.get(name) and name != "_":
+            wrong.add((where, name))
+
+
+def own():
+    with open("/proc/self/environ", "rb") as file:
+        compare({entry.split("=", 1)[0]: entry.split("=", 1)[1] for entry in file.read().decode().split("\\0") if "=" in entry}, "proc")
+    compare(c_environ(), "environ")
+    compare(dict(os.environ), "os.environ")
+
+
+def c_environ():
+    table = ctypes.POINTER(ctypes.c_char_p).in_dll(ctypes.CDLL(None), "environ")
+    found, at = {}, 0
+    while table[at]:
+        name, _, value = table[at].decode().partition("=")
+        found[name] = value
+        at += 1
+    return found
+
+
+def child(where):
+    compare(json.loads(subprocess.run([sys.executable, "-S", "-c", ASK], check=True, stdout=subprocess.PIPE).stdout), where)
+
+
+def forked(where):
+    ends = os.pipe()
+    if os.fork() == 0:
+        os.write(ends[1], json.dumps(c_environ()).encode())
+        os._exit(0)
+    os.close(ends[1])
+    with os.fdopen(ends[0]) as file:
+        compare(json.loads(file.read()), where)
+    os.wait()
+
+
+def shell(where):
+    text = subprocess.run("env -0", shell=True, check=True, stdout=subprocess.PIPE, text=True).stdout
+    found = dict(entry.split("=", 1) for entry in text.split("\\0") if "=" in entry)
+    found = {name: value for name, value in found.items() if name not in ("PWD", "SHLVL", "OLDPWD", "_")}
+    compare({**{n: START[n] for n in ("PWD", "SHLVL", "OLDPWD") if n in START}, **found}, where)
+
+
+over = False
+
+
+def watch():  # from another thread, all the while
+    while not over:
+        compare(c_environ(), "watched")
+        child("a child of another thread")
+
+
+watcher = threading.Thread(target=watch, daemon=True)
+watcher.start()
+for ask in (own, lambda: child("exec, before"), lambda: forked("fork, before"), lambda: shell("shell, before")):
+    ask()
+import torch
+own(), child("exec, imported"), forked("fork, imported")
+x = torch.ones(1 << 20, device="cuda")
+for i in range(20):
+    x = x + torch.ones(1 << 20, device="cuda")
+own(), child("exec, at work"), forked("fork, at work"), shell("shell, at work")
+with multiprocessing.get_context("spawn").Pool(1) as pool:
+    compare(dict(pool.apply(eval, ("dict(__import__('os').environ)",))), "spawn")
+try:
+    torch.empty(1 << 45, dtype=torch.uint8, device="cuda")
+except torch.cuda.OutOfMemoryError:
+    pass
+torch.cuda.empty_cache()
+own(), child("exec, after running out")
+over = True
+watcher.join()
+print(json.dumps([seen, sorted(wrong)]))
+"""
+
+
+class Environment(unittest.TestCase):
+    def test_children_see_what_was_given(self):
+        """Nothing of ours is ever added: a program's children see the environment that it was started with. The variables
+        which the module torch itself sets at its import are known from a run without the library."""
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "look.py")
+            script.write_text("if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in LOOK.splitlines()))
+            said = {}
+            for mode in ("native", "direct") if SHORT else MODES:
+                done = run(mode, script)
+                self.assertEqual(done.returncode, 0, f"{mode}: {done.stderr[-3000:]}")
+                seen, wrong = json.loads(done.stdout.splitlines()[-1])
+                self.assertGreater(seen, 15)
+                said[mode] = {tuple(row) for row in wrong if row[0] not in ("watched", "a child of another thread")}
+                said[mode] |= {("watched", name) for where, name in wrong if where == "watched"}
+            for mode, wrong in said.items():
+                self.assertEqual(wrong - said["native"], set(), mode)
+                self.assertFalse([row for row in wrong if row[1].startswith(OURS) and row[1] != "LD_LIBRARY_PATH"], mode)
+
+    def test_the_library_has_no_means_to(self):
+        """It calls nothing that changes the environment."""
+        needed = subprocess.run(["nm", "-D", "--undefined-only", self.library()], check=True, stdout=subprocess.PIPE, text=True).stdout
+        for name in ("setenv", "putenv", "unsetenv", "clearenv"):
+            self.assertNotRegex(needed, rf"\b{name}(@|$)")
+
+    def library(self):
+        done = run("direct", "-c", "import os; print(os.environ['LD_PRELOAD'])")
+        return next(path for path in done.stdout.strip().split(":") if "libsegalloc.so" in path)
+
+
+class Served(unittest.TestCase):
+    """How PyTorch's allocations are served, as the report of its trace has it."""
+    SCRIPT = """
+import torch
+model = torch.nn.Sequential(*(torch.nn.Linear(512, 512) for _ in range(4))).cuda()
+for n in range(8):
+    model(torch.ones(64 + 8 * n, 512, device="cuda")).sum().backward()
+    model.zero_grad(set_to_none=True)
+counts = torch.cuda.memory_stats()["allocation.all.allocated"]
+print("counted", counts)
+"""
+
+    def report(self, mode, *options):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "trace")
+            done = run(mode, "-c", self.SCRIPT, options=("-o", trace, *options))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            text = subprocess.run([SEGALLOC, "report", "--json", trace], check=True, stdout=subprocess.PIPE, env=ENVIRONMENT).stdout
+        return json.loads(text), int(done.stdout.split()[-1])
+
+    def test_every_allocation(self):
+        natively = int(run("native", "-c", self.SCRIPT).stdout.split()[-1])
+        for mode in ("direct", "torch"):
+            report, _ = self.report(mode)
+            self.assertEqual((report["served_share"], report["passed_on"], report["dropped"]), (1, 0, 0), mode)
+            self.assertEqual(report["allocs"], natively, f"{mode}: PyTorch's own count of tensors")
+
+    def test_expandable(self):
+        """Pages come and go under ranges of addresses, and no segment is asked of the driver."""
+        report, _ = self.report("direct")
+        statistics = report["devices"][0]["statistics"] if "devices" in report else report
+        self.assertGreater(statistics["calls_create"], 0)
+        self.assertGreater(statistics["calls_map"], 0)
+        self.assertEqual(statistics["calls_alloc"], 0)
+        report, _ = self.report("direct", "--conf", "expandable_segments:False")
+        statistics = report["devices"][0]["statistics"] if "devices" in report else report
+        self.assertGreater(statistics["calls_alloc"], 0)
+        self.assertEqual(statistics["calls_map"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
