@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "clock.h"
+#include "graphs.h"
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
@@ -18,10 +19,12 @@ static struct {
         bool per_thread; /* which stream 0 means */
         const struct sg_thread *thread; /* that began it */
         CUcontext context;
+        unsigned joins; /* when it began */
     } list[CAPTURES_MAX];
     int listed;
     atomic_int live;
     atomic_bool any; /* there has been one */
+    atomic_uint joins; /* calls so far by which streams may have come to be captured */
 } captures;
 
 /* Many may hold it, or one may be joining; who wants to join goes first. Waiters sleep: a begin is rare. */
@@ -73,6 +76,19 @@ bool sg_captures_own(CUstream *ret)
     return found;
 }
 
+bool sg_captures_forked(CUstream stream)
+{
+    bool alone = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = 0; i < captures.listed; i++) {
+        const struct capture *capture = &captures.list[i];
+        alone |= sg_stream_named(capture->stream, capture->per_thread) == stream &&
+            capture->joins == atomic_load(&captures.joins);
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return !alone;
+}
+
 enum { REST_NS = 20000 };
 
 static void rest(void)
@@ -121,6 +137,7 @@ void sg_captures_unhold(void)
 
 void sg_captures_joining(void)
 {
+    atomic_fetch_add(&captures.joins, 1);
     atomic_fetch_add(&gate.joiners, 1);
     while (atomic_load(&gate.holders))
         rest();
@@ -208,17 +225,19 @@ static void record_first(void)
     sg_end();
 }
 
-/* A begin counts before the driver is asked: between its answer and ours other threads must see it. */
-static void begin(void)
+/* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins until
+   then. */
+static unsigned begin(void)
 {
     record_first();
     atomic_store(&captures.any, true);
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_captures_joining();
+    return atomic_load(&captures.joins) - !sg_following(); /* else joins are not seen: never equal again */
 }
 
-static CUresult begun(CUresult result, CUstream stream, bool per_thread)
+static CUresult begun(CUresult result, unsigned joins, CUstream stream, bool per_thread)
 {
     const struct sg_driver *driver = sg_life_driver();
     CUcontext context = NULL;
@@ -228,7 +247,7 @@ static CUresult begun(CUresult result, CUstream stream, bool per_thread)
     if (result == CUDA_SUCCESS) {
         sg_guard(SG_GUARD_CAPTURES);
         if (captures.listed < CAPTURES_MAX)
-            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context};
+            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context, joins};
         sg_unguard(SG_GUARD_CAPTURES);
     } else if (atomic_fetch_sub(&captures.live, 1) == 1) {
         unpark();
@@ -250,6 +269,8 @@ static void ended(CUstream stream, bool per_thread)
         last = atomic_fetch_sub(&captures.live, 1) == 1;
     sg_unguard(SG_GUARD_CAPTURES);
     if (last)
+        sg_graphs_forget_spares();
+    if (last)
         unpark();
 }
 
@@ -264,40 +285,40 @@ static CUresult end_answered(CUresult result, CUstream stream, bool per_thread)
 
 CUresult cuStreamBeginCapture(CUstream stream)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCapture(stream), stream, false);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCapture(stream), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), stream, true);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), joins, stream, true);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), stream, false);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), stream, true);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), stream, false);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins, stream, false);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
-    begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), stream, true);
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins, stream, true);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)

@@ -29,6 +29,10 @@ void sg_captures_settle(struct sg_core *core);
 /* The stream whose capture this thread began last, of those still live. */
 bool sg_captures_own(CUstream *ret);
 
+/* Whether another stream may have joined the capture that began on this one, so that it may use what was allocated in it; true
+   for a stream that no capture began on. */
+bool sg_captures_forked(CUstream stream);
+
 /* Calls that a capture could be ruined by, or could begin beside, are made between these two: they keep captures from
    beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. They nest. */
 void sg_captures_hold(void);

@@ -3,9 +3,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "captures.h"
 #include "life.h"
 
-enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64, BLOCK_HOLDS = 4 };
+enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64, BLOCK_HOLDS = 4,
+    SPARES_MAX = 4096, UNIT = 512 };
 
 /* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the graph,
    its clones and its executables, after their last launch. That happens on a thread of the driver's, which may not call
@@ -22,7 +24,16 @@ static struct {
         uint16_t hold[BLOCK_HOLDS]; /* number + 1 */
         bool freed, waited, forever; /* for ever: more graphs use it than fit */
         struct sg_origin origin; /* of the free */
+        CUstream born;       /* in whose capture it was handed out, to that stream; NULL: otherwise */
+        size_t bytes;
     } block[BUCKETS];        /* open addressing */
+    struct spare {
+        unsigned long long capture;
+        CUdeviceptr address;
+        CUstream stream;
+        size_t units;
+    } spare[SPARES_MAX];
+    int spares;
     atomic_int gone;         /* holds whose blocks are to be let go */
 } graphs;
 
@@ -133,27 +144,41 @@ static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hol
     return result;
 }
 
-bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address)
+/* The driver's number of the capture that a stream is in, and its graph; 0: none. */
+static cuuint64_t capture_of(CUstream stream, CUgraph *ret_graph)
 {
-    struct sg_block_info info;
     const struct sg_driver *driver = sg_life_driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
+    if (!driver || !driver->stream_capture_info ||
+        driver->stream_capture_info(stream, &status, &capture, ret_graph, NULL, NULL) != CUDA_SUCCESS)
+        return 0;
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && *ret_graph ? capture : 0;
+}
+
+bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh)
+{
+    struct sg_block_info info = {0};
+    const struct sg_driver *driver = sg_life_driver();
     CUgraph graph = NULL;
-    if (!driver->stream_capture_info || !driver->user_object_create || !driver->user_object_release ||
-        !driver->graph_retain_user_object ||
-        driver->stream_capture_info(stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
-        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph || !capture)
+    if (!driver->user_object_create || !driver->user_object_release || !driver->graph_retain_user_object)
+        return false;
+    cuuint64_t capture = capture_of(stream, &graph);
+    if (!capture)
         return false;
     if (sg_core_block(core, address, &info) != CUDA_SUCCESS && /* the driver's own */
         driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
         return false;
     sg_guard(SG_GUARD_CAPTURES);
     int hold = hold_of(capture);
-    bool fresh = hold >= 0 && graphs.hold[hold].blocks == 0;
+    bool first = hold >= 0 && graphs.hold[hold].blocks == 0;
     bool kept = hold >= 0 && put(address, info.context, hold);
+    if (kept && fresh) {
+        find(address)->born = stream;
+        find(address)->bytes = info.bytes;
+    }
     sg_unguard(SG_GUARD_CAPTURES);
-    if (!kept || !fresh || attach(driver, graph, &graphs.hold[hold]) == CUDA_SUCCESS)
+    if (!kept || !first || attach(driver, graph, &graphs.hold[hold]) == CUDA_SUCCESS)
         return kept;
     sg_guard(SG_GUARD_CAPTURES);
     struct block *block = find(address);
@@ -185,6 +210,68 @@ enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin
     }
     sg_unguard(SG_GUARD_CAPTURES);
     return answer;
+}
+
+static size_t units(size_t bytes)
+{
+    return bytes / UNIT + (bytes % UNIT != 0);
+}
+
+/* Whether a block belongs to the graph of this capture and to no other. */
+static bool is_of_one(const struct block *block, unsigned long long capture)
+{
+    int holds = 0;
+    bool its = false;
+    for (int i = 0; i < BLOCK_HOLDS; i++) {
+        holds += block->hold[i] != 0;
+        its |= block->hold[i] && graphs.hold[block->hold[i] - 1].capture == capture;
+    }
+    return its && holds == 1 && !block->forever;
+}
+
+void sg_graphs_spare(CUstream stream, CUdeviceptr address)
+{
+    CUgraph graph = NULL;
+    cuuint64_t capture = sg_captures_forked(stream) ? 0 : capture_of(stream, &graph);
+    if (!capture)
+        return;
+    sg_guard(SG_GUARD_CAPTURES);
+    const struct block *block = find(address);
+    if (block->address && block->freed && block->born == stream && is_of_one(block, capture) &&
+        graphs.spares < SPARES_MAX)
+        graphs.spare[graphs.spares++] =
+            (struct spare){capture, address, stream, units(block->bytes)};
+    sg_unguard(SG_GUARD_CAPTURES);
+}
+
+bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
+{
+    CUgraph graph = NULL;
+    cuuint64_t capture = graphs.spares ? capture_of(stream, &graph) : 0;
+    bool found = false;
+    if (!capture)
+        return false;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (int i = graphs.spares - 1; i >= 0 && !found; i--) {
+        const struct spare *spare = &graphs.spare[i];
+        struct block *block = find(spare->address);
+        found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) && block->address &&
+            block->freed;
+        if (!found)
+            continue;
+        *ret = spare->address;
+        block->freed = false;
+        graphs.spare[i] = graphs.spare[--graphs.spares];
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return found;
+}
+
+void sg_graphs_forget_spares(void)
+{
+    sg_guard(SG_GUARD_CAPTURES);
+    graphs.spares = 0;
+    sg_unguard(SG_GUARD_CAPTURES);
 }
 
 void sg_graphs_context_gone(CUcontext context)

@@ -207,7 +207,7 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
 {
     CUstream stream = origin->stream;
     if (origin->has_stream || sg_captures_own(&stream))
-        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
+        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ true);
 }
 
 /* Whether memory is kept back that captures keep from being asked about. */
@@ -237,6 +237,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     CUstreamCaptureMode mode;
     bool live = sg_captures_live();
+    if (live && origin->torch && origin->has_stream && sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret))
+        return CUDA_SUCCESS;
     bool relaxed = live && sg_captures_relax(&mode);
     sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
@@ -292,9 +294,11 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
     if (sg_declare_on && !origin->kept)
         sg_declare_freed(core, address);
     if (origin->has_stream || sg_captures_own(&stream))
-        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address);
+        (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ false);
     switch (sg_graphs_keep(address, origin, /* waited */ false)) {
     case SG_GRAPHS_KEPT:
+        if (origin->torch && origin->has_stream && ordered)
+            sg_graphs_spare(sg_stream_named(origin->stream, false), address);
         return CUDA_SUCCESS;
     case SG_GRAPHS_KEPT_BEFORE:
         return CUDA_ERROR_INVALID_VALUE;
@@ -372,7 +376,7 @@ CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *orig
     enum sg_graphs_answer answer = SG_GRAPHS_FREE;
     if (core) {
         if (origin->has_stream && sg_captures_live())
-            (void)sg_graphs_adopt(core, sg_stream_named(origin->stream, false), address);
+            (void)sg_graphs_adopt(core, sg_stream_named(origin->stream, false), address, /* fresh */ false);
         answer = sg_graphs_keep(address, origin, /* waited */ false);
         sg_end();
     }

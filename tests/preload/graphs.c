@@ -150,6 +150,69 @@ static void a_ruined_capture_gives_it_back(void)
     MUST(cuStreamDestroy_v2(stream));
 }
 
+static void *torch_alloc(size_t bytes, CUstream stream)
+{
+    void *block = segalloc_torch_malloc(bytes, 0, stream);
+    EXPECT(block != NULL);
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block, 3, bytes, stream));
+    return block;
+}
+
+/* PyTorch's own cache serves a capture again what the same stream has freed in it; so do we, and nobody else gets it. */
+static void pytorch_has_memory_of_its_capture_again(void)
+{
+    CUstream stream = stream_of(), other = stream_of();
+    CUevent event;
+    CUgraph graph = NULL;
+    CUgraphExec exec;
+    uint64_t before = allocated_after_a_look();
+    char policy[16] = "";
+    segalloc_option("free_sync", policy, sizeof policy);
+    const bool followed = strcmp(policy, "event") != 0; /* else nothing is known of who joins a capture */
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    void *outside = torch_alloc(BYTES, stream);
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    void *first = torch_alloc(BYTES, stream);
+    segalloc_torch_free(first, BYTES, 0, stream);
+    for (int i = 0; i < 20; i++) {
+        void *again = torch_alloc(BYTES - (size_t)(i % 2) * 100, stream);
+        EXPECT((again == first) == followed);
+        segalloc_torch_free(again, BYTES, 0, stream);
+    }
+    segalloc_torch_free(outside, BYTES, 0, stream); /* not this capture's */
+    void *taken = torch_alloc(BYTES, stream), *more = torch_alloc(BYTES, stream), *larger = torch_alloc(2 * BYTES, stream);
+    EXPECT((taken == first) == followed && more != first && more != outside && larger != first);
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamWaitEvent(other, event, 0)); /* from here on another stream may use what it is given */
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)more, 4, BYTES, other));
+    segalloc_torch_free(more, BYTES, 0, stream);
+    void *last = torch_alloc(BYTES, stream);
+    EXPECT(last != more && last != taken);
+    MUST(cuEventRecord(event, other));
+    MUST(cuStreamWaitEvent(stream, event, 0));
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    MUST(cuGraphDestroy(graph));
+    segalloc_torch_free(taken, BYTES, 0, stream);
+    segalloc_torch_free(larger, 2 * BYTES, 0, stream);
+    segalloc_torch_free(last, BYTES, 0, stream);
+    void *strange[8];
+    for (int i = 0; i < 8; i++) {
+        strange[i] = torch_alloc(BYTES, i % 2 ? stream : other);
+        EXPECT(strange[i] != first && strange[i] != more && strange[i] != last && strange[i] != larger);
+        MUST(cuGraphLaunch(exec, stream));
+    }
+    for (int i = 0; i < 8; i++)
+        segalloc_torch_free(strange[i], BYTES, 0, i % 2 ? stream : other);
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuStreamSynchronize(other));
+    MUST(cuGraphExecDestroy(exec));
+    EXPECT(allocated_at_last(before) == before);
+    MUST(cuEventDestroy_v2(event));
+    MUST(cuStreamDestroy_v2(stream));
+    MUST(cuStreamDestroy_v2(other));
+}
+
 /* Whether cudaFree waits as the driver's does. */
 static bool is_strict(void)
 {
@@ -302,6 +365,7 @@ int main(void)
     a_child_graph_keeps_it_too();
     a_block_outlives_its_graph();
     a_ruined_capture_gives_it_back();
+    pytorch_has_memory_of_its_capture_again();
     frees_get_the_drivers_answer();
     frees_beside_a_capture_come_back(context);
     captures_go_on_beside_allocations(context);

@@ -9,10 +9,13 @@
 #include <cmocka.h>
 
 #include "captures.h"
+#include "graphs.h"
 #include "hooks.h"
 #include "life.h"
+#include "streams.h"
 
 _Atomic unsigned sg_life_gate;
+atomic_bool sg_following_order = true;
 __thread struct sg_thread sg_self;
 
 static struct {
@@ -84,6 +87,10 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     (void)core;
     *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096};
     return address >= 4096 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_graphs_forget_spares(void)
+{
 }
 
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)

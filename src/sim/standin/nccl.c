@@ -137,11 +137,9 @@ static void receive(const struct operation *op)
     bool is_root = c->rank == op->root;
     switch (op->what) {
     case REDUCE:
-        if (!is_root)
-            return;
-        /* fall through */
     case ALL_REDUCE:
-        reduce_all(op, 0);
+        if (is_root || op->what == ALL_REDUCE)
+            reduce_all(op, 0);
         return;
     case REDUCE_SCATTER:
         reduce_all(op, (size_t)c->rank * bytes);
@@ -150,12 +148,9 @@ static void receive(const struct operation *op)
         memmove(op->to, sg_exchange_given(c->exchange, op->root), bytes);
         return;
     case GATHER:
-        if (!is_root)
-            return;
-        /* fall through */
     case ALL_GATHER:
     case ALL_TO_ALL:
-        for (int i = 0; i < c->ranks; i++) {
+        for (int i = 0; i < c->ranks && (is_root || op->what != GATHER); i++) {
             const char *given = sg_exchange_given(c->exchange, i);
             memcpy(op->to + (size_t)i * bytes, given + (op->what == ALL_TO_ALL ? (size_t)c->rank * bytes : 0), bytes);
         }
