@@ -25,6 +25,7 @@ static struct {
     atomic_int live;
     atomic_bool any; /* there has been one */
     atomic_uint joins; /* calls so far by which streams may have come to be captured */
+    atomic_uint ends; /* of captures, and of frees that were kept for them */
 } captures;
 
 /* Many may hold it, or one may be joining; who wants to join goes first. Waiters sleep: a begin is rare. */
@@ -39,6 +40,7 @@ static struct {
         struct sg_origin origin;
     } list[PARKED_MAX]; /* untouched until something is parked */
     atomic_int count;
+    atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
 
 bool sg_captures_live(void)
@@ -99,7 +101,7 @@ static void rest(void)
 bool sg_captures_await(uint64_t *left_ns)
 {
     CUstream own;
-    while (sg_captures_live() && *left_ns > 0 && !sg_captures_own(&own)) {
+    while ((sg_captures_live() || sg_captures_settling()) && *left_ns > 0 && !sg_captures_own(&own)) {
         uint64_t began = sg_clock_coarse_ns();
         rest();
         uint64_t took = sg_clock_coarse_ns() - began;
@@ -107,6 +109,16 @@ bool sg_captures_await(uint64_t *left_ns)
         *left_ns -= took < *left_ns ? took : *left_ns;
     }
     return !sg_captures_live();
+}
+
+unsigned sg_captures_ends(void)
+{
+    return atomic_load(&captures.ends);
+}
+
+bool sg_captures_settling(void)
+{
+    return atomic_load(&parked.under_way) > 0;
 }
 
 bool sg_captures_parked(void)
@@ -184,11 +196,15 @@ void sg_captures_settle(struct sg_core *core)
         int count = atomic_load(&parked.count);
         if (count && !sg_captures_live()) {
             next = parked.list[count - 1];
+            atomic_fetch_add(&parked.under_way, 1);
             atomic_store(&parked.count, count - 1);
         }
         sg_unguard(SG_GUARD_CAPTURES);
-        if (next.address)
+        if (next.address) {
             sg_memory_free(core, next.address, &next.origin);
+            atomic_fetch_add(&captures.ends, 1);
+            atomic_fetch_sub(&parked.under_way, 1);
+        }
     }
 }
 
@@ -267,6 +283,7 @@ static void ended(CUstream stream, bool per_thread)
     }
     if (found || atomic_load(&captures.live) > captures.listed)
         last = atomic_fetch_sub(&captures.live, 1) == 1;
+    atomic_fetch_add(&captures.ends, 1);
     sg_unguard(SG_GUARD_CAPTURES);
     if (last)
         sg_graphs_forget_spares();

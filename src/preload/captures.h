@@ -20,6 +20,12 @@ bool sg_captures_capturing(CUstream stream, bool per_thread);
    begun one itself. No lock of ours may be held. */
 bool sg_captures_await(uint64_t *left_ns);
 
+/* Changes whenever a capture has ended, or a free that was kept for that has been made. */
+unsigned sg_captures_ends(void);
+
+/* Whether a thread is about to free what was kept: it may wait for that. */
+bool sg_captures_settling(void);
+
 /* Whether any free is kept for the end of the captures. */
 bool sg_captures_parked(void);
 

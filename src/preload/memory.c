@@ -214,15 +214,22 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
 static bool is_held_by_captures(struct sg_core *core, int device)
 {
     struct sg_stats stats;
-    return sg_captures_live() && (sg_captures_parked() || (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes]));
+    return sg_captures_settling() || (sg_captures_live() && (sg_captures_parked() || (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
 }
 
-/* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be free. */
-static CUresult malloc_after_captures(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+/* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be free.
+   `ends`: sg_captures_ends() before the core was asked, since one may have ended after that. */
+static CUresult malloc_after_captures(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
+    CUdeviceptr *ret)
 {
+    enum { TRIES = 16 }; /* others may go on capturing for ever */
     uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && is_held_by_captures(core, device) && sg_captures_await(&left_ns)) {
+    for (int i = 0; i < TRIES && result == CUDA_ERROR_OUT_OF_MEMORY; i++) {
+        bool held = is_held_by_captures(core, device) && sg_captures_await(&left_ns);
+        if (!held && sg_captures_ends() == ends)
+            break;
+        ends = sg_captures_ends();
         sg_memory_settle(core);
         result = sg_core_malloc(core, device, bytes, tag, ret);
     }
@@ -243,9 +250,10 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
     sg_trimming_use(device);
+    unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        result = malloc_after_captures(core, device, bytes, &tag, ret);
+        result = malloc_after_captures(core, device, bytes, &tag, ends, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
         result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
