@@ -51,6 +51,7 @@ struct torch_stream *torch_stream_of(struct sg_torch *torch, uint64_t id)
         if (!stream)
             return NULL;
         stream->id = id;
+        stream->torch = torch;
         stream->events_end = &stream->events;
         stream->pools[0] = (struct torch_pool){.stream = stream, .small = true};
         stream->pools[1] = (struct torch_pool){.stream = stream};
@@ -246,6 +247,11 @@ int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block,
 void sg_torch_empty_cache(struct sg_torch *torch)
 {
     torch_release_all(torch);
+}
+
+struct sg_torch *sg_torch_owner(const struct sg_torch_block *block)
+{
+    return block->pool->stream->torch;
 }
 
 uint64_t sg_torch_address(const struct sg_torch_block *block)

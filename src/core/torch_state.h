@@ -42,6 +42,7 @@ struct torch_event {
 
 struct torch_stream {
     uint64_t id;
+    struct sg_torch *torch;
     struct torch_pool pools[2];             /* small, large */
     struct torch_event *events, **events_end; /* oldest first */
     UT_hash_handle hh;

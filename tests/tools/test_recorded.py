@@ -113,6 +113,16 @@ class Recorded(unittest.TestCase):
                     self.agree(sim, conf, [CROWD, *crowd.split()], () if fixed in conf else ("pages_moved",))
                     os.unlink(self.trace)
 
+    def test_each_device_is_a_card_by_pytorchs_rules_too(self):
+        """Two devices that together hold more than one of them could."""
+        self.run_it = [SEGALLOC, "run", "--sim", "256MiB,count=2", "-o", self.trace, "--", CROWD, "2", "300", "2", "9000000"]
+        subprocess.run(self.run_it, env=ENVIRONMENT, check=True, timeout=60)
+        ours, theirs = (json.loads(segalloc("replay", self.trace, "--json", "--policy", policy)) for policy in ("segalloc", "pytorch"))
+        for key in ("peak_requested_bytes", "allocs", "frees"):
+            self.assertEqual(ours[key], theirs[key], key)
+        self.assertGreater(ours["peak_requested_bytes"], 0)
+        self.assertLessEqual(theirs["peak_reserved_bytes"], 2 * 256 << 20)
+
     def test_replay_agrees_with_a_driver_that_refuses(self):
         for fail in ("cuMemCreate:20+", "cuMemMap:60", "cuMemSetAccess:15", "cuMemUnmap:3", "cuMemAddressReserve:3"):
             with self.subTest(fail=fail):

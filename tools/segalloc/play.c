@@ -34,8 +34,10 @@ struct player {
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     struct sg_told told;
     /* PyTorch's */
-    struct sg_torch *torch;
-    struct sg_torch_card torch_card;
+    struct torch_device { /* PyTorch has an allocator a device; made at the first allocation on it */
+        struct sg_torch *torch;
+        struct sg_torch_card card;
+    } *torch; /* by ordinal; NULL: the policy is our own */
     uint64_t time;
     int devices;
     uint8_t *stream_device; /* device of each stream index */
@@ -139,6 +141,17 @@ static int begin(struct player *player, const struct segalloc_trace_record *reco
     return sg_slow_begin(player->slow, &call, record) ? 0 : no_memory(player);
 }
 
+/* PyTorch's allocator of the device that a record is about; NULL: no host memory. */
+static struct sg_torch *torch_of(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct torch_device *device = &player->torch[device_of(player, record->stream)];
+    if (!device->torch) {
+        sg_torch_card_init(&device->card, player->play->card_bytes);
+        device->torch = sg_torch_create(&player->play->torch, player->play->card_bytes, &sg_torch_card_ops, &device->card);
+    }
+    return device->torch;
+}
+
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_result *result = player->result;
@@ -156,7 +169,10 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
             sg_ahead_allocated(player->ahead, device_of(player, record->stream), record->stream);
     } else {
         struct sg_torch_block *block = NULL;
-        if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
+        struct sg_torch *torch = torch_of(player, record);
+        if (!torch)
+            return no_memory(player);
+        if (sg_torch_alloc(torch, record->size, record->stream, &block) == 0)
             value = (uint64_t)(uintptr_t)block;
     }
     if (!value && record->size)
@@ -177,8 +193,9 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
         player->result->largest_request = record->size;
     if (player->torch) {
         struct sg_torch_block *block;
-        if (sg_torch_alloc(player->torch, record->size, record->stream, &block) == 0)
-            sg_torch_free(player->torch, block);
+        struct sg_torch *torch = torch_of(player, record);
+        if (torch && sg_torch_alloc(torch, record->size, record->stream, &block) == 0)
+            sg_torch_free(torch, block);
         else
             count_oom(player, record);
         return;
@@ -211,7 +228,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
         if (tag.sync == SG_FREE_SYNC_STRICT)
             player->result->strict_waits += player->card.host_waits - waits;
     } else if (value != NO_BLOCK) {
-        sg_torch_free(player->torch, (struct sg_torch_block *)(uintptr_t)value);
+        struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)value;
+        sg_torch_free(sg_torch_owner(block), block);
     }
     return 0;
 }
@@ -219,8 +237,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
 static int record_stream(struct player *player, const struct segalloc_trace_record *record)
 {
     uint64_t value = sg_idmap_get(&player->live, record->id);
-    if (player->torch && value && value != NO_BLOCK &&
-        sg_torch_record_stream(player->torch, (struct sg_torch_block *)(uintptr_t)value, record->stream) != 0)
+    struct sg_torch_block *block = player->torch && value != NO_BLOCK ? (struct sg_torch_block *)(uintptr_t)value : NULL;
+    if (block && sg_torch_record_stream(sg_torch_owner(block), block, record->stream) != 0)
         return no_memory(player);
     if (player->core && value && value != NO_BLOCK && (player->ahead || player->play->as_recorded)) {
         const struct sg_tag tag = tag_of(player, record);
@@ -231,8 +249,9 @@ static int record_stream(struct player *player, const struct segalloc_trace_reco
 
 static int empty_cache(struct player *player, const struct segalloc_trace_record *record)
 {
-    if (player->torch)
-        sg_torch_empty_cache(player->torch);
+    struct sg_torch *torch = player->torch ? player->torch[device_of(player, record->stream)].torch : NULL;
+    if (torch)
+        sg_torch_empty_cache(torch);
     if (is_exact(player))
         return begin(player, record, SG_SLOW_TRIM, 0);
     if (player->core)
@@ -384,24 +403,37 @@ static void collect_own(struct player *player)
 static void collect_torch(struct player *player)
 {
     struct sg_play_result *result = player->result;
-    const struct sg_torch_stats *stats = sg_torch_stats(player->torch);
-    const uint64_t *calls = player->torch_card.calls;
-    result->peak_requested = stats->requested.peak;
-    result->peak_allocated = stats->allocated.peak;
-    result->peak_reserved = stats->reserved.peak;
-    result->end_reserved = stats->reserved.current;
-    result->host_waits = stats->cache_syncs;
-    result->calls = (struct sg_play_calls){
-        .reserve = calls[SG_TORCH_ADDRESS_RESERVE],
-        .create = calls[SG_TORCH_CREATE],
-        .map = calls[SG_TORCH_MAP],
-        .set_access = calls[SG_TORCH_SET_ACCESS],
-        .unmap = calls[SG_TORCH_UNMAP],
-        .release = calls[SG_TORCH_RELEASE],
-        .alloc = calls[SG_TORCH_CUDA_MALLOC],
-        .free = calls[SG_TORCH_CUDA_FREE],
-        .sync = calls[SG_TORCH_STREAM_SYNCHRONIZE],
-    };
+    for (int device = 0; device < SG_DEVICES_MAX; device++) {
+        if (!player->torch[device].torch)
+            continue;
+        const struct sg_torch_stats *stats = sg_torch_stats(player->torch[device].torch);
+        const uint64_t *calls = player->torch[device].card.calls;
+        result->peak_requested += stats->requested.peak;
+        result->peak_allocated += stats->allocated.peak;
+        result->peak_reserved += stats->reserved.peak;
+        result->end_reserved += stats->reserved.current;
+        result->host_waits += stats->cache_syncs;
+        result->calls.reserve += calls[SG_TORCH_ADDRESS_RESERVE];
+        result->calls.create += calls[SG_TORCH_CREATE];
+        result->calls.map += calls[SG_TORCH_MAP];
+        result->calls.set_access += calls[SG_TORCH_SET_ACCESS];
+        result->calls.unmap += calls[SG_TORCH_UNMAP];
+        result->calls.release += calls[SG_TORCH_RELEASE];
+        result->calls.alloc += calls[SG_TORCH_CUDA_MALLOC];
+        result->calls.free += calls[SG_TORCH_CUDA_FREE];
+        result->calls.sync += calls[SG_TORCH_STREAM_SYNCHRONIZE];
+    }
+}
+
+static void free_torch(struct player *player)
+{
+    for (int device = 0; player->torch && device < SG_DEVICES_MAX; device++) {
+        if (!player->torch[device].torch)
+            continue;
+        sg_torch_destroy(player->torch[device].torch);
+        sg_torch_card_clear(&player->torch[device].card);
+    }
+    free(player->torch);
 }
 
 static bool yes(void)
@@ -416,8 +448,7 @@ static int start(struct player *player)
     if (!sg_idmap_init(&player->live))
         return no_memory(player);
     if (play->policy == SG_POLICY_PYTORCH) {
-        sg_torch_card_init(&player->torch_card, play->card_bytes);
-        player->torch = sg_torch_create(&play->torch, play->card_bytes, &sg_torch_card_ops, &player->torch_card);
+        player->torch = calloc(SG_DEVICES_MAX, sizeof *player->torch);
         return player->torch ? 0 : no_memory(player);
     }
     sg_card_init(&player->card, play->card_bytes, play->granularity);
@@ -465,10 +496,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_slow_delete(player.slow);
     sg_told_fini(&player.told);
     sg_card_fini(&player.card);
-    if (player.torch)
-        sg_torch_destroy(player.torch);
-    if (play->policy == SG_POLICY_PYTORCH)
-        sg_torch_card_clear(&player.torch_card);
+    free_torch(&player);
     sg_idmap_fini(&player.live);
     free(player.stream_device);
     if (status == 0)
