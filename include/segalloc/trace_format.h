@@ -36,8 +36,7 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_DONE = 32,             /* id: the pending free of this block is complete */
     SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
     /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
-    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on. id 1: does not, its caller
-                                              asks once more in another way */
+    SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
     SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before it */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */

@@ -106,8 +106,6 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
     size_t rounded = bytes > device->capacity_bytes ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
-    if (tag->tentative && (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX || device->mode == SG_MODE_CLASSIC))
-        return CUDA_ERROR_NOT_FOUND;
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     if (device->mode == SG_MODE_CLASSIC) {
@@ -125,11 +123,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
     else
-        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), tag->tentative, bytes);
+        sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
     sg_unlock(&device->lock);
-    if (node)
-        return CUDA_SUCCESS;
-    return tag->tentative ? CUDA_ERROR_NOT_FOUND : sg_grow(device, want, bytes, tag, ret);
+    return node ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
 }
 
 /* The range of ours that holds `address`, NULL if none does. */

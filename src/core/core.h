@@ -30,8 +30,8 @@ struct sg_tag {
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
     bool torch;        /* the caller was PyTorch */
-    bool tentative;    /* the caller asks again in another way unless this succeeds: an allocation that needs more than what
-                          is free answers CUDA_ERROR_NOT_FOUND, and failures leave no trace */
+    bool tentative;    /* of a free: the caller asks again in another way unless this succeeds, so that a failure is not counted.
+                          An allocation is asked for once only: that it was tried is in the trace, and in what a replay does */
     enum sg_free_sync sync;
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */

@@ -169,6 +169,7 @@ int cudaMalloc(void **ret, size_t bytes)
     sg_self.caller = (int)module->kind;
     int result = module->malloc(ret, bytes);
     sg_self.caller = outer;
+    sg_self.refused = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
         sg_quick_learn(module);
     else if (result == CUDA_ERROR_MEMORY_ALLOCATION)

@@ -25,7 +25,6 @@ static struct {
     atomic_int live;
     atomic_bool any; /* there has been one */
     atomic_uint joins; /* calls so far by which streams may have come to be captured */
-    atomic_uint ends; /* of captures, and of frees that were kept for them */
 } captures;
 
 /* Many may hold it, or one may be joining; who wants to join goes first. Waiters sleep: a begin is rare. */
@@ -39,9 +38,11 @@ static struct {
         CUcontext context; /* of the block */
         struct sg_origin origin;
     } list[PARKED_MAX]; /* untouched until something is parked */
-    atomic_int count;
     atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
+
+atomic_int sg_captures_parked; /* entries of that list */
+atomic_uint sg_captures_ended; /* ends of captures, and of frees that were kept for them */
 
 bool sg_captures_live(void)
 {
@@ -111,19 +112,9 @@ bool sg_captures_await(uint64_t *left_ns)
     return !sg_captures_live();
 }
 
-unsigned sg_captures_ends(void)
-{
-    return atomic_load(&captures.ends);
-}
-
 bool sg_captures_settling(void)
 {
     return atomic_load(&parked.under_way) > 0;
-}
-
-bool sg_captures_parked(void)
-{
-    return atomic_load_explicit(&parked.count, memory_order_relaxed) > 0;
 }
 
 void sg_captures_hold(void)
@@ -164,7 +155,7 @@ static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_ori
 {
     CUresult result = CUDA_SUCCESS;
     sg_guard(SG_GUARD_CAPTURES);
-    int count = atomic_load(&parked.count);
+    int count = atomic_load(&sg_captures_parked);
     for (int i = 0; i < count; i++) {
         if (parked.list[i].address == address)
             result = CUDA_ERROR_INVALID_VALUE;
@@ -173,7 +164,7 @@ static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_ori
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
         parked.list[count] = (struct parked){address, context, *origin};
-        atomic_store(&parked.count, count + 1);
+        atomic_store(&sg_captures_parked, count + 1);
     }
     sg_unguard(SG_GUARD_CAPTURES);
     return result;
@@ -190,19 +181,19 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
 
 void sg_captures_settle(struct sg_core *core)
 {
-    while (atomic_load_explicit(&parked.count, memory_order_relaxed) && !sg_captures_live()) {
+    while (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) && !sg_captures_live()) {
         struct parked next = {0};
         sg_guard(SG_GUARD_CAPTURES);
-        int count = atomic_load(&parked.count);
+        int count = atomic_load(&sg_captures_parked);
         if (count && !sg_captures_live()) {
             next = parked.list[count - 1];
             atomic_fetch_add(&parked.under_way, 1);
-            atomic_store(&parked.count, count - 1);
+            atomic_store(&sg_captures_parked, count - 1);
         }
         sg_unguard(SG_GUARD_CAPTURES);
         if (next.address) {
             sg_memory_free(core, next.address, &next.origin);
-            atomic_fetch_add(&captures.ends, 1);
+            atomic_fetch_add(&sg_captures_ended, 1);
             atomic_fetch_sub(&parked.under_way, 1);
         }
     }
@@ -283,7 +274,7 @@ static void ended(CUstream stream, bool per_thread)
     }
     if (found || atomic_load(&captures.live) > captures.listed)
         last = atomic_fetch_sub(&captures.live, 1) == 1;
-    atomic_fetch_add(&captures.ends, 1);
+    atomic_fetch_add(&sg_captures_ended, 1);
     sg_unguard(SG_GUARD_CAPTURES);
     if (last)
         sg_graphs_forget_spares();
@@ -358,12 +349,12 @@ void sg_captures_context_gone(CUcontext context)
         captures.list[i] = captures.list[--captures.listed];
         ends++;
     }
-    int count = atomic_load(&parked.count);
+    int count = atomic_load(&sg_captures_parked);
     for (int i = 0; i < count; i++) {
         if (parked.list[i].context != context)
             parked.list[kept++] = parked.list[i];
     }
-    atomic_store(&parked.count, kept);
+    atomic_store(&sg_captures_parked, kept);
     if (ends)
         atomic_fetch_sub(&captures.live, ends);
     sg_unguard(SG_GUARD_CAPTURES);

@@ -3,6 +3,7 @@
 #ifndef SG_CAPTURES_H
 #define SG_CAPTURES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,13 +22,14 @@ bool sg_captures_capturing(CUstream stream, bool per_thread);
 bool sg_captures_await(uint64_t *left_ns);
 
 /* Changes whenever a capture has ended, or a free that was kept for that has been made. */
-unsigned sg_captures_ends(void);
+extern atomic_uint sg_captures_ended __attribute__((visibility("hidden")));
+static inline unsigned sg_captures_ends(void)
+{
+    return atomic_load_explicit(&sg_captures_ended, memory_order_acquire);
+}
 
 /* Whether a thread is about to free what was kept: it may wait for that. */
 bool sg_captures_settling(void);
-
-/* Whether any free is kept for the end of the captures. */
-bool sg_captures_parked(void);
 
 /* Frees what was kept, unless a capture is live. */
 void sg_captures_settle(struct sg_core *core);

@@ -34,16 +34,15 @@ static struct {
         size_t units;
     } spare[SPARES_MAX];
     int spares;
-    atomic_int gone;         /* holds whose blocks are to be let go */
 } graphs;
 
-atomic_int sg_graphs_blocks;
+atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
 
 static void destroyed(void *user)
 {
     struct hold *hold = user;
     atomic_store(&hold->gone, true);
-    atomic_fetch_add(&graphs.gone, 1);
+    atomic_fetch_add(&sg_graphs_gone, 1);
 }
 
 /* Under the guard, here and in what follows until sg_graphs_adopt(). */
@@ -293,7 +292,7 @@ static int take(struct block *ret, bool *ret_more)
     int count = 0;
     *ret_more = false;
     sg_guard(SG_GUARD_CAPTURES);
-    int gone = atomic_load(&graphs.gone);
+    int gone = atomic_load(&sg_graphs_gone);
     for (size_t at = 0; at < BUCKETS && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && !*ret_more && !let_go(block, false)) {
@@ -307,7 +306,7 @@ static int take(struct block *ret, bool *ret_more)
         }
     }
     if (!*ret_more)
-        atomic_fetch_sub(&graphs.gone, gone);
+        atomic_fetch_sub(&sg_graphs_gone, gone);
     sg_unguard(SG_GUARD_CAPTURES);
     return count;
 }
@@ -315,7 +314,7 @@ static int take(struct block *ret, bool *ret_more)
 void sg_graphs_settle(struct sg_core *core)
 {
     struct block batch[BATCH];
-    bool more = atomic_load_explicit(&graphs.gone, memory_order_acquire) > 0;
+    bool more = atomic_load_explicit(&sg_graphs_gone, memory_order_acquire) > 0;
     while (more) {
         int count = take(batch, &more);
         for (int i = 0; i < count; i++) {

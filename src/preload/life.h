@@ -22,13 +22,26 @@
 #include "conf.h"
 #include "core.h"
 
-enum { SG_STREAMS_SEEN = 4 };
+enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS };
+
+/* What quick.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is current. */
+struct sg_quick {
+    unsigned gate;
+    int device;
+    struct sg_core *core; /* NULL: nothing */
+    const struct sg_driver *driver;
+    struct sg_tag tag;
+};
 
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
     unsigned holding; /* times that it keeps captures from beginning */
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
+    CUresult refused; /* what that cudaMalloc was answered already, for the runtime to hear from the driver */
+    struct sg_quick quick; /* of the runtime that was used last */
+    const void *runtime;
+    struct sg_quick named; /* of callers that name their streams; the tag names none */
     struct {         /* the context seen last */
         CUcontext context;
         int device;
@@ -42,14 +55,6 @@ struct sg_thread {
         uint32_t slot;
         int entry;
     } streams[SG_STREAMS_SEEN];
-    struct { /* what quick.c found out the last time that a call went the long way; good while `gate` is sg_life_gate */
-        unsigned gate;
-        const void *runtime; /* NULL: nothing */
-        struct sg_core *core;
-        const struct sg_driver *driver;
-        struct sg_tag tag;
-        int device;
-    } quick;
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 

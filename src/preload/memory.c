@@ -13,6 +13,7 @@
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
+#include "quick.h"
 #include "recorder.h"
 #include "streams.h"
 #include "torch.h"
@@ -196,7 +197,7 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
 
 void sg_memory_settle(struct sg_core *core)
 {
-    if (sg_captures_live())
+    if (!sg_memory_unsettled() || sg_captures_live())
         return;
     sg_captures_settle(core);
     sg_graphs_settle(core);
@@ -214,7 +215,8 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
 static bool is_held_by_captures(struct sg_core *core, int device)
 {
     struct sg_stats stats;
-    return sg_captures_settling() || (sg_captures_live() && (sg_captures_parked() || (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
+    return sg_captures_settling() || (sg_captures_live() && (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
+        (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
 }
 
 /* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be free.
@@ -236,6 +238,27 @@ static CUresult malloc_after_captures(struct sg_core *core, int device, size_t b
     return result;
 }
 
+CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends, CUresult result,
+    CUdeviceptr *ret)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        result = malloc_after_captures(core, device, bytes, tag, ends, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
+    if (result == CUDA_ERROR_NOT_SUPPORTED ||
+        (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
+        CUresult first = result;
+        result = pass_on(core, device, bytes, ret);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
+            report_out_of_memory(core, device, bytes);
+    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        report_out_of_memory(core, device, bytes);
+    }
+    if (is_final(result))
+        sg_core_disable(core);
+    return result;
+}
+
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
 {
     struct sg_tag tag;
@@ -252,19 +275,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     sg_trimming_use(device);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        result = malloc_after_captures(core, device, bytes, &tag, ends, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
-        result = sg_core_malloc(core, device, bytes, &tag, ret);
-    if (result == CUDA_ERROR_NOT_SUPPORTED ||
-        (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
-        CUresult first = result;
-        result = pass_on(core, device, bytes, ret);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
-            report_out_of_memory(core, device, bytes);
-    } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        report_out_of_memory(core, device, bytes);
-    }
+    if (result != CUDA_SUCCESS)
+        result = sg_memory_not_served(core, device, bytes, &tag, ends, result, ret);
     if (relaxed)
         sg_captures_restore(&mode);
     if (sg_declare_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
@@ -272,8 +284,6 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     if (live && result == CUDA_SUCCESS)
         adopt(core, origin, *ret);
     sg_recorder_tick(core, device);
-    if (is_final(result))
-        sg_core_disable(core);
     return result;
 }
 
@@ -395,11 +405,14 @@ CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *orig
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
+    CUresult result = sg_quick_refused();
+    if (result != CUDA_SUCCESS)
+        return result;
     struct sg_core *core = sg_begin_allocation();
     if (!core)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     struct sg_origin origin = observe();
-    CUresult result = sg_memory_alloc(core, bytes, &origin, ret);
+    result = sg_memory_alloc(core, bytes, &origin, ret);
     sg_end();
     return result;
 }

@@ -3,6 +3,8 @@
 #ifndef SG_MEMORY_H
 #define SG_MEMORY_H
 
+#include <stdatomic.h>
+
 #include "core.h"
 
 /* Where a call comes from, for the core. */
@@ -24,8 +26,15 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
 /* The same of an address that is the driver's, for callers that order their own work. */
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
 
-/* Frees what was put off for a capture or a graph that is over by now. */
+/* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
 void sg_memory_settle(struct sg_core *core);
+
+/* Whether there is any of that, which is counted by captures.c and graphs.c. No lock. */
+extern atomic_int sg_captures_parked __attribute__((visibility("hidden"))), sg_graphs_gone __attribute__((visibility("hidden")));
+static inline bool sg_memory_unsettled(void)
+{
+    return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 || atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
+}
 
 /* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
@@ -38,6 +47,11 @@ void sg_memory_follow(void);
 
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
+
+/* What to do where the core has answered `result`, which is no success: others are asked for memory, then the driver, and
+   what nobody has is reported. `ends`: sg_captures_ends() before the core was asked. Returns what the program is to be told. */
+CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends, CUresult result,
+    CUdeviceptr *ret);
 
 /* cuMemFree of an address that sg_core_owns(). */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);

@@ -5,6 +5,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
+#include "quick.h"
 #include "segalloc/segalloc.h"
 
 void *segalloc_malloc_on(size_t bytes, void *stream)
@@ -13,11 +14,14 @@ void *segalloc_malloc_on(size_t bytes, void *stream)
     CUresult result;
     if (!bytes)
         return NULL;
+    if (sg_quick_malloc_on(bytes, stream, &address))
+        return (void *)(uintptr_t)address;
     sg_memory_follow();
     struct sg_core *core = sg_begin_allocation();
     if (core) {
         const struct sg_origin origin = {.stream = stream, .has_stream = true, .named = true};
         result = sg_memory_alloc(core, bytes, &origin, &address);
+        sg_quick_learn_named();
         sg_end();
     } else {
         result = sg_real()->cuMemAlloc_v2(&address, bytes);
@@ -29,6 +33,8 @@ int segalloc_free(void *pointer)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     if (!address)
+        return CUDA_SUCCESS;
+    if (sg_quick_free_named(address))
         return CUDA_SUCCESS;
     const struct sg_origin origin = {.named = true};
     if (!sg_life_owns(address))

@@ -13,6 +13,7 @@
 #include "life.h"
 #include "memory.h"
 #include "recorder.h"
+#include "streams.h"
 
 enum { LEAST_RUNTIME = 12000 };
 
@@ -31,24 +32,6 @@ static const void *runtime_of(const struct sg_module *module)
     return runtime;
 }
 
-void sg_quick_learn(const struct sg_module *module)
-{
-    struct sg_thread *self = &sg_self;
-    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire); /* before what depends on it */
-    struct sg_core *core = sg_life_core();
-    if (!core || (self->quick.runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
-        return;
-    bool fine = module->quick && self->last.context && !sg_captures_live() && !sg_declare_on && sg_contexts_primary(self->last.context);
-    const struct sg_origin origin = {0};
-    self->quick.gate = gate;
-    self->quick.runtime = runtime_of(module);
-    self->quick.core = fine ? core : NULL;
-    self->quick.driver = sg_life_driver();
-    self->quick.device = self->last.device;
-    self->quick.tag = sg_memory_tag(core, &origin, self->last.context, self->last.device);
-    self->quick.tag.tentative = true;
-}
-
 /* The thread's own variables. Reaching them is a call of the loader's, which gcc would make again after each other call rather than
    keep the address; it cannot see that this one is the same. */
 static inline struct sg_thread *this_thread(void)
@@ -58,56 +41,147 @@ static inline struct sg_thread *this_thread(void)
     return self;
 }
 
-/* The core, with this thread inside it, if what was learnt is still true. *ret_tag: what to tell it, which `spare` may hold. */
-static inline struct sg_core *begin(const struct sg_module *module, struct sg_thread *self, struct sg_tag *spare, const struct sg_tag **ret_tag)
+/* `gate` was read before anything that it stands for. */
+static void learn(struct sg_quick *quick, unsigned gate, struct sg_core *core, const struct sg_origin *origin)
 {
-    if (self->quick.gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || self->quick.runtime != runtime_of(module) ||
-        !self->quick.core || self->inside)
-        return NULL;
+    const struct sg_thread *self = &sg_self;
+    *quick = (struct sg_quick){
+        .gate = gate,
+        .device = self->last.device,
+        .core = core,
+        .driver = sg_life_driver(),
+        .tag = sg_memory_tag(core, origin, self->last.context, self->last.device),
+    };
+    quick->tag.tentative = true;
+}
+
+void sg_quick_learn(const struct sg_module *module)
+{
+    struct sg_thread *self = this_thread();
+    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
+    struct sg_core *core = sg_life_core();
+    if (!core || sg_captures_live() || (self->runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
+        return;
+    bool fine = module->quick && self->last.context && !sg_declare_on && sg_contexts_primary(self->last.context);
+    const struct sg_origin origin = {0};
+    learn(&self->quick, gate, core, &origin);
+    self->runtime = runtime_of(module);
+    if (!fine)
+        self->quick.core = NULL;
+}
+
+void sg_quick_learn_named(void)
+{
+    struct sg_thread *self = this_thread();
+    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
+    struct sg_core *core = sg_life_core();
+    if (!core || sg_captures_live() || sg_declare_on || !self->last.context || (self->named.gate == gate && self->named.tag.context == self->last.context))
+        return;
+    const struct sg_origin origin = {.named = true};
+    learn(&self->named, gate, core, &origin);
+}
+
+/* The core, with this thread inside it, if what was learnt is still true. */
+static inline struct sg_core *begin(struct sg_thread *self, const struct sg_quick *quick)
+{
     CUcontext context;
-    if (self->quick.driver->ctx_get_current(&context) != CUDA_SUCCESS || context != self->quick.tag.context)
+    if (quick->gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || !quick->core || self->inside ||
+        quick->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != quick->tag.context)
         return NULL;
-    *ret_tag = &self->quick.tag;
-    if (module->kind == SG_CALLER_TORCH) {
-        const struct sg_origin origin = sg_memory_origin((int)module->kind);
-        *spare = sg_memory_tag(self->quick.core, &origin, context, self->quick.device);
-        spare->tentative = true;
-        *ret_tag = spare;
-    }
     self->inside = true;
-    return self->quick.core;
+    return quick->core;
+}
+
+static inline void end(struct sg_thread *self, const struct sg_quick *quick)
+{
+    if (sg_recorder_on)
+        sg_recorder_tick(quick->core, quick->device);
+    self->inside = false;
+}
+
+static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    unsigned ends = sg_captures_ends();
+    CUresult result = sg_core_malloc(quick->core, quick->device, bytes, tag, ret);
+    if (result != CUDA_SUCCESS)
+        result = sg_memory_not_served(quick->core, quick->device, bytes, tag, ends, result, ret);
+    end(self, quick);
+    return result;
+}
+
+static inline bool give(struct sg_thread *self, const struct sg_quick *quick, CUdeviceptr address, const struct sg_tag *tag)
+{
+    CUresult result = sg_core_free(quick->core, address, tag);
+    end(self, quick);
+    return result == CUDA_SUCCESS;
+}
+
+static __attribute__((noinline)) const struct sg_tag *torch_tag(const struct sg_quick *quick, struct sg_tag *ret)
+{
+    const struct sg_origin origin = sg_memory_origin(SG_CALLER_TORCH);
+    *ret = sg_memory_tag(quick->core, &origin, quick->tag.context, quick->device);
+    ret->tentative = true;
+    return ret;
+}
+
+/* What to tell the core of a call through a runtime; `spare` may hold it. */
+static inline const struct sg_tag *tag_of(const struct sg_quick *quick, const struct sg_module *module, struct sg_tag *spare)
+{
+    return module->kind == SG_CALLER_TORCH ? torch_tag(quick, spare) : &quick->tag;
 }
 
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     struct sg_thread *self = this_thread();
-    struct sg_tag spare;
-    const struct sg_tag *tag;
-    struct sg_core *core = ret && bytes ? begin(module, self, &spare, &tag) : NULL;
-    if (!core)
+    const struct sg_quick *quick = &self->quick;
+    if (!ret || !bytes || self->runtime != runtime_of(module) || sg_memory_unsettled() || !begin(self, quick))
         return false;
+    struct sg_tag spare;
     CUdeviceptr address;
-    CUresult result = sg_core_malloc(core, self->quick.device, bytes, tag, &address);
-    if (result == CUDA_SUCCESS) {
-        *ret = (void *)(uintptr_t)address;
-        if (sg_recorder_on)
-            sg_recorder_tick(core, self->quick.device);
-    }
-    self->inside = false;
-    return result == CUDA_SUCCESS;
+    self->refused = take(self, quick, bytes, tag_of(quick, module, &spare), &address);
+    if (self->refused != CUDA_SUCCESS)
+        return false;
+    *ret = (void *)(uintptr_t)address;
+    return true;
 }
 
 bool sg_quick_free(const struct sg_module *module, void *address)
 {
     struct sg_thread *self = this_thread();
-    struct sg_tag spare;
-    const struct sg_tag *tag;
-    struct sg_core *core = address && !sg_graphs_holding() ? begin(module, self, &spare, &tag) : NULL;
-    if (!core)
+    const struct sg_quick *quick = &self->quick;
+    if (!address || self->runtime != runtime_of(module) || sg_graphs_holding() || !begin(self, quick))
         return false;
-    CUresult result = sg_core_free(core, (CUdeviceptr)(uintptr_t)address, tag);
-    if (result == CUDA_SUCCESS && sg_recorder_on)
-        sg_recorder_tick(core, self->quick.device);
-    self->inside = false;
-    return result == CUDA_SUCCESS;
+    struct sg_tag spare;
+    return give(self, quick, (CUdeviceptr)(uintptr_t)address, tag_of(quick, module, &spare));
+}
+
+CUresult sg_quick_refused(void)
+{
+    struct sg_thread *self = this_thread();
+    CUresult result = self->refused;
+    self->refused = CUDA_SUCCESS;
+    return result;
+}
+
+bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
+{
+    struct sg_thread *self = this_thread();
+    const struct sg_quick *quick = &self->named;
+    sg_slot slot;
+    if (sg_memory_unsettled() || !sg_streams_remembered(self, stream, quick->tag.context, quick->device, &slot) || !begin(self, quick))
+        return false;
+    struct sg_tag tag = quick->tag;
+    tag.stream = stream;
+    tag.has_stream = true;
+    tag.slot = slot;
+    CUdeviceptr address;
+    *ret = take(self, quick, bytes, &tag, &address) == CUDA_SUCCESS ? address : 0;
+    return true;
+}
+
+bool sg_quick_free_named(CUdeviceptr address)
+{
+    struct sg_thread *self = this_thread();
+    const struct sg_quick *quick = &self->named;
+    return !sg_graphs_holding() && begin(self, quick) && give(self, quick, address, &quick->tag);
 }

@@ -1,10 +1,11 @@
-/* The short way through cudaMalloc and cudaFree: what the cache can answer, without the runtime and without the hooks of
-   the driver's calls.
+/* The short way through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls; and through
+   our own functions for callers that name their streams, without finding out again what is known of thread and stream.
 
    Taken only where the result can't differ from the long way's: the caller's own runtime is 12.0 or later (older ones
    set the device lazily, in their first call), this thread's current context is the one that it had when a call went the
    long way through that same runtime, it is its device's primary context, no capture is live and the core answers.
-   Everything else, and every error, goes the long way, so that the runtime's error slot is right. */
+   Everything else goes the long way, and so does every error, so that the runtime's error slot is right: of an allocation,
+   which is asked for once only, the hook of the driver's call then tells what is known already. */
 #ifndef SG_QUICK_H
 #define SG_QUICK_H
 
@@ -12,13 +13,25 @@
 #include <stddef.h>
 
 #include "callers.h"
+#include "cuda_abi.h"
 
-/* True: done, as by a call that succeeded. False: nothing has happened. */
+/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_quick_refused() tells. */
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
 bool sg_quick_free(const struct sg_module *module, void *address);
 
+/* The error of an allocation that was tried on the short way, to be told once; CUDA_SUCCESS: none was. */
+CUresult sg_quick_refused(void);
+
 /* An allocation through the module's runtime went the long way and succeeded. */
 void sg_quick_learn(const struct sg_module *module);
+
+/* The same for segalloc_malloc_on() and segalloc_free(), which have no runtime to tell of errors. True: done; *ret is 0 where
+   there is no memory. */
+bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
+bool sg_quick_free_named(CUdeviceptr address);
+
+/* An allocation by a caller that names its streams went the long way. Between sg_begin() and sg_end(). */
+void sg_quick_learn_named(void);
 
 /* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
 bool sg_quick_runtime(void *version);

@@ -211,8 +211,19 @@ static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
 
 static struct sg_stream_seen *seen_as(struct sg_thread *self, CUstream named)
 {
-    uintptr_t number = (uintptr_t)named;
-    return &self->streams[(number >> 4 ^ number >> 9 ^ number) % SG_STREAMS_SEEN];
+    uint64_t number = (uintptr_t)named; /* an address or a small number */
+    return &self->streams[(number * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - SG_STREAMS_SEEN_BITS)];
+}
+
+bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)
+{
+    CUstream named = sg_stream_named(stream, false);
+    const struct sg_stream_seen *seen = seen_as(self, named);
+    bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) && (seen->device == device || !seen->slot) &&
+                 seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire);
+    if (holds)
+        *ret = seen->slot;
+    return holds;
 }
 
 static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_place *ret)

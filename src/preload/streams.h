@@ -13,6 +13,8 @@
 #include "core.h"
 #include "order.h"
 
+struct sg_thread;
+
 struct sg_place {
     int device;
     sg_slot slot;
@@ -39,6 +41,10 @@ bool sg_follow_blind(void);
    for a stream asks the driver. sg_streams_find() makes no slot for a stream that has none. */
 bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
 bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
+
+/* What the calling thread remembers of where a stream that was named in `context` is followed: slot 0: nowhere. False: nothing
+   that still holds. No lock. */
+bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext context, int device, sg_slot *ret);
 
 /* The same for a stream that uses memory of `device`, whichever its own is. */
 bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);

@@ -1,17 +1,19 @@
-/* Several threads take and free memory of one or two devices through the driver API at the same time, and now and then
-   ask how much there is: THREADS ROUNDS DEVICES LARGEST (bytes) [trim]. With `trim` they also give idle memory back now and
-   then. Running out is borne: a few blocks go. */
+/* Several threads take and free memory of one or two devices at the same time, and now and then ask how much there is:
+   THREADS ROUNDS DEVICES LARGEST (bytes) [trim | RUNTIME]. With `trim` they also give idle memory back now and then; with the
+   library RUNTIME they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne: a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCKS = 24, THREADS = 16 };
 
 static CUresult (*set_current)(CUcontext);
-static CUresult (*take)(CUdeviceptr *, size_t);
+static CUresult (*take)(CUdeviceptr *, size_t); /* of the runtime: pointers for addresses, and codes of its own */
 static CUresult (*give)(CUdeviceptr);
 static CUresult (*info)(size_t *, size_t *);
 static size_t (*trim)(int, size_t); /* NULL: nobody does */
@@ -73,8 +75,9 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if ((argc != 5 && argc != 6) || !driver) {
-        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST [trim]\n", stderr);
+    bool trims = argc == 6 && strcmp(argv[5], "trim") == 0, runtime = argc == 6 && !trims;
+    if ((argc != 5 && argc != 6) || !driver || (runtime && !dlopen(argv[5], RTLD_NOW | RTLD_GLOBAL))) {
+        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST [trim | RUNTIME]\n", stderr);
         return 2;
     }
     long threads = atol(argv[1]) < THREADS ? atol(argv[1]) : THREADS;
@@ -85,10 +88,10 @@ int main(int argc, char **argv)
     CUresult (*retain)(CUcontext *, CUdevice) =
         (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
     set_current = (CUresult(*)(CUcontext))function(driver, "cuCtxSetCurrent");
-    take = (CUresult(*)(CUdeviceptr *, size_t))function(driver, "cuMemAlloc_v2");
-    give = (CUresult(*)(CUdeviceptr))function(driver, "cuMemFree_v2");
+    take = (CUresult(*)(CUdeviceptr *, size_t))(runtime ? function(RTLD_DEFAULT, "cudaMalloc") : function(driver, "cuMemAlloc_v2"));
+    give = (CUresult(*)(CUdeviceptr))(runtime ? function(RTLD_DEFAULT, "cudaFree") : function(driver, "cuMemFree_v2"));
     info = (CUresult(*)(size_t *, size_t *))function(driver, "cuMemGetInfo_v2");
-    if (argc == 6)
+    if (trims)
         trim = (size_t(*)(int, size_t))function(RTLD_DEFAULT, "segalloc_trim");
     check(init(0));
     for (int device = 0; device < devices; device++)

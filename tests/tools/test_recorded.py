@@ -1,7 +1,7 @@
 """Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however the
 process ended.
 
-Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS"""
+Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS CUDART"""
 import json
 import os
 import signal
@@ -11,7 +11,7 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, LOOP, CROWD, STREAMS = (os.path.abspath(sys.argv.pop(1)) for _ in range(4))
+SEGALLOC, LOOP, CROWD, STREAMS, CUDART = (os.path.abspath(sys.argv.pop(1)) for _ in range(5))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
@@ -129,6 +129,22 @@ class Recorded(unittest.TestCase):
                 self.agree(f"256MiB,fail={fail}", "free_sync:strict,reserve_slack:1.0", [CROWD, "3", "300", "1", "9000000"])
                 os.unlink(self.trace)
         self.agree("256MiB,fail=cuMemAlloc:5", "free_sync:strict,expandable_segments:False", [CROWD, "3", "300", "1", "9000000"])
+
+    def test_replay_agrees_with_the_runtime(self):
+        """cudaMalloc, which is answered without the runtime where it can be: nothing is asked twice, or its trace would say so."""
+        for sim, conf, crowd in (
+            ("1GiB", "free_sync:strict", "1 3000 1 6000000"),
+            ("1GiB", "free_sync:event,reserve_slack:1.0", "3 3000 1 6000000"),
+            ("256MiB", "free_sync:event", "1 2000 1 20000000"),
+        ):
+            with self.subTest(sim=sim, conf=conf):
+                replay = self.agree(sim, conf, (CROWD, *crowd.split(), CUDART))
+                kinds = json.loads(segalloc("trace", "info", "--json", self.trace))["kinds"]
+                if sim == "256MiB":
+                    self.assertGreater(replay["ooms"], 0)
+                    self.assertEqual(kinds["allocate"] + kinds["allocate_failure"], 2000)  # each was asked for once
+                self.assertLessEqual(kinds["slow_begin"], kinds["allocate"] + kinds.get("allocate_failure", 0))
+                os.unlink(self.trace)
 
     def test_replay_agrees_with_streams(self):
         """Memory of several streams, which wait for one another, come and go; and threads that each have their own."""

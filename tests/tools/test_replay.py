@@ -108,14 +108,6 @@ class Replay(unittest.TestCase):
         ], device_bytes=64 * MIB)
         self.assertEqual((got["ooms"], got["peak_reserved_bytes"], got["allocs"]), (2, 50 * MIB, 2))
 
-    def test_asked_in_another_way(self):
-        """A caller was told that nothing free serves it, and something does when it asks again."""
-        got = self.exact([
-            *grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 2, 1, 6 * MIB), (FREE, 1, 512, 6 * MIB), (ALLOCATE, 2, 512, 6 * MIB),
-            (SLOW_BEGIN, 2, 1, 4 * MIB), *grown(2, 1024, 4 * MIB),
-        ])
-        self.assertEqual(got["peak_reserved_bytes"], 10 * MIB)
-
     def test_pinned_pages_do_not_move(self):
         conf = "reserve_slack:1.0"
         begin = [*grown(1, 512, 4 * MIB, region=2 * GIB), *grown(1, 1024, 2 * MIB), (FREE, 1, 512, 4 * MIB)]

@@ -259,18 +259,10 @@ static int empty_cache(struct player *player, const struct segalloc_trace_record
     return 0;
 }
 
-/* An allocation is to ask the driver; or its caller, who has been told so, is to ask in another way. */
+/* An allocation is to ask the driver. */
 static int begin_allocation(struct player *player, const struct segalloc_trace_record *record)
 {
-    struct sg_tag tag = tag_of(player, record);
-    if (!is_exact(player))
-        return 0;
-    tag.tentative = record->id != 0;
-    if (!tag.tentative)
-        return begin(player, record, SG_SLOW_ALLOCATION, 0);
-    sg_slow_catch_up(player->slow);
-    (void)ask(player, record, &tag);
-    return 0;
+    return is_exact(player) ? begin(player, record, SG_SLOW_ALLOCATION, 0) : 0;
 }
 
 /* What came to the allocator from outside. */
