@@ -10,6 +10,7 @@
 
 /* On the way of every free: each call saved there is a few per cent of it. */
 #define INLINE static inline __attribute__((always_inline))
+#define ASIDE static __attribute__((noinline)) /* seldom needed: its variables are not to cost those who don't */
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {
@@ -119,7 +120,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     bool high = goes_high(device, class, rounded);
     units = sg_creep_allocate(&device->creep, units);
     const struct sg_want want = {.class = class, .units = units, .high = high, .slot = tag->slot};
-    uint32_t node = sg_device_take(device, want, &region);
+    uint32_t node = sg_device_take(device, &want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, tag);
     else
@@ -168,18 +169,28 @@ static CUresult synchronize(const struct sg_driver *driver, CUcontext context)
     return result;
 }
 
+/* Waits for the contexts other than `current`. Returns the first error. */
+ASIDE CUresult wait_for_others(struct sg_core *core, CUcontext current, uint32_t count)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        if (context && context != current)
+            result = synchronize(core->driver, context);
+    }
+    return result;
+}
+
 /* Waits for every context that could be using the device's memory, as cuMemFree does. *ret_ns: how long it took. Returns
    the first error. */
-INLINE CUresult wait_like_the_driver(struct sg_core *core, const struct sg_tag *tag, uint64_t *ret_ns)
+INLINE CUresult wait_like_the_driver(struct sg_core *core, CUcontext current, uint64_t *ret_ns)
 {
     uint64_t began = core->now_ns ? core->now_ns() : 0;
     CUresult result = core->driver->ctx_synchronize();
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        if (context && context != tag->context)
-            result = synchronize(core->driver, context);
-    }
+    bool only = count == 1 && atomic_load_explicit(&core->context[0], memory_order_relaxed) == current;
+    if (!only && result == CUDA_SUCCESS)
+        result = wait_for_others(core, current, count);
     uint64_t ended = core->now_ns ? core->now_ns() : 0;
     *ret_ns = ended > began ? ended - began : 0;
     return result;
@@ -188,15 +199,14 @@ INLINE CUresult wait_like_the_driver(struct sg_core *core, const struct sg_tag *
 CUresult sg_core_wait(struct sg_core *core, CUcontext current)
 {
     uint64_t ns;
-    const struct sg_tag tag = {.context = current};
-    return wait_like_the_driver(core, &tag, &ns);
+    return wait_like_the_driver(core, current, &ns);
 }
 
-/* Under the lock: the live block that starts at `address`, 0 if none does. */
-static uint32_t block_at(const struct sg_range *range, CUdeviceptr address)
+/* Under the lock: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
+INLINE uint32_t block_at(const struct sg_range *range, CUdeviceptr address, uint32_t likely)
 {
     CUdeviceptr offset = address - range->begin;
-    return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT));
+    return offset % SG_UNIT ? 0 : sg_region_block_at(range->region, (uint32_t)(offset >> SG_UNIT_SHIFT), likely);
 }
 
 /* A freed huge block's page goes back at once: it is of no use to anybody else. Its addresses wait for the next one. */
@@ -228,7 +238,7 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     uint64_t waited_ns = 0;
     CUresult result = sg_classic_block(device, address, /* inside */ false, &block);
     if (result == CUDA_SUCCESS && waits)
-        result = wait_like_the_driver(device->core, tag, &waited_ns);
+        result = wait_like_the_driver(device->core, tag->context, &waited_ns);
     if (result == CUDA_SUCCESS)
         result = sg_classic_free(device, address, tag, waits);
     if (result == CUDA_ERROR_INVALID_VALUE)
@@ -310,14 +320,14 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
 enum outcome { FREED, FREED_HUGE, FREED_LATER, NO_BLOCK, MUST_WAIT };
 
 /* Frees a block without waiting; MUST_WAIT: that can't be. */
-INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, const struct sg_tag *tag, bool waited, uint64_t waited_ns)
+INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, bool waited, uint64_t waited_ns)
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
     enum outcome outcome = device->region_class[range->region->index] == SG_CLASS_HUGE ? FREED_HUGE : FREED;
     bool ask = false;
     sg_lock(&device->lock);
-    uint32_t id = block_at(range, address);
+    uint32_t id = block_at(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
     } else if (waited || tag->sync == SG_FREE_SYNC_AUTO) {
@@ -337,17 +347,20 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     return outcome;
 }
 
+/* Whether more follows from a wait than that one block is free. Without the lock, which is a good part of what a free costs: a
+   stream that is followed, or a free that is put off, only just now may be missed, and then it is learnt of it another time. */
+__attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
+{
+    return *(const volatile uint64_t *)&device->order.alive || *(const volatile uint32_t *)&device->pending.first;
+}
+
 /* Waits as the driver would, and learns that all work so far is complete. */
-INLINE CUresult wait_strictly(struct sg_device *device, const struct sg_tag *tag, uint64_t *ret_ns)
+ASIDE CUresult wait_and_learn(struct sg_device *device, CUcontext current, uint64_t *ret_ns)
 {
     struct sg_clock clock;
-    sg_lock(&device->lock);
-    bool learns = device->order.alive || device->pending.first;
-    sg_unlock(&device->lock);
-    if (learns)
-        sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
-    CUresult result = wait_like_the_driver(device->core, tag, ret_ns);
-    if (learns && result == CUDA_SUCCESS)
+    sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
+    CUresult result = wait_like_the_driver(device->core, current, ret_ns);
+    if (result == CUDA_SUCCESS)
         sg_core_completed(device->core, device->ordinal, &clock);
     return result;
 }
@@ -364,15 +377,17 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
     struct sg_device *device = range->device;
+    uint32_t likely = 0;
     if (!range->huge)
-        sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
+        likely = sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
     uint64_t waited_ns = 0;
-    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, tag, /* waited */ false, 0);
+    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, likely, tag, /* waited */ false, 0);
     if (outcome == MUST_WAIT) {
-        CUresult result = wait_strictly(device, tag, &waited_ns);
+        CUresult result = wait_would_tell(device) ? wait_and_learn(device, tag->context, &waited_ns)
+                                                  : wait_like_the_driver(core, tag->context, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
-        outcome = free_now(range, address, tag, /* waited */ true, waited_ns);
+        outcome = free_now(range, address, likely, tag, /* waited */ true, waited_ns);
     }
     if (outcome == NO_BLOCK) {
         if (!tag->tentative)
@@ -395,7 +410,7 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
         return CUDA_ERROR_INVALID_VALUE;
     struct sg_device *device = range->device;
     sg_lock(&device->lock);
-    uint32_t id = block_at(range, address);
+    uint32_t id = block_at(range, address, 0);
     if (id)
         sg_device_record_stream(device, id, slot);
     sg_unlock(&device->lock);

@@ -295,23 +295,23 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-uint32_t sg_device_take(struct sg_device *device, struct sg_want want, struct sg_region **ret)
+uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
     if (device->blocked.first)
         sg_pending_settle(device);
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        if (!sg_device_suits(device, i, want.class, want.units))
+        if (!sg_device_suits(device, i, want->class, want->units))
             continue;
         *ret = device->region[i];
-        node = sg_region_take(*ret, want.units, want.high, want.slot);
+        node = sg_region_take(*ret, want->units, want->high, want->slot);
         if (!node && sg_region_flush(*ret))
-            node = sg_region_take(*ret, want.units, want.high, want.slot);
+            node = sg_region_take(*ret, want->units, want->high, want->slot);
     }
-    for (uint32_t i = 0; i < device->region_count && !node && want.thorough; i++) {
+    for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {
         *ret = device->region[i];
-        if (sg_device_suits(device, i, want.class, want.units))
-            node = sg_region_take_window(*ret, want.units, want.slot);
+        if (sg_device_suits(device, i, want->class, want->units))
+            node = sg_region_take_window(*ret, want->units, want->slot);
     }
     return node;
 }
@@ -361,7 +361,6 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
         sg_gauge_add(&usage->small_allocated, rounded);
     usage->allocs++;
     usage->allocated_total += rounded;
-    usage->stranded.now = usage->reserved.now - usage->active.now;
     device->move_tokens++;
     CUdeviceptr address = sg_region_address(region, node->begin);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, node->stream, address, bytes);
@@ -379,7 +378,6 @@ void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uin
     struct sg_region *region = device->region[node->region];
     struct sg_usage *usage = &device->usage;
     uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
-    sg_region_expect_merge(region, node);
     sg_gauge_sub(&usage->active, rounded);
     if (node->state == SG_NODE_PENDING) {
         sg_gauge_sub(&usage->pending, rounded);

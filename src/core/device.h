@@ -306,7 +306,8 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
 /* Whether any free range is owned by `slot`. */
 bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 
-/* Takes a block for `slot` from what is free and mapped already; 0 if nothing fits. Under the lock. */
+/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by reference: of one
+   passed by value the compiler puts small members together in memory, and reading them back at once stalls. */
 struct sg_want {
     enum sg_class class;
     uint32_t units;
@@ -314,7 +315,7 @@ struct sg_want {
     bool aliases; /* pages may get a second address for it */
     sg_slot slot;
 };
-uint32_t sg_device_take(struct sg_device *device, struct sg_want want, struct sg_region **ret);
+uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Releases a node that is a block or pending, and accounts for it: it is free for `owner`, and for others after `time`;
    0, 0: for all. Under the lock. */

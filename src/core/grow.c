@@ -71,7 +71,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         struct sg_region *region;
         (void)sg_turn(device);
         sg_lock(&device->lock);
-        uint32_t node = sg_device_take(device, request->want, &region);
+        uint32_t node = sg_device_take(device, &request->want, &region);
         if (node) /* another thread has freed or grown meanwhile */
             *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
         else

@@ -41,7 +41,7 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     assert(bytes % page_bytes == 0 && bytes >> SG_UNIT_SHIFT <= INT32_MAX && nodes_left(nodes, 1));
     uint32_t units = (uint32_t)(bytes >> SG_UNIT_SHIFT), page_units = (uint32_t)(page_bytes >> SG_UNIT_SHIFT);
     uint32_t pages = units / page_units, slots = (units >> slot_shift) + 1;
-    *region = (struct sg_region){.nodes = nodes, .base = base, .units = units, .page_units = page_units, .pages = pages, .slot_shift = slot_shift};
+    *region = (struct sg_region){.nodes = nodes, .node = nodes->node, .base = base, .units = units, .page_units = page_units, .pages = pages, .slot_shift = slot_shift};
     if ((page_units & (page_units - 1)) == 0)
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a slot is one unit only one node starts in it, so one table does for both. */
@@ -68,7 +68,7 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
         region->cells = nodes->cells;
     }
     region->listed = region->fit == SG_FIT_SMALLEST;
-    region->first = node_new(nodes);
+    region->first = node_new_at(region, 0);
     *at(region, region->first) = (struct sg_node){.size = units};
     hole_insert(region, region->first);
     return true;
@@ -148,12 +148,11 @@ static uint32_t smallest_listed(const struct sg_region *region, const struct sg_
 static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot)
 {
     uint32_t best = 0;
-    for (uint64_t left = region->owners & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
+    for (uint64_t left = region->stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
         unsigned owner = (unsigned)__builtin_ctzll(left);
-        const struct sg_lists *lists = region->lists[owner];
-        if (!lists || (!region->order->complete[owner] && !(slot && region->order->knows[slot].at[owner])))
+        if (!region->order->complete[owner] && !(slot && region->order->knows[slot].at[owner]))
             continue;
-        uint32_t id = smallest_listed(region, lists, units, slot, /* all */ false);
+        uint32_t id = smallest_listed(region, region->lists[owner], units, slot, /* all */ false);
         if (id && (!best || at(region, id)->size < at(region, best)->size))
             best = id;
     }
@@ -162,8 +161,8 @@ static uint32_t smallest_of_others(const struct sg_region *region, uint32_t unit
 
 static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot)
 {
-    uint32_t best = smallest_listed(region, &region->common, units, slot, /* all */ true);
-    if (slot && region->lists[slot]) {
+    uint32_t best = region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true) : 0;
+    if (slot && region->stocked >> slot & 1) {
         uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true);
         if (own && (!best || at(region, own)->size <= at(region, best)->size))
             best = own;
@@ -202,6 +201,8 @@ static bool leaves_more_above(const struct sg_region *region, const struct sg_no
 static void bin_empty(struct sg_region *region, uint32_t index)
 {
     struct sg_bin *bin = &region->bin[index];
+    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later)
+        expect_merge(region, at(region, id));
     for (uint32_t id = bin->top, later; bin->count; id = later) {
         later = at(region, id)->later;
         bin->count--;
@@ -232,7 +233,8 @@ static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uin
     bin->count--;
     region->cached--;
     region->whole_cached -= pages_inside(region, at(region, id)->begin, units);
-    block_insert(region, id);
+    assert(region->block_at[at(region, id)->begin >> region->slot_shift] == id);
+    at(region, id)->state = SG_NODE_BLOCK; /* all else is as it was: with many blocks the table is far away */
     return id;
 }
 
@@ -331,8 +333,8 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     node->state = SG_NODE_CACHED;
     node->later = bin->top;
     bin->top = block;
-    bin->count++;
-    region->bins_used[index / 64] |= UINT64_C(1) << index % 64;
+    if (bin->count++ == 0)
+        region->bins_used[index / 64] |= UINT64_C(1) << index % 64;
     region->cached++;
     region->whole_cached += pages_inside(region, node->begin, node->size);
 }

@@ -95,6 +95,7 @@ enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
 struct sg_region {
     struct sg_nodes *nodes;
+    struct sg_node *node; /* nodes->node: what is looked up after the lock was taken waits for each look before it */
     CUdeviceptr base;
     uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
     uint32_t index;      /* in its device */
@@ -117,6 +118,7 @@ struct sg_region {
     const struct sg_order *order; /* NULL: nothing has an owner */
     uint64_t owners;     /* bit set: a free range has had this owner */
     uint64_t tidied;     /* order->version when ranges were last joined because they had become complete */
+    uint64_t stocked;    /* bit set: that owner's lists aren't empty; bit 0: `common` */
     struct sg_lists common;             /* of nobody's, and of owners for whom there is no host memory */
     struct sg_lists *lists[SG_SLOTS];   /* by owner; NULL: none yet, or `common` for good */
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
@@ -160,8 +162,9 @@ uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot
    time. */
 bool sg_region_tidy(struct sg_region *region);
 
-/* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. */
-static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position);
+/* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which it may be,
+   by sg_region_expect_free(), or 0. */
+static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely);
 uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position); /* its slower half */
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
 
@@ -262,28 +265,22 @@ void sg_region_check(const struct sg_region *region);
 
 enum { SG_CELL_SHIFT = 2 };
 
-/* Fetches into the processor's cache what freeing the block at a position will look at. No lock needed: it reads what another
-   thread may be writing, and does no more than look. The position must lie inside a region that is never remade. */
-__attribute__((no_sanitize("thread"))) static inline void sg_region_expect_free(const struct sg_region *region, uint32_t position)
+/* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block is likely
+   to have. No lock needed: it reads what another thread may be writing, and does no more than look. The position must lie inside
+   a region that is never remade. */
+__attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_free(const struct sg_region *region, uint32_t position)
 {
     uint32_t cell = position >> SG_CELL_SHIFT;
     uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
-    __builtin_prefetch(&region->nodes->node[id], 1);
-    __builtin_prefetch(&region->block_at[position >> region->slot_shift], 1);
+    __builtin_prefetch(&region->node[id], 1);
+    return id;
 }
 
-static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position)
+static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely)
 {
-    uint32_t cell = position >> SG_CELL_SHIFT, id = region->cell_first + cell;
-    const struct sg_node *node = &region->nodes->node[id];
-    return cell < region->cells && node->begin == position && node->state == SG_NODE_BLOCK ? id : sg_region_block_in_table(region, position);
-}
-
-/* The same for the neighbours of a block. Under the lock. */
-static inline void sg_region_expect_merge(const struct sg_region *region, const struct sg_node *node)
-{
-    __builtin_prefetch(&region->nodes->node[node->prev], 1);
-    __builtin_prefetch(&region->nodes->node[node->next], 1);
+    const struct sg_node *node = &region->node[likely];
+    bool is = node->begin == position && node->state == SG_NODE_BLOCK && node->region == region->index;
+    return is ? likely : sg_region_block_in_table(region, position);
 }
 
 static inline CUdeviceptr sg_region_address(const struct sg_region *region, uint32_t position)

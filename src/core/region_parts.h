@@ -39,7 +39,7 @@ static inline void node_drop(struct sg_nodes *nodes, uint32_t id)
 
 static inline struct sg_node *at(const struct sg_region *region, uint32_t id)
 {
-    return &region->nodes->node[id];
+    return &region->node[id];
 }
 
 /* A node for what begins at `begin`: its cell's if that is unused. */
@@ -50,6 +50,14 @@ static inline uint32_t node_new_at(struct sg_region *region, uint32_t begin)
         return node_new(region->nodes);
     region->nodes->live++;
     return id;
+}
+
+/* Fetches into the processor's cache what joining a node with its neighbours will look at. */
+static inline void expect_merge(const struct sg_region *region, const struct sg_node *node)
+{
+    __builtin_prefetch(&region->node[node->prev], 1);
+    __builtin_prefetch(&region->node[node->next], 1);
+    __builtin_prefetch(&region->free_at[node->begin >> region->slot_shift], 1);
 }
 
 static inline uint32_t end_of(const struct sg_node *node)
@@ -90,6 +98,20 @@ static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner
     return lists ? lists : owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
 }
 
+/* The bit of `stocked` for some lists that hold what is `owner`'s. */
+static inline uint64_t stock_bit(const struct sg_region *region, const struct sg_lists *lists, uint32_t owner)
+{
+    return lists == &region->common ? 1 : UINT64_C(1) << owner;
+}
+
+static inline bool lists_empty(const struct sg_lists *lists)
+{
+    uint64_t any = 0;
+    for (uint32_t word = 0; word < SG_CLASSES / 64; word++)
+        any |= lists->any[word];
+    return any == 0;
+}
+
 static inline void class_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_node *node = at(region, id);
@@ -101,6 +123,7 @@ static inline void class_insert(struct sg_region *region, uint32_t id)
         at(region, first)->of_class.less = id;
     lists->first[class] = id;
     lists->any[class / 64] |= UINT64_C(1) << class % 64;
+    region->stocked |= stock_bit(region, lists, node->owner);
 }
 
 static inline void class_remove(struct sg_region *region, const struct sg_node *node)
@@ -116,6 +139,8 @@ static inline void class_remove(struct sg_region *region, const struct sg_node *
         lists->first[class] = more;
         if (!more)
             lists->any[class / 64] &= ~(UINT64_C(1) << class % 64);
+        if (!more && lists_empty(lists))
+            region->stocked &= ~stock_bit(region, lists, node->owner);
     }
 }
 

@@ -298,7 +298,13 @@ struct answer {
     sg_dlsym_fn *real;
 };
 
-struct answer sg_dlsym_answer(void *handle, const char *name);
+/* Called from assembly only, which a compiler that sees the whole library at link time does not look into. */
+#if defined(__has_attribute)
+#if __has_attribute(externally_visible)
+__attribute__((externally_visible))
+#endif
+#endif
+__attribute__((used)) struct answer sg_dlsym_answer(void *handle, const char *name);
 
 /* NULL, with the text that dlerror() has for a name that isn't there. */
 static struct answer absent(const char *name)
