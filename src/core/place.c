@@ -162,11 +162,12 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
     return busy;
 }
 
-/* What is left over of new pages has no past; it is called its first user's, so that it joins what that one frees. */
+/* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's past: none,
+   but for memory that has another address still. */
 static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
 {
     at(region, id)->owner = slot;
-    at(region, id)->time = 0;
+    at(region, id)->time = region->after[page_of(region, at(region, id)->begin)].time;
     region->ordered = region->ordered || slot;
     become_free(region, id);
 }

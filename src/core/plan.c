@@ -289,16 +289,22 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
 
-/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. */
+/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after the present
+   time of the stream that they are for has come after what was done at the old address. */
 static void keep_aliases(struct sg_plan *plan)
 {
     uint32_t next = plan->created;
+    uint64_t now = 0;
     for (uint32_t i = 0; i < plan->run_count; i++) {
         const struct sg_run *run = &plan->runs[i];
         if (run->region->page_units != plan->region->page_units)
             continue;
-        if (run->alias)
+        if (run->alias) {
             sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
+            now = now ? now : sg_order_tick(plan->device);
+            for (uint32_t page = 0; page < run->pages; page++)
+                plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
+        }
         next += run->pages;
     }
 }

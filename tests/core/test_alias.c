@@ -169,6 +169,25 @@ static void test_who_gets_them(void **state)
     assert_int_equal(aliased_when("", NULL, 1), 0); /* there is room */
 }
 
+/* What is left over of a page at its second address has been used before, so it is not just anybody's. */
+static void test_the_rest_of_a_page_has_a_past(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    sg_slot slot = stream(core, 1), other = stream(core, 2);
+    CUdeviceptr block[8];
+    make_gaps(core, slot, block, 8);
+    CUdeviceptr large = allocate(core, slot, MIB(16) - MIB(1) / 2);
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(16));
+    uint64_t mine = strict_mapped(allocate(core, other, MIB(1) / 2) & ~(MIB(2) - 1), MIB(2));
+    assert_int_not_equal(mine, 0);
+    for (int i = 0; i < 8; i += 2)
+        for (uint64_t at = 0; at < MIB(8); at += MIB(2))
+            assert_int_not_equal(strict_mapped(block[i] + at, MIB(2)), mine);
+    release(core, slot, large);
+    stop(core);
+}
+
 /* Peers that come later reach a page at the address that it has now; the old one is nobody's. */
 static void test_peers_come_later(void **state)
 {
@@ -203,6 +222,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_old_address_stays_until_work_is_done),
         cmocka_unit_test(test_who_gets_them),
+        cmocka_unit_test(test_the_rest_of_a_page_has_a_past),
         cmocka_unit_test(test_peers_come_later),
         cmocka_unit_test(test_bounded),
     };
