@@ -42,10 +42,10 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
     SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around it */
     /* The order of streams as the allocator learnt it. A slot is a number under which a stream is followed; its
-       DEFINE_STREAM comes with it. Time counts what happens on the device; allocations and frees on slots advance it. */
+       DEFINE_STREAM comes with it. Time counts what happens on the device; allocations advance it. */
     SEGALLOC_RECORD_SLOT = 40,             /* stream: index; id: slot; size: flags of the stream: is followed from here on */
     SEGALLOC_RECORD_SLOT_GONE = 41,        /* stream, id: slot: the stream was destroyed */
-    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; size: the time is this now */
+    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; id: slots, a bit each, that were given work; size: the time is this now */
     SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
     SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to there */
     SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an event was recorded
@@ -79,6 +79,7 @@ enum segalloc_record_flags {
     SEGALLOC_FLAG_PENDING = 2,  /* free: not usable again before its SEGALLOC_RECORD_DONE */
     SEGALLOC_FLAG_ASYNC = 4,    /* free: by the stream-ordered interface, ordered after `stream` */
     SEGALLOC_FLAG_TORCH = 8,    /* the caller was PyTorch */
+    SEGALLOC_FLAG_WORKED = 16,  /* free by ASYNC: `stream` had been given work, so that the time went on */
     /* How a CSV spelt things, so that it can be written out the same. A second definition of an index with other
        flags changes the spelling from there on, nothing else. */
     SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: as a pointer, 0x… */

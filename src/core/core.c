@@ -292,13 +292,16 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     if (tag->sees == SG_SEES_POSSIBLE)
         for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial); left; left &= left - 1)
             sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_ASYNC, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
+    bool worked;
+    uint64_t time = sg_order_freed(device, slot, others, tag->unseen, &worked);
+    flags |= worked ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     if (others) {
         *ret_ask = ends_epoch(device, id);
-        sg_device_suspend(device, id, others | UINT64_C(1) << slot);
+        sg_device_suspend(device, id, others | UINT64_C(1) << slot, time);
     } else {
-        sg_device_release(device, id, slot, sg_order_tick(device));
+        sg_device_release(device, id, slot, time);
         sg_order_owe(device, UINT64_C(1) << slot);
     }
     return true;
@@ -313,7 +316,7 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     *ret_ask = ends_epoch(device, id);
-    sg_device_suspend(device, id, /* all streams of all contexts */ 1);
+    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));
     return true;
 }
 

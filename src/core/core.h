@@ -36,6 +36,7 @@ struct sg_tag {
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
+    bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that are not followed */
 };
 
 /* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(), sg_core_waited()

@@ -395,7 +395,7 @@ void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uin
     sg_region_release(region, id, owner, time);
 }
 
-void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots)
+void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t time)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_usage *usage = &device->usage;
@@ -410,7 +410,7 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots)
     usage->freed_total += rounded;
     sg_creep_free(&device->creep, units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
-    sg_pending_push(device, id, slots);
+    sg_pending_push(device, id, slots, time);
 }
 
 void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot)

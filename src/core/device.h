@@ -253,6 +253,10 @@ static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
 }
 /* The time now, before which all that these slots were given so far was submitted, and nothing that they are given later. */
 uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
+/* A block of `own`, which was used on `others` too (bits), is free: up to which time all that could touch it was given to them.
+   `unseen`: they may have been given work, or waited, without that having been noticed. *ret_worked: `own` had been given work
+   since its clock was last read, which whoever replays has to be told. Of the others a record says so. */
+uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked);
 /* A slot's work is complete up to `time`. */
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
 
@@ -286,9 +290,9 @@ void sg_device_drain(struct sg_device *device);
 /* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock held. */
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 
-/* Appends a suspended node, which is free after what `slots` have been given so far; bit 0: all streams of the context.
+/* Appends a suspended node, which is free after what `slots` were given before `time`; bit 0: all streams of the context.
    Under the lock, like all of these. */
-void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots);
+void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 /* What `slots` were given before `time` is complete. */
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
@@ -321,8 +325,8 @@ uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, st
    0, 0: for all. Under the lock. */
 void sg_device_release(struct sg_device *device, uint32_t node, sg_slot owner, uint64_t time);
 
-/* Makes a live block pending until what `slots` have been given is complete, as of sg_pending_push(). Under the lock. */
-void sg_device_suspend(struct sg_device *device, uint32_t node, uint64_t slots);
+/* Makes a live block pending until what `slots` were given before `time` is complete, as of sg_pending_push(). Under the lock. */
+void sg_device_suspend(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 
 /* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
 void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot slot);

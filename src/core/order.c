@@ -46,7 +46,9 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->state[slot] = SG_SLOT_ALIVE;
     order->complete[slot] = device->serial; /* what its last stream was given is */
     order->met_at[slot] = device->serial;
+    order->given[slot] = order->moved_on[slot] = sg_order_tick(device); /* what this one was given before is not */
     memset(&order->knows[slot], 0, sizeof order->knows[slot]);
+    memset(&order->learnt[slot], 0, sizeof order->learnt[slot]);
     order->alive |= bit(slot);
     order->unseen |= bit(slot);
     order->unproven &= ~bit(slot);
@@ -100,19 +102,66 @@ void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
         atomic_fetch_or_explicit(&device->order.fresh, bit(slot), memory_order_release);
 }
 
-uint64_t sg_order_read(struct sg_device *device, uint64_t slots)
+/* Moves the time of those of `slots` on that may have been given work, and of those of `unsure` in any case: what they are given
+   from here on is later than this. Returns the bits of all of them. */
+static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsure)
 {
     struct sg_order *order = &device->order;
-    uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire) & slots;
-    if (fresh) { /* what they are given from here on is later than this */
+    uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire) & slots, moved = fresh | unsure;
+    if (!moved)
+        return 0;
+    uint64_t now = sg_order_tick(device);
+    if (fresh)
         atomic_fetch_and_explicit(&order->fresh, ~fresh, memory_order_acquire);
-        uint64_t now = sg_order_tick(device);
-        order->unproven |= fresh;
-        for (; fresh; fresh &= fresh - 1)
-            order->folded[__builtin_ctzll(fresh)] = now;
-        sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), 0, now);
+    order->unproven |= fresh;
+    for (uint64_t left = moved; left; left &= left - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(left);
+        order->given[slot] = order->moved_on[slot] = now;
+        if (fresh >> slot & 1)
+            order->folded[slot] = now;
     }
+    return moved;
+}
+
+static void emit_tick(struct sg_device *device, uint64_t moved)
+{
+    if (moved)
+        sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), moved, device->serial);
+}
+
+uint64_t sg_order_read(struct sg_device *device, uint64_t slots)
+{
+    emit_tick(device, move_on(device, slots, 0));
     return device->serial;
+}
+
+/* `slots` and those whose work may come before theirs by the legacy stream's rules, which no wait tells of. */
+static uint64_t with_blocking(const struct sg_order *order, uint64_t slots)
+{
+    return slots & order->blocking ? slots | (order->blocking & order->alive) : slots;
+}
+
+/* Whether a slot comes after nothing but what it was told to wait for. */
+static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
+{
+    return with_blocking(order, bit(slot)) == bit(slot);
+}
+
+uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked)
+{
+    const struct sg_order *order = &device->order;
+    uint64_t slots = with_blocking(order, others | bit(own)), last = 0;
+    *ret_worked = false;
+    if (order->alive == bit(own)) /* nobody else could learn anything from it */
+        return sg_order_tick(device);
+    uint64_t unsure = device->core->replay ? 0 : slots & (unseen ? UINT64_MAX : order->opaque); /* a replay is told */
+    emit_tick(device, move_on(device, slots & ~bit(own), unsure & ~bit(own)));
+    *ret_worked = move_on(device, bit(own), unsure & bit(own));
+    for (; slots; slots &= slots - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(slots);
+        last = order->moved_on[slot] > last ? order->moved_on[slot] : last;
+    }
+    return last;
 }
 
 void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret)
@@ -157,6 +206,41 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     sg_unlock(&device->lock);
 }
 
+/* Whether `slot` comes after all that `other` has come after since `since`. */
+static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slot, sg_slot other, uint64_t since)
+{
+    for (uint64_t left = order->alive & ~bit(slot); left; left &= left - 1) {
+        unsigned third = (unsigned)__builtin_ctzll(left);
+        uint64_t time = order->knows[other].at[third];
+        bool known = order->knows[slot].at[third] >= time || order->complete[third] >= time;
+        if (order->learnt[other].at[third] > since && !(known && is_ordered_by_waits(order, third)))
+            return false;
+    }
+    return true;
+}
+
+/* `slot` comes after what `other` was given up to some time. Since then `other` may have waited, and been given nothing: where
+   `slot` comes after what was waited for anyhow, it comes after all of `other` up to now. So a stream that waits for its
+   neighbour keeps nothing from the neighbour by that. */
+static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
+{
+    uint64_t *known = &order->knows[slot].at[other], since = *known > order->complete[other] ? *known : order->complete[other];
+    if (slot == other || since >= order->moved_on[other] || since < order->given[other])
+        return;
+    if (is_ordered_by_waits(order, other) && comes_after_what_it_learnt(order, slot, other, since))
+        *known = order->moved_on[other];
+}
+
+/* `slot` has learnt something: it may come after others now, and others after it. */
+static void catch_up_all(struct sg_order *order, sg_slot slot)
+{
+    for (uint64_t left = order->alive; left; left &= left - 1) {
+        sg_slot other = (sg_slot)__builtin_ctzll(left);
+        catch_up(order, slot, other);
+        catch_up(order, other, slot);
+    }
+}
+
 void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_clock *clock)
 {
     struct sg_device *device = followed(core, ordinal, slot);
@@ -170,7 +254,9 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
             continue;
         order->knows[slot].at[other] = clock->at[other];
         order->version++;
-        sg_order_tick(device); /* who comes after the stream's work so far has not come after this */
+        /* Who comes after the stream's work so far has not come after this. */
+        order->moved_on[slot] = order->learnt[slot].at[other] = sg_order_tick(device);
+        catch_up_all(order, slot);
         sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
     }
     sg_unlock(&device->lock);
@@ -225,6 +311,24 @@ static bool has_come_after(const struct sg_order *order, sg_slot slot, unsigned 
     return !(fresh >> other & 1) && order->knows[slot].at[other] >= order->folded[other];
 }
 
+/* `seen` without those whose work comes before what another that stays is given: who comes after that one has come after them. */
+static uint64_t without_those_before_others(const struct sg_order *order, uint64_t seen, uint64_t fresh)
+{
+    uint64_t stay = 0;
+    for (uint64_t left = seen; left; left &= left - 1) {
+        unsigned before = (unsigned)__builtin_ctzll(left);
+        for (uint64_t rest = stay >> before & 1 ? 0 : seen & ~bit(before); rest; rest &= rest - 1) {
+            unsigned after = (unsigned)__builtin_ctzll(rest);
+            if (!has_come_after(order, after, before, fresh))
+                continue;
+            seen &= ~bit(before);
+            stay |= bit(after);
+            break;
+        }
+    }
+    return seen;
+}
+
 /* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to wait for
    them: they have work left that `slot` has not come after, and have either come after the block's allocation, or may have in a
    way that is not seen. */
@@ -244,5 +348,5 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
         if (has_come_after(order, slot, other, fresh))
             seen &= ~bit(other);
     }
-    return seen;
+    return without_those_before_others(order, seen, fresh);
 }

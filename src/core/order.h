@@ -2,8 +2,8 @@
    memory that was freed by one stream may be used by another.
 
    Streams are followed under small numbers, their slots. All that happens on a device is numbered by one counter, its
-   *time*: an allocation and a free take the next number, and so do the reading of a stream's clock when the stream may have
-   been given work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means that all which was submitted to it
+   *time*: an allocation takes the next number, and so do the reading of a stream's clock when the stream may have been given
+   work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means that all which was submitted to it
    before that time is meant; time never goes back and is never reset, so what was once true of a slot stays true, also
    when the slot has been given to another stream after all work of the one before was complete. */
 #ifndef SG_ORDER_H
@@ -63,6 +63,9 @@ struct sg_order {
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
     uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
     uint64_t folded[SG_SLOTS];
+    uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
+    uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
+    struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
     uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
     uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit 0: context */
     uint64_t version;                /* changes whenever something is learnt */

@@ -13,13 +13,13 @@ static uint64_t bit(unsigned slot)
     return UINT64_C(1) << slot;
 }
 
-void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots)
+void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t time)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_pending_queue *queue = slots & 1 ? &device->pending : &device->blocked;
     assert(node->state == SG_NODE_PENDING);
     node->also = slots;
-    node->time = sg_order_tick(device);
+    node->time = time;
     node->later = 0;
     sg_order_owe(device, slots);
     if (queue->last)
@@ -92,8 +92,9 @@ void sg_pending_settle(struct sg_device *device)
         if (sg_after_usable(order, after, order->state[own] == SG_SLOT_ALIVE ? own : 0)) {
             bool complete = sg_after_complete(order, after);
             *link = node->later;
-            /* Who comes after the present time has come after all of them. */
-            sg_device_release(device, id, own, complete ? after.time : sg_order_tick(device));
+            /* Who comes after all that its own stream has come after has come after all of them. */
+            uint64_t later = order->moved_on[own] > after.time ? order->moved_on[own] : after.time;
+            sg_device_release(device, id, own, complete ? after.time : later);
             sg_order_owe(device, complete ? 0 : bit(own));
         } else {
             last = id;

@@ -114,21 +114,47 @@ static uint64_t transferable(const struct sg_plan *plan)
     return pages;
 }
 
-/* Takes `bytes` of free pages: first of the size that the place needs, then others, which are released and made anew, then
-   such as must keep their address for now. Returns what could be had. */
-static uint64_t take(struct sg_plan *plan, uint64_t bytes)
+/* Where pages are taken from. */
+enum source {
+    COMPLETE,  /* of the size that the place needs */
+    ANEW,      /* of another size: released and made anew */
+    TWICE,     /* such as must keep their address for now */
+    SOURCES
+};
+
+static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
 {
     struct sg_device *device = plan->device;
     uint64_t got = 0;
-    for (int pass = 0; pass < 2 + plan->aliases; pass++) {
-        for (uint32_t i = device->region_count; i-- > 0 && got < bytes;) {
-            struct sg_region *region = device->region[i];
-            bool same = region->page_units == plan->region->page_units;
-            uint64_t part;
-            while (same == (pass != 1) && got < bytes && (part = take_run(plan, region, bytes - got, pass == 2)) > 0)
-                got += part;
-        }
+    for (uint32_t i = device->region_count; i-- > 0 && got < bytes;) {
+        struct sg_region *region = device->region[i];
+        bool same = region->page_units == plan->region->page_units;
+        uint64_t part;
+        while (same == (source != ANEW) && got < bytes && (part = take_run(plan, region, bytes - got, source == TWICE)) > 0)
+            got += part;
     }
+    return got;
+}
+
+/* Whether others than `slot` have free memory. */
+static bool is_shared(const struct sg_device *device, sg_slot slot)
+{
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
+            return true;
+    return false;
+}
+
+/* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use goes first.
+   Returns what could be had. */
+static uint64_t take(struct sg_plan *plan, uint64_t bytes)
+{
+    static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
+    const enum source *source = is_shared(plan->device, plan->slot) ? shared : alone;
+    uint64_t got = 0;
+    for (int i = 0; i < SOURCES; i++)
+        if (source[i] != TWICE || plan->aliases)
+            got += take_from(plan, bytes - got, source[i]);
     return got;
 }
 

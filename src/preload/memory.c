@@ -113,6 +113,7 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
         .sync = when(origin),
         .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
         .followed = sg_following() && !sg_follow_late() && is_seen(),
+        .unseen = !is_seen(),
     };
     struct sg_place place;
     if (sg_following() && (origin->has_stream || !sg_life_driver()->ctx_record_event))

@@ -53,7 +53,7 @@ static struct {
     struct sg_driver driver;
     struct random random;
     enum sg_sees sees;
-    bool may_wait;
+    bool may_wait, unseen /* half of the work is not told of */;
     struct stream stream[STREAMS];
     int streams;
     struct event event[EVENTS];
@@ -222,9 +222,10 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     for (int i = 0; i < the.streams; i++)
         free(the.stream[i].of_work);
     enum sg_sees sees = the.sees;
-    bool waits = the.may_wait;
+    bool waits = the.may_wait, unseen = the.unseen;
     memset(&the, 0, sizeof the);
     the.sees = sees;
+    the.unseen = unseen;
     the.may_wait = waits;
     the.exact_unmap = true;
     strict_reset(1, total, granule);
@@ -254,7 +255,8 @@ static void submit(int i, struct block *block)
     stream->of_work[stream->works++] = stream->after;
     if (block)
         block->touched.work[i] = stream->works;
-    sg_core_slot_touched(the.core, 0, stream->slot);
+    if (!the.unseen || random_below(&the.random, 2))
+        sg_core_slot_touched(the.core, 0, stream->slot);
 }
 
 static void forget_complete(void)
@@ -347,6 +349,13 @@ static void use(struct block *block)
         } else if (stream->step[block->stream] < block->born && the.host[block->stream] < block->born) {
             return;
         }
+        if (the.sees == SG_SEES_RECORDED && the.stream[block->stream].alive && random_below(&the.random, 2) == 0) {
+            struct event done; /* its own stream waits, so nobody has to be told of the user */
+            submit(user, block);
+            record(&done, user);
+            follow(&done, block->stream);
+            return;
+        }
         if (the.sees == SG_SEES_RECORDED)
             assert_int_equal(sg_core_record_stream(the.core, block->address, stream->slot), CUDA_SUCCESS);
     }
@@ -355,7 +364,7 @@ static void use(struct block *block)
 
 static void release(struct block *block)
 {
-    struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees};
+    struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees, .unseen = the.unseen};
     uint64_t how = random_below(&the.random, 60);
     struct after own = block->stream < 0 ? all_work() : up_to(block->stream); /* what the stream came after may still touch it */
     if (how == 0)
@@ -522,6 +531,16 @@ static void test_device_waits(void **state)
     run("", 128 * SG_MIB, 2 * SG_MIB);
 }
 
+static void test_unseen_work(void **state)
+{
+    (void)state;
+    the.sees = SG_SEES_RECORDED;
+    the.may_wait = false;
+    the.unseen = true;
+    run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
+    the.unseen = false;
+}
+
 static void test_small_granules(void **state)
 {
     (void)state;
@@ -536,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_possible),
         cmocka_unit_test(test_device_waits),
+        cmocka_unit_test(test_unseen_work),
         cmocka_unit_test(test_small_granules),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,9 +1,11 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
 
-     directed host | legacy | context | stream_context
+     directed host | legacy | context | stream_context | legacy_free | opaque_free
 
    host, legacy: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a second one, which
    has been shown it by the host after a wait, or by way of the legacy stream; then it is freed, and asked for again.
+   legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules or of an event
+   over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that.
    context, stream_context: memory that waits for work of one context is asked for while another one is current. */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -120,6 +122,64 @@ static void by_legacy_stream(CUstream first)
     tensor_on(CU_STREAM_LEGACY, 3);
 }
 
+static void *block_on(CUstream stream, uint64_t owner)
+{
+    void *block = extras.malloc_on(BLOCK, stream);
+    EXPECT(block != NULL);
+    extras.owner(number(block), BLOCK, owner);
+    MUST(cuMemsetD8Async(number(block), (unsigned char)owner, BLOCK, stream));
+    return block;
+}
+
+static void wait_for(CUstream waits, CUstream stream)
+{
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamWaitEvent(waits, event, 0));
+    MUST(cuEventDestroy_v2(event));
+}
+
+/* The block's own stream comes after the second one's work without any call that says so of these two. */
+static void by_legacy_rules(CUstream own, CUstream second)
+{
+    (void)own;
+    (void)second;
+}
+
+static void by_context_event(CUstream own, CUstream second)
+{
+    (void)second;
+    CUcontext context;
+    CUevent event;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuCtxRecordEvent(context, event));
+    MUST(cuStreamWaitEvent(own, event, 0));
+    MUST(cuEventDestroy_v2(event));
+}
+
+/* A third stream has waited for the block's own, but not since the second one used the block. */
+static void used_after_a_wait(CUstream own, CUstream second, void (*come_after)(CUstream own, CUstream second))
+{
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST((CUresult)extras.free(block_on(third, 4))); /* all are followed */
+    MUST((CUresult)extras.free(block_on(second, 5)));
+    MUST(cuCtxSynchronize());
+    void *block = block_on(own, 1);
+    wait_for(second, own);
+    wait_for(third, own);
+    MUST(cuMemsetD8Async(number(block), 1, BLOCK, second));
+    come_after(own, second);
+    extras.owner(number(block), BLOCK, 0);
+    MUST((CUresult)extras.free(block));
+    void *next = block_on(third, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    MUST((CUresult)extras.free(next));
+    MUST(cuCtxSynchronize());
+}
+
 static CUcontext other_context(void)
 {
     CUcontext other = NULL;
@@ -173,6 +233,10 @@ int main(int count, char **argument)
         use_elsewhere(CU_STREAM_NON_BLOCKING, by_host);
     else if (strcmp(rule, "legacy") == 0)
         use_elsewhere(CU_STREAM_DEFAULT, by_legacy_stream);
+    else if (strcmp(rule, "legacy_free") == 0)
+        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), by_legacy_rules);
+    else if (strcmp(rule, "opaque_free") == 0)
+        used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_event);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)

@@ -218,6 +218,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
         return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
+        if (player->play->as_recorded && record->flags & SEGALLOC_FLAG_WORKED)
+            sg_core_slot_touched(player->core, device_of(player, record->stream), tag.slot);
         if (is_exact(player) && record->size >= player->huge_bytes)
             return begin(player, record, SG_SLOW_FREE, value); /* it gives a page back, in sections of their own */
         if (is_exact(player))

@@ -57,9 +57,10 @@ bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace
     case SEGALLOC_RECORD_SLOT_GONE:
         sg_core_slot_gone(told->core, device, slot);
         return true;
-    case SEGALLOC_RECORD_TICK: /* what had been given work says nothing here, only that time went on */
-        sg_core_slot_touched(told->core, device, 1);
-        sg_core_clock(told->core, device, 1, &clock);
+    case SEGALLOC_RECORD_TICK:
+        for (uint64_t left = record->id; left; left &= left - 1)
+            sg_core_slot_touched(told->core, device, (sg_slot)__builtin_ctzll(left));
+        sg_core_context_clock(told->core, device, NULL, &clock);
         return true;
     case SEGALLOC_RECORD_ORDER:
         clock.at[slot] = record->size;
