@@ -1,0 +1,128 @@
+/* The contexts of the process as they come, end and are gone, and the access of devices to each other's memory. */
+#include "core.h"
+
+#include "classic.h"
+#include "device.h"
+
+void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
+{
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed), at = count;
+    bool known = false;
+    for (uint32_t i = count; i-- > 0;) {
+        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        known |= other == context;
+        at = other ? at : i;
+    }
+    if (!known && at < SG_CONTEXTS_MAX) {
+        atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
+        atomic_store_explicit(&core->context[at], context, memory_order_relaxed);
+        if (at == count)
+            atomic_store_explicit(&core->context_count, count + 1, memory_order_release);
+    } else if (!known) {
+        atomic_store_explicit(&core->contexts_missed, true, memory_order_relaxed);
+    }
+    sg_unlock(&core->setup);
+}
+
+static void forget_context(struct sg_core *core, CUcontext context)
+{
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
+            continue;
+        atomic_store_explicit(&core->context[i], NULL, memory_order_relaxed);
+        atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[i], 0));
+    }
+    sg_unlock(&core->setup);
+}
+
+bool sg_core_is_ending(struct sg_core *core, CUcontext context)
+{
+    if (atomic_load(&core->ending) == 0)
+        return false;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) == context)
+            return atomic_load(&core->context_ending[i]) > 0;
+    return false;
+}
+
+void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
+{
+    sg_lock(&core->setup);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    for (uint32_t i = 0; i < count; i++) {
+        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
+            continue;
+        uint32_t calls = atomic_load(&core->context_ending[i]);
+        if (ending || calls) { /* another call may have ended it since, and it have come back */
+            atomic_store(&core->context_ending[i], ending ? calls + 1 : calls - 1);
+            atomic_fetch_add(&core->ending, ending ? 1 : -1);
+        }
+    }
+    sg_unlock(&core->setup);
+    for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */
+        struct sg_device *device = atomic_load_explicit(&core->device[i], memory_order_acquire);
+        if (device) {
+            sg_lock(&device->asking);
+            sg_unlock(&device->asking);
+        }
+    }
+}
+
+/* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a
+   context that is gone are free, and so is what was pending on its events. */
+void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    forget_context(core, context);
+    for (int i = 0; context && i < SG_DEVICES_MAX; i++) { /* they have events and streams of it too */
+        struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
+        if (!other || other == device)
+            continue;
+        sg_lock(&other->lock);
+        sg_pending_forget(other, context);
+        sg_unlock(&other->lock);
+    }
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    sg_pending_forget(device, context);
+    if (device->classic) {
+        sg_unlock(&device->lock);
+        sg_classic_context_gone(device, context);
+        return;
+    }
+    for (uint32_t i = 0; i < device->region_count; i++)
+        sg_device_release_all(device, device->region[i], context);
+    sg_unlock(&device->lock);
+}
+
+CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device || peer < 0 || peer >= SG_DEVICES_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    sg_lock(&device->grow);
+    sg_lock(&device->lock);
+    device->peers = enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer);
+    sg_unlock(&device->lock);
+    /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
+    for (uint32_t i = 0; enable && i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+        for (uint32_t page = 0; page < region->pages; page++) {
+            uint32_t end = page;
+            while (end < region->pages && sg_page_is_there(region->handle[end]))
+                end++;
+            if (end > page && result == CUDA_SUCCESS)
+                result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);
+            page = end;
+        }
+    }
+    sg_unlock(&device->grow);
+    return result;
+}
