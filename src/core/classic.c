@@ -23,6 +23,8 @@ struct sg_classic {
     uint32_t segments;
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
     uint32_t doomed_count;
+    CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
+    uint8_t contexts;
     struct asked { /* by the program: the allocation that the rules decide on */
         size_t bytes;
         uint32_t stream;
@@ -61,6 +63,18 @@ static void free_doomed(struct sg_classic *classic)
         (void)device->core->driver->mem_free(segment.base); /* a context that is gone has freed it already */
         sg_lock(&device->lock);
     }
+}
+
+uint8_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
+{
+    uint8_t pool = 0;
+    while (context && pool < classic->contexts && classic->context[pool] != context)
+        pool++;
+    if (!context || pool == SG_CONTEXTS_MAX)
+        return 0;
+    classic->context[pool] = context;
+    classic->contexts += pool == classic->contexts;
+    return pool;
 }
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of it: what

@@ -324,21 +324,28 @@ bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
     return false;
 }
 
-/* Indices are unique over all devices; the first of each device stands for a stream that is not known. */
+enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
+
+/* Indices are unique over all devices; the first of each device stands for a stream that is not known. Fixed segments have a pool
+   for each context, so there a stream of another context is another one. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
+    uint8_t context = device->classic ? sg_classic_pool(device->classic, tag->context) : 0;
+    CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);
-    if (!tag->has_stream)
+    if (!tag->has_stream && !context)
         return unknown;
-    while (i < device->stream_count && device->stream[i] != tag->stream)
+    while (i < device->stream_count && (device->stream[i] != stream || device->stream_context[i] != context))
         i++;
     if (i == SG_STREAMS_MAX)
         return unknown;
     if (i == device->stream_count) {
-        device->stream[device->stream_count++] = tag->stream;
-        sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, unknown + i + 1, (uint64_t)(uintptr_t)tag->stream, (uint64_t)device->ordinal);
+        device->stream_context[device->stream_count] = context;
+        device->stream[device->stream_count++] = stream;
+        sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, unknown + i + 1, (uint64_t)(uintptr_t)stream,
+                (uint64_t)context << CONTEXT_SHIFT | (uint64_t)device->ordinal);
     }
     return unknown + i + 1;
 }

@@ -13,17 +13,17 @@ SEGALLOC = os.path.abspath(sys.argv.pop(1))
 MIB, GIB = 1 << 20, 1 << 30
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
 # Kinds of include/segalloc/trace_format.h.
-ALLOCATE, FREE, ALLOCATE_FAILURE, EMPTY_CACHE, SLOW_BEGIN, SLOW_STEP, TURN, PIN = 1, 2, 3, 12, 34, 35, 48, 49
+ALLOCATE, FREE, ALLOCATE_FAILURE, EMPTY_CACHE, SLOW_BEGIN, SLOW_STEP, TURN, PIN, DEFINE_STREAM = 1, 2, 3, 12, 34, 35, 48, 49, 64
 LATE_UNMAP, UNMAPPED, REUSE, REGION, GARBAGE, CUT, GIVEN, RETIRE = range(2, 10)
 NOT_FOUND, RAN_OUT = 500, 2
 FIXED = "expandable_segments:False"
 
 
 def own_trace(records, device_bytes=GIB, conf=""):
-    """A trace as the library writes it, not closed: (kind, thread, id, size) each."""
+    """A trace as the library writes it, not closed: (kind, thread, id, size) each, and a stream if it is not 0."""
     header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, 2 * MIB, device_bytes, 0)
     block = struct.pack("<IIQQQ", 0x4b4c4253, len(records), 0, 0, 0)
-    rows = (struct.pack("<BBHIQQQ", kind, 0, thread, 0, id_, size, 0) for kind, thread, id_, size in records)
+    rows = (struct.pack("<BBHIQQQ", kind, 0, thread, *(stream or [0]), id_, size, 0) for kind, thread, id_, size, *stream in records)
     return (header + conf.encode()).ljust(4096, b"\0") + block + b"".join(rows)
 
 
@@ -141,6 +141,14 @@ class Replay(unittest.TestCase):
                 (ALLOCATE, 1, min(second, 20 * GIB + 10 * MIB), 20 * MIB), (EMPTY_CACHE, 1, 0, 0),
             ], FIXED)
             self.assertEqual(got["end_reserved_bytes"], left * MIB)
+
+    def test_fixed_segments_of_two_contexts(self):
+        """What one has freed does not serve the other."""
+        got = self.exact([
+            (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (FREE, 1, 20 * GIB, 30 * MIB), (DEFINE_STREAM, 1, 0, 1 << 32, 1),
+            (SLOW_BEGIN, 1, 0, 30 * MIB, 1), (ALLOCATE, 1, 30 * GIB, 30 * MIB, 1), (ALLOCATE, 1, 20 * GIB, 30 * MIB),
+        ], FIXED)
+        self.assertEqual((got["end_reserved_bytes"], got["driver_calls"]["alloc"]), (60 * MIB, 2))
 
     def test_traces_that_no_allocator_has_written(self):
         """They are played to their end, at once from where they can't be followed: nothing waits for a record that does not come."""

@@ -13,7 +13,7 @@
 #include "torch_card.h"
 #include "torch_policy.h"
 
-enum { BATCH = 1024 };
+enum { BATCH = 1024, CONTEXT_SHIFT = 32 };
 
 /* A block of this part of what may be held, or more, may be a huge one, whatever it is rounded to. */
 enum { HUGE_PART = 4 };
@@ -40,7 +40,10 @@ struct player {
     } *torch; /* by ordinal; NULL: the policy is our own */
     uint64_t time;
     int devices;
-    uint8_t *stream_device; /* device of each stream index */
+    struct stream { /* by index */
+        uint8_t device;
+        uint32_t context; /* whose fixed segments serve it */
+    } *stream;
     uint32_t streams;
 };
 
@@ -58,7 +61,7 @@ static int no_memory(struct player *player)
 
 static int device_of(const struct player *player, uint32_t stream)
 {
-    return stream < player->streams ? player->stream_device[stream] : 0;
+    return stream < player->streams ? player->stream[stream].device : 0;
 }
 
 static int define_stream(struct player *player, const struct segalloc_trace_record *record)
@@ -66,17 +69,17 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
     uint32_t index = record->stream, device = (uint32_t)record->size;
     if (index >= player->streams) {
         uint32_t streams = index + 64;
-        uint8_t *larger = realloc(player->stream_device, streams);
+        struct stream *larger = realloc(player->stream, streams * sizeof *larger);
         if (!larger)
             return no_memory(player);
         for (uint32_t i = player->streams; i < streams; i++)
-            larger[i] = 0;
-        player->stream_device = larger;
+            larger[i] = (struct stream){0};
+        player->stream = larger;
         player->streams = streams;
     }
-    player->stream_device[index] = device < SG_DEVICES_MAX ? (uint8_t)device : 0;
-    if (player->stream_device[index] >= player->devices)
-        player->devices = player->stream_device[index] + 1;
+    player->stream[index] = (struct stream){device < SG_DEVICES_MAX ? (uint8_t)device : 0, (uint32_t)(record->size >> CONTEXT_SHIFT)};
+    if (player->stream[index].device >= player->devices)
+        player->devices = player->stream[index].device + 1;
     return 0;
 }
 
@@ -89,6 +92,7 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         tag.sees = player->play->sees;
     } else if (player->play->as_recorded) {
         tag.slot = sg_told_slot(&player->told, record->stream);
+        tag.context = (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
         tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
@@ -492,7 +496,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     sg_card_fini(&player.card);
     free_torch(&player);
     sg_idmap_fini(&player.live);
-    free(player.stream_device);
+    free(player.stream);
     if (status == 0)
         *ret = result;
     return status;
