@@ -1,0 +1,196 @@
+/* What the core tells its observer of sections that decide something, so that a replay has each of them in its place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+enum { MOST = 64 };
+
+/* What has been told since forget(). */
+static struct segalloc_trace_record told[MOST];
+static int count;
+
+static void forget(void)
+{
+    count = 0;
+}
+
+static void observe(void *sink, const struct segalloc_trace_record *record)
+{
+    (void)sink;
+    if (count < MOST)
+        told[count++] = *record;
+}
+
+static struct sg_core *start(const char *text, uint64_t total)
+{
+    struct sg_conf conf;
+    strict_reset(1, total, MIB(2));
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .observer = {observe, NULL}});
+    assert_non_null(core);
+    return core;
+}
+
+static void stop(struct sg_core *core)
+{
+    const char *what;
+    strict_complete(UINT32_MAX);
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+static CUresult ask(struct sg_core *core, sg_slot slot, uint64_t bytes, CUdeviceptr *ret)
+{
+    const struct sg_tag tag = {.slot = slot};
+    sg_core_slot_touched(core, 0, slot);
+    return sg_core_malloc(core, 0, bytes, &tag, ret);
+}
+
+static CUdeviceptr allocate(struct sg_core *core, sg_slot slot, uint64_t bytes)
+{
+    CUdeviceptr address;
+    assert_int_equal(ask(core, slot, bytes, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void release(struct sg_core *core, sg_slot slot, CUdeviceptr address)
+{
+    const struct sg_tag tag = {.slot = slot, .sync = slot ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_AUTO};
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+}
+
+static void expect(const struct segalloc_trace_record *records, int number)
+{
+    assert_int_equal(count, number);
+    for (int i = 0; i < number; i++) {
+        assert_int_equal(told[i].kind, records[i].kind);
+        if (records[i].kind != SEGALLOC_RECORD_ALLOCATE && records[i].kind != SEGALLOC_RECORD_FREE)
+            assert_int_equal(told[i].id, records[i].id);
+        assert_int_equal(told[i].size, records[i].size);
+    }
+}
+
+#define EXPECT(...) expect((struct segalloc_trace_record[]){__VA_ARGS__}, sizeof(struct segalloc_trace_record[]){__VA_ARGS__} / sizeof *told)
+#define RECORD(what, of, much) {.kind = SEGALLOC_RECORD_##what, .id = (of), .size = (much)}
+#define TURN(what, much) {.kind = SEGALLOC_RECORD_TURN, .id = SEGALLOC_TURN_##what, .size = (much)}
+
+static void test_growth(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("free_sync:strict", MIB(64));
+    (void)sg_core_trim(core, 0, 0);
+    CUdeviceptr block = allocate(core, 0, MIB(4));
+    forget();
+    release(core, 0, block);
+    (void)allocate(core, 0, MIB(6));
+    EXPECT(RECORD(FREE, 0, MIB(4)), RECORD(SLOW_BEGIN, 0, MIB(6)), RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(6)));
+    forget();
+    const struct sg_tag tentative = {.tentative = true};
+    assert_int_equal(sg_core_malloc(core, 0, MIB(20), &tentative, &block), CUDA_ERROR_NOT_FOUND);
+    EXPECT(RECORD(SLOW_BEGIN, 1, MIB(20)));
+    forget();
+    assert_int_equal(ask(core, 0, MIB(60), &block), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(SLOW_STEP, 0, CUDA_ERROR_NOT_FOUND), TURN(REGION, MIB(64)), RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY),
+        RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
+    stop(core);
+}
+
+static void test_what_goes_back(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("free_sync:strict,garbage_collection_threshold:0.5", MIB(64));
+    CUdeviceptr small = allocate(core, 0, MIB(10)), huge = allocate(core, 0, MIB(40));
+    forget();
+    release(core, 0, huge);
+    EXPECT(RECORD(FREE, 0, MIB(40)), TURN(RETIRE, 1), TURN(CUT, 1), TURN(GIVEN, 1));
+    CUdeviceptr other = allocate(core, 0, MIB(24));
+    release(core, 0, small);
+    sg_core_pin(core, other, MIB(2));
+    forget();
+    (void)allocate(core, 0, MIB(12));
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(12)), TURN(GARBAGE, MIB(2)), TURN(CUT, 1), TURN(GIVEN, 1), RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(12)));
+    forget();
+    sg_core_pin(core, other, MIB(2) + 1);
+    sg_core_pin(core, other, MIB(1));
+    assert_int_equal(count, 1); /* nothing new is told of what was asked for before */
+    assert_int_equal(told[0].kind, SEGALLOC_RECORD_PIN);
+    assert_int_equal(told[0].size, 2);
+    forget();
+    (void)sg_core_trim(core, 0, 0);
+    EXPECT(RECORD(EMPTY_CACHE, 0, 0), TURN(CUT, 4), TURN(GIVEN, 1));
+    stop(core);
+}
+
+/* Ranges that different streams own are joined once both streams' work is complete, by whoever looks next. */
+static void test_joined_by_a_question(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("free_sync:stream", MIB(512));
+    const struct sg_stream_id ids[2] = {{.key = 1}, {.key = 2}};
+    CUdeviceptr first = allocate(core, 0, MIB(64)); /* the device is there */
+    sg_slot one = sg_core_slot(core, 0, &ids[0]), two = sg_core_slot(core, 0, &ids[1]);
+    release(core, 0, first);
+    CUdeviceptr a = allocate(core, one, MIB(8)), b = allocate(core, two, MIB(8));
+    size_t available = MIB(1), total = MIB(512);
+    struct sg_clock clock;
+    release(core, one, a);
+    release(core, two, b);
+    sg_core_mem_info(core, 0, &available, &total);
+    strict_complete(UINT32_MAX);
+    sg_core_context_clock(core, 0, NULL, &clock);
+    sg_core_completed(core, 0, &clock);
+    forget();
+    sg_core_mem_info(core, 0, &available, &total);
+    EXPECT(RECORD(MERGE, 0, 0));
+    forget();
+    sg_core_mem_info(core, 0, &available, &total);
+    assert_int_equal(count, 0);
+    stop(core);
+}
+
+static void test_fixed_segments(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("expandable_segments:False", MIB(64));
+    CUdeviceptr kept = allocate(core, 0, MIB(10)), cached = allocate(core, 0, MIB(30)), none;
+    release(core, 0, cached);
+    forget();
+    assert_int_equal(ask(core, 0, MIB(60), &none), CUDA_ERROR_OUT_OF_MEMORY);
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
+    forget();
+    sg_core_context_gone(core, 0, (CUcontext)(uintptr_t)1);
+    EXPECT(RECORD(EMPTY_CACHE, 0, 0));
+    forget();
+    const struct sg_tag first = {.context = (CUcontext)(uintptr_t)2}, second = {.context = (CUcontext)(uintptr_t)3};
+    assert_int_equal(sg_core_malloc(core, 0, MIB(10), &first, &cached), CUDA_SUCCESS);
+    assert_int_equal(told[0].stream, 0);
+    forget();
+    assert_int_equal(sg_core_malloc(core, 0, MIB(10), &second, &none), CUDA_SUCCESS);
+    EXPECT(RECORD(DEFINE_STREAM, 0, UINT64_C(1) << 32), RECORD(SLOW_BEGIN, 0, MIB(10)), RECORD(ALLOCATE, 0, MIB(10)));
+    assert_int_equal(told[2].stream, told[0].stream);
+    release(core, 0, kept);
+    stop(core);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_growth),
+        cmocka_unit_test(test_what_goes_back),
+        cmocka_unit_test(test_joined_by_a_question),
+        cmocka_unit_test(test_fixed_segments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
