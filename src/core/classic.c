@@ -24,7 +24,7 @@ struct sg_classic {
     struct segment *doomed; /* to be freed as soon as the lock is dropped */
     uint32_t doomed_count;
     CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
-    uint8_t contexts;
+    uint32_t contexts;
     struct asked { /* by the program: the allocation that the rules decide on */
         size_t bytes;
         uint32_t stream;
@@ -65,9 +65,9 @@ static void free_doomed(struct sg_classic *classic)
     }
 }
 
-uint8_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
+uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
 {
-    uint8_t pool = 0;
+    uint32_t pool = 0;
     while (context && pool < classic->contexts && classic->context[pool] != context)
         pool++;
     if (!context || pool == SG_CONTEXTS_MAX)

@@ -17,7 +17,7 @@ void sg_classic_destroy(struct sg_classic *classic);
 CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* The number of a context's pool: 0 for the first context that was served, and for NULL. Under the lock. */
-uint8_t sg_classic_pool(struct sg_classic *classic, CUcontext context);
+uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context);
 
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);

@@ -331,7 +331,7 @@ enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
-    uint8_t context = device->classic ? sg_classic_pool(device->classic, tag->context) : 0;
+    uint32_t context = device->classic ? sg_classic_pool(device->classic, tag->context) : 0;
     CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);

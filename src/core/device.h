@@ -125,7 +125,7 @@ struct sg_device {
     uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
-    uint8_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_classic_pool) */
+    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_classic_pool) */
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;

@@ -19,9 +19,9 @@ NOT_FOUND, RAN_OUT = 500, 2
 FIXED = "expandable_segments:False"
 
 
-def own_trace(records, device_bytes=GIB, conf=""):
+def own_trace(records, device_bytes=GIB, conf="", granularity=2 * MIB):
     """A trace as the library writes it, not closed: (kind, thread, id, size) each, and a stream if it is not 0."""
-    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, 2 * MIB, device_bytes, 0)
+    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, granularity, device_bytes, 0)
     block = struct.pack("<IIQQQ", 0x4b4c4253, len(records), 0, 0, 0)
     rows = (struct.pack("<BBHIQQQ", kind, 0, thread, *(stream or [0]), id_, size, 0) for kind, thread, id_, size, *stream in records)
     return (header + conf.encode()).ljust(4096, b"\0") + block + b"".join(rows)
@@ -66,7 +66,7 @@ class Replay(unittest.TestCase):
         self.assertEqual(self.replay(own, "--limit", "8GiB")["ooms"], 0)
 
     def exact(self, records, conf="", **more):
-        got = self.replay(own_trace(records, conf=conf, **more), "--conf", conf)
+        got = self.replay(own_trace(records, conf=conf, granularity=0 if conf == FIXED else 2 * MIB, **more), "--conf", conf)
         self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, None))
         return got
 
@@ -149,6 +149,18 @@ class Replay(unittest.TestCase):
             (SLOW_BEGIN, 1, 0, 30 * MIB, 1), (ALLOCATE, 1, 30 * GIB, 30 * MIB, 1), (ALLOCATE, 1, 20 * GIB, 30 * MIB),
         ], FIXED)
         self.assertEqual((got["end_reserved_bytes"], got["driver_calls"]["alloc"]), (60 * MIB, 2))
+
+    def test_what_counts_as_recorded(self):
+        """Settings that decide nothing here may differ; whether segments were fixed the trace says."""
+        records = [(SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB)]
+        for recorded, conf, granularity, same in (
+            ("oom_report:never,trim_idle_s:3", "wait_limit:5", 2 * MIB, True), ("reserve_slack:1.0", "", 2 * MIB, False),
+            ("ipc:always", "ipc:always", 0, True), ("ipc:always", "", 0, True), ("", "ipc:always", 2 * MIB, False),
+        ):
+            first = grown(1, 512, 30 * MIB, region=2 * GIB) if granularity else records
+            got = self.replay(own_trace(first, conf=recorded, granularity=granularity), "--conf", conf)
+            self.assertEqual((got["as_recorded"], got["diverged_event"]), (same, None), (recorded, conf))
+            self.assertEqual(got["driver_calls"]["alloc"], 1 if "always" in recorded + conf else 0)
 
     def test_traces_that_no_allocator_has_written(self):
         """They are played to their end, at once from where they can't be followed: nothing waits for a record that does not come."""

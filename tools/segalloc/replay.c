@@ -321,6 +321,26 @@ static int configure(struct replay *replay, const char *policy)
     return sg_tool_conf_apply(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
 }
 
+/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the trace; and
+   so is whether segments were fixed, which ipc:auto leaves to the process. */
+static void blank(struct sg_conf *conf)
+{
+    conf->trace[0] = conf->stats[0] = '\0';
+    conf->free_sync = SG_FREE_SYNC_AUTO;
+    conf->pending_limit = SG_AUTO;
+    conf->wait_limit = conf->trim_idle_s = 0;
+    conf->ipc = SG_IPC_AUTO;
+    conf->pytorch = 0;
+    conf->oom_report = SG_OOM_NEVER;
+    conf->limit_visible = conf->live = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
+}
+
+/* Whether the devices of a trace of ours had fixed segments: they need no granularity. */
+static bool is_fixed(const struct replay *replay)
+{
+    return sg_trace_info(replay->reader)->header.granularity == 0;
+}
+
 /* Whether a trace of ours is to be played with the settings with which it was recorded, as far as they decide anything here. */
 static bool is_as_recorded(const struct replay *replay)
 {
@@ -332,9 +352,10 @@ static bool is_as_recorded(const struct replay *replay)
     sg_conf_init(&conf[1]);
     if (sg_conf_apply(&conf[1], SG_CONF_ARGUMENT, info->conf, NULL, NULL) != 0)
         return false;
+    if (conf[0].ipc == SG_IPC_ALWAYS && !is_fixed(replay))
+        return false;
     for (int i = 0; i < 2; i++) {
-        conf[i].trace[0] = conf[i].stats[0] = '\0';
-        conf[i].free_sync = SG_FREE_SYNC_AUTO;
+        blank(&conf[i]);
         sg_conf_print(&conf[i], text[i], sizeof text[i]);
     }
     return strcmp(text[0], text[1]) == 0;
@@ -378,6 +399,8 @@ int sg_verb_replay(int argc, char **argv)
         replay.limit = header->device_bytes ? header->device_bytes : DEFAULT_CARD;
     replay.play.granularity = header->granularity ? header->granularity : DEFAULT_GRANULARITY;
     replay.as_recorded = is_as_recorded(&replay);
+    if (replay.as_recorded && is_fixed(&replay))
+        replay.play.conf.expandable_segments = false;
     replay.play.next = next_records;
     replay.play.source = replay.reader;
     status = play_once(&replay, replay.limit, false, &replay.result);
