@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "size.h"
 
@@ -179,4 +180,15 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
     config.bytes &= ~(2 * SG_MIB - 1);
     *ret = config;
     return NULL;
+}
+
+void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16])
+{
+    uint64_t hash = config->card[0] ? 14695981039346656037u : (uint64_t)getpid();
+    for (const char *at = config->card; *at; at++)
+        hash = (hash ^ (unsigned char)*at) * 1099511628211u; /* FNV-1a */
+    memcpy(ret, "segsim", 6);
+    memcpy(ret + 6, &hash, sizeof hash);
+    ret[14] = 0;
+    ret[15] = (unsigned char)ordinal;
 }

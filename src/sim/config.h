@@ -51,4 +51,7 @@ struct sim_config {
    it. */
 const char *sim_config_parse(const char *spec, struct sim_config *ret);
 
+/* A device's UUID. The same in two processes only where they share the card. */
+void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16]);
+
 #endif

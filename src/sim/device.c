@@ -79,14 +79,7 @@ static CUresult uuid(CUuuid *ret, CUdevice ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_device(ordinal))
         return CUDA_ERROR_INVALID_DEVICE;
-    /* The same in two processes only where they share the card. */
-    uint64_t hash = sim.config.card[0] ? 14695981039346656037u : (uint64_t)getpid();
-    for (const char *at = sim.config.card; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 1099511628211u; /* FNV-1a */
-    memcpy(ret->bytes, "segsim", 6);
-    memcpy(ret->bytes + 6, &hash, sizeof hash);
-    ret->bytes[14] = 0;
-    ret->bytes[15] = (char)ordinal;
+    sim_config_uuid(&sim.config, ordinal, (unsigned char *)ret->bytes);
     return CUDA_SUCCESS;
 }
 

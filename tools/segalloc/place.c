@@ -46,7 +46,7 @@ bool sg_place_simulator(char ret[SG_PLACE_BYTES])
 {
     char driver[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];
     if (beside("../../src/sim/libcuda.so.1", R_OK, driver) && beside("../../src/sim", X_OK, driver)) {
-        static const char *const further[] = {"../../src/sim/cudart", "../../src/sim/standin"};
+        static const char *const further[] = {"../../src/sim/cudart", "../../src/sim/standin", "../../src/sim/nvml"};
         size_t length = (size_t)snprintf(ret, SG_PLACE_BYTES, "%s", driver);
         for (size_t i = 0; i < sizeof further / sizeof *further; i++) {
             if (beside(further[i], X_OK, folder))

@@ -1,0 +1,457 @@
+/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and what this process holds of
+   their memory. It never initialises the driver, which is why programs ask it: a process that forks later has touched no
+   device. Source of names, numbers and layouts: NVIDIA's reference of NVML. */
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "extra.h"
+
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+
+#define NVML(name) __attribute__((visibility("default"))) enum result name
+
+enum result { SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 6, INSUFFICIENT_SIZE };
+enum { TEMPERATURE_C = 40, POWER_MW = 60000, POWER_LIMIT_MW = 400000, CLOCK_MHZ = 1410 };
+
+struct device {
+    int ordinal;
+};
+
+struct memory {
+    unsigned long long total, free, used;
+};
+struct memory_v2 {
+    unsigned version;
+    unsigned long long total, reserved, free, used;
+};
+struct process {
+    unsigned pid;
+    unsigned long long used;
+};
+struct process_v2 {
+    unsigned pid;
+    unsigned long long used;
+    unsigned gpu_instance, compute_instance;
+};
+struct pci {
+    char legacy_id[16];
+    unsigned domain, bus, device, device_id, subsystem_id;
+    char id[32];
+};
+struct utilization {
+    unsigned gpu, memory;
+};
+
+static struct {
+    atomic_int users;
+    struct sim_config config;
+    struct device devices[SIM_DEVICES_MAX];
+    pid_t loader; /* in a forked child the driver's locks may be held for ever */
+} nvml;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_settings(void)
+{
+    const char *wrong = sim_config_parse(getenv("SEGALLOC_SIM"), &nvml.config);
+    if (wrong)
+        nvml.config.devices = 0;
+    for (int i = 0; i < SIM_DEVICES_MAX; i++)
+        nvml.devices[i].ordinal = i;
+    nvml.loader = getpid();
+}
+
+NVML(nvmlInit_v2)(void)
+{
+    pthread_once(&once, read_settings);
+    atomic_fetch_add(&nvml.users, 1);
+    return SUCCESS;
+}
+
+NVML(nvmlInit)(void)
+{
+    return nvmlInit_v2();
+}
+
+NVML(nvmlInitWithFlags)(unsigned flags)
+{
+    (void)flags;
+    return nvmlInit_v2();
+}
+
+NVML(nvmlShutdown)(void)
+{
+    if (atomic_load(&nvml.users) == 0)
+        return UNINITIALIZED;
+    atomic_fetch_sub(&nvml.users, 1);
+    return SUCCESS;
+}
+
+__attribute__((visibility("default"))) const char *nvmlErrorString(enum result result)
+{
+    switch (result) {
+    case SUCCESS:
+        return "Success";
+    case UNINITIALIZED:
+        return "Uninitialized";
+    case INVALID_ARGUMENT:
+        return "Invalid Argument";
+    case NOT_SUPPORTED:
+        return "Not Supported";
+    case NOT_FOUND:
+        return "Not Found";
+    case INSUFFICIENT_SIZE:
+        return "Insufficient Size";
+    }
+    return "Unknown Error";
+}
+
+static enum result text(char *ret, unsigned size, const char *value)
+{
+    if (atomic_load(&nvml.users) == 0)
+        return UNINITIALIZED;
+    if (!ret)
+        return INVALID_ARGUMENT;
+    if (strlen(value) >= size)
+        return INSUFFICIENT_SIZE;
+    strcpy(ret, value);
+    return SUCCESS;
+}
+
+static enum result number(const void *device, unsigned *ret, unsigned value)
+{
+    if (atomic_load(&nvml.users) == 0)
+        return UNINITIALIZED;
+    if (!device || !ret)
+        return INVALID_ARGUMENT;
+    *ret = value;
+    return SUCCESS;
+}
+
+static void format_uuid(int ordinal, char ret[48])
+{
+    unsigned char id[16];
+    sim_config_uuid(&nvml.config, ordinal, id);
+    int length = snprintf(ret, 48, "GPU-");
+    for (int i = 0; i < 16; i++)
+        length += snprintf(ret + length, 48 - (size_t)length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id[i]);
+}
+
+/* Bytes that this process holds; nothing where it has no simulated driver. */
+static uint64_t used(const struct device *device)
+{
+    void *driver = getpid() == nvml.loader ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
+    segalloc_sim_used_fn function = NULL;
+    if (driver) {
+        void *symbol = dlsym(driver, "segalloc_sim_used");
+        memcpy(&function, &symbol, sizeof function);
+        dlclose(driver);
+    }
+    return function ? function(device->ordinal) : 0;
+}
+
+NVML(nvmlSystemGetDriverVersion)(char *ret, unsigned size)
+{
+    return text(ret, size, "580.0");
+}
+
+NVML(nvmlSystemGetNVMLVersion)(char *ret, unsigned size)
+{
+    return text(ret, size, "13.580.0");
+}
+
+NVML(nvmlSystemGetCudaDriverVersion_v2)(int *ret)
+{
+    pthread_once(&once, read_settings);
+    if (!ret)
+        return INVALID_ARGUMENT;
+    *ret = nvml.config.driver;
+    return SUCCESS;
+}
+
+NVML(nvmlSystemGetCudaDriverVersion)(int *ret)
+{
+    return nvmlSystemGetCudaDriverVersion_v2(ret);
+}
+
+NVML(nvmlSystemGetProcessName)(unsigned pid, char *ret, unsigned size)
+{
+    char path[32], name[256] = "";
+    snprintf(path, sizeof path, "/proc/%u/comm", pid);
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return NOT_FOUND;
+    if (fgets(name, sizeof name, file))
+        name[strcspn(name, "\n")] = '\0';
+    fclose(file);
+    return text(ret, size, name);
+}
+
+NVML(nvmlDeviceGetCount_v2)(unsigned *ret)
+{
+    return number(nvml.devices, ret, (unsigned)nvml.config.devices);
+}
+
+NVML(nvmlDeviceGetCount)(unsigned *ret)
+{
+    return nvmlDeviceGetCount_v2(ret);
+}
+
+NVML(nvmlDeviceGetHandleByIndex_v2)(unsigned index, struct device **ret)
+{
+    if (atomic_load(&nvml.users) == 0)
+        return UNINITIALIZED;
+    if (!ret || index >= (unsigned)nvml.config.devices)
+        return INVALID_ARGUMENT;
+    *ret = &nvml.devices[index];
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetHandleByIndex)(unsigned index, struct device **ret)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, ret);
+}
+
+NVML(nvmlDeviceGetHandleByUUID)(const char *uuid, struct device **ret)
+{
+    char each[48];
+    for (int i = 0; uuid && i < nvml.config.devices; i++) {
+        format_uuid(i, each);
+        if (strcmp(uuid, each) == 0)
+            return nvmlDeviceGetHandleByIndex_v2((unsigned)i, ret);
+    }
+    return uuid ? NOT_FOUND : INVALID_ARGUMENT;
+}
+
+NVML(nvmlDeviceGetHandleByPciBusId_v2)(const char *id, struct device **ret)
+{
+    unsigned domain, bus, slot;
+    if (!id || sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3)
+        return INVALID_ARGUMENT;
+    if (domain || slot || bus == 0 || bus > (unsigned)nvml.config.devices)
+        return NOT_FOUND;
+    return nvmlDeviceGetHandleByIndex_v2(bus - 1, ret); /* as the driver numbers them */
+}
+
+NVML(nvmlDeviceGetHandleByPciBusId)(const char *id, struct device **ret)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(id, ret);
+}
+
+NVML(nvmlDeviceGetName)(const struct device *device, char *ret, unsigned size)
+{
+    return device ? text(ret, size, "segalloc simulated GPU") : INVALID_ARGUMENT;
+}
+
+NVML(nvmlDeviceGetUUID)(const struct device *device, char *ret, unsigned size)
+{
+    char uuid[48];
+    if (!device)
+        return INVALID_ARGUMENT;
+    format_uuid(device->ordinal, uuid);
+    return text(ret, size, uuid);
+}
+
+NVML(nvmlDeviceGetIndex)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, device ? (unsigned)device->ordinal : 0);
+}
+
+NVML(nvmlDeviceGetMinorNumber)(const struct device *device, unsigned *ret)
+{
+    return nvmlDeviceGetIndex(device, ret);
+}
+
+NVML(nvmlDeviceGetPciInfo_v3)(const struct device *device, struct pci *ret)
+{
+    if (!device || !ret)
+        return INVALID_ARGUMENT;
+    *ret = (struct pci){.bus = (unsigned)device->ordinal + 1};
+    snprintf(ret->legacy_id, sizeof ret->legacy_id, "0000:%02X:00.0", ret->bus & 0xff);
+    snprintf(ret->id, sizeof ret->id, "00000000:%02X:00.0", ret->bus & 0xff);
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetMemoryInfo)(const struct device *device, struct memory *ret)
+{
+    if (!device || !ret)
+        return INVALID_ARGUMENT;
+    ret->total = nvml.config.bytes;
+    ret->used = used(device);
+    ret->free = ret->total - ret->used;
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetMemoryInfo_v2)(const struct device *device, struct memory_v2 *ret)
+{
+    struct memory plain;
+    enum result result = ret ? nvmlDeviceGetMemoryInfo(device, &plain) : INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        *ret = (struct memory_v2){ret->version, plain.total, 0, plain.free, plain.used};
+    return result;
+}
+
+/* This process, where it holds memory. The count goes in as the room, and out as what is needed. */
+static enum result processes(const struct device *device, unsigned *count, void *list, size_t size)
+{
+    if (!device || !count)
+        return INVALID_ARGUMENT;
+    const struct process own = {(unsigned)getpid(), used(device)};
+    unsigned room = *count;
+    *count = own.used != 0;
+    if (room < *count)
+        return INSUFFICIENT_SIZE;
+    if (*count && list) {
+        memset(list, 0xff, size);
+        memcpy(list, &own, sizeof own);
+    }
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetComputeRunningProcesses)(const struct device *device, unsigned *count, struct process *list)
+{
+    return processes(device, count, list, sizeof *list);
+}
+
+NVML(nvmlDeviceGetComputeRunningProcesses_v2)(const struct device *device, unsigned *count, struct process_v2 *list)
+{
+    return processes(device, count, list, sizeof *list);
+}
+
+NVML(nvmlDeviceGetComputeRunningProcesses_v3)(const struct device *device, unsigned *count, struct process_v2 *list)
+{
+    return processes(device, count, list, sizeof *list);
+}
+
+#define NONE_OF(name)                                                                \
+    NVML(name)(const struct device *device, unsigned *count, void *list)             \
+    {                                                                                \
+        (void)list;                                                                  \
+        return number(device, count, 0);                                             \
+    }
+NONE_OF(nvmlDeviceGetGraphicsRunningProcesses)
+NONE_OF(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NONE_OF(nvmlDeviceGetGraphicsRunningProcesses_v3)
+
+NVML(nvmlDeviceGetUtilizationRates)(const struct device *device, struct utilization *ret)
+{
+    if (!device || !ret)
+        return INVALID_ARGUMENT;
+    *ret = (struct utilization){0, 0};
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetTemperature)(const struct device *device, int sensor, unsigned *ret)
+{
+    return sensor == 0 ? number(device, ret, TEMPERATURE_C) : INVALID_ARGUMENT;
+}
+
+/* nvmlTemperature_v1_t: version, sensor, temperature. */
+NVML(nvmlDeviceGetTemperatureV)(const struct device *device, int ret[3])
+{
+    if (!device || !ret || ret[1] != 0)
+        return INVALID_ARGUMENT;
+    ret[2] = TEMPERATURE_C;
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetPowerUsage)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, POWER_MW);
+}
+
+NVML(nvmlDeviceGetEnforcedPowerLimit)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, POWER_LIMIT_MW);
+}
+
+NVML(nvmlDeviceGetPowerManagementLimit)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, POWER_LIMIT_MW);
+}
+
+NVML(nvmlDeviceGetClockInfo)(const struct device *device, int which, unsigned *ret)
+{
+    (void)which;
+    return number(device, ret, CLOCK_MHZ);
+}
+
+NVML(nvmlDeviceGetMaxClockInfo)(const struct device *device, int which, unsigned *ret)
+{
+    (void)which;
+    return number(device, ret, CLOCK_MHZ);
+}
+
+/* What the driver says of its devices. */
+static int attribute(CUdevice_attribute which)
+{
+    switch ((int)which) {
+#define VALUE(name, value)           \
+    case CU_DEVICE_ATTRIBUTE_##name: \
+        return value;
+#include "attribute.def"
+#undef VALUE
+    default:
+        return 0;
+    }
+}
+
+NVML(nvmlDeviceGetCudaComputeCapability)(const struct device *device, int *major, int *minor)
+{
+    if (!device || !major || !minor)
+        return INVALID_ARGUMENT;
+    *major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+    *minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetComputeMode)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, 0);
+}
+
+NVML(nvmlDeviceGetPersistenceMode)(const struct device *device, unsigned *ret)
+{
+    return number(device, ret, 1);
+}
+
+/* Every processor: there is no device that would be nearer to some. */
+NVML(nvmlDeviceGetCpuAffinity)(const struct device *device, unsigned words, unsigned long *ret)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    if (!device || !ret || !words)
+        return INVALID_ARGUMENT;
+    memset(ret, 0, words * sizeof *ret);
+    for (long i = 0; i < processors && i < (long)(words * 64); i++)
+        ret[i / 64] |= 1ul << i % 64;
+    return SUCCESS;
+}
+
+NVML(nvmlDeviceGetP2PStatus)(const struct device *first, const struct device *second, int which, unsigned *ret)
+{
+    enum { P2P_OK, P2P_NOT_SUPPORTED = 5, CAPABILITY_NVLINK = 2 };
+    bool can = nvml.config.peers && which != CAPABILITY_NVLINK;
+    return second ? number(first, ret, can ? P2P_OK : P2P_NOT_SUPPORTED) : INVALID_ARGUMENT;
+}
+
+#define ABSENT(name)                 \
+    NVML(name)(void)                 \
+    {                                \
+        return NOT_SUPPORTED;        \
+    }
+ABSENT(nvmlDeviceGetNvLinkState)
+ABSENT(nvmlDeviceGetNvLinkRemoteDeviceType)
+ABSENT(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+ABSENT(nvmlDeviceGetGpuFabricInfo)
+ABSENT(nvmlDeviceGetGpuFabricInfoV)
+ABSENT(nvmlDeviceGetFanSpeed)
+ABSENT(nvmlDeviceGetMigMode)
+ABSENT(nvmlDeviceGetTotalEnergyConsumption)
+ABSENT(nvmlDeviceGetEccMode)
