@@ -58,6 +58,36 @@ class Rehearse(unittest.TestCase):
         verdict = self.verdict(1, "--", "true")
         self.assertIn("no device memory", verdict["reason"])
 
+    def test_ends_without_a_verdict(self):
+        """Whatever becomes of the program, one object says it."""
+        keys = {"schema", "outcome", "reason", "status", "peak_requested_bytes", "peak_reserved_bytes", "cards", "served_share",
+                "assumptions"}
+        for command, status, reason in ((["/nowhere/program"], 127, "/nowhere/program: no such program"),
+                                        (["/"], 126, "/: "), (["sh", "-c", "nothing-of-this-name"], 127, "nothing-of-this-name"),
+                                        (["sh", "-c", "kill -SEGV $$"], 139, "signal 11 ended it"),
+                                        (["sh", "-c", f"'{LOOP}' 200 return; kill -KILL $$"], 137, "signal 9 ended it"),
+                                        (["sh", "-c", "kill -INT $$"], 130, "signal 2 ended it")):
+            verdict = self.verdict(1, "--", *command)
+            self.assertEqual((verdict["outcome"], verdict["status"], verdict["cards"]), ("stopped", status, []), command)
+            self.assertIn(reason, verdict["reason"])
+            self.assertLessEqual(keys, set(verdict))
+            said = rehearse("--", *command)
+            self.assertEqual(said.returncode, 1)
+            self.assertIn("It stopped: ", said.stdout)
+            self.assertNotIn("Assumed", said.stdout)
+
+    def test_beneath_is_said(self):
+        command = ["--", LOOP, "500", "return"]
+        self.assertFalse(any("PyTorch's cache" in text for text in self.verdict(0, *command)["assumptions"]))
+        verdict = self.verdict(0, "--conf", "pytorch:beneath", *command)
+        self.assertTrue(any("PyTorch's cache" in text for text in verdict["assumptions"]))
+
+    def test_devices(self):
+        for devices in ("0", "17", "x", "", "1x", "-1"):
+            result = rehearse("--devices", devices, "--", "true")
+            self.assertEqual((result.returncode, result.stdout), (2, ""), devices)
+            self.assertIn("--devices takes a number from 1 to 16", result.stderr)
+
     def test_output_is_the_programs(self):
         result = rehearse("--json", "--", "sh", "-c", f"'{LOOP}' 200 return; echo out; echo err >&2")
         self.assertEqual(len(result.stdout.splitlines()), 1)

@@ -33,7 +33,10 @@ static const char *const assumptions[] = {
     "nothing is taken off for the CUDA context and the code of kernels, which is some 0.3 to 0.6 GiB of a card",
     "the program would ask for the same on every card; what depends on the card (free memory, its kind) is as on this one",
 };
-enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
+static const char assumed_beneath[] =
+    "PyTorch's cache asks for the same segments on every card: on a full one it would first give back what it holds idle, so a "
+    "smaller card may do than is said here";
+enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions, DEVICES_MOST = 16 };
 
 static int help(void)
 {
@@ -88,15 +91,28 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
+/* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says 128 and
+   the signal's number for what it ran. */
+static const char *end_of(const struct sg_rehearse_run *run, char ret[96])
+{
+    const char *name = run->status > 128 && run->status < 128 + 32 ? strsignal(run->status - 128) : NULL;
+    if (name)
+        snprintf(ret, 96, "signal %d ended it (%s)", run->status - 128, name);
+    else
+        snprintf(ret, 96, "it ended with status %d", run->status);
+    return ret;
+}
+
 /* What to tell where the command's own end gives no verdict. */
 static void judge(struct sg_rehearse *rehearse)
 {
     const struct sg_rehearse_run *run = &rehearse->run;
+    char end[96];
     if (rehearse->processes == 0) {
         rehearse->outcome = SG_REHEARSE_STOPPED;
         if (run->status)
-            snprintf(rehearse->reason, sizeof rehearse->reason, "it ended with status %d before it asked for device memory%s%s",
-                     run->status, *run->last_line ? ": " : "", run->last_line);
+            snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s", end_of(run, end),
+                     *run->last_line ? ": " : "", run->last_line);
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                      "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
@@ -111,10 +127,10 @@ static void judge(struct sg_rehearse *rehearse)
     } else {
         rehearse->outcome = SG_REHEARSE_STOPPED;
         snprintf(rehearse->reason, sizeof rehearse->reason,
-                 "it ended with status %d after %" PRIu64 " events of memory%s%s. Kernels compute nothing here: a program "
-                 "that decides by their results (samples from probabilities, checks for NaN, loops until something "
-                 "converges) cannot be rehearsed as it is",
-                 run->status, rehearse->events, *run->last_line ? ": " : "", run->last_line);
+                 "%s after %" PRIu64 " events of memory%s%s. Kernels compute nothing here: a program that decides by their "
+                 "results (samples from probabilities, checks for NaN, loops until something converges) cannot be rehearsed "
+                 "as it is",
+                 end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line);
     }
 }
 
@@ -158,6 +174,10 @@ static void print_json(const struct sg_rehearse *rehearse)
         fputs(i ? "," : "", stdout);
         sg_tool_json_string(assumptions[i]);
     }
+    if (rehearse->beneath) {
+        putchar(',');
+        sg_tool_json_string(assumed_beneath);
+    }
     puts("]}");
 }
 
@@ -197,12 +217,26 @@ static void print_text(const struct sg_rehearse *rehearse)
     if (rehearse->outcome == SG_REHEARSE_COMPLETED && rehearse->ooms)
         printf("%" PRIu64 " allocations failed and the program went on: on another card it may do something else.\n",
                rehearse->ooms);
+    if (rehearse->outcome == SG_REHEARSE_STOPPED)
+        return;
     puts("Assumed:");
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);
+    if (rehearse->beneath)
+        printf("  %s\n", assumed_beneath);
 }
 
-static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, const char **ret_devices, int argc,
+static int read_devices(const struct sg_rehearse *rehearse, const char *text, int *ret)
+{
+    char *end;
+    long devices = strtol(text, &end, 10);
+    if (end == text || *end || devices < 1 || devices > DEVICES_MOST)
+        return sg_tool_usage(rehearse->verb, "--devices takes a number from 1 to %d, not \"%s\"", DEVICES_MOST, text);
+    *ret = (int)devices;
+    return 0;
+}
+
+static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, int *ret_devices, int argc,
                         char **argv)
 {
     int status = 0;
@@ -212,7 +246,7 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             status = read_cards(rehearse, optarg);
             break;
         case 'd':
-            *ret_devices = optarg;
+            status = read_devices(rehearse, optarg, ret_devices);
             break;
         case 'c':
             launch->conf = optarg;
@@ -249,8 +283,6 @@ static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, c
     launch->trace = trace;
     if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse->verb, argv, rehearse->json, &rehearse->run))
         return SG_EXIT_ERROR;
-    if (rehearse->run.status == SG_EXIT_NOT_FOUND || rehearse->run.status == SG_EXIT_NOT_EXECUTABLE)
-        return SG_EXIT_ERROR; /* it has been said */
     int status = sg_rehearse_traces(rehearse, folder);
     if (status)
         return status;
@@ -263,7 +295,7 @@ int sg_verb_rehearse(int argc, char **argv)
 {
     struct sg_rehearse rehearse = {.verb = argv[0]};
     struct sg_launch launch = {.verb = argv[0], .preload = true};
-    const char *devices = "1";
+    int devices = 1;
     char folder[64], sim[128];
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -273,7 +305,7 @@ int sg_verb_rehearse(int argc, char **argv)
         status = read_cards(&rehearse, "24GiB");
     if (status)
         return status;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%.8s,at-once,drop_mb=1", rehearse.card[rehearse.card_count - 1].bytes, devices);
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", rehearse.card[rehearse.card_count - 1].bytes, devices);
     launch.sim = sim;
     launch.command = argv + optind;
     if (!make_folder(&rehearse, folder))

@@ -35,6 +35,7 @@ struct sg_rehearse {
     uint64_t peak_requested, peak_reserved; /* of the process that needs most, bytes */
     double served_share;      /* negative: nothing was asked for */
     uint64_t smallest_card;   /* of the process that needs most; 0: not known */
+    bool beneath;             /* what was served are segments of PyTorch's own cache */
     enum sg_rehearse_outcome outcome;
     char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
 };

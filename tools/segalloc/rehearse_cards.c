@@ -136,6 +136,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
             };
             sg_conf_init(&life.play.conf);
             (void)sg_conf_apply(&life.play.conf, SG_CONF_ARGUMENT, info->conf, NULL, NULL);
+            rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
             life.play.conf.trace[0] = life.play.conf.stats[0] = '\0';
             /* A process that caught its first failures and completed has fitted. */
             if (rehearse->run.status == 0) {
