@@ -20,7 +20,8 @@ typedef uint32_t sg_slot;
 enum sg_stream_flags {
     SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
     SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */
-    SG_STREAM_OPAQUE = 4    /* ordered by means that are not seen */
+    SG_STREAM_OPAQUE = 4,   /* ordered by means that are not seen */
+    SG_STREAM_UNMARKED = 8  /* no event of ours may be recorded on it, but over its context */
 };
 
 /* A stream: `key` is the caller's and unique among all streams that live or whose work is not complete yet. */

@@ -317,10 +317,16 @@ static void end_recording(struct sg_device *device)
         device->core->record_end();
 }
 
+/* Whether a stream takes no event of ours from whatever thread. */
+static bool is_unmarked(const struct sg_stream_id *stream)
+{
+    return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;
+}
+
 /* Whether an event can be recorded on the stream of a slot by any thread. Under the lock. */
 static bool is_recordable(const struct sg_order *order, sg_slot slot)
 {
-    return order->state[slot] == SG_SLOT_ALIVE && !order->stream[slot].per_thread;
+    return order->state[slot] == SG_SLOT_ALIVE && !is_unmarked(&order->stream[slot]);
 }
 
 /* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of threads' own
@@ -332,7 +338,7 @@ static uint64_t untold(const struct sg_order *order, uint64_t time)
         sg_slot slot = (sg_slot)__builtin_ctzll(left);
         bool gone = order->state[slot] == SG_SLOT_GONE;
         if (gone ? (fresh | order->unproven) >> slot & 1 && (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
-                 : order->stream[slot].per_thread && order->met_at[slot] <= time)
+                 : is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)
             slots |= bit(slot);
     }
     return slots;

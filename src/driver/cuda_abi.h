@@ -168,33 +168,6 @@ typedef enum {
 } CUuserObjectRetain_flags;
 
 typedef enum {
-    CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
-    CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8,
-} CUgraphInstantiate_flags;
-
-typedef enum {
-    CU_GRAPH_NODE_TYPE_KERNEL = 0, CU_GRAPH_NODE_TYPE_MEMCPY = 1, CU_GRAPH_NODE_TYPE_MEMSET = 2,
-    CU_GRAPH_NODE_TYPE_HOST = 3, CU_GRAPH_NODE_TYPE_GRAPH = 4, CU_GRAPH_NODE_TYPE_EMPTY = 5,
-    CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6, CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7, CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL = 8,
-    CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT = 9, CU_GRAPH_NODE_TYPE_MEM_ALLOC = 10,
-    CU_GRAPH_NODE_TYPE_MEM_FREE = 11, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP = 12,
-} CUgraphNodeType;
-
-typedef enum {
-    CUDA_GRAPH_INSTANTIATE_SUCCESS = 0, CUDA_GRAPH_INSTANTIATE_ERROR = 1,
-} CUgraphInstantiateResult;
-
-typedef enum {
-    CU_GRAPH_EXEC_UPDATE_SUCCESS = 0, CU_GRAPH_EXEC_UPDATE_ERROR = 1, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED = 2,
-    CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED = 3,
-} CUgraphExecUpdateResult;
-
-typedef enum {
-    CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT = 0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH = 1,
-    CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT = 2, CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH = 3,
-} CUgraphMem_attribute;
-
-typedef enum {
     CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2, CU_MEMORYTYPE_ARRAY = 3, CU_MEMORYTYPE_UNIFIED = 4,
 } CUmemorytype;
 
@@ -487,6 +460,14 @@ typedef struct {
 } CUDA_MEMCPY3D_PEER;
 
 typedef enum {
+    CU_GREEN_CTX_DEFAULT_STREAM = 1,
+} CUgreenCtxCreate_flags;
+
+typedef enum {
+    CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING = 1, CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE = 2,
+} CUdevSmResourceSplit_flags;
+
+typedef enum {
     CU_DEV_RESOURCE_TYPE_INVALID = 0, CU_DEV_RESOURCE_TYPE_SM = 1,
 } CUdevResourceType;
 
@@ -573,45 +554,6 @@ typedef struct {
     void **kernelParams, **extra;
 } CUDA_KERNEL_NODE_PARAMS_v1;
 
-typedef struct {
-    CUfunction func;
-    unsigned int gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes;
-    void **kernelParams, **extra;
-    CUkernel kern;
-    CUcontext ctx;
-} CUDA_KERNEL_NODE_PARAMS;
-
-typedef struct {
-    CUdeviceptr dst;
-    size_t pitch;
-    unsigned int value, elementSize;
-    size_t width, height;
-} CUDA_MEMSET_NODE_PARAMS;
-
-typedef struct {
-    CUhostFn fn;
-    void *userData;
-} CUDA_HOST_NODE_PARAMS;
-
-typedef struct {
-    CUmemPoolProps poolProps;
-    const CUmemAccessDesc *accessDescs;
-    size_t accessDescCount, bytesize;
-    CUdeviceptr dptr;
-} CUDA_MEM_ALLOC_NODE_PARAMS;
-
-typedef struct {
-    cuuint64_t flags;
-    CUstream hUploadStream;
-    CUgraphNode hErrNode_out;
-    CUgraphInstantiateResult result_out;
-} CUDA_GRAPH_INSTANTIATE_PARAMS;
-
-typedef struct {
-    CUgraphExecUpdateResult result;
-    CUgraphNode errorNode, errorFromNode;
-} CUgraphExecUpdateResultInfo;
-
 /* What a wrong guess here would break is memory, so the build checks it again on every compiler. */
 static_assert(sizeof(CUdeviceptr) == 8 && sizeof(CUmemGenericAllocationHandle) == 8, "64-bit addresses and handles");
 static_assert(sizeof(CUresult) == 4 && sizeof(CUmemLocationType) == 4, "enums are ints");
@@ -621,7 +563,7 @@ static_assert(sizeof(CUmemPoolProps) == 88 && offsetof(CUmemPoolProps, maxSize) 
 static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "copies");
 static_assert(sizeof(CUDA_MEMCPY3D_PEER) == 200 && sizeof(CUipcMemHandle) == 64, "peer copies, IPC");
 static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56, "launches");
-static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72 && sizeof(CUDA_MEMSET_NODE_PARAMS) == 40, "nodes");
-static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120 && sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "graphs");
+
+#include "cuda_abi_graph.h"
 
 #endif

@@ -278,6 +278,11 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
 CUresult cuGreenCtxDestroy(CUgreenCtx green);
 CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags, int priority);
 CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green);
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event);
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event);
+CUresult cuGreenCtxGetDevResource(CUgreenCtx green, CUdevResource *resource, CUdevResourceType type);
+CUresult cuCtxGetDevResource(CUcontext context, CUdevResource *resource, CUdevResourceType type);
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green);
 CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type);
 CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups, const CUdevResource *input,
     CUdevResource *remaining, unsigned int flags, unsigned int min_count);

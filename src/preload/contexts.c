@@ -28,6 +28,7 @@ static struct {
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
     _Atomic(CUcontext) only;
     atomic_bool devices; /* they are of several */
+    atomic_bool greens;  /* there was a green one */
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
 
@@ -55,6 +56,8 @@ static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
     bool known = find(context->context) != NULL;
+    if (context->green)
+        atomic_store(&contexts.greens, true);
     if (!known && contexts.count < CONTEXTS_MAX)
         contexts.list[contexts.count++] = *context;
     note_only();
@@ -264,6 +267,17 @@ bool sg_contexts_stands_for_all(CUcontext context)
     }
     sg_unguard(SG_GUARD_CONTEXTS);
     return all;
+}
+
+bool sg_contexts_green(CUcontext context)
+{
+    if (!atomic_load_explicit(&contexts.greens, memory_order_relaxed))
+        return false;
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    bool green = entry && entry->green;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return green;
 }
 
 CUcontext sg_contexts_of_green(CUgreenCtx green)

@@ -31,6 +31,9 @@ bool sg_contexts_stands_for_all(CUcontext context);
 /* The context that was made of a green one; NULL if none was. */
 CUcontext sg_contexts_of_green(CUgreenCtx green);
 
+/* Whether a context was made of a green one. */
+bool sg_contexts_green(CUcontext context);
+
 /* A context of the device that is alive, its primary one if it can be; NULL. */
 CUcontext sg_contexts_any(int device);
 

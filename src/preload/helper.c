@@ -9,6 +9,7 @@
 
 #include "captures.h"
 #include "clock.h"
+#include "contexts.h"
 #include "life.h"
 #include "resolve.h"
 
@@ -50,13 +51,18 @@ static void *wait(void *unused)
 {
     const struct sg_driver *driver = sg_life_driver();
     CUstreamCaptureMode mode;
+    CUcontext popped;
     (void)unused;
     sg_self.inside = true;
-    wait_under_way.result = driver->ctx_push(wait_under_way.context);
-    if (wait_under_way.result == CUDA_SUCCESS) {
+    bool there = sg_contexts_use(wait_under_way.context); /* or its work has gone with it */
+    wait_under_way.result = there ? driver->ctx_push(wait_under_way.context) : CUDA_SUCCESS;
+    if (there && wait_under_way.result == CUDA_SUCCESS) {
         (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
         wait_under_way.result = driver->ctx_synchronize();
+        (void)driver->ctx_pop(&popped);
     }
+    if (there)
+        sg_contexts_unuse(wait_under_way.context);
     atomic_store(&wait_under_way.done, true);
     let_go();
     return NULL;

@@ -266,6 +266,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     int device;
     if (!ret || !bytes || describe(core, origin, &tag, &device) != CUDA_SUCCESS)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
+    if (sg_contexts_green(tag.context)) /* memory is the primary context's */
+        tag.context = sg_contexts_primary_of(device);
     CUstreamCaptureMode mode;
     bool live = sg_captures_live();
     if (live && origin->torch && origin->has_stream && sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret))

@@ -170,10 +170,13 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
     if (!is_served(elsewhere >= 0 ? elsewhere : device))
         return false;
     unsigned flags = flags_of(sg_life_driver(), stream) | (elsewhere >= 0 ? SG_STREAM_OPAQUE : 0);
+    /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
+    CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
+    flags |= primary ? SG_STREAM_UNMARKED : 0;
     device = elsewhere >= 0 ? elsewhere : device;
     const struct sg_stream_id id = {
         .key = key,
-        .context = context,
+        .context = primary ? primary : context,
         .handle = stream,
         .per_thread = stream == CU_STREAM_PER_THREAD,
         .flags = flags,
@@ -411,7 +414,11 @@ CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
 
 CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
 {
-    return created(sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority), ret);
+    CUcontext context;
+    CUresult result = sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority);
+    if (result == CUDA_SUCCESS && !sg_contexts_of_green(green))
+        (void)cuCtxFromGreenCtx(&context, green); /* so that it is known for what it is */
+    return created(result, ret);
 }
 
 /* The slots outlive the stream until the work that it was given is complete. */

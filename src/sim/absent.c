@@ -1,5 +1,5 @@
-/* What this device does not have, and says so as a device without it does: multicast objects (they need a switch),
-   green contexts. Frameworks look the functions up and call them only where the device has the feature. */
+/* What this device does not have, and says so as a device without it does: multicast objects, which need a switch.
+   Frameworks look the functions up and call them only where the device has the feature. */
 #include "sim.h"
 
 CUresult cuMulticastCreate(CUmemGenericAllocationHandle *handle, const CUmulticastObjectProp *prop)
@@ -44,55 +44,5 @@ CUresult cuMulticastGetGranularity(size_t *granularity, const CUmulticastObjectP
 {
     SIM_ENTER(cuMulticastGetGranularity);
     (void)granularity, (void)prop, (void)option;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUdevice device, unsigned int flags)
-{
-    SIM_ENTER(cuGreenCtxCreate);
-    (void)green, (void)description, (void)device, (void)flags;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuGreenCtxDestroy(CUgreenCtx green)
-{
-    SIM_ENTER(cuGreenCtxDestroy);
-    (void)green;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuGreenCtxStreamCreate(CUstream *stream, CUgreenCtx green, unsigned int flags, int priority)
-{
-    SIM_ENTER(cuGreenCtxStreamCreate);
-    (void)stream, (void)green, (void)flags, (void)priority;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
-{
-    SIM_ENTER(cuCtxFromGreenCtx);
-    (void)context, (void)green;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
-{
-    SIM_ENTER(cuDeviceGetDevResource);
-    (void)device, (void)resource, (void)type;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *groups, const CUdevResource *input,
-    CUdevResource *remaining, unsigned int flags, unsigned int min_count)
-{
-    SIM_ENTER(cuDevSmResourceSplitByCount);
-    (void)result, (void)groups, (void)input, (void)remaining, (void)flags, (void)min_count;
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *description, CUdevResource *resources, unsigned int count)
-{
-    SIM_ENTER(cuDevResourceGenerateDesc);
-    (void)description, (void)resources, (void)count;
     return CUDA_ERROR_NOT_SUPPORTED;
 }

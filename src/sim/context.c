@@ -115,21 +115,61 @@ static bool flags_valid(unsigned flags)
     return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && (schedule & (schedule - 1)) == 0;
 }
 
+CUresult sim_context_retain(struct sim_device *device, CUcontext *ret)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (!device->primary)
+        result = new_context(device, device->primary_flags, true, &device->primary);
+    else if (!device->primary->alive)
+        result = open_context(device->primary);
+    if (result != CUDA_SUCCESS)
+        return result;
+    device->primary->flags = device->primary_flags;
+    device->primary_refs++;
+    *ret = device->primary;
+    return CUDA_SUCCESS;
+}
+
+void sim_context_release(struct sim_device *device)
+{
+    if (--device->primary_refs)
+        return;
+    sim_wait_context(device->primary);
+    if (device->primary_refs == 0) /* nobody took it up again meanwhile */
+        close_context(device->primary);
+}
+
+CUresult sim_context_new_green(struct sim_device *device, CUcontext parent, CUgreenCtx green, CUcontext *ret)
+{
+    CUresult result = new_context(device, parent->flags, false, ret);
+    if (result == CUDA_SUCCESS) {
+        (*ret)->parent = parent;
+        (*ret)->green = green;
+    }
+    return result;
+}
+
+void sim_context_detach(CUcontext green)
+{
+    sim_wait_context(green);
+    for (CUstream s = green->streams; s; s = s->next) {
+        if (s->capture)
+            sim_capture_ruin(s->capture);
+    }
+    green->alive = false;
+    green->error = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    sim_deps_free(green->barriers);
+    green->barriers = NULL;
+}
+
 CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice ordinal)
 {
     SIM_ENTER(cuDevicePrimaryCtxRetain);
     sim_lock();
     struct sim_device *device = sim_device(ordinal);
     CUresult result = !device ? CUDA_ERROR_INVALID_DEVICE : context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && !device->primary)
-        result = new_context(device, device->primary_flags, true, &device->primary);
-    else if (result == CUDA_SUCCESS && !device->primary->alive)
-        result = open_context(device->primary);
-    if (result == CUDA_SUCCESS) {
-        device->primary->flags = device->primary_flags;
-        device->primary_refs++;
-        *context = device->primary;
-    }
+    if (result == CUDA_SUCCESS)
+        result = sim_context_retain(device, context);
     sim_unlock();
     return result;
 }
@@ -141,11 +181,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice ordinal)
     struct sim_device *device = sim_device(ordinal);
     CUresult result = !device ? CUDA_ERROR_INVALID_DEVICE
                       : device->primary_refs ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    if (result == CUDA_SUCCESS && --device->primary_refs == 0) {
-        sim_wait_context(device->primary);
-        if (device->primary_refs == 0) /* nobody took it up again meanwhile */
-            close_context(device->primary);
-    }
+    if (result == CUDA_SUCCESS)
+        sim_context_release(device);
     sim_unlock();
     return result;
 }
@@ -254,7 +291,7 @@ CUresult cuCtxDestroy_v2(CUcontext context)
     SIM_ENTER(cuCtxDestroy_v2);
     sim_lock();
     CUresult result = CUDA_ERROR_INVALID_CONTEXT;
-    if (sim_handle_valid(context, SIM_KIND_CONTEXT) && !context->primary)
+    if (sim_handle_valid(context, SIM_KIND_CONTEXT) && !context->primary && !context->parent)
         result = context->alive ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS)
         close_context(context);

@@ -13,6 +13,8 @@ struct CUctx_st {
     struct sim_device *device;
     CUcontext next; /* in sim.contexts */
     bool primary, alive;
+    CUcontext parent; /* of a green context: the primary one, whose memory and modules it uses */
+    CUgreenCtx green;
     unsigned flags;
     CUresult error; /* sticky: the context is lost once a piece of work failed */
     CUstream streams;       /* every stream of it, the two below included */
@@ -34,5 +36,26 @@ CUresult sim_context_current(CUcontext *ret);
 CUresult sim_context_get(CUcontext handle, CUcontext *ret);
 /* Locked. The device's primary context if it is active, else NULL. */
 CUcontext sim_context_primary(struct sim_device *device);
+
+/* The context that memory and modules belong to. */
+static inline CUcontext sim_context_root(CUcontext context)
+{
+    return context->parent ? context->parent : context;
+}
+/* Whether what is said of all work of `context` is said of `other` too: a primary context stands for the green ones. */
+static inline bool sim_context_covers(CUcontext context, CUcontext other)
+{
+    return other == context || other->parent == context;
+}
+/* Locked. Takes the device's primary context up, makes it where it isn't there; gives it back, which waits where that
+   was the last use. */
+CUresult sim_context_retain(struct sim_device *device, CUcontext *ret);
+void sim_context_release(struct sim_device *device);
+/* Locked. A green context over the primary one; not current anywhere. */
+CUresult sim_context_new_green(struct sim_device *device, CUcontext parent, CUgreenCtx green, CUcontext *ret);
+/* Not locked. The context of a green one, NULL if there is no such. */
+CUcontext sim_green_context(CUgreenCtx green);
+/* Locked. Waits for its work; whoever names one of its streams from here on is told that it was destroyed. */
+void sim_context_detach(CUcontext green);
 
 #endif

@@ -209,7 +209,7 @@ static CUresult record(CUevent handle, CUstream stream, bool external)
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = sim_stream_get(stream, &target);
-    if (result == CUDA_SUCCESS && target->context != event->context)
+    if (result == CUDA_SUCCESS && sim_context_root(target->context) != sim_context_root(event->context))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS && sim_capturing(target)) {
         result = record_captured(event, target, external);
@@ -247,16 +247,16 @@ CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
     return cuEventRecord(event, stream ? stream : CU_STREAM_PER_THREAD);
 }
 
-CUresult cuCtxRecordEvent(CUcontext context, CUevent handle)
+/* All work of a context, and of the green ones that it stands for. An event of any of them will do. */
+static CUresult record_context(CUcontext context, CUevent handle)
 {
-    SIM_ENTER(cuCtxRecordEvent);
     sim_lock();
     CUevent event;
     CUcontext target;
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = sim_context_get(context, &target);
-    if (result == CUDA_SUCCESS && target != event->context)
+    if (result == CUDA_SUCCESS && sim_context_root(target) != sim_context_root(event->context))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
         result = sim_capture_context(target);
@@ -271,12 +271,11 @@ CUresult cuCtxRecordEvent(CUcontext context, CUevent handle)
     return result;
 }
 
-CUresult cuCtxWaitEvent(CUcontext context, CUevent handle)
+static CUresult wait_context(CUcontext context, CUevent handle)
 {
-    SIM_ENTER(cuCtxWaitEvent);
     sim_lock();
     CUevent event;
-    CUcontext target;
+    CUcontext target = NULL;
     CUresult result = get(handle, &event);
     if (result == CUDA_SUCCESS)
         result = sim_context_get(context, &target);
@@ -284,11 +283,38 @@ CUresult cuCtxWaitEvent(CUcontext context, CUevent handle)
         result = event->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : sim_capture_context(target);
     if (result == CUDA_SUCCESS)
         sim_order_context_after(target, &event->clock);
-    if (result == CUDA_SUCCESS && !complete(event) &&
-        sim_deps_add(&target->barriers, event->stream, event->position) != 0)
-        result = CUDA_ERROR_OUT_OF_MEMORY;
+    for (CUcontext c = sim.contexts; c && result == CUDA_SUCCESS && !complete(event); c = c->next) {
+        if (c->alive && sim_context_covers(target, c) && sim_deps_add(&c->barriers, event->stream, event->position) != 0)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     sim_unlock();
     return result;
+}
+
+CUresult cuCtxRecordEvent(CUcontext context, CUevent event)
+{
+    SIM_ENTER(cuCtxRecordEvent);
+    return record_context(context, event);
+}
+
+CUresult cuCtxWaitEvent(CUcontext context, CUevent event)
+{
+    SIM_ENTER(cuCtxWaitEvent);
+    return wait_context(context, event);
+}
+
+CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
+{
+    SIM_ENTER(cuGreenCtxRecordEvent);
+    CUcontext context = sim_green_context(green);
+    return context ? record_context(context, event) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
+{
+    SIM_ENTER(cuGreenCtxWaitEvent);
+    CUcontext context = sim_green_context(green);
+    return context ? wait_context(context, event) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)

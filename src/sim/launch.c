@@ -25,7 +25,7 @@ static CUresult new_work(const struct kernel *kernel, void **params, void **extr
     uint64_t threads = (uint64_t)block[0] * block[1] * block[2];
     CUfunction f;
     CUresult result = sim_function_get(kernel->function, &f);
-    if (result == CUDA_SUCCESS && context && f->code->context && f->code->context != context)
+    if (result == CUDA_SUCCESS && context && f->code->context && f->code->context != sim_context_root(context))
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS &&
         (!grid[0] || !grid[1] || !grid[2] || grid[0] > INT32_MAX || grid[1] > 65535 || grid[2] > 65535 || !threads ||

@@ -153,7 +153,7 @@ static CUresult allocate(CUdeviceptr *ret, enum sim_memory_kind kind, size_t siz
     if (result == CUDA_SUCCESS)
         result = sim_capture_forbids();
     if (result == CUDA_SUCCESS)
-        result = take(kind, context, size, false, &memory);
+        result = take(kind, sim_context_root(context), size, false, &memory);
     if (result == CUDA_SUCCESS) {
         memory->flags = flags;
         *ret = memory->range.base;

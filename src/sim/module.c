@@ -83,6 +83,8 @@ static CUresult load(CUmodule *ret, const void *image)
     sim_lock();
     CUcontext context;
     CUresult result = sim_context_current(&context);
+    if (result == CUDA_SUCCESS)
+        context = sim_context_root(context);
     if (result == CUDA_SUCCESS) {
         struct sim_code *code = new_code(context);
         *ret = (CUmodule)code;
@@ -182,6 +184,8 @@ static CUresult global(CUdeviceptr *address, size_t *bytes, const void *handle, 
     CUcontext context;
     struct sim_code *code = code_of(handle);
     CUresult result = code ? sim_context_current(&context) : CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        context = sim_context_root(context);
     struct sim_global *g = result == CUDA_SUCCESS ? code->globals : NULL;
     while (g && (g->context != context || strcmp(g->name, name) != 0))
         g = g->next;

@@ -129,9 +129,13 @@ void sim_order_stream(CUstream stream, struct sim_clock *ret)
 
 void sim_order_context(CUcontext context, struct sim_clock *ret)
 {
-    sim_clock_join(ret, &context->gone_clock);
-    for (CUstream s = context->streams; s; s = s->next)
-        sim_clock_join(ret, &s->clock);
+    for (CUcontext c = sim.contexts; c; c = c->next) {
+        if (!sim_context_covers(context, c))
+            continue;
+        sim_clock_join(ret, &c->gone_clock);
+        for (CUstream s = c->streams; s; s = s->next)
+            sim_clock_join(ret, &s->clock);
+    }
 }
 
 void sim_order_stream_after(CUstream stream, const struct sim_clock *clock)
@@ -142,8 +146,10 @@ void sim_order_stream_after(CUstream stream, const struct sim_clock *clock)
 
 void sim_order_context_after(CUcontext context, const struct sim_clock *clock)
 {
-    if (sim.config.hazard)
-        sim_clock_join(&context->barrier_clock, clock);
+    for (CUcontext c = sim.config.hazard ? sim.contexts : NULL; c; c = c->next) {
+        if (sim_context_covers(context, c))
+            sim_clock_join(&c->barrier_clock, clock);
+    }
 }
 
 void sim_order_host_after(const struct sim_clock *clock)

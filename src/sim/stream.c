@@ -126,8 +126,9 @@ CUresult cuStreamDestroy_v2(CUstream stream)
     sim_lock();
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
     if (sim_handle_valid(stream, SIM_KIND_STREAM) && stream->kind == SIM_STREAM_CREATED) {
-        sim_stream_close(stream, false);
-        result = CUDA_SUCCESS;
+        result = stream->context->parent ? stream->context->error : CUDA_SUCCESS;
+        if (result == CUDA_SUCCESS)
+            sim_stream_close(stream, false);
     }
     sim_unlock();
     return result;
@@ -197,10 +198,24 @@ CUresult cuStreamGetCtx_v2(CUstream stream, CUcontext *context, CUgreenCtx *gree
     if (!context)
         return CUDA_ERROR_INVALID_VALUE;
     WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS && stream_->kind == SIM_STREAM_PER_THREAD && stream_->context->green)
+        result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
-        *context = stream_->context;
+        *context = sim_context_root(stream_->context);
     if (result == CUDA_SUCCESS && green)
-        *green = NULL;
+        *green = stream_->context->green;
+    sim_unlock();
+    return result;
+}
+
+CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *green)
+{
+    SIM_ENTER(cuStreamGetGreenCtx);
+    if (!green)
+        return CUDA_ERROR_INVALID_VALUE;
+    WITH_STREAM(stream);
+    if (result == CUDA_SUCCESS)
+        *green = stream_->context->green;
     sim_unlock();
     return result;
 }

@@ -147,7 +147,7 @@ MUTATIONS = [
         "device->mark[0].number > device->epoch[over].last", "device->mark[0].number >= device->epoch[over].last",
         ["cuda"], programs=EPOCHS["contexts"]),
     bug("threads_own_stream_left_out", "work in a thread's own stream counts as covered by events that it is not in", PENDING,
-        ": order->stream[slot].per_thread && order->met_at[slot] <= time)", ": false)", ["cuda"],
+        ": is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)", ": false)", ["cuda"],
         programs=EPOCHS["per_thread"]),
     bug("pending_ends_with_a_context", "what was freed is anybody's once its context is gone, whoever else is at work on it",
         PENDING, "if (!context || !count_contexts(device, /* own */ true)) {", "if (true) {", ["cuda"],

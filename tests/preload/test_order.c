@@ -240,6 +240,24 @@ bool sg_contexts_stands_for_all(CUcontext context)
     return context == (CUcontext)1;
 }
 
+bool sg_contexts_green(CUcontext context)
+{
+    (void)context;
+    return false;
+}
+
+CUcontext sg_contexts_primary_of(int device)
+{
+    (void)device;
+    return NULL;
+}
+
+CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
+{
+    (void)ret, (void)green;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUcontext sg_contexts_of_green(CUgreenCtx green)
 {
     (void)green;
