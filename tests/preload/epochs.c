@@ -67,6 +67,19 @@ static int count_room(void)
     return got;
 }
 
+/* Whether `room` blocks, or more, can be had again. Asked more than once: on a busy machine the simulated device's own
+   threads take longer than wait_limit. */
+static bool comes_back(int room)
+{
+    enum { TRIES = 100, STEP_US = 50000 };
+    for (int i = 0; i < TRIES; i++) {
+        if (count_room() >= room)
+            return true;
+        usleep(STEP_US);
+    }
+    return false;
+}
+
 /* A block is freed while work of `busy` goes on that may use it; `quiet` has none. */
 static void free_beside(CUcontext current, CUstream busy, CUstream quiet)
 {
@@ -88,7 +101,7 @@ static void free_beside(CUcontext current, CUstream busy, CUstream quiet)
     EXPECT(count_room() < room);
     end = true;
     MUST(cuStreamSynchronize(busy));
-    EXPECT(count_room() == room);
+    EXPECT(comes_back(room));
 }
 
 static void over_contexts(CUcontext first)
@@ -137,7 +150,7 @@ static void over_streams(CUcontext context)
     EXPECT(!ended && count_room() < room);
     end = true;
     MUST(cuCtxSynchronize());
-    EXPECT(count_room() == room);
+    EXPECT(comes_back(room));
 }
 
 static void over_a_threads_own_stream(void)
