@@ -97,10 +97,6 @@ static void test_growth(void **state)
     (void)allocate(core, 0, MIB(6));
     EXPECT(RECORD(FREE, 0, MIB(4)), RECORD(SLOW_BEGIN, 0, MIB(6)), RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(6)));
     forget();
-    const struct sg_tag tentative = {.tentative = true};
-    assert_int_equal(sg_core_malloc(core, 0, MIB(20), &tentative, &block), CUDA_ERROR_NOT_FOUND);
-    EXPECT(RECORD(SLOW_BEGIN, 1, MIB(20)));
-    forget();
     assert_int_equal(ask(core, 0, MIB(60), &block), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(SLOW_STEP, 0, CUDA_ERROR_NOT_FOUND), TURN(REGION, MIB(64)), RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY),
         RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
