@@ -295,11 +295,10 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+/* The quick looks, and after them the thorough ones where that is wanted. */
+static uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
-    if (device->blocked.first)
-        sg_pending_settle(device);
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
         if (!sg_device_suits(device, i, want->class, want->units))
             continue;
@@ -313,6 +312,16 @@ uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, st
         if (sg_device_suits(device, i, want->class, want->units))
             node = sg_region_take_window(*ret, want->units, want->slot);
     }
+    return node;
+}
+
+uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    if (device->blocked.first)
+        sg_pending_settle(device);
+    uint32_t node = take_free(device, want, ret);
+    if (!node && want->thorough && sg_pending_inherit(device, want->slot))
+        node = take_free(device, want, ret);
     return node;
 }
 

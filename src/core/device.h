@@ -298,8 +298,11 @@ void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, ui
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
-/* Frees of blocks that were used on several streams take effect, as far as is known. */
+/* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's once that
+   one has come after the others. */
 void sg_pending_settle(struct sg_device *device);
+/* And it is that of any stream that has come after all of them, where that one needs it. Whether there was any. */
+bool sg_pending_inherit(struct sg_device *device, sg_slot slot);
 
 /* The slot of a stream of the trace; 0: it is none's. */
 static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)

@@ -76,32 +76,45 @@ void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time
     device->learnt += device->order.version != version;
 }
 
-/* Blocks that were used on several streams are their own stream's once that one has come after the others. */
-void sg_pending_settle(struct sg_device *device)
+/* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was any. */
+static bool settle_blocked(struct sg_device *device, sg_slot heir)
 {
     struct sg_order *order = &device->order;
     uint32_t *link = &device->blocked.first, last = 0;
-    if (device->settled == order->version)
-        return;
-    device->settled = order->version;
+    bool any = false;
     while (*link) {
         uint32_t id = *link;
         struct sg_node *node = &device->nodes.node[id];
-        sg_slot own = sg_device_slot_of(device, node->stream);
+        sg_slot own = sg_device_slot_of(device, node->stream), slot = heir ? heir : own;
         const struct sg_after after = {node->also, node->time};
-        if (sg_after_usable(order, after, order->state[own] == SG_SLOT_ALIVE ? own : 0)) {
+        if (sg_after_usable(order, after, order->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
             bool complete = sg_after_complete(order, after);
             *link = node->later;
-            /* Who comes after all that its own stream has come after has come after all of them. */
-            uint64_t later = order->moved_on[own] > after.time ? order->moved_on[own] : after.time;
-            sg_device_release(device, id, own, complete ? after.time : later);
-            sg_order_owe(device, complete ? 0 : bit(own));
+            /* Who comes after all that this stream has come after has come after all of them. */
+            uint64_t later = order->moved_on[slot] > after.time ? order->moved_on[slot] : after.time;
+            sg_device_release(device, id, complete ? own : slot, complete ? after.time : later);
+            sg_order_owe(device, complete ? 0 : bit(slot));
+            any = true;
         } else {
             last = id;
             link = &node->later;
         }
     }
     device->blocked.last = last;
+    return any;
+}
+
+void sg_pending_settle(struct sg_device *device)
+{
+    if (device->settled == device->order.version)
+        return;
+    device->settled = device->order.version;
+    (void)settle_blocked(device, 0);
+}
+
+bool sg_pending_inherit(struct sg_device *device, sg_slot slot)
+{
+    return slot && device->blocked.first && settle_blocked(device, slot);
 }
 
 /* How many contexts there are of this device, or of others. No lock needed. */

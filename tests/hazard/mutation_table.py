@@ -159,7 +159,7 @@ MUTATIONS = [
         "while ((id = device->pending.first) && device->nodes.node[id].time <= time) {",
         "while ((id = device->pending.first)) {", ["cuda"]),
     bug("blocked_freed_by_anybody", "a block used on several streams is free when its own says so", PENDING,
-        "if (sg_after_usable(order, after, order->state[own] == SG_SLOT_ALIVE ? own : 0)) {", "if (own) {", ["aware", "torch"]),
+        "if (sg_after_usable(order, after, order->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {", "if (slot) {", ["aware", "torch"]),
     bug("device_wait_not_made", "a stream is believed to wait for another that it does not wait for", PENDING,
         "if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)\n            continue;", "(void)stream;",
         ["aware", "torch"], ORDER_MODEL),
