@@ -415,6 +415,45 @@ CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step s
     return result;
 }
 
+/* The nodes of a child become those of another graph of the same shape. */
+static CUresult replace_child(CUgraphExec exec, const struct sim_nodes *now, const struct sim_nodes *then)
+{
+    CUresult result = now->count == then->count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < now->count && result == CUDA_SUCCESS; i++) {
+        const struct sim_step *step = &then->at[i]->step;
+        if (now->at[i]->step.type != step->type || now->at[i]->deps.count != then->at[i]->deps.count)
+            result = CUDA_ERROR_INVALID_VALUE;
+        else if (step->child || step->memory)
+            result = CUDA_ERROR_NOT_SUPPORTED;
+    }
+    for (unsigned i = 0; i < now->count && result == CUDA_SUCCESS; i++) {
+        struct sim_step step;
+        result = sim_step_copy(&then->at[i]->step, &step);
+        if (result == CUDA_SUCCESS)
+            result = sim_image_replace(exec, now->at[i], step);
+    }
+    return result;
+}
+
+CUresult cuGraphExecChildGraphNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraph child)
+{
+    SIM_ENTER(cuGraphExecChildGraphNodeSetParams);
+    sim_lock();
+    struct sim_nodes now = {0}, then = {0};
+    CUresult result = sim_graph_get(child);
+    if (result == CUDA_SUCCESS && (!sim_handle_valid(exec, SIM_KIND_EXEC) || !sim_handle_valid(node, SIM_KIND_NODE) ||
+                                      !node->step.child))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && (!sim_graph_sort(node->step.child, &now) || !sim_graph_sort(child, &then)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = replace_child(exec, &now, &then);
+    sim_nodes_clear(&now);
+    sim_nodes_clear(&then);
+    sim_unlock();
+    return result;
+}
+
 static CUgraphExecUpdateResult compare(const struct sim_image *now, const struct sim_image *then, CUgraphNode *ret)
 {
     if (now->count != then->count)

@@ -393,3 +393,26 @@ CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
     SIM_ENTER(cuGraphEventWaitNodeSetEvent);
     return set_event(node, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
 }
+
+static CUresult set_exec_event(CUgraphExec exec, CUgraphNode node, CUevent event, CUgraphNodeType type)
+{
+    sim_lock();
+    struct sim_step step;
+    CUresult result = event_step(event, type, &step);
+    if (result == CUDA_SUCCESS)
+        result = sim_image_replace(exec, node, step);
+    sim_unlock();
+    return result;
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    SIM_ENTER(cuGraphExecEventRecordNodeSetEvent);
+    return set_exec_event(exec, node, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    SIM_ENTER(cuGraphExecEventWaitNodeSetEvent);
+    return set_exec_event(exec, node, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+}

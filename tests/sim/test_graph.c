@@ -278,6 +278,59 @@ static void user_objects_live_as_long_as_anything_that_holds_them(void **state)
     ok(cuGraphDestroy(graph));
 }
 
+static CUgraph graph_that_sets(CUdeviceptr memory, unsigned value, CUgraphNode *ret_node)
+{
+    CUgraph graph;
+    CUcontext context;
+    const CUDA_MEMSET_NODE_PARAMS params = {.dst = memory, .value = value, .elementSize = 1, .width = 64, .height = 1};
+    ok(cuCtxGetCurrent(&context));
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddMemsetNode(ret_node, graph, NULL, 0, &params, context));
+    return graph;
+}
+
+/* An executable is given other events and another child; the graph that it was made of stays as it was. */
+static void an_executable_is_given_other_parts(void **state)
+{
+    (void)state;
+    CUdeviceptr memory;
+    CUgraphNode set, part, record, empty;
+    CUgraph child, other, graph, larger;
+    CUgraphExec exec;
+    CUevent first, second, found;
+    unsigned char byte;
+    ok(cuMemAlloc_v2(&memory, 64));
+    ok(cuEventCreate(&first, CU_EVENT_DISABLE_TIMING));
+    ok(cuEventCreate(&second, CU_EVENT_DISABLE_TIMING));
+    child = graph_that_sets(memory, 1, &set);
+    other = graph_that_sets(memory, 2, &set);
+    larger = graph_that_sets(memory, 3, &set);
+    ok(cuGraphAddEmptyNode(&empty, larger, NULL, 0));
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddChildGraphNode(&part, graph, NULL, 0, child));
+    ok(cuGraphAddEventRecordNode(&record, graph, &part, 1, first));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphExecChildGraphNodeSetParams(exec, part, larger));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphExecChildGraphNodeSetParams(exec, record, other));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphExecEventWaitNodeSetEvent(exec, record, second));
+    ok(cuGraphExecChildGraphNodeSetParams(exec, part, other));
+    ok(cuGraphExecEventRecordNodeSetEvent(exec, record, second));
+    ok(cuGraphLaunch(exec, NULL));
+    ok(cuEventSynchronize(second));
+    ok(cuMemcpyDtoH_v2(&byte, memory + 63, 1));
+    assert_int_equal(byte, 2);
+    ok(cuGraphEventRecordNodeGetEvent(record, &found));
+    assert_ptr_equal(found, first);
+    ok(cuGraphExecDestroy(exec));
+    ok(cuGraphDestroy(graph));
+    ok(cuGraphDestroy(child));
+    ok(cuGraphDestroy(other));
+    ok(cuGraphDestroy(larger));
+    ok(cuEventDestroy_v2(first));
+    ok(cuEventDestroy_v2(second));
+    ok(cuMemFree_v2(memory));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +339,7 @@ int main(void)
         cmocka_unit_test(events_reach_in_and_out),
         cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
         cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
+        cmocka_unit_test(an_executable_is_given_other_parts),
     };
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
 }
