@@ -365,6 +365,9 @@ ASIDE CUresult wait_and_learn(struct sg_device *device, CUcontext current, uint6
     CUresult result = wait_like_the_driver(device->core, current, ret_ns);
     if (result == CUDA_SUCCESS)
         sg_core_completed(device->core, device->ordinal, &clock);
+    for (int i = 0; result == CUDA_SUCCESS && i < SG_DEVICES_MAX; i++) /* all contexts were waited for */
+        if (i != device->ordinal && atomic_load_explicit(&device->core->device[i], memory_order_relaxed))
+            sg_core_told(device->core, i, NULL);
     return result;
 }
 

@@ -164,6 +164,10 @@ void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);
 
+/* The host has learnt, or may learn at any time in a way that isn't seen, that the work of `clock` is complete; NULL: all that
+   the device was given so far. It may show blocks from before then to any stream. */
+void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock);
+
 /* The stream may have been given work. No lock. */
 void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
 

@@ -49,6 +49,7 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->given[slot] = order->moved_on[slot] = sg_order_tick(device); /* what this one was given before is not */
     memset(&order->knows[slot], 0, sizeof order->knows[slot]);
     memset(&order->learnt[slot], 0, sizeof order->learnt[slot]);
+    order->told[slot] = 0;
     order->alive |= bit(slot);
     order->unseen |= bit(slot);
     order->unproven &= ~bit(slot);
@@ -262,6 +263,20 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
     sg_unlock(&device->lock);
 }
 
+void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *clock)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
+        uint64_t time = clock ? clock->at[slot] : device->serial;
+        if (device->order.told[slot] < time)
+            device->order.told[slot] = time;
+    }
+    sg_unlock(&device->lock);
+}
+
 void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time)
 {
     struct sg_order *order = &device->order;
@@ -337,7 +352,7 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
     const struct sg_order *order = &device->order;
     uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
     uint64_t busy = (fresh | order->unproven) & order->alive & ~bit(slot), seen = 0, known = 0;
-    if (order->opaque & bit(slot) || order->complete[slot] >= born)
+    if (order->opaque & bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)
         seen = busy; /* the host may have passed it on by any means */
     else
         known = order->opaque | order->unseen | (order->blocking & bit(slot) ? order->blocking : 0);

@@ -67,6 +67,7 @@ struct sg_order {
     uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
     uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
     struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
+    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, not by our knowledge */
     uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
     uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit 0: context */
     uint64_t version;                /* changes whenever something is learnt */

@@ -62,6 +62,8 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
 static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread)
 {
     sg_touched(stream, per_thread);
+    if (sg_following() && !sg_life_owns(dst)) /* perhaps the host's */
+        sg_streams_tell(stream, per_thread);
     if (!sg_contexts_devices() || !sg_torch_direct() || !sg_following())
         return;
     struct sg_core *core = sg_begin();

@@ -443,11 +443,13 @@ static CUresult ask(CUresult (*real)(CUevent), CUevent event)
         return real(event);
     know(event, &knowledge);
     CUresult result = real(event);
-    if (result != CUDA_SUCCESS || knowledge.state != KNOWN || sg_follow_blind() || !still(event, &knowledge))
-        return result;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = result == CUDA_SUCCESS && knowledge.state != BLANK ? sg_begin() : NULL;
     if (core) {
-        sg_core_completed(core, knowledge.device, &knowledge.clock);
+        bool known = knowledge.state == KNOWN && !sg_follow_blind() && still(event, &knowledge);
+        if (known)
+            sg_core_completed(core, knowledge.device, &knowledge.clock);
+        if (!known || knowledge.opaque)
+            sg_streams_told_all(core);
         sg_end();
     }
     return result;

@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "hooks.h"
 #include "life.h"
+#include "torch.h"
 
 enum { STREAMS_MAX = 512 };
 
@@ -27,6 +28,7 @@ static struct {
     _Atomic uint64_t served;            /* devices, a bit each */
     atomic_bool missed;                 /* a stream of one of them has no slot */
     atomic_bool any_foreign;
+    atomic_bool any_opaque;
 } streams = {.changes = 1};
 
 atomic_bool sg_following_order;
@@ -191,6 +193,8 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
         .context = context,
         .handle = stream,
     };
+    if (entry.opaque)
+        atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
     if (entry.slot && enlist(&entry, ret)) {
         if (elsewhere >= 0)
             atomic_store(&streams.any_foreign, true);
@@ -333,8 +337,32 @@ void sg_streams_touch(CUstream stream, bool per_thread)
     self->inside = false;
 }
 
+void sg_streams_told_all(struct sg_core *core)
+{
+    uint64_t served = atomic_load_explicit(&streams.served, memory_order_relaxed);
+    for (; served; served &= served - 1)
+        sg_core_told(core, __builtin_ctzll(served), NULL);
+}
+
+void sg_streams_tell(CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_clock clock;
+    struct sg_core *core = sg_following() && sg_torch_direct() ? sg_begin() : NULL;
+    if (!core)
+        return;
+    if (sg_streams_find(core, stream, per_thread, &place)) {
+        sg_core_clock(core, place.device, place.slot, &clock);
+        sg_core_told(core, place.device, &clock);
+        if (sg_streams_is_opaque(&place))
+            sg_streams_told_all(core);
+    }
+    sg_end();
+}
+
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
 {
+    atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
     sg_guard(SG_GUARD_STREAMS);
     bool known = streams.list[place->entry].opaque;
     streams.list[place->entry].opaque = true;
@@ -472,12 +500,14 @@ static bool clock_of(CUstream stream, bool per_thread, struct sg_place *ret_plac
     return known;
 }
 
-static void complete(int device, const struct sg_clock *clock)
+static void complete(int device, const struct sg_clock *clock, bool opaque)
 {
     struct sg_core *core = sg_begin();
     if (!core)
         return;
     sg_core_completed(core, device, clock);
+    if (opaque)
+        sg_streams_told_all(core);
     sg_end();
 }
 
@@ -488,7 +518,7 @@ static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread
     bool known = clock_of(stream, per_thread, &place, &clock);
     CUresult result = real(stream);
     if (known && result == CUDA_SUCCESS)
-        complete(place.device, &clock);
+        complete(place.device, &clock, sg_streams_is_opaque(&place));
     return result;
 }
 
@@ -520,6 +550,8 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
     if (!core)
         return false;
     sg_core_context_clock(core, *ret_device, sg_contexts_stands_for_all(context) ? NULL : context, ret_clock);
+    if (sg_contexts_devices())
+        ret_clock->at[0] = 0; /* what waits for all work waits for other devices' too */
     sg_end();
     return true;
 }
@@ -535,7 +567,7 @@ CUresult cuCtxSynchronize(void)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize();
     if (known && result == CUDA_SUCCESS)
-        complete(device, &clock);
+        complete(device, &clock, atomic_load_explicit(&streams.any_opaque, memory_order_relaxed));
     return result;
 }
 
@@ -546,6 +578,6 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
     if (known && result == CUDA_SUCCESS)
-        complete(device, &clock);
+        complete(device, &clock, atomic_load_explicit(&streams.any_opaque, memory_order_relaxed));
     return result;
 }

@@ -79,6 +79,13 @@ static inline void sg_touched(CUstream stream, bool per_thread)
         sg_streams_touch(stream, per_thread);
 }
 
+/* What a stream was given so far may show its end to the host without a call: a function of the host, a copy to it. Where
+   nobody tells us who uses a block, the host may show it to any stream then. After the driver's call. */
+void sg_streams_tell(CUstream stream, bool per_thread);
+
+/* The host knows that work is complete which isn't followed, so it may know of any. */
+void sg_streams_told_all(struct sg_core *core);
+
 /* The handle that means the same stream without regard to how it is called. */
 static inline CUstream sg_stream_named(CUstream stream, bool per_thread)
 {

@@ -5,17 +5,24 @@
 #include "hooks.h"
 #include "streams.h"
 
-#define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
+static void told(CUstream stream, bool per_thread)
+{
+    sg_touched(stream, per_thread);
+    if (sg_following())
+        sg_streams_tell(stream, per_thread);
+}
+
+#define HAND_ON(symbol, parameters, arguments, stream, own, note) \
     CUresult symbol parameters \
     { \
         CUresult result = sg_real()->symbol arguments; \
-        sg_touched(stream, false); \
-        return result; \
-    } \
-    CUresult per_thread parameters \
-    { \
-        CUresult result = sg_real()->per_thread arguments; \
-        sg_touched(stream, true); \
+        note(stream, own); \
         return result; \
     }
+#define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
+    HAND_ON(symbol, parameters, arguments, stream, false, sg_touched) \
+    HAND_ON(per_thread, parameters, arguments, stream, true, sg_touched)
+#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
+    HAND_ON(symbol, parameters, arguments, stream, false, told) \
+    HAND_ON(per_thread, parameters, arguments, stream, true, told)
 #include "submit.def"

@@ -133,6 +133,8 @@ static CUresult launched(CUresult result, CUstream stream, bool per_thread)
         opaque(stream, per_thread);
     else
         sg_touched(stream, per_thread);
+    if (sg_following())
+        sg_streams_tell(stream, per_thread); /* it may have functions of the host, or copies to it */
     return result;
 }
 

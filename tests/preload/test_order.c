@@ -15,6 +15,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
+#include "torch.h"
 
 __thread struct sg_thread sg_self;
 _Atomic unsigned sg_life_gate;
@@ -58,6 +59,11 @@ static CUresult answer(void)
         meanwhile();
     }
     return fake.answer;
+}
+
+bool sg_torch_direct(void)
+{
+    return false;
 }
 
 /* The driver. */
@@ -229,6 +235,11 @@ CUcontext sg_contexts_only(void)
     return (CUcontext)1;
 }
 
+bool sg_contexts_devices(void)
+{
+    return false;
+}
+
 bool sg_contexts_device(CUcontext context, int *ret)
 {
     *ret = context == (CUcontext)2; /* the second context is the second device's */
@@ -290,6 +301,11 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream)
 }
 
 /* The core. */
+void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock)
+{
+    (void)core, (void)device, (void)clock;
+}
+
 sg_slot sg_core_slot(struct sg_core *unused, int device, const struct sg_stream_id *id)
 {
     (void)unused, (void)device;
