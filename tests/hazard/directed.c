@@ -1,17 +1,22 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
 
-     directed host | legacy | context | stream_context | legacy_free | opaque_free
+     directed host | legacy | tainted | function | context | stream_context | legacy_free | opaque_free
 
-   host, legacy: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a second one, which
-   has been shown it by the host after a wait, or by way of the legacy stream; then it is freed, and asked for again.
+   host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
+   second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a
+   wait for a third stream that waited for an event which gives no knowledge, or because a function of it has run. Then
+   it is freed, and asked for again.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules or of an event
    over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that.
    context, stream_context: memory that waits for work of one context is asked for while another one is current. */
 #include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_proto.h"
 
@@ -180,6 +185,35 @@ static void used_after_a_wait(CUstream own, CUstream second, void (*come_after)(
     MUST(cuCtxSynchronize());
 }
 
+/* Events that other processes may record give no knowledge. */
+static void by_tainted_event(CUstream first)
+{
+    CUevent event;
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    MUST(cuEventRecord(event, first));
+    MUST(cuStreamWaitEvent(third, event, 0));
+    MUST(cuStreamSynchronize(third));
+    MUST(cuEventDestroy_v2(event));
+}
+
+static atomic_bool ran;
+
+static void run(void *unused)
+{
+    (void)unused;
+    ran = true;
+}
+
+/* Without a schedule it runs at once, on a thread of the driver's. */
+static void by_function(CUstream first)
+{
+    MUST(cuLaunchHostFunc(first, run, NULL));
+    for (int i = 0; i < 50000 && !ran; i++)
+        usleep(100);
+    EXPECT(ran);
+}
+
 static CUcontext other_context(void)
 {
     CUcontext other = NULL;
@@ -237,6 +271,10 @@ int main(int count, char **argument)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), by_legacy_rules);
     else if (strcmp(rule, "opaque_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_event);
+    else if (strcmp(rule, "tainted") == 0)
+        use_elsewhere(CU_STREAM_NON_BLOCKING, by_tainted_event);
+    else if (strcmp(rule, "function") == 0)
+        use_elsewhere(CU_STREAM_NON_BLOCKING, by_function);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)

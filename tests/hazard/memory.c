@@ -5,6 +5,7 @@
 
 int cudaMalloc(void **ret, size_t bytes);
 int cudaFree(void *address);
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr address, unsigned char value, size_t bytes, CUstream stream);
 
 enum { KIB = 1024, MIB = 1024 * 1024, TOUCH_MAX = 64 * KIB };
 
@@ -68,6 +69,8 @@ static void check_apart(struct program *p, const struct block *new)
 {
     for (int i = 0; i < BLOCKS; i++) {
         const struct block *b = &p->block[i];
+        if (b->of_graph && p->inside && graph_has(p->inside, b))
+            continue; /* freed in the same capture: its memory may be had again there */
         if (b != new && b->address && b->address < new->address + new->bytes && new->address < b->address + b->bytes)
             program_check(p, CUDA_ERROR_UNKNOWN, "an allocation overlaps a live one");
     }
@@ -318,13 +321,16 @@ void block_touch(struct program *p, struct block *b, int stream)
             touch_by_kernel(p, at, bytes, handle);
         break;
     default:
-        MUST(p, cuMemsetD8Async(at, (unsigned char)b->owner, bytes, handle));
+        if (handle == CU_STREAM_PER_THREAD && program_random(p, 2)) /* by the other name */
+            MUST(p, cuMemsetD8Async_ptsz(at, (unsigned char)b->owner, bytes, NULL));
+        else
+            MUST(p, cuMemsetD8Async(at, (unsigned char)b->owner, bytes, handle));
     }
 }
 
 static bool may_use(const struct program *p, const struct block *b, int stream)
 {
-    bool near = program_device(b->context) == program_device(p->stream[stream].context);
+    bool near = p->peers || program_device(b->context) == program_device(p->stream[stream].context);
     /* Of a block whose stream is gone nobody hears any more but those who have it already. */
     return near && ((p->kind == KIND_CUDA && !b->of_pool) || b->home >= 0 || b->used[stream]);
 }
@@ -333,8 +339,11 @@ static bool may_use(const struct program *p, const struct block *b, int stream)
 static void copy_between(struct program *p, struct block *from, struct block *to)
 {
     int stream = stream_pick(p, program_random(p, 2) ? from->context : to->context);
-    if (stream < 0 || p->kind != KIND_CUDA || to->of_pool || from->of_pool)
+    bool known = p->kind == KIND_CUDA || (from->home >= 0 && to->home >= 0);
+    if (stream < 0 || !known || to->of_pool || from->of_pool)
         return;
+    block_show(p, from, stream);
+    block_show(p, to, stream);
     size_t bytes = from->bytes < to->bytes ? from->bytes : to->bytes;
     bytes = bytes < TOUCH_MAX ? bytes : TOUCH_MAX;
     program_enter(p, p->stream[stream].context);
@@ -352,12 +361,48 @@ void move_use(struct program *p)
     struct block *far = p->context[2] ? block_pick(p, 1 - program_device(p->stream[stream].context)) : NULL;
     if (b && far && program_random(p, 4) == 0)
         copy_between(p, b, far);
+    if (far && !far->of_pool && p->peers && program_random(p, 2)) /* by work of the other device */
+        b = far;
     if (!b || !may_use(p, b, stream))
         return;
     if (program_random(p, 3) && b->home >= 0 && (b->home < PER_THREAD || b->home == PER_THREAD + p->thread))
         stream = b->home;
     block_show(p, b, stream);
     for (unsigned i = 1 + program_random(p, 3); i-- > 0;) {
+        block_touch(p, b, stream);
+        stream_submitted(p, stream);
+        block_used(p, b, stream);
+    }
+}
+
+static struct block *plain_block(struct program *p)
+{
+    struct block *b = block_pick(p, -1);
+    return b && !b->graphs && !b->of_pool ? b : NULL;
+}
+
+/* Nothing here waits for a stream, which could be the captured one. */
+void block_churn(struct program *p)
+{
+    int stream = stream_pick(p, program_random(p, 3) ? 0 : -1);
+    struct block *b = plain_block(p);
+    if (p->kind != KIND_CUDA || stream < 0 || stream == LEGACY)
+        return;
+    switch (program_random(p, 4)) {
+    case 0:
+        (void)block_allocate(p, stream);
+        return;
+    case 1:
+        if (!b)
+            return;
+        program_enter(p, program_random(p, 2) ? b->context : 0);
+        extras.owner(b->address, b->bytes, 0);
+        MUST(p, cuMemFree_v2(b->address));
+        b->address = 0;
+        return;
+    default:
+        if (!b || !may_use(p, b, stream))
+            return;
         block_touch(p, b, stream);
         stream_submitted(p, stream);
         block_used(p, b, stream);

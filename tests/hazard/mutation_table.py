@@ -8,8 +8,8 @@ occurs, where that is not once.
 CORE, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
                                        ("core.c", "order.c", "pending.c", "region_parts.h", "region.c"))
 OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
-EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS = (
-    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints"))
+EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT = (
+    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit"))
 
 
 ORDER_TEST = ["tests/preload/test_order"]
@@ -52,8 +52,15 @@ MUTATIONS = [
     bug("seen_by_wait_forgotten", "streams that waited for the block's stream do not count as having seen it", ORDER,
         "order->knows[other].at[slot] >= born)", "order->knows[other].at[slot] > UINT64_MAX - 1)", ["torch"]),
     bug("seen_by_host_forgotten", "what the host passed on after a wait does not count", ORDER,
-        "if (order->opaque & bit(slot) || order->complete[slot] >= born)", "if (order->opaque & bit(slot))",
+        "if (order->opaque & bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)", "if (order->opaque & bit(slot))",
         ["torch", "aware"], programs=directed("host", "auto")),
+    bug("told_by_other_means_forgotten", "what the host learnt by way of streams that can't be followed does not count", ORDER,
+        " || order->told[slot] >= born)", ")", ["torch"], programs=directed("tainted", "auto")),
+    bug("functions_of_the_host_tell_nothing", "a function of the host does not count as telling it of the stream's work", SUBMIT,
+        "        sg_streams_tell(stream, per_thread);", "        (void)per_thread;", ["torch"],
+        programs=[("tests/hazard/directed function", "free_sync:auto", "64MiB,hazard")]),
+    bug("other_devices_forgotten", "work of a device that has access does not count as having seen a block", CORE,
+        "if (tag->sees == SG_SEES_POSSIBLE && device->peers)", "if (0)", ["torch"]),
     bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
         "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"],
         programs=directed("legacy", "auto")),
@@ -77,7 +84,7 @@ MUTATIONS = [
         "            for (int i = 0; i < SG_SLOTS; i++)\n                if (event->clock.at[i] < recording->clock.at[i])\n"
         "                    event->clock.at[i] = recording->clock.at[i];", ["aware"]),
     bug("query_of_a_busy_event_believed", "an event that is not complete counts as complete", EVENTS,
-        "if (result != CUDA_SUCCESS || knowledge.state != KNOWN", "if (knowledge.state != KNOWN", ["aware"]),
+        "result == CUDA_SUCCESS && knowledge.state != BLANK ? sg_begin()", "knowledge.state != BLANK ? sg_begin()", ["aware"]),
     bug("destroyed_event_remembered", "an event's clock outlives it and is the next one's of that handle", EVENTS,
         "static void forget(CUevent handle)\n{\n    if (!sg_following() || !handle)\n        return;",
         "static void forget(CUevent handle)\n{\n    if (handle || !sg_following())\n        return;",
@@ -90,8 +97,8 @@ MUTATIONS = [
     bug("context_wait_not_noticed", "streams of a context that waits for an event are not known to have seen it", EVENTS,
         "        sg_streams_opaque_context(core, context);", "        (void)context;", ["torch"], ORDER_TEST),
     bug("stream_query_unheard", "a stream that is busy counts as complete after a query", STREAMS,
-        "    if (known && result == CUDA_SUCCESS)\n        complete(place.device, &clock);",
-        "    if (known)\n        complete(place.device, &clock);", ["aware"]),
+        "    if (known && result == CUDA_SUCCESS)\n        complete(place.device, &clock, ",
+        "    if (known)\n        complete(place.device, &clock, ", ["aware"]),
     bug("wait_credits_later_work", "a stream that waited for an event has waited for what comes after it too", ORDER,
         "order->knows[slot].at[other] = clock->at[other];", "order->knows[slot].at[other] = device->serial + 1000;", ["aware"]),
     bug("completion_of_another_slot", "what is complete is noted for the slot beside", ORDER,

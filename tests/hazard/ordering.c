@@ -34,6 +34,10 @@ static const struct plan {
     {"auto", "cuda", KIND_CUDA},
     {"auto", "aware", KIND_AWARE},
     {"auto", "torch", KIND_TORCH},
+    {"strict", "threads", KIND_THREADS},
+    {"event", "threads", KIND_THREADS},
+    {"stream", "threads", KIND_THREADS},
+    {"auto", "threads", KIND_THREADS},
 };
 enum { PLANS = sizeof plans / sizeof *plans };
 
@@ -191,7 +195,7 @@ static void start(struct job *job, const struct options *options)
     char sim[256], conf[256], from[32], to[32], plan[8];
     const char *library = getenv("SEGALLOC_LIBRARY");
     snprintf(sim, sizeof sim, "%s,hazard,schedule=1", settings[setting].sim);
-    snprintf(conf, sizeof conf, "%s,oom_report:never,wait_limit:0.02,free_sync:%s", settings[setting].conf,
+    snprintf(conf, sizeof conf, "%s,oom_report:never,wait_limit:0.005,free_sync:%s", settings[setting].conf,
         job->plan->policy);
     snprintf(from, sizeof from, "%llu", (unsigned long long)job->next);
     snprintf(to, sizeof to, "%llu", (unsigned long long)job->to);

@@ -1,6 +1,7 @@
 #include "program.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -8,7 +9,9 @@
 
 struct extras extras;
 
-static const char *const kind_names[KINDS] = {"cuda", "aware", "torch", "ranks"};
+enum { PINNED = 64 * 1024 };
+
+static const char *const kind_names[KINDS] = {"cuda", "aware", "torch", "ranks", "threads"};
 
 /* splitmix64 */
 unsigned program_random(struct program *p, unsigned count)
@@ -50,70 +53,6 @@ CUfunction program_kernel(void)
     return kernel;
 }
 
-static void make_context(struct program *p)
-{
-    MUST(p, cuCtxCreate_v2(&p->context[1], 0, 0));
-}
-
-/* Its blocks go with it, and everything else that it has. */
-static void destroy_context(struct program *p)
-{
-    for (int i = 0; i < GRAPHS; i++) {
-        if (p->graph[i].exec && p->graph[i].context == 1)
-            graph_destroy(p, &p->graph[i]);
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        struct block *b = &p->block[i];
-        if (!b->address || b->context != 1)
-            continue;
-        if (b->graphs)
-            return; /* another context's graph has it */
-    }
-    for (int i = 0; i < BLOCKS; i++) {
-        struct block *b = &p->block[i];
-        if (b->address && b->context == 1 && b->of_pool)
-            block_free(p, b);
-        if (b->address && b->context == 1) { /* others may still be using it */
-            program_enter(p, 0);
-            MUST(p, cuCtxSynchronize());
-            if (p->context[2]) {
-                program_enter(p, 2);
-                MUST(p, cuCtxSynchronize());
-            }
-            extras.owner(b->address, b->bytes, 0);
-            b->address = 0;
-        }
-    }
-    for (int i = 0; i < EVENTS; i++) {
-        if (p->event[i].handle && p->event[i].context == 1) {
-            MUST(p, cuEventDestroy_v2(p->event[i].handle));
-            p->event[i].handle = NULL;
-        }
-    }
-    program_enter(p, 1);
-    MUST(p, cuCtxSynchronize());
-    for (int i = 0; i < STREAMS; i++) {
-        if (p->stream[i].context != 1)
-            continue;
-        p->stream[i].context = -1;
-        for (int b = 0; b < BLOCKS; b++)
-            p->block[b].used[i] = 0;
-    }
-    MUST(p, cuCtxDestroy_v2(p->context[1]));
-    p->context[1] = NULL;
-    program_enter(p, 0);
-}
-
-static void move_contexts(struct program *p)
-{
-    if (p->kind != KIND_CUDA || program_random(p, 4))
-        return;
-    if (p->context[1])
-        destroy_context(p);
-    else if (p->seed % 3 == 0)
-        make_context(p);
-}
-
 static const struct {
     unsigned weight;
     void (*move)(struct program *p);
@@ -126,6 +65,7 @@ static const struct {
     {6, move_graphs},
     {4, move_pool},
     {1, move_contexts},
+    {1, move_life},
 };
 
 static void step(void *data)
@@ -143,6 +83,28 @@ static void step(void *data)
     p->operations++;
 }
 
+/* Page-locked memory of the host: the driver's, or the program's own. */
+static void make_pinned(struct program *p)
+{
+    p->registered = p->seed % 5 == 0;
+    if (!p->registered)
+        MUST(p, cuMemAllocHost_v2(&p->pinned, PINNED));
+    else if ((p->pinned = aligned_alloc(4096, PINNED)) == NULL)
+        abort();
+    else
+        MUST(p, cuMemHostRegister_v2(p->pinned, PINNED, 0));
+}
+
+static void end_pinned(struct program *p)
+{
+    if (p->registered) {
+        MUST(p, cuMemHostUnregister(p->pinned));
+        free(p->pinned);
+    } else {
+        MUST(p, cuMemFreeHost(p->pinned));
+    }
+}
+
 static void begin(struct program *p)
 {
     for (int i = 0; i < STREAMS; i++)
@@ -151,10 +113,11 @@ static void begin(struct program *p)
     program_enter(p, 0);
     int devices = 0;
     if (cuDeviceGetCount(&devices) == CUDA_SUCCESS && devices > 1 && p->seed % 4 == 1)
-        MUST(p, cuDevicePrimaryCtxRetain(&p->context[2], 1));
-    MUST(p, cuMemAllocHost_v2(&p->pinned, 64 * 1024));
+        context_begin(p);
+    make_pinned(p);
     p->stream[LEGACY].context = 0;
-    for (int i = 0; i < THREADS && p->kind == KIND_CUDA; i++) {
+    p->stream[LEGACY].handle = p->seed % 3 ? NULL : CU_STREAM_LEGACY;
+    for (int i = 0; i < (p->alone ? 1 : THREADS) && p->kind == KIND_CUDA; i++) {
         p->stream[PER_THREAD + i].context = 0;
         p->stream[PER_THREAD + i].handle = CU_STREAM_PER_THREAD;
     }
@@ -213,31 +176,38 @@ static void end(struct program *p)
             MUST(p, cuCtxSynchronize());
         }
     }
-    MUST(p, cuMemFreeHost(p->pinned));
-    for (int t = 1; t < THREADS; t++) {
+    end_pinned(p);
+    for (int t = 1; t < THREADS && !p->alone; t++) {
         p->thread = t;
         turn(t, end_thread, p);
     }
     p->thread = 0;
     if (p->context[2]) {
-        trim(1);
+        if (!p->alone)
+            trim(1);
         MUST(p, cuDevicePrimaryCtxRelease_v2(1));
     }
     program_enter(p, 0);
-    trim(0);
+    if (!p->alone)
+        trim(0);
     MUST(p, cuDevicePrimaryCtxRelease_v2(0));
 }
 
 void program_run(struct program *p)
 {
-    p->random = p->seed * 0x2545f491 + (uint64_t)p->kind;
+    if (!p->alone)
+        p->random = p->seed * 0x2545f491 + (uint64_t)p->kind;
     if (p->kind == KIND_RANKS) {
         ranks_run(p);
         return;
     }
+    if (p->kind == KIND_THREADS) {
+        threads_run(p);
+        return;
+    }
     begin(p);
     for (unsigned left = 60 + program_random(p, 200); left-- > 0 && !p->errors;) {
-        p->thread = program_random(p, 3) ? 0 : (int)program_random(p, THREADS);
+        p->thread = p->alone || program_random(p, 3) ? 0 : (int)program_random(p, THREADS);
         turn(p->thread, step, p);
     }
     p->thread = 0;

@@ -29,6 +29,7 @@ enum kind {
     KIND_AWARE, /* names its streams: segalloc_malloc_on and the like, or PyTorch's pluggable interface */
     KIND_TORCH, /* PyTorch in mode direct: its current stream is the block's, nobody hears of record_stream */
     KIND_RANKS, /* two ranks that send to each other, on cards that are full */
+    KIND_THREADS, /* programs of the first two kinds at once, a thread each, that share the device and nothing else */
     KINDS
 };
 
@@ -41,6 +42,7 @@ struct stream {
     CUstream handle;
     int context; /* index; -1: there is no such stream now */
     bool blocking; /* takes part in the legacy stream's order */
+    bool captured; /* now */
     uint32_t position;
     struct clock knows; /* what it is given from now on comes after */
     struct clock work;  /* what comes before the end of its latest work, that included */
@@ -80,6 +82,9 @@ struct program {
     bool illegal; /* leaves out what makes it legal: for the proof that this is seen */
     bool pluggable; /* of those that name streams: by PyTorch's interface */
     bool strict;  /* earlier work is complete when a free returns */
+    bool alone;   /* its one thread runs beside others' programs */
+    bool peers;   /* each device may reach the other's memory */
+    bool registered; /* `pinned` is the program's own */
     uint64_t operations, errors;
     int thread;   /* that has the turn */
     CUcontext context[CONTEXTS]; /* NULL: not in use */
@@ -88,6 +93,8 @@ struct program {
     struct block block[BLOCKS];
     struct graph graph[GRAPHS];
     struct clock host;
+    const struct graph *inside; /* that is being captured and allocates */
+    unsigned capturing; /* captures during which another thread has the turn */
     size_t again; /* bytes that the next allocation takes; 0: any */
     void *pinned;
 };
@@ -123,6 +130,12 @@ void event_wait(struct program *program, struct event *event, int stream);
 void move_events(struct program *program);
 void move_streams(struct program *program);
 
+/* Contexts, and what else happens to a process. */
+void context_begin(struct program *program); /* takes up the second device */
+void context_make_created(struct program *program);
+void move_contexts(struct program *program);
+void move_life(struct program *program);
+
 /* Memory. */
 void move_allocate(struct program *program);
 void move_free(struct program *program);
@@ -138,11 +151,16 @@ void block_show(struct program *program, struct block *block, int stream);
 void block_touch(struct program *program, struct block *block, int stream);
 void block_used(struct program *program, struct block *block, int stream);
 
+/* What another thread does while a stream is captured. */
+void block_churn(struct program *program);
+
 /* Graphs. */
 void move_graphs(struct program *program);
 void graph_destroy(struct program *program, struct graph *graph);
+bool graph_has(const struct graph *graph, const struct block *block);
 
 void ranks_run(struct program *program);
+void threads_run(struct program *program);
 
 /* What is found by dlsym, in the simulator and in the library. */
 struct extras {

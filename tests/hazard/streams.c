@@ -17,7 +17,8 @@ bool stream_exists(const struct program *p, int stream)
 /* Handles 0 and 0x2 mean a stream of the thread and of its context. */
 static bool usable(const struct program *p, int stream)
 {
-    return stream_exists(p, stream) && (stream < PER_THREAD || stream == PER_THREAD + p->thread);
+    return stream_exists(p, stream) && !p->stream[stream].captured &&
+        (stream < PER_THREAD || stream == PER_THREAD + p->thread);
 }
 
 int stream_pick(struct program *p, int context)
@@ -60,7 +61,8 @@ static void make_event(struct program *p, struct event *event, int context)
     program_enter(p, context);
     event->context = context;
     event->clock = (struct clock){{0}};
-    if (!MUST(p, cuEventCreate(&event->handle, CU_EVENT_DISABLE_TIMING)))
+    unsigned flags = CU_EVENT_DISABLE_TIMING | (program_random(p, 10) ? 0 : CU_EVENT_INTERPROCESS);
+    if (!MUST(p, cuEventCreate(&event->handle, flags)))
         event->handle = NULL;
 }
 
@@ -90,7 +92,8 @@ void event_record(struct program *p, struct event *event, int stream)
 {
     struct stream *s = &p->stream[stream];
     program_enter(p, s->context);
-    if (!MUST(p, cuEventRecord(event->handle, s->handle)))
+    if (!(program_random(p, 8) ? MUST(p, cuEventRecord(event->handle, s->handle))
+                               : MUST(p, cuEventRecordWithFlags(event->handle, s->handle, 0))))
         return;
     stream_submitted(p, stream);
     event->clock = s->knows;

@@ -81,7 +81,8 @@ class Library(unittest.TestCase):
             text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
             return {row[which - 1] for row in re.findall(rf"^{macro}\((\w+),\s*(\w+|\")", text, flags=re.M)}
         expected = names("hooks.def", "HOOK") | names("exports.def", "EXPORT")
-        expected |= names("submit.def", "SUBMIT") | names("submit.def", "SUBMIT", 2)
+        for macro in ("SUBMIT", "SUBMIT_TELLING"):
+            expected |= names("submit.def", macro) | names("submit.def", macro, 2)
         self.assertIn("cuMemAlloc_v2", expected)
         symbols = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]
         exported = {fields[-1] for fields in symbols}
