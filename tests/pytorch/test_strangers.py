@@ -19,20 +19,21 @@ if SHORT:
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
 ENVIRONMENT.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2", PYTHONWARNINGS="ignore", PYTHONDONTWRITEBYTECODE="1")
-MODES = {"native": ["--no-preload"], "direct": [], "beneath": ["--conf", "pytorch:beneath"], "torch": ["--torch"]}
+MODES = {"native": ["--no-preload"], "direct": [], "beneath": [], "torch": ["--torch"]}
 RANKS = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone")
 
 
-def run(mode, *command, sim="4GiB", options=(), environment=ENVIRONMENT):
-    return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", "oom_report:never", *options, "--", PYTHON, *command],
-                          env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+def run(mode, *command, sim="4GiB", conf="oom_report:never", options=()):
+    conf = "pytorch:beneath," + conf if mode == "beneath" else conf
+    return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", conf, *options, "--", PYTHON, *command],
+                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=600)
 
 
 class Scripts(unittest.TestCase):
-    def same(self, name, *arguments, launcher=(), sim="4GiB"):
+    def same(self, name, *arguments, launcher=(), sim="4GiB", modes=tuple(MODES)):
         said = {}
-        for mode in ("direct",) if SHORT else MODES:
+        for mode in ("direct",) if SHORT else modes:
             done = run(mode, *launcher, HERE / "strangers" / f"{name}.py", *arguments, sim=sim)
             self.assertEqual(done.returncode, 0, f"{name}, {mode}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
             said[mode] = sorted(done.stdout.splitlines())
@@ -62,6 +63,11 @@ class Scripts(unittest.TestCase):
     @unittest.skipIf(SHORT, "short")
     def test_compiled(self):
         self.equal("compiled")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_compiled_to_graphs(self):
+        """PyTorch looks for what its compiler captured among the blocks of its own cache."""
+        self.equal("compiled", "--graphs", modes=("native", "beneath"))
 
     @unittest.skipIf(SHORT, "short")
     def test_words(self):
@@ -219,10 +225,10 @@ counts = torch.cuda.memory_stats()["allocation.all.allocated"]
 print("counted", counts)
 """
 
-    def report(self, mode, *options):
+    def report(self, mode, **more):
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "trace")
-            done = run(mode, "-c", self.SCRIPT, options=("-o", trace, *options))
+            done = run(mode, "-c", self.SCRIPT, options=("-o", trace), **more)
             self.assertEqual(done.returncode, 0, done.stderr)
             text = subprocess.run([SEGALLOC, "report", "--json", trace], check=True, stdout=subprocess.PIPE, env=ENVIRONMENT).stdout
         return json.loads(text), int(done.stdout.split()[-1])
@@ -241,7 +247,7 @@ print("counted", counts)
         self.assertGreater(statistics["calls_create"], 0)
         self.assertGreater(statistics["calls_map"], 0)
         self.assertEqual(statistics["calls_alloc"], 0)
-        report, _ = self.report("direct", "--conf", "expandable_segments:False")
+        report, _ = self.report("direct", conf="expandable_segments:False")
         statistics = report["devices"][0]["statistics"] if "devices" in report else report
         self.assertGreater(statistics["calls_alloc"], 0)
         self.assertEqual(statistics["calls_map"], 0)

@@ -44,7 +44,8 @@ def main():
         trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(64), eval_dataset=Tokens(8), data_collator=collate)
         trainer.train()
         trainer.save_model(folder)
-        trainer.train(resume_from_checkpoint=folder + "/checkpoint-3")
+        if arguments.world_size == 1:  # ranks would have to share the folder
+            trainer.train(resume_from_checkpoint=folder + "/checkpoint-3")
     print("steps", trainer.state.global_step)
 
 
