@@ -201,8 +201,10 @@ static bool leaves_more_above(const struct sg_region *region, const struct sg_no
 static void bin_empty(struct sg_region *region, uint32_t index)
 {
     struct sg_bin *bin = &region->bin[index];
-    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later)
-        expect_merge(region, at(region, id));
+    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) { /* all at once, not one after another */
+        const struct sg_node *node = at(region, id), *prev = at(region, node->prev);
+        sg_index_expect(&region->free_index, (prev->state == SG_NODE_FREE ? prev : node)->begin >> region->slot_shift);
+    }
     for (uint32_t id = bin->top, later; bin->count; id = later) {
         later = at(region, id)->later;
         bin->count--;
@@ -330,6 +332,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
         bin->units = node->size;
         bin->owner = owner;
     }
+    expect_merge(region, node);
     node->state = SG_NODE_CACHED;
     node->later = bin->top;
     bin->top = block;

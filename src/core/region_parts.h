@@ -57,7 +57,6 @@ static inline void expect_merge(const struct sg_region *region, const struct sg_
 {
     __builtin_prefetch(&region->node[node->prev], 1);
     __builtin_prefetch(&region->node[node->next], 1);
-    __builtin_prefetch(&region->free_at[node->begin >> region->slot_shift], 1);
 }
 
 static inline uint32_t end_of(const struct sg_node *node)
