@@ -80,11 +80,15 @@ void sg_core_destroy(struct sg_core *core)
 }
 
 /* Under the lock. */
-static enum sg_class classify(const struct sg_device *device, size_t rounded)
+static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded)
 {
     if (rounded <= SG_SMALL_BYTES || (rounded <= SG_SMALL_ROOMY_BYTES && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
-    return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
+    if (rounded > device->capacity_bytes / 2)
+        return SG_CLASS_HUGE;
+    bool crowd = sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) &&
+                 device->usage.reserved.now / SG_CROWD_SHARE >= device->page_bytes[SG_CLASS_CROWD] && sg_device_is_crowded(device, rounded);
+    return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
 }
 
 /* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there isn't,
@@ -113,16 +117,16 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         CUresult result = sg_classic_malloc(device, bytes, tag, ret);
         return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
     }
-    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
+    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
     struct sg_region *region;
     sg_lock(&device->lock);
-    enum sg_class class = classify(device, rounded);
+    enum sg_class class = classify(device, size_class, rounded);
     bool high = goes_high(device, class, rounded);
-    units = sg_creep_allocate(&device->creep, units);
-    const struct sg_want want = {.class = class, .units = units, .high = high, .slot = tag->slot};
+    units = sg_creep_allocate(&device->creep, size_class, units);
+    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .high = high, .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
-        *ret = sg_device_hand_out(device, region, node, bytes, tag);
+        *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
     sg_unlock(&device->lock);

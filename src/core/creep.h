@@ -26,18 +26,20 @@ struct sg_creep {
     } class[SG_CREEP_CLASSES];
 };
 
+/* The class of a size; 0: it is too small for any. */
 static inline uint32_t sg_creep_class(uint32_t units)
 {
+    if (units < SG_CREEP_LEAST)
+        return 0;
     uint32_t high = 31 - (uint32_t)__builtin_clz(units);
     return high * 32 + (units >> (high - 5) & 31);
 }
 
-/* Notes an allocation and returns what to allocate for it, at least `units`. */
-static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t units)
+/* Notes an allocation in a class and returns what to allocate for it, at least `units`. */
+static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t class, uint32_t units)
 {
-    if (units < SG_CREEP_LEAST)
+    if (class == 0)
         return units;
-    uint32_t class = sg_creep_class(units);
     creep->class[class].last = units;
     if (creep->class[class].score < SG_CREEP_ON)
         return units;
@@ -46,11 +48,11 @@ static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t units)
 }
 
 /* Notes a free of a block for which `units` were asked for. */
-static inline void sg_creep_free(struct sg_creep *creep, uint32_t units)
+static inline void sg_creep_free(struct sg_creep *creep, uint32_t class, uint32_t units)
 {
-    if (units < SG_CREEP_LEAST)
+    if (class == 0)
         return;
-    uint32_t class = sg_creep_class(units), last = creep->class[class].last, score = creep->class[class].score;
+    uint32_t last = creep->class[class].last, score = creep->class[class].score;
     if (last == units)
         creep->class[class].score = score ? score - 1 : 0;
     else if (last > units && score < SG_CREEP_MOST)

@@ -125,6 +125,7 @@ static bool can_expand(struct sg_device *device)
     device->granularity = granularity;
     device->page_bytes[SG_CLASS_SMALL] = granularity;
     device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity : round_up(conf->page_size, granularity);
+    device->page_bytes[SG_CLASS_CROWD] = device->page_bytes[SG_CLASS_REGULAR];
     return probe(device);
 }
 
@@ -253,7 +254,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
         return CUDA_SUCCESS;
     /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge block
        fits where one has been. */
-    uint64_t want = huge ? device->capacity_bytes : class == SG_CLASS_REGULAR ? 2 * device->total_bytes : device->total_bytes / 8;
+    uint64_t want = huge ? device->capacity_bytes : class == SG_CLASS_SMALL ? device->total_bytes / 8 : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
@@ -295,24 +296,52 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-/* The quick looks, and after them the thorough ones where that is wanted. */
-static uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class, struct sg_region **ret)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        if (!sg_device_suits(device, i, want->class, want->units))
+        if (!sg_device_suits(device, i, class, want->units))
             continue;
         *ret = device->region[i];
         node = sg_region_take(*ret, want->units, want->high, want->slot);
         if (!node && sg_region_flush(*ret))
             node = sg_region_take(*ret, want->units, want->high, want->slot);
     }
+    return node;
+}
+
+/* For a block of a crowd: what one that stood among the others before it was a crowd has left, so that blocks which are renewed
+   one by one stay where they are; else among its like. */
+static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t node = 0;
+    for (uint32_t i = 0; i < device->region_count && !node; i++) {
+        *ret = device->region[i];
+        if (device->region_class[i] == SG_CLASS_REGULAR)
+            node = sg_region_take_exact(*ret, want->units, want->slot);
+    }
+    return node ? node : take_of_class(device, want, SG_CLASS_CROWD, ret);
+}
+
+/* The rest of a take, where its class has nothing that a short look finds. */
+__attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t node = 0;
+    if (want->class == SG_CLASS_REGULAR) /* sooner than pages are moved */
+        node = take_of_class(device, want, SG_CLASS_CROWD, ret);
     for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {
         *ret = device->region[i];
         if (sg_device_suits(device, i, want->class, want->units))
             node = sg_region_take_window(*ret, want->units, want->slot);
     }
     return node;
+}
+
+/* The quick looks, and after them the thorough ones where that is wanted. */
+static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret) : take_of_class(device, want, want->class, ret);
+    return node ? node : take_elsewhere(device, want, ret);
 }
 
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
@@ -359,7 +388,7 @@ uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
     return unknown + i + 1;
 }
 
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes, const struct sg_tag *tag)
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes, uint32_t size_class, const struct sg_tag *tag)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_usage *usage = &device->usage;
@@ -369,6 +398,7 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     node->context = (uint64_t)(uintptr_t)tag->context;
     node->serial = sg_order_tick(device);
     node->also = 0;
+    device->crowd.live[size_class]++;
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
@@ -383,9 +413,12 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     return address;
 }
 
-static uint32_t units_of(uint64_t bytes)
+/* A block for which `units` were asked for is free, or pending. */
+static inline void note_free(struct sg_device *device, uint32_t units)
 {
-    return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
+    uint32_t class = sg_creep_class(units);
+    sg_creep_free(&device->creep, class, units);
+    device->crowd.live[class]--;
 }
 
 void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t time)
@@ -405,7 +438,7 @@ void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uin
             sg_gauge_sub(&usage->small_allocated, rounded);
         usage->frees++;
         usage->freed_total += rounded;
-        sg_creep_free(&device->creep, units_of(node->requested));
+        note_free(device, sg_units_of(node->requested));
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id, owner, time);
@@ -424,7 +457,7 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, ui
         sg_gauge_sub(&usage->small_allocated, rounded);
     usage->frees++;
     usage->freed_total += rounded;
-    sg_creep_free(&device->creep, units_of(node->requested));
+    note_free(device, sg_units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
     sg_pending_push(device, id, slots, time);
 }

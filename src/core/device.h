@@ -8,6 +8,7 @@
 
 #include "core.h"
 #include "creep.h"
+#include "crowd.h"
 #include "lock.h"
 #include "order.h"
 #include "region.h"
@@ -22,7 +23,7 @@ enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has mem
    costs as much again as that one (docs/design.md). */
 #define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
 
-enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
+enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_CROWD, SG_CLASS_HUGE, SG_CLASS_COUNT };
 
 enum sg_device_mode {
     SG_MODE_NEW,        /* never used */
@@ -119,6 +120,7 @@ struct sg_device {
     uint32_t epoch_frees;            /* since an event over the context was last asked for */
     uint64_t epoch_bytes;
     struct sg_creep creep;
+    struct sg_crowd crowd;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
     uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
@@ -319,6 +321,7 @@ bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 struct sg_want {
     enum sg_class class;
     uint32_t units;
+    uint32_t size_class; /* of what was asked for (creep.h) */
     bool high, thorough;
     bool aliases; /* pages may get a second address for it */
     sg_slot slot;
@@ -345,7 +348,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, const struct sg_tag *tag);
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, uint32_t size_class, const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how much. */
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
@@ -355,6 +358,9 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
+
+/* Whether, with them, parts of pages count: what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
+bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);

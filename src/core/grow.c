@@ -66,26 +66,29 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
 {
     struct sg_plan plan;
     CUresult result;
+    struct sg_want want = request->want;
     sg_alias_settle(device, /* all */ false);
-    for (bool added = false;; added = true) {
+    for (uint32_t added = 0;; added++) {
         struct sg_region *region;
         (void)sg_turn(device);
         sg_lock(&device->lock);
-        uint32_t node = sg_device_take(device, &request->want, &region);
+        uint32_t node = sg_device_take(device, &want, &region);
         if (node) /* another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
+            *ret = sg_device_hand_out(device, region, node, request->bytes, want.size_class, request->tag);
         else
-            result = sg_plan_make(device, request->want, &plan);
+            result = sg_plan_make(device, want, &plan);
         if (!node)
             emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
         if (node)
             return CUDA_SUCCESS;
-        if (result != CUDA_ERROR_NOT_FOUND || added)
+        if (result != CUDA_ERROR_NOT_FOUND || added == 2)
             break;
-        result = sg_device_add_region(device, request->want.class, (uint64_t)request->want.units << SG_UNIT_SHIFT);
-        if (result != CUDA_SUCCESS)
+        result = sg_device_add_region(device, want.class, (uint64_t)want.units << SG_UNIT_SHIFT);
+        if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD)
             return result;
+        if (result != CUDA_SUCCESS) /* no addresses for crowds: they stand among the others */
+            want.class = SG_CLASS_REGULAR;
     }
     if (result != CUDA_SUCCESS)
         return result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
@@ -98,7 +101,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     sg_lock(&device->lock);
     if (result == CUDA_SUCCESS) {
         uint32_t node = sg_plan_commit(&plan);
-        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->tag);
+        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, want.size_class, request->tag);
     } else {
         emit_step(device, request->tag, created, result);
         sg_plan_abandon(&plan);

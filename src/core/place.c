@@ -37,6 +37,7 @@ struct search {
     bool high, any;
     enum sg_thrift thrift;
     struct sg_taker taker;
+    uint32_t room, best_room; /* units of the open stretch that is looked at, and of that of the best place */
     struct sg_place best;
 };
 
@@ -47,9 +48,15 @@ static void consider(struct search *search, struct sg_place place)
         cost += place.whole;
         least += search->best.whole;
     }
-    bool nearer = search->high ? place.begin > search->best.begin : place.begin < search->best.begin;
-    if (!search->any || cost < least || (cost == least && nearer))
+    /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so are the parts
+       of pages at their ends. */
+    bool nearer = search->high                        ? place.begin > search->best.begin
+                  : search->room != search->best_room ? search->room > search->best_room
+                                                      : place.begin < search->best.begin;
+    if (!search->any || cost < least || (cost == least && nearer)) {
         search->best = place;
+        search->best_room = search->room;
+    }
     search->any = true;
 }
 
@@ -68,6 +75,7 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
     uint32_t begin = at(region, left)->begin, end = end_of(at(region, right)), units = search->units;
     if (end - begin < units)
         return;
+    search->room = end - begin;
     for (uint32_t id = left;; id = at(region, id)->next) {
         const struct sg_node *node = at(region, id);
         if ((node->state == SG_NODE_FREE || id == left) && end - node->begin >= units)

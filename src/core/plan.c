@@ -12,6 +12,9 @@ enum { SCRATCH_LEAST = 1 << 16 };
    from SLACK_LOOSE to 1 at TIGHT. */
 static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
 
+/* Crowds are kept apart from here on: before, what that leaves idle elsewhere is more than what it saves. */
+static const double CROWDED = 0.90;
+
 /* The thrash guard: a bucket of tokens that fills by one an allocation. A page may be moved for TOKENS_PER_PAGE of them:
    64 us of driver time for a page moved alone (cost.def), 1 us an allocation, so at most 1 ms a thousand. */
 enum { TOKENS_PER_PAGE = 64, TOKENS_MOST = 4096 * TOKENS_PER_PAGE };
@@ -32,6 +35,11 @@ static double fill_with(const struct sg_device *device, uint64_t more)
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
 {
     return device->core->conf.reserve_slack == 0 && fill_with(device, more) < LOOSE;
+}
+
+bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
+{
+    return device->core->conf.reserve_slack != 0 || fill_with(device, more) >= CROWDED;
 }
 
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
@@ -217,7 +225,8 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases};
     sg_device_flush(device);
     sg_device_tidy(device);
-    if (!find_place(device, want, SG_FEWEST_NEW, &plan))
+    /* Crowds stand close together: a block of one takes no whole page where the end of another's would do. */
+    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, &plan))
         return CUDA_ERROR_NOT_FOUND;
     struct wanted wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.should)) {

@@ -275,6 +275,15 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_
     return id;
 }
 
+uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    uint32_t id = take_cached(region, units, slot, slot);
+    if (id)
+        return id;
+    id = find_range(region, units, /* high */ false, slot);
+    return id && at(region, id)->size == units ? sg_region_take(region, units, /* high */ false, slot) : 0;
+}
+
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
 static inline bool is_block(const struct sg_region *region, uint32_t id, uint32_t slot)
 {

@@ -31,6 +31,11 @@
 
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of cudaMalloc's users */
 
+static inline uint32_t sg_units_of(uint64_t bytes)
+{
+    return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
+}
+
 enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY, SG_NODE_CACHED, SG_NODE_HELD };
 
 struct sg_node {
@@ -155,6 +160,9 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
    Returns the new block's node; 0 when none fits, as far as a short look tells, or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_slot slot);
 
+/* The same where a range of just this size is found; others are left whole. */
+uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot);
+
 /* The same after a thorough look, over the borders of ranges and at single pages. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
 
@@ -185,7 +193,8 @@ struct sg_taker {
     bool aliases;
 };
 
-/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the lowest (or highest). False: none. */
+/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open addresses
+   around it, then the lowest (or simply the highest). False: none. */
 struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */

@@ -1,0 +1,621 @@
+#!/usr/bin/env python3
+"""Programs of many kinds, beside those that were recorded: writes traces in RMM's replay format, each the same for a seed.
+
+    loads.py FOLDER [--seed N] [--replay SEGALLOC [--pytorch] [--tight-most X]] [NAME…]
+
+One file a program, NAME.csv. They imitate the order in which frameworks allocate (a tensor for each operation, the
+inputs freed when the last reference goes), with sizes drawn from the seed; nothing is copied from a recording. With
+--replay each is played, and a row of a table printed: multiples of live; --pytorch adds the smallest card of PyTorch's
+best configuration. Exit status 1 when one reserves more than --tight-most at reserve_slack:1.0."""
+import argparse
+import json
+import pathlib
+import random
+import subprocess
+import sys
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+
+
+class Program:
+    """What is allocated and freed, in order. Blocks are numbers; the one freed last is given out first."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.rows, self.unused, self.size = [], [], {}
+        self.next = 1
+
+    def new(self, size):
+        block = self.unused.pop() if self.unused else self.next
+        self.next = max(self.next, block + 1)
+        self.size[block] = size = max(1, int(size))
+        self.rows.append(("allocate", block, size))
+        return block
+
+    def free(self, *blocks):
+        for block in blocks:
+            self.rows.append(("free", block, self.size.pop(block)))
+            self.unused.append(block)
+
+    def brief(self, *sizes):
+        """Tensors that are gone at once."""
+        for size in sizes:
+            self.free(self.new(size))
+
+    def replace(self, block, size):
+        """A new tensor computed from an old one that nobody needs any more."""
+        made = self.new(size)
+        self.free(block)
+        return made
+
+    def write(self, path):
+        with open(path, "w") as out:
+            out.write("Thread,Time,Action,Pointer,Size,Stream\n")
+            for time, (action, block, size) in enumerate(self.rows):
+                second, rest = divmod(time, 1000000)
+                out.write(f"0,00:00:{second:02}:{rest:06},{action},{block << 9:#x},{size},0\n")
+
+
+class Decoder:
+    """A transformer of 16-bit weights."""
+
+    def __init__(self, program, layers, hidden, heads, kv_heads, inner, vocabulary, width=2):
+        self.p, self.layers, self.hidden, self.heads, self.kv_heads, self.inner, self.vocabulary = program, layers, hidden, heads, kv_heads, inner, vocabulary
+        self.head, self.width = hidden // heads, width
+        self.weights = [program.new(vocabulary * hidden * width)]
+        for _ in range(layers):
+            for size in self.matrices():
+                self.weights.append(program.new(size * width))
+            self.weights += [program.new(hidden * width), program.new(hidden * width)]
+        self.weights += [program.new(hidden * width), program.new(vocabulary * hidden * width)]
+
+    def matrices(self):
+        hidden, kv = self.hidden, self.kv_heads * self.head
+        return hidden * hidden, kv * hidden, kv * hidden, hidden * hidden, self.inner * hidden, self.inner * hidden, self.inner * hidden
+
+    def norm(self, rows):
+        p, size = self.p, rows * self.hidden
+        wide = p.new(size * 4)
+        square = p.new(size * 4)
+        mean = p.new(rows * 4)
+        p.free(square)
+        mean = p.replace(p.replace(mean, rows * 4), rows * 4)
+        scaled = p.new(size * 4)
+        p.free(wide, mean)
+        return p.replace(p.replace(scaled, size * 2), size * 2)
+
+    def rotate(self, block, size):
+        p = self.p
+        cosine = p.new(size)
+        half = p.replace(p.new(size / 2), size)
+        sine = p.replace(half, size)
+        turned = p.new(size)
+        p.free(cosine, sine, block)
+        return turned
+
+    def layer(self, hidden, rows, attend, keep=None):
+        """One layer of the forward; attend(keys, values) takes this step's keys and values. keep: a list of what the backward needs."""
+        p, h, kv = self.p, rows * self.hidden * 2, rows * self.kv_heads * self.head * 2
+        gone = (lambda *blocks: keep.extend(blocks)) if keep is not None else p.free
+        normed = self.norm(rows)
+        q, k, v = p.new(h), p.new(kv), p.new(kv)
+        gone(normed)
+        q, k = self.rotate(q, h), self.rotate(k, kv)
+        attend(k, v)
+        out = p.new(h)
+        p.brief(self.heads * rows * 4)
+        gone(q)
+        projected = p.new(h)
+        gone(out)
+        residual = p.new(h)
+        p.free(projected)
+        gone(hidden)
+        normed = self.norm(rows)
+        inner = rows * self.inner * 2
+        gate = p.new(inner)
+        active = p.new(inner)
+        gone(gate)
+        up = p.new(inner)
+        gone(normed)
+        product = p.new(inner)
+        gone(active, up)
+        down = p.new(h)
+        gone(product)
+        hidden = p.new(h)
+        p.free(down)
+        gone(residual)
+        return hidden
+
+    def logits(self, hidden, rows, wide=True):
+        p, size = self.p, rows * self.vocabulary
+        normed = self.norm(rows)
+        p.free(hidden)
+        logits = p.new(size * 2)
+        p.free(normed)
+        if wide:
+            logits = p.replace(logits, size * 4)
+        return logits
+
+    def choose(self, logits, rows):
+        p = self.p
+        p.brief(rows * self.vocabulary * 4, rows * self.vocabulary * 8)
+        probability = p.new(rows * self.vocabulary * 4)
+        p.brief(rows * 8)
+        p.free(probability, logits)
+
+
+class DynamicCache:
+    """transformers' cache: each step makes each layer's keys and values anew, one token longer."""
+
+    def __init__(self, model, batch):
+        self.p, self.model, self.batch, self.tokens = model.p, model, batch, [0] * model.layers
+        self.keys, self.values = [None] * model.layers, [None] * model.layers
+
+    def size(self, tokens):
+        return self.batch * self.model.kv_heads * tokens * self.model.head * 2
+
+    def update(self, layer, k, v, tokens):
+        self.tokens[layer] += tokens
+        for table, new in ((self.keys, k), (self.values, v)):
+            old = table[layer]
+            if old is None:
+                table[layer] = new
+            else:
+                table[layer] = self.p.new(self.size(self.tokens[layer]))
+                self.p.free(old)
+        if self.keys[layer] != k:
+            self.p.free(k, v)
+
+    def repeat(self, layer):
+        """Keys and values once for each head, as attention without grouped queries has them."""
+        wide = self.size(self.tokens[layer]) // self.model.kv_heads * self.model.heads
+        self.p.brief(wide, wide)
+
+    def drop(self, order=None):
+        for layer in order or range(self.model.layers):
+            self.p.free(self.keys[layer], self.values[layer])
+
+
+def generate(model, cache, batch, prompt, steps, repeat):
+    p = model.p
+    for step in range(steps + 1):
+        rows = batch * (prompt if step == 0 else 1)
+        ids, mask = p.new(rows * 8), p.new(batch * (prompt + step) * 8)
+        hidden = p.new(rows * model.hidden * 2)
+        for layer in range(model.layers):
+            def attend(k, v):
+                cache.update(layer, k, v, rows // batch)
+                if repeat:
+                    cache.repeat(layer)
+            hidden = model.layer(hidden, rows, attend)
+        if rows > batch:
+            hidden = p.replace(hidden, batch * model.hidden * 2)
+        model.choose(model.logits(hidden, batch), batch)
+        p.free(ids, mask)
+
+
+def serving(program, model, requests, batches, prompts, steps, repeat):
+    for _ in range(requests):
+        batch, prompt = program.random.choice(batches), program.random.randint(*prompts)
+        cache = DynamicCache(model, batch)
+        generate(model, cache, batch, prompt, program.random.randint(*steps), repeat)
+        cache.drop()
+
+
+def serve_dyncache(p):
+    """8 key and value heads of 32, batches of a few requests."""
+    serving(p, Decoder(p, 24, 2048, 32, 8, 5632, 32000), 4, (4, 6, 8, 12), (100, 900), (60, 160), True)
+
+
+def serve_dyn_gqa2(p):
+    """Two key and value heads, so the caches are small pieces."""
+    serving(p, Decoder(p, 28, 1536, 12, 2, 8960, 50000), 4, (8, 16, 24, 32), (200, 900), (60, 140), False)
+
+
+def serve_dyn_mha(p):
+    """A head of keys for each head: the caches outweigh the model."""
+    serving(p, Decoder(p, 24, 1024, 16, 16, 2816, 32000), 4, (4, 8, 12, 16), (100, 700), (60, 160), False)
+
+
+def serve_dyn_one(p):
+    """One request at a time, a long answer."""
+    serving(p, Decoder(p, 30, 2560, 20, 20, 6912, 40000), 2, (1,), (20, 600), (120, 240), False)
+
+
+def serve_batching(p):
+    """Requests come and go, each with a cache of its own that grows a token a step."""
+    model = Decoder(p, 16, 2048, 16, 4, 5632, 32000)
+    running = []
+    for step in range(500):
+        while len(running) < 12 and p.random.random() < 0.2:
+            cache, prompt = DynamicCache(model, 1), int(min(3000, 64 * p.random.paretovariate(0.9)))
+            generate(model, cache, 1, prompt, 0, False)
+            running.append([cache, int(20 * p.random.paretovariate(1.1))])
+        rows = len(running)
+        if not rows:
+            continue
+        hidden = p.new(rows * model.hidden * 2)
+        for layer in range(model.layers):
+            def attend(k, v):
+                p.free(k, v)
+                for cache, _ in running:
+                    one = model.kv_heads * model.head * 2
+                    cache.update(layer, p.new(one), p.new(one), 1)
+            hidden = model.layer(hidden, rows, attend)
+        model.choose(model.logits(hidden, rows), rows)
+        for request in [r for r in running if r[1] <= 0]:
+            request[0].drop()
+            running.remove(request)
+        for request in running:
+            request[1] -= 1
+    for cache, _ in running:
+        cache.drop()
+
+
+def serve_static(p):
+    """Caches of a fixed length for a batch; prompts of many lengths."""
+    model = Decoder(p, 24, 2048, 16, 8, 5632, 32000)
+    for _ in range(6):
+        batch, longest = p.random.choice((2, 4, 8)), p.random.randrange(512, 3072, 64)
+        caches = [p.new(batch * model.kv_heads * longest * model.head * 2) for _ in range(2 * model.layers)]
+        for step in range(40):
+            rows = batch * (p.random.randint(64, 400) if step == 0 else 1)
+            hidden = p.new(rows * model.hidden * 2)
+            for layer in range(model.layers):
+                hidden = model.layer(hidden, rows, lambda k, v: p.free(k, v))
+            model.choose(model.logits(hidden, rows), rows)
+        p.free(*caches)
+
+
+def serve_paged(p):
+    """Blocks of a cache taken once; prompts in pieces of varying length."""
+    model = Decoder(p, 20, 2560, 20, 4, 6912, 50000)
+    pool = [p.new(160 * MIB) for _ in range(model.layers)]
+    for _ in range(120):
+        rows = p.random.choice((p.random.randint(1, 64), p.random.randint(200, 2048)))
+        table = p.new(rows * 128)
+        hidden = p.new(rows * model.hidden * 2)
+        for _ in range(model.layers):
+            hidden = model.layer(hidden, rows, lambda k, v: p.free(k, v))
+        some = min(rows, 64)
+        hidden = p.replace(hidden, some * model.hidden * 2)
+        model.choose(model.logits(hidden, some), some)
+        p.free(table)
+    p.free(*pool)
+
+
+def train(p, model, rows_of, steps, optimizer=True):
+    """Full training: all activations kept, gradients beside, AdamW made at the first step."""
+    states = None
+    for _ in range(steps):
+        rows = rows_of()
+        hidden, saved = p.new(rows * model.hidden * 2), []
+        for _ in range(model.layers):
+            keep = []
+            hidden = model.layer(hidden, rows, lambda k, v: keep.extend((k, v)), keep)
+            saved.append(keep)
+        logits = model.logits(hidden, rows)
+        loss = p.new(rows * 4)
+        wide = p.new(rows * model.vocabulary * 4)
+        p.free(logits, loss)
+        gradient = p.replace(p.replace(wide, rows * model.vocabulary * 2), rows * model.hidden * 2)
+        gradients = [p.new(p.size[model.weights[-1]])]
+        for layer in reversed(range(model.layers)):
+            wide = p.new(rows * model.inner * 2)
+            for block in reversed(saved[layer]):
+                p.brief(p.size[block])
+                p.free(block)
+            p.free(wide)
+            gradient = p.replace(gradient, rows * model.hidden * 2)
+            for weight in model.weights[1 + 9 * layer:10 + 9 * layer]:
+                gradients.append(p.new(p.size[weight]))
+        p.free(gradient)
+        gradients.append(p.new(p.size[model.weights[0]]))
+        if optimizer and states is None:
+            states = [p.new(2 * p.size[weight]) for weight in model.weights for _ in range(2)]
+        for weight in model.weights:
+            p.brief(2 * p.size[weight])
+        p.free(*gradients)
+    return states
+
+
+def train_lengths(p):
+    """Language model, another number of tokens each step."""
+    train(p, Decoder(p, 12, 1024, 16, 16, 2816, 32000), lambda: p.random.randint(1, 4) * int(min(2048, p.random.lognormvariate(6, 0.8)) + 16), 30)
+
+
+def rl_alternation(p):
+    """Answers are generated with a growing cache, then trained on."""
+    model = Decoder(p, 14, 1536, 12, 4, 4096, 50000)
+    for _ in range(3):
+        batch, prompt, steps = p.random.choice((8, 12, 16)), p.random.randint(64, 300), p.random.randint(60, 160)
+        cache = DynamicCache(model, batch)
+        generate(model, cache, batch, prompt, steps, True)
+        cache.drop()
+        train(p, model, lambda: p.random.randint(1, 3) * (prompt + p.random.randint(steps // 2, steps)), 5, optimizer=False)
+
+
+def vision_transformer(p):
+    """Images of several sizes, batches that fill a budget of patches."""
+    model = Decoder(p, 16, 768, 12, 12, 3072, 1000)
+    train(p, model, lambda: p.random.randint(2, 24) * (1 + (p.random.randrange(160, 448, 32) // 14) ** 2), 30)
+
+
+def convnet(p):
+    """Activations that shrink by halves, a workspace for each convolution."""
+    stages = [(64, 4, 3), (256, 4, 3), (512, 8, 4), (1024, 16, 6), (2048, 32, 3)]
+    weights = [p.new(wide * wide // 4 * 9 * 4) for wide, _, depth in stages for _ in range(depth)]
+    moments = None
+    for step in range(40):
+        batch, side, saved = p.random.choice((8, 12, 16, 24)), p.random.randrange(160, 320, 16), []
+        image = p.new(batch * 3 * side * side * 4)
+        x = image
+        for wide, shrink, depth in stages:
+            for _ in range(depth):
+                size = batch * wide * (-(-side // shrink)) ** 2 * 4
+                space = p.new(p.random.choice((0.3, 0.7, 1.9)) * size)
+                made = p.new(size)
+                p.free(space)
+                saved += [made, p.new(wide * 4), p.new(wide * 4), p.new(size)]
+        gradient, gradients = p.new(batch * 1000 * 4), []
+        for index, block in enumerate(reversed(saved)):
+            space = p.new(p.size[block] * p.random.choice((0.5, 1.1)))
+            gradient = p.replace(gradient, p.size[block])
+            p.free(space, block)
+            if index % 4 == 3:
+                gradients.append(p.new(p.size[weights[-1 - index // 4]]))
+        p.free(gradient, image)
+        moments = moments or [p.new(p.size[weight]) for weight in weights]
+        p.free(*gradients)
+
+
+def diffusion(p):
+    """A denoiser called for twice the batch each step (guidance), attention over large maps, then a decoder with one high peak."""
+    widths = (320, 640, 1280, 1280)
+    weights = [p.new(wide * wide * p.random.choice((1, 4, 9)) * 2) for wide in widths for _ in range(40)]
+    for _ in range(4):
+        batch, side = p.random.choice((1, 2, 3, 4)), p.random.choice((64, 80, 96, 112, 128))
+        latent, text = p.new(batch * 4 * side * side * 2), p.new(2 * batch * 77 * 2048 * 2)
+        for _ in range(20):
+            double = p.new(2 * batch * 4 * side * side * 2)
+            skips, x = [], p.new(2 * batch * widths[0] * side * side * 2)
+            for level, wide in enumerate(widths):
+                area = (side >> level) ** 2
+                for _ in range(2):
+                    size = 2 * batch * wide * area * 2
+                    wide32 = p.new(2 * size)
+                    x = p.replace(x, size)
+                    p.free(wide32)
+                    q, k, v = (p.new(size) for _ in range(3))
+                    if area <= 4096:
+                        p.brief(2 * batch * 8 * area * area * 2)
+                    out = p.new(size)
+                    p.free(q, k, v)
+                    inner = p.new(8 * size)
+                    gated = p.new(4 * size)
+                    p.free(inner)
+                    x = p.replace(x, size)
+                    p.free(gated, out)
+                    skips.append(p.new(size))
+            for level, wide in reversed(list(enumerate(widths))):
+                for _ in range(2):
+                    skip = skips.pop()
+                    joined = p.new(p.size[x] + p.size[skip])
+                    p.free(skip)
+                    x = p.replace(x, p.size[joined] // 2)
+                    p.free(joined)
+            noise = p.replace(x, 2 * batch * 4 * side * side * 2)
+            p.free(double)
+            latent = p.replace(latent, batch * 4 * side * side * 2)
+            p.free(noise)
+        x = p.new(batch * 512 * side * side * 2)
+        for level, wide in enumerate((512, 512, 256, 128)):
+            size = batch * wide * (side << level) ** 2 * 2
+            for _ in range(3):
+                normed = p.new(size)
+                x = p.replace(x, size)
+                p.free(normed)
+        p.free(x, latent, text)
+
+
+def graph_batches(p):
+    """Neighbours sampled anew for each batch: no size comes twice."""
+    table = p.new(p.random.randint(600, 1200) * MIB)
+    weights = [p.new(size) for size in (602 * 256 * 4, 256 * 256 * 4, 256 * 41 * 4) for _ in range(4)]
+    for _ in range(400):
+        counts = [1024]
+        for reach in (15, 10, 5):
+            counts.append(int(counts[-1] * reach * p.random.uniform(0.25, 0.6)))
+        edges = [p.new(count * 2 * 8) for count in counts[1:]]
+        features = p.new(counts[-1] * 602 * 4)
+        kept = []
+        for count in reversed(counts[:-1]):
+            message = p.new(count * 5 * 256 * 4)
+            kept += [p.new(count * 256 * 4), p.new(count * 256 * 4)]
+            p.free(message)
+        for block in reversed(kept):
+            p.brief(p.size[block], p.size[block] * 2)
+            p.free(block)
+        p.free(features, *edges)
+    p.free(table, *weights)
+
+
+def rapids(p):
+    """Data frames: many columns of mixed widths with bit masks, joins and groupings that make further ones."""
+    frames = []
+
+    def frame(rows, columns):
+        made = []
+        for _ in range(columns):
+            width = p.random.choice((1, 2, 4, 4, 8, 8, 8))
+            if p.random.random() < 0.25:
+                made.append(p.new((rows + 1) * 4))
+                width = p.random.randint(3, 40)
+            made.append(p.new(rows * width))
+            if p.random.random() < 0.5:
+                made.append(p.new((rows // 8 + 63) // 64 * 64))
+        return made
+
+    for _ in range(260):
+        rows = int(min(6e6, 3e4 * p.random.paretovariate(0.7)))
+        action = p.random.random()
+        if action < 0.35 or len(frames) < 3:
+            frames.append(frame(rows, p.random.randint(4, 40)))
+        elif action < 0.7:
+            source = p.random.choice(frames)
+            index = [p.new(rows * 4), p.new(rows * 4)]
+            scratch = p.new(rows * 16 + 1024)
+            made = [p.new(p.size[block] * p.random.uniform(0.2, 1.1)) for block in source]
+            p.free(scratch, *index)
+            if p.random.random() < 0.6:
+                frames.append(made)
+            else:
+                p.free(*made)
+        else:
+            p.brief(rows * 8, rows * 12)
+        while sum(p.size[block] for made in frames for block in made) > 3 * GIB:
+            p.free(*frames.pop(p.random.randrange(len(frames))))
+    for made in frames:
+        p.free(*made)
+
+
+def cupy_small(p):
+    """Many arrays of numbers, most of them small; some tens of MiB at the peak."""
+    held = []
+    for _ in range(20000):
+        size = int(min(2 * MIB, 2 * KIB * p.random.paretovariate(0.8)))
+        if p.random.random() < 0.5:
+            p.brief(size, size)
+        else:
+            held.append(p.new(size))
+        while len(held) > 900:
+            p.free(held.pop(p.random.randrange(len(held))))
+    p.free(*held)
+
+
+def cupy_tiny(p):
+    """The same with a peak of a few MiB."""
+    held = []
+    for _ in range(20000):
+        held.append(p.new(p.random.choice((8, 64, 800, 8000, 8192, 40000, 80000))))
+        while len(held) > 300:
+            p.free(held.pop(int(len(held) * p.random.random() ** 2)))
+    p.free(*held)
+
+
+def cupy_large(p):
+    """Arrays of a simulation with temporaries for each expression."""
+    side = p.random.randint(180, 260)
+    fields = [p.new(side ** 3 * 8) for _ in range(12)]
+    for _ in range(300):
+        cut = p.random.randint(side // 2, side)
+        a = p.new(side * side * cut * 8)
+        b = p.new(side * cut * cut * 8)
+        a = p.replace(a, side * side * cut * 8)
+        p.brief(side ** 2 * 8, side * 8, 8)
+        p.free(a)
+        p.brief(p.size[b] // 8)
+        p.free(b)
+        if p.random.random() < 0.2:
+            which = p.random.randrange(len(fields))
+            fields[which] = p.replace(fields[which], side ** 3 * 8)
+    p.free(*fields)
+
+
+def jax_arena(p):
+    """Compiled programs: parameters donated and made anew, one large temporary for each program, a few shapes."""
+    parameters = [p.new(p.random.choice((0.004, 4, 16, 44, 44, 64)) * MIB) for _ in range(160)]
+    shapes = [p.random.uniform(0.6, 3) for _ in range(4)]
+    for step in range(80):
+        shape = p.random.choice(shapes)
+        batch = p.new(shape * 8 * MIB)
+        arena = p.new(shape * GIB)
+        outputs = [p.new(shape * p.random.choice((4, 100, 4096, 300000))) for _ in range(6)]
+        p.free(arena)
+        if step % 2:
+            made = [p.new(p.size[block]) for block in parameters[:40]]
+            p.free(*parameters[:40])
+            parameters = parameters[40:] + made
+        p.free(batch, *outputs)
+    p.free(*parameters)
+
+
+def lora_lengths(p):
+    """Checkpointing: one tensor a layer stays, each layer's work is done again in the backward."""
+    model = Decoder(p, 28, 3072, 24, 8, 8192, 64000)
+    adapters = [p.new(size) for _ in range(model.layers * 7) for size in (64 * 3072 * 4, 64 * 3072 * 4)]
+    for step in range(24):
+        rows = int(min(4096, p.random.lognormvariate(6.6, 0.7)) + 32)
+        hidden, kept = p.new(rows * model.hidden * 2), []
+        for _ in range(model.layers):
+            keep = p.new(p.size[hidden])
+            kept.append(keep)
+            hidden = model.layer(hidden, rows, lambda k, v: p.free(k, v))
+        logits = model.logits(hidden, rows)
+        wide = p.new(rows * model.vocabulary * 4)
+        p.free(logits)
+        gradient = p.replace(p.replace(wide, rows * model.vocabulary * 2), rows * model.hidden * 2)
+        gradients = []
+        for keep in reversed(kept):
+            again = []
+            top = model.layer(p.new(p.size[keep]), rows, lambda k, v: again.extend((k, v)), again)
+            for block in reversed(again):
+                p.brief(p.size[block])
+                p.free(block)
+            p.free(top, keep)
+            gradient = p.replace(gradient, rows * model.hidden * 2)
+            gradients += [p.new(64 * 3072 * 4) for _ in range(14)]
+        p.free(gradient)
+        if step == 0:
+            moments = [p.new(p.size[block]) for block in adapters for _ in range(2)]
+        p.free(*gradients)
+
+
+PROGRAMS = (serve_dyncache, serve_dyn_gqa2, serve_dyn_mha, serve_dyn_one, serve_batching, serve_static, serve_paged, train_lengths, rl_alternation,
+            vision_transformer, convnet, diffusion, graph_batches, rapids, cupy_small, cupy_tiny, cupy_large, jax_arena, lora_lengths)
+
+
+def replayed(segalloc, path, conf, *more):
+    command = [segalloc, "replay", str(path), "--json", *(["--conf", conf] if conf else []), *more]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def replay(segalloc, path, pytorch):
+    """Prints the row of one trace; returns reserved by live at a slack of 1."""
+    tight = replayed(segalloc, path, "reserve_slack:1.0")
+    live = tight["peak_requested_bytes"]
+    roomy = replayed(segalloc, path, "", "--limit", str(2 * live))
+    close = replayed(segalloc, path, "", "--limit", str(live * 102 // 100))
+    card = replayed(segalloc, path, "", "--min-limit")["min_limit_bytes"]
+    theirs = ("", "max_split_size_mb:128", "expandable_segments:True", "expandable_segments:True,max_split_size_mb:128")
+    best = [replayed(segalloc, path, conf, "--min-limit", "--policy", "pytorch")["min_limit_bytes"] for conf in theirs if pytorch]
+    print(f"{path.stem:18} {live / GIB:7.2f} GiB, slack 1.0 {tight['peak_reserved_bytes'] / live:.4f}, roomy {roomy['peak_reserved_bytes'] / live:.4f}, "
+          f"moves on 1.02 {close['driver_us']['moves'] / close['allocs']:.3f} ms/1000, card {card / live:.4f}"
+          + (f", PyTorch's {min(best) / live:.4f}" if best else ""), flush=True)
+    return tight["peak_reserved_bytes"] / live
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--replay", metavar="SEGALLOC")
+    parser.add_argument("--pytorch", action="store_true")
+    parser.add_argument("--tight-most", type=float, default=float("inf"))
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_intermixed_args()
+    over = False
+    for program in PROGRAMS:
+        if options.names and program.__name__ not in options.names:
+            continue
+        made = Program(f"{program.__name__} {options.seed}")
+        program(made)
+        path = options.folder / f"{program.__name__}.csv"
+        made.write(path)
+        if options.replay:
+            over |= replay(options.replay, path, options.pytorch) > options.tight_most
+    sys.exit(over)
+
+
+if __name__ == "__main__":
+    main()
