@@ -86,8 +86,11 @@ static enum sg_class classify(const struct sg_device *device, uint32_t size_clas
         return SG_CLASS_SMALL;
     if (rounded > device->capacity_bytes / 2)
         return SG_CLASS_HUGE;
-    bool crowd = sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) &&
-                 device->usage.reserved.now / SG_CROWD_SHARE >= device->page_bytes[SG_CLASS_CROWD] && sg_device_is_crowded(device, rounded);
+    /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context little is free at a
+       time, which had better be together. */
+    uint64_t page = device->page_bytes[SG_CLASS_CROWD];
+    bool crowd = sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity && !device->pending.first &&
+                 device->usage.reserved.now / SG_CROWD_SHARE >= page && sg_device_is_crowded(device, rounded);
     return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
 }
 
