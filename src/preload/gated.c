@@ -1,6 +1,7 @@
 /* The driver as the core calls it: what could ruin a capture is asked for under the lock that keeps captures from
    beginning, and not at all where one is live that it would ruin. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
+#include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
@@ -87,7 +88,7 @@ static CUresult query_stream_held(CUstream stream)
     return result;
 }
 
-enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000 };
+enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000, EAGER = 64 /* times */ };
 
 static CUresult synchronize_plainly(const struct sg_driver *driver, CUcontext context)
 {
@@ -134,7 +135,11 @@ static CUresult synchronize_by_event(const struct sg_driver *driver, CUcontext c
     result = mark_held(context ? context : current, &event);
     if (result == CUDA_SUCCESS) {
         long slice = FIRST_SLICE_NS / 8;
-        while ((result = query_held(event)) == CUDA_ERROR_NOT_READY) {
+        for (unsigned asked = 0; (result = query_held(event)) == CUDA_ERROR_NOT_READY; asked++) {
+            if (asked < EAGER) { /* most of what is waited for is over sooner than the shortest sleep */
+                sched_yield();
+                continue;
+            }
             nanosleep(&(struct timespec){.tv_nsec = slice}, NULL);
             slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
         }

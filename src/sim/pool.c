@@ -1,6 +1,8 @@
 /* Memory in stream order. An address is given out at once; a free takes effect when the stream reaches it. A pool keeps
    what was freed until a synchronisation finds more than its release threshold. */
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "graph.h"
 #include "hazard.h"
@@ -180,7 +182,8 @@ static uint64_t take_new(CUmemoryPool pool, uint64_t bytes)
     return base;
 }
 
-/* A free of the device's pools that has not taken effect yet is waited for. */
+/* A free of the device's pools that has not taken effect yet is waited for. Where its stream has nothing left to do,
+   another thread is about to submit it, and needs the lock for that. */
 static bool wait_for_a_free(struct sim_device *device)
 {
     for (CUmemoryPool pool = pools; pool; pool = pool->next) {
@@ -189,7 +192,12 @@ static bool wait_for_a_free(struct sim_device *device)
         struct sim_memory *last = pool->leaving;
         while (last->next_leaving)
             last = last->next_leaving;
-        return sim_wait_stream(last->leaving_on) == CUDA_SUCCESS;
+        if (!sim_stream_idle(last->leaving_on))
+            return sim_wait_stream(last->leaving_on) == CUDA_SUCCESS;
+        sim_unlock();
+        sched_yield();
+        sim_lock();
+        return true;
     }
     return false;
 }
@@ -309,6 +317,21 @@ static void finish_free(struct sim_work *work)
         sim_memory_drop(memory);
 }
 
+/* A free that could not be submitted has not been asked for. Its memory can have been had again meanwhile. */
+static void stay(const struct departure *departure)
+{
+    struct sim_memory *memory = sim_memory_find(departure->base);
+    if (!memory || memory->buffer_id != departure->buffer_id || !memory->leaving)
+        return;
+    struct sim_memory **link = memory->pool ? &memory->pool->leaving : NULL;
+    while (link && *link && *link != memory)
+        link = &(*link)->next_leaving;
+    if (link && *link)
+        *link = memory->next_leaving;
+    memory->leaving = false;
+    memory->leaving_on = NULL;
+}
+
 /* Pool memory, and cuMemAlloc memory too: the reference does not restrict where the pointer came from. */
 CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
 {
@@ -330,7 +353,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
         sim_work_free(work);
         result = free_node(memory, stream);
     } else if (result == CUDA_SUCCESS) {
-        *(struct departure *)work->payload = (struct departure){address, memory->buffer_id};
+        struct departure departure = {address, memory->buffer_id};
+        memcpy(work->payload, &departure, sizeof departure);
         memory->leaving = true;
         if (memory->pool) {
             memory->leaving_on = stream;
@@ -338,6 +362,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
             memory->pool->leaving = memory;
         }
         result = sim_submit(stream, work, NULL);
+        if (result != CUDA_SUCCESS)
+            stay(&departure);
     } else {
         sim_work_free(work);
     }

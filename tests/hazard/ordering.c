@@ -3,7 +3,8 @@
      ordering --seeds N [--from N] [--json] [--policy NAME] [--kind NAME] [--illegal] [--first]
              [--patience SECONDS] [--jobs N]
 
-   Each seed is a program of every policy and kind, with its own schedule of the work. Batches of seeds share a process;
+   Each seed is a program of every policy and kind, with its own schedule of the work; those of kind "threads" run truly at
+   once, so that a seed does not say all about them, and are run where that kind is named. Batches of seeds share a process;
    one that says nothing for a while has deadlocked. The last line sums up; the exit status is 0 where nothing was found.
    SEGALLOC_LIBRARY names another library than the one built beside it. */
 #include <dlfcn.h>
@@ -266,7 +267,7 @@ static void finish(struct job *job, bool hangs, struct sums *sums)
 static bool chosen(const struct options *options, const struct plan *plan)
 {
     return (!options->policy || strcmp(options->policy, plan->policy) == 0) &&
-           (!options->kind || strcmp(options->kind, plan->kind) == 0);
+           (options->kind ? strcmp(options->kind, plan->kind) == 0 : plan->runs != KIND_THREADS);
 }
 
 /* Batch after batch, of each all that runs. */

@@ -64,7 +64,7 @@ class Rehearse(unittest.TestCase):
                 "assumptions"}
         for command, status, reason in ((["/nowhere/program"], 127, "/nowhere/program: no such program"),
                                         (["/"], 126, "/: "), (["sh", "-c", "nothing-of-this-name"], 127, "nothing-of-this-name"),
-                                        (["sh", "-c", "kill -SEGV $$"], 139, "signal 11 ended it"),
+                                        (["sh", "-c", "kill -ABRT $$"], 134, "signal 6 ended it"),
                                         (["sh", "-c", f"'{LOOP}' 200 return; kill -KILL $$"], 137, "signal 9 ended it"),
                                         (["sh", "-c", "kill -INT $$"], 130, "signal 2 ended it")):
             verdict = self.verdict(1, "--", *command)

@@ -36,14 +36,19 @@ class Neighbour:
         return self
 
     def __exit__(self, *_):
-        if self.process.poll() is None:
-            self.process.stdin.close()
-        else:
-            self.process.stdin.close()
+        self.process.stdin.close()
         self.process.wait(timeout=20)
         self.errors = self.process.stderr.read()
         self.process.stderr.close()
         self.process.stdout.close()
+
+
+def stop_has_come(pid):
+    """A stop reaches each of the process's threads on its own, later where the machine is busy."""
+    def state(task):
+        return (task / "stat").read_text().rsplit(")", 1)[1].split()[0]
+    while any(state(task) != "T" for task in pathlib.Path(f"/proc/{pid}/task").iterdir()):
+        time.sleep(0.01)
 
 
 def trim(*arguments):
@@ -95,6 +100,7 @@ class Trim(unittest.TestCase):
             self.assertEqual([dead.ask("take 100"), stopped.ask("take 100"), stopped.ask("give")], ["taken", "taken", "given"])
             os.kill(dead.pid, signal.SIGKILL)
             os.kill(stopped.pid, signal.SIGSTOP)
+            stop_has_come(stopped.pid)
             begun = time.monotonic()
             self.assertEqual(last.ask("take 950"), "refused")
             self.assertLess(time.monotonic() - begun, 5)

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import sys
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -55,4 +56,5 @@ class Run:
             told["reserved"] = stats["reserved_bytes.all.peak"]
             told["allocated"] = stats["allocated_bytes.all.peak"]
             told["live"] = stats["allocated_bytes.all.current"]
-        print("RUN " + json.dumps(told), flush=True)
+        sys.stdout.write("RUN " + json.dumps(told) + "\n")  # in one piece: ranks share it, unbuffered
+        sys.stdout.flush()

@@ -90,5 +90,6 @@ tp(torch.zeros(4, 64, device=device)).sum().backward()
 assert distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).full_tensor().tolist() == list(range(8))
 dist.barrier()
 torch.cuda.synchronize()
-print(f"rank {rank} of {world} is done", flush=True)
+sys.stdout.write(f"rank {rank} of {world} is done\n")  # in one piece: ranks share it, unbuffered
+sys.stdout.flush()
 dist.destroy_process_group()
