@@ -198,13 +198,13 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     memset(ret, 0, sizeof *ret);
     if (!device)
         return;
-    bool only = !context || sg_core_is_only_context(core, context);
     sg_lock(&device->lock);
     uint64_t slots = sg_order_slots_of(&device->order, context), now = sg_order_read(device, slots);
     for (uint64_t left = slots; left; left &= left - 1)
         ret->at[__builtin_ctzll(left)] = now;
-    ret->at[0] = only ? now : 0;
     sg_unlock(&device->lock);
+    /* After the time: what was freed before it may have been used in any context that there was then. */
+    ret->at[0] = !context || sg_core_is_only_context(core, context) ? now : 0;
 }
 
 /* Whether `slot` comes after all that `other` has come after since `since`. */

@@ -549,7 +549,10 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
     struct sg_core *core = known ? sg_begin() : NULL;
     if (!core)
         return false;
-    sg_core_context_clock(core, *ret_device, sg_contexts_stands_for_all(context) ? NULL : context, ret_clock);
+    bool all = sg_contexts_stands_for_all(context);
+    sg_core_context_clock(core, *ret_device, all ? NULL : context, ret_clock);
+    if (all && !sg_contexts_stands_for_all(context)) /* another thread has made one meanwhile */
+        sg_core_context_clock(core, *ret_device, context, ret_clock);
     if (sg_contexts_devices())
         ret_clock->at[0] = 0; /* what waits for all work waits for other devices' too */
     sg_end();
