@@ -391,6 +391,19 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
+/* The driver's own free waits for the device whose memory it is. Those who have told of other streams, or expect that
+   whoever could have seen the block is waited for, may have had work on it queued on another device. */
+static void wait_for_other_devices(void)
+{
+    CUcontext context;
+    struct sg_core *core = sg_contexts_devices() ? sg_begin() : NULL;
+    if (!core)
+        return;
+    if (sg_life_driver()->ctx_get_current(&context) == CUDA_SUCCESS)
+        (void)sg_core_wait(core, context); /* what has failed, the driver's free says too */
+    sg_end();
+}
+
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
 {
     struct sg_core *core = sg_captures_live() || sg_graphs_holding() ? sg_begin() : NULL;
@@ -401,8 +414,10 @@ CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *orig
         answer = sg_graphs_keep(address, origin, /* waited */ false);
         sg_end();
     }
-    if (answer == SG_GRAPHS_FREE)
+    if (answer == SG_GRAPHS_FREE) {
+        wait_for_other_devices();
         return sg_real()->cuMemFree_v2(address);
+    }
     return answer == SG_GRAPHS_KEPT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -424,6 +439,8 @@ CUresult cuMemFree_v2(CUdeviceptr address)
 {
     if (!sg_life_owns(address)) {
         (void)sg_graphs_keep(address, NULL, /* waited */ true);
+        if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
+            wait_for_other_devices();
         return sg_real()->cuMemFree_v2(address);
     }
     if (sg_life_over())

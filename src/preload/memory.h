@@ -23,7 +23,8 @@ struct sg_origin {
 struct sg_origin sg_memory_origin(int caller);
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
 
-/* The same of an address that is the driver's, for callers that order their own work. */
+/* The same of an address that is the driver's, for callers that order their own work: waits for all work of all devices,
+   as such a caller may have told of any. */
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
 
 /* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */

@@ -53,7 +53,7 @@ int segalloc_record_stream(void *pointer, void *stream)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     if (!sg_life_owns(address) || sg_life_over())
-        return CUDA_SUCCESS; /* the driver's own free waits for every stream */
+        return CUDA_SUCCESS; /* sg_memory_free_passed() waits for every stream */
     struct sg_core *core = sg_begin();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;

@@ -1,6 +1,7 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
 
-     directed host | legacy | tainted | function | context | stream_context | legacy_free | opaque_free
+     directed host | legacy | tainted | function | context | stream_context | legacy_free | opaque_free | drivers |
+       drivers_torch
 
    host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
    second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a
@@ -8,7 +9,9 @@
    it is freed, and asked for again.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules or of an event
    over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that.
-   context, stream_context: memory that waits for work of one context is asked for while another one is current. */
+   context, stream_context: memory that waits for work of one context is asked for while another one is current.
+   drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who names
+   streams and by PyTorch. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -19,6 +22,7 @@
 #include <unistd.h>
 
 #include "cuda_proto.h"
+#include "segalloc/segalloc.h"
 
 enum { MIB = 1024 * 1024, BLOCK = 4 * MIB, PIECE = 2 * MIB, PIECES = 64, MOST = 40 * MIB /* of a card of 64 MiB */ };
 
@@ -45,6 +49,7 @@ static struct {
     void *(*malloc_on)(size_t bytes, void *stream);
     int (*free)(void *address);
     int (*record_stream)(void *address, void *stream);
+    int (*stats)(int device, struct segalloc_stat *ret, int count);
     void (*set_current_stream)(void *stream);
     void *(*tensor)(size_t bytes);
     void (*release)(void *address);
@@ -57,6 +62,15 @@ static void find_extras(void)
     *(void **)&extras.malloc_on = find("segalloc_malloc_on");
     *(void **)&extras.free = find("segalloc_free");
     *(void **)&extras.record_stream = find("segalloc_record_stream");
+    *(void **)&extras.stats = find("segalloc_stats");
+}
+
+static void find_torch(void)
+{
+    EXPECT(dlopen(FAKE_TORCH, RTLD_NOW | RTLD_GLOBAL) != NULL);
+    *(void **)&extras.set_current_stream = find("set_current_stream");
+    *(void **)&extras.tensor = find("tensor");
+    *(void **)&extras.release = find("release");
 }
 
 static CUdeviceptr number(void *address)
@@ -93,10 +107,7 @@ static void *tensor_on(CUstream stream, uint64_t owner)
 /* What is freed must not be anybody's before the second stream's work on it. */
 static void use_elsewhere(unsigned flags, void (*show)(CUstream first))
 {
-    EXPECT(dlopen(FAKE_TORCH, RTLD_NOW | RTLD_GLOBAL) != NULL);
-    *(void **)&extras.set_current_stream = find("set_current_stream");
-    *(void **)&extras.tensor = find("tensor");
-    *(void **)&extras.release = find("release");
+    find_torch();
     extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
     MUST(cuCtxSynchronize());
     CUstream first = stream_of(flags), second = stream_of(flags);
@@ -205,6 +216,13 @@ static void run(void *unused)
     ran = true;
 }
 
+/* Long after it could have been missed. */
+static void run_late(void *unused)
+{
+    usleep(20000);
+    run(unused);
+}
+
 /* Without a schedule it runs at once, on a thread of the driver's. */
 static void by_function(CUstream first)
 {
@@ -255,6 +273,65 @@ static void freed_over_streams(void)
     MUST(cuCtxDestroy_v2(other));
 }
 
+static uint64_t passed_on(void)
+{
+    struct segalloc_stat list[128];
+    int count = extras.stats(0, list, 128);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(list[i].name, "passed_on") == 0)
+            return list[i].value;
+    }
+    return 0;
+}
+
+static void *allocate(CUstream stream, bool torch, size_t bytes)
+{
+    if (!torch)
+        return extras.malloc_on(bytes, stream);
+    extras.set_current_stream(stream);
+    return extras.tensor(bytes);
+}
+
+/* The program's own pool takes a little: what is left of the card in the end is no page, and only the driver can serve it. */
+static void freed_by_the_driver(CUcontext first, bool torch)
+{
+    enum { BLOCKS = 80 };
+    CUcontext second;
+    CUdeviceptr source, pooled;
+    void *block[BLOCKS];
+    int blocks = 0;
+    if (torch)
+        find_torch();
+    CUstream own = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuMemAllocAsync(&pooled, 1, own));
+    while (passed_on() == 0) {
+        EXPECT(blocks < BLOCKS && (block[blocks++] = allocate(own, torch, MIB)) != NULL);
+    }
+    void *drivers = block[--blocks];
+    MUST(cuDevicePrimaryCtxRetain(&second, 1));
+    MUST(cuCtxSetCurrent(second));
+    CUstream far = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuMemAlloc_v2(&source, MIB));
+    MUST(cuCtxSetCurrent(first));
+    wait_for(far, own);
+    MUST(cuLaunchHostFunc(far, run_late, NULL));
+    MUST(cuMemcpyPeerAsync(number(drivers), first, source, second, MIB, far));
+    MUST(torch ? CUDA_SUCCESS : (CUresult)extras.record_stream(drivers, far));
+    if (torch)
+        extras.release(drivers);
+    else
+        MUST((CUresult)extras.free(drivers));
+    EXPECT(ran && cuStreamQuery(far) == CUDA_SUCCESS);
+    while (blocks > 0) {
+        if (torch)
+            extras.release(block[--blocks]);
+        else
+            MUST((CUresult)extras.free(block[--blocks]));
+    }
+    MUST(cuMemFree_v2(source));
+    MUST(cuMemFreeAsync(pooled, own));
+}
+
 int main(int count, char **argument)
 {
     CUcontext context;
@@ -279,6 +356,8 @@ int main(int count, char **argument)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)
         freed_over_streams();
+    else if (strncmp(rule, "drivers", 7) == 0)
+        freed_by_the_driver(context, strcmp(rule, "drivers_torch") == 0);
     else
         return 2;
     EXPECT(extras.hazards() == 0);
