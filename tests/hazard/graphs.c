@@ -37,14 +37,6 @@ bool graph_has(const struct graph *graph, const struct block *block)
     return has;
 }
 
-/* What the driver served itself, having run out, is the driver's to free at once. */
-static bool is_ours(const struct block *block)
-{
-    unsigned long long rights;
-    const CUmemLocation device = {CU_MEM_LOCATION_TYPE_DEVICE, program_device(block->context)};
-    return cuMemGetAccess(&rights, &device, block->address) == CUDA_SUCCESS;
-}
-
 /* What was freed in the capture, and has gone to another block there. */
 static void forget_overlapped(struct graph *graph, const struct block *new)
 {
@@ -72,7 +64,7 @@ static void allocate_inside(struct program *p, struct graph *graph, int stream)
         forget_overlapped(graph, b);
         add_block(graph, b);
         block_touch(p, b, stream);
-        b->of_graph = p->kind != KIND_CUDA && program_random(p, 2) && is_ours(b);
+        b->of_graph = p->kind != KIND_CUDA && program_random(p, 2) && !b->drivers;
         if (b->of_graph)
             block_give_back(p, b);
     }
@@ -84,7 +76,7 @@ static void free_meanwhile(struct program *p, const struct graph *graph)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     struct block *b = block_pick(p, -1);
-    if (p->kind != KIND_CUDA || !b || b->graphs || b->of_pool || graph_has(graph, b))
+    if (p->kind != KIND_CUDA || !b || b->graphs || b->of_pool || graph_has(graph, b) || !block_may_go(b))
         return;
     MUST(p, cuThreadExchangeStreamCaptureMode(&mode));
     extras.owner(b->address, b->bytes, 0);

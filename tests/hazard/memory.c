@@ -1,5 +1,6 @@
 /* What a program does with memory. */
 #include <stdatomic.h>
+#include <string.h>
 
 #include "program.h"
 
@@ -101,15 +102,28 @@ void block_give_back(struct program *p, struct block *b)
         MUST(p, (CUresult)extras.free(address));
 }
 
+/* How many allocations the driver has served itself: of all threads. */
+static uint64_t passed_on(int device)
+{
+    struct segalloc_stat stats[128];
+    int count = extras.stats(device, stats, 128);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(stats[i].name, "passed_on") == 0)
+            return stats[i].value;
+    }
+    return 0;
+}
+
 struct block *block_allocate(struct program *p, int home)
 {
     struct block *b = empty_block(p);
     size_t bytes = random_size(p);
-    int context = p->stream[home].context;
+    int context = p->stream[home].context, device = program_device(context);
     void *address = NULL;
     if (!b)
         return NULL;
     program_enter(p, context);
+    uint64_t passed = passed_on(device);
     if (p->kind == KIND_CUDA && (context != 0 || program_random(p, 2))) {
         CUdeviceptr got;
         CUresult result = cuMemAlloc_v2(&got, bytes);
@@ -132,7 +146,8 @@ struct block *block_allocate(struct program *p, int home)
     struct stream *s = &p->stream[home];
     s->knows.at[home] = s->work.at[home] = ++s->position;
     *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
-        .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position};
+        .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position,
+        .drivers = passed_on(device) != passed};
     check_apart(p, b);
     extras.owner(b->address, b->bytes, b->owner);
     return b;
@@ -199,6 +214,23 @@ static void expect_quiet(struct program *p, int context)
     }
 }
 
+bool block_may_go(const struct block *b)
+{
+    return !b->drivers || !b->abroad;
+}
+
+/* The driver's own cudaFree waits for the work of the context whose memory it is. That of another device may still be
+   queued then and finds it gone: pytorch#196257 has seen it on GPUs. */
+static void settle_abroad(struct program *p, const struct block *b)
+{
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (i == b->context || !p->context[i])
+            continue;
+        program_enter(p, i);
+        MUST(p, cuCtxSynchronize());
+    }
+}
+
 static void give_to_stream(struct program *p, struct block *b, int stream)
 {
     settle(p, b, stream, false);
@@ -223,6 +255,8 @@ void block_free(struct program *p, struct block *b)
     } else {
         if (p->kind == KIND_AWARE && !b->of_pool)
             settle(p, b, home, true);
+        if (p->kind == KIND_CUDA && !block_may_go(b))
+            settle_abroad(p, b);
         int current = p->kind == KIND_CUDA ? (int)program_random(p, CONTEXTS) : b->context;
         program_enter(p, p->context[current] ? current : b->context);
         extras.owner(b->address, b->bytes, 0);
@@ -279,6 +313,7 @@ void block_show(struct program *p, struct block *b, int stream)
 void block_used(struct program *p, struct block *b, int stream)
 {
     b->used[stream] = p->stream[stream].position;
+    b->abroad |= p->stream[stream].context != b->context;
 }
 
 static void nothing(void *data)
@@ -393,7 +428,7 @@ void block_churn(struct program *p)
         (void)block_allocate(p, stream);
         return;
     case 1:
-        if (!b)
+        if (!b || !block_may_go(b))
             return;
         program_enter(p, program_random(p, 2) ? b->context : 0);
         extras.owner(b->address, b->bytes, 0);

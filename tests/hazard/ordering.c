@@ -3,9 +3,10 @@
      ordering --seeds N [--from N] [--json] [--policy NAME] [--kind NAME] [--illegal] [--first]
              [--patience SECONDS] [--jobs N]
 
-   Each seed is a program of every policy and kind, with its own schedule of the work; those of kind "threads" run truly at
-   once, so that a seed does not say all about them, and are run where that kind is named. Batches of seeds share a process;
-   one that says nothing for a while has deadlocked. The last line sums up; the exit status is 0 where nothing was found.
+   Each seed is a program of every policy and kind, with its own schedule of the work; those of kind "threads" are several
+   that run truly at once, so that a seed does not say all about them. Batches of seeds share a process; one that says
+   nothing for a while has deadlocked. Programs wait more than they compute, so there are more processes than cores. The
+   last line sums up; the exit status is 0 where nothing was found.
    SEGALLOC_LIBRARY names another library than the one built beside it. */
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,7 +20,7 @@
 
 #include "program.h"
 
-enum { BATCH = 10, JOBS = 2 /* at most */, PATIENCE_S = 20 };
+enum { BATCH = 10, JOBS = 6, JOBS_MAX = 16, PATIENCE_S = 20 };
 
 /* What runs for each seed. */
 static const struct plan {
@@ -95,7 +96,7 @@ static bool parse(int count, char **argument, struct options *ret)
         else
             return false;
     }
-    return ret->seeds > 0 && ret->from > 0 && ret->jobs > 0 && ret->jobs <= JOBS;
+    return ret->seeds > 0 && ret->from > 0 && ret->jobs > 0 && ret->jobs <= JOBS_MAX;
 }
 
 /* In the child. */
@@ -121,6 +122,7 @@ static void find_extras(enum kind kind)
     *(void **)&extras.torch_malloc = find("segalloc_torch_malloc");
     *(void **)&extras.torch_free = find("segalloc_torch_free");
     *(void **)&extras.trim = find("segalloc_trim");
+    *(void **)&extras.stats = find("segalloc_stats");
     *(void **)&extras.torch_record_stream = find("segalloc_torch_record_stream");
     *(void **)&extras.malloc_on = find("segalloc_malloc_on");
     *(void **)&extras.free = find("segalloc_free");
@@ -267,7 +269,7 @@ static void finish(struct job *job, bool hangs, struct sums *sums)
 static bool chosen(const struct options *options, const struct plan *plan)
 {
     return (!options->policy || strcmp(options->policy, plan->policy) == 0) &&
-           (options->kind ? strcmp(options->kind, plan->kind) == 0 : plan->runs != KIND_THREADS);
+           (!options->kind || strcmp(options->kind, plan->kind) == 0);
 }
 
 /* Batch after batch, of each all that runs. */
@@ -294,13 +296,13 @@ static bool found(const struct sums *sums)
 static void run_all(const struct options *options, struct sums *sums)
 {
     enum { TICK_MS = 200 };
-    struct job jobs[JOBS] = {{0}};
+    struct job jobs[JOBS_MAX] = {{0}};
     uint64_t batch = options->from;
     unsigned plan = 0;
     for (bool more = true; more;) {
-        struct pollfd polled[JOBS];
+        struct pollfd polled[JOBS_MAX];
         more = false;
-        for (int i = 0; i < JOBS; i++) {
+        for (int i = 0; i < JOBS_MAX; i++) {
             bool stop = i >= options->jobs || (options->first && found(sums));
             bool unfinished = jobs[i].plan && jobs[i].next <= jobs[i].to;
             if (!jobs[i].child && !stop && (unfinished || next_job(options, &batch, &plan, &jobs[i])))
@@ -310,8 +312,8 @@ static void run_all(const struct options *options, struct sums *sums)
         }
         if (!more)
             break;
-        int ready = poll(polled, JOBS, TICK_MS);
-        for (int i = 0; i < JOBS; i++) {
+        int ready = poll(polled, JOBS_MAX, TICK_MS);
+        for (int i = 0; i < JOBS_MAX; i++) {
             if (!jobs[i].child)
                 continue;
             if (ready > 0 && polled[i].revents) {

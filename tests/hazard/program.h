@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "cuda_proto.h"
+#include "segalloc/segalloc.h"
 
 enum {
     THREADS = 4, /* with the one that begins */
@@ -66,6 +67,8 @@ struct block {
     unsigned graphs;        /* that use it */
     bool of_pool, of_graph; /* from cuMemAllocAsync; allocated in a capture and freed in it */
     bool plain;             /* not to be freed in the order of a stream */
+    bool drivers;           /* served by the driver, having run out */
+    bool abroad;            /* used by work of another context than its own */
 };
 
 struct graph {
@@ -144,6 +147,8 @@ void move_pool(struct program *program);
 struct block *block_allocate(struct program *program, int home);
 void block_give_back(struct program *program, struct block *block);
 void block_free(struct program *program, struct block *block);
+/* Whether it may be freed, as cudaFree does it, with work on it still queued. */
+bool block_may_go(const struct block *block);
 struct block *block_pick(struct program *program, int device);
 /* The stream may use the block from here on. */
 void block_show(struct program *program, struct block *block, int stream);
@@ -177,6 +182,7 @@ struct extras {
     void (*torch_free)(void *address, size_t bytes, int device, void *stream);
     void (*torch_record_stream)(void *address, void *stream);
     size_t (*trim)(int device, size_t keep);
+    int (*stats)(int device, struct segalloc_stat *ret, int count);
     void (*set_current_stream)(void *stream); /* of the stand-in for PyTorch */
     void *(*tensor)(size_t bytes);
     void (*release)(void *address);
