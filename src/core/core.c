@@ -162,30 +162,16 @@ bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
     return find_range(core, address) || find_classic(core, address) != NULL;
 }
 
-/* Waits for a context that need not be the current one. */
-static CUresult synchronize(const struct sg_driver *driver, CUcontext context)
-{
-    CUcontext popped;
-    if (driver->ctx_synchronize_of)
-        return driver->ctx_synchronize_of(context);
-    CUresult result = driver->ctx_push(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver->ctx_synchronize();
-    (void)driver->ctx_pop(&popped); /* what was current before is again */
-    return result;
-}
-
 /* Waits for the contexts other than `current`. Returns the first error. */
-ASIDE CUresult wait_for_others(struct sg_core *core, CUcontext current, uint32_t count)
+ASIDE CUresult wait_for_others(const struct sg_core *core, CUcontext current, uint32_t count)
 {
-    CUresult result = CUDA_SUCCESS;
-    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
-        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        if (context && context != current)
-            result = synchronize(core->driver, context);
+    for (const _Atomic(CUcontext) *at = core->context, *end = at + count; at < end; at++) {
+        CUcontext context = atomic_load_explicit(at, memory_order_relaxed);
+        CUresult result = context && context != current ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            return result;
     }
-    return result;
+    return CUDA_SUCCESS;
 }
 
 /* Waits for every context that could be using the device's memory, as cuMemFree does. *ret_ns: how long it took. Returns

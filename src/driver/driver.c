@@ -38,3 +38,14 @@ bool sg_driver_has_vmm(const struct sg_driver *driver)
     }
     return true;
 }
+
+CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context)
+{
+    CUcontext popped;
+    CUresult result = driver->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->ctx_synchronize();
+    (void)driver->ctx_pop(&popped);
+    return result;
+}

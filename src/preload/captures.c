@@ -23,7 +23,6 @@ static struct {
     } list[CAPTURES_MAX];
     int listed;
     atomic_int live;
-    atomic_bool any; /* there has been one */
     atomic_uint joins; /* calls so far by which streams may have come to be captured */
 } captures;
 
@@ -41,17 +40,13 @@ static struct {
     atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
 
+atomic_bool sg_captures_begun;
 atomic_int sg_captures_parked; /* entries of that list */
 atomic_uint sg_captures_ended; /* ends of captures, and of frees that were kept for them */
 
 bool sg_captures_live(void)
 {
     return atomic_load_explicit(&captures.live, memory_order_acquire) > 0;
-}
-
-bool sg_captures_any(void)
-{
-    return atomic_load_explicit(&captures.any, memory_order_relaxed);
 }
 
 bool sg_captures_capturing(CUstream stream, bool per_thread)
@@ -237,7 +232,7 @@ static void record_first(void)
 static unsigned begin(void)
 {
     record_first();
-    atomic_store(&captures.any, true);
+    atomic_store(&sg_captures_begun, true);
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_captures_joining();

@@ -11,8 +11,12 @@
 
 bool sg_captures_live(void);
 
-/* Whether there has ever been one. */
-bool sg_captures_any(void);
+/* Whether there has ever been one: if not, none is live. */
+extern atomic_bool sg_captures_begun __attribute__((visibility("hidden")));
+static inline bool sg_captures_any(void)
+{
+    return atomic_load_explicit(&sg_captures_begun, memory_order_acquire);
+}
 
 /* Whether a stream is being captured. Asks the driver, while a capture is live only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);

@@ -11,10 +11,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
-
-/* More contexts than this are served all the same, only more slowly and with the core told of them when they first
-   allocate. */
-enum { CONTEXTS_MAX = 1024 };
+#include "users.h"
 
 static struct {
     struct context {
@@ -22,8 +19,7 @@ static struct {
         int device;
         bool primary;
         CUgreenCtx green; /* of which it was made */
-        int users, ending; /* calls of ours that name it; calls under way that may end it */
-    } list[CONTEXTS_MAX];
+    } list[SG_CONTEXTS_KNOWN];
     int count;
     uint64_t peers[SG_DEVICES_MAX]; /* by owner: the devices that may access its memory */
     _Atomic(CUcontext) only;
@@ -55,13 +51,17 @@ static void note_only(void)
 static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
-    bool known = find(context->context) != NULL;
+    bool known = find(context->context) != NULL, several = !known && contexts.count > 0;
     if (context->green)
         atomic_store(&contexts.greens, true);
-    if (!known && contexts.count < CONTEXTS_MAX)
+    if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
         contexts.list[contexts.count++] = *context;
+        sg_users_seen(context->context);
+    }
     note_only();
     sg_unguard(SG_GUARD_CONTEXTS);
+    if (several)
+        sg_users_expect();
     if (!known && core && !context->green)
         sg_core_context_seen(core, context->device, context->context);
 }
@@ -77,51 +77,22 @@ static void rest(void)
     nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
-bool sg_contexts_use(CUcontext context)
-{
-    for (;; rest()) {
-        sg_guard(SG_GUARD_CONTEXTS);
-        struct context *entry = find(context);
-        bool ending = entry && entry->ending;
-        if (entry && !ending)
-            entry->users++;
-        sg_unguard(SG_GUARD_CONTEXTS);
-        if (!ending)
-            return entry != NULL;
-    }
-}
-
-void sg_contexts_unuse(CUcontext context)
-{
-    sg_guard(SG_GUARD_CONTEXTS);
-    struct context *entry = find(context);
-    if (entry)
-        entry->users--;
-    sg_unguard(SG_GUARD_CONTEXTS);
-}
-
 /* A call that may end the context is about to be made: those of ours that name it are over when this returns, and no
    other one begins. For the driver a context must not be in use by anybody when it is destroyed. */
 static void begin_ending(struct sg_core *core, CUcontext context)
 {
     if (!core || !context)
         return;
-    bool known = false, ours = false;
-    int users = 0;
-    do {
-        sg_guard(SG_GUARD_CONTEXTS);
-        struct context *entry = find(context);
-        if (entry && !known) {
-            entry->ending++;
-            ours = !entry->green;
-        }
-        known = entry != NULL;
-        users = entry ? entry->users : 0;
-        sg_unguard(SG_GUARD_CONTEXTS);
-        if (users)
-            rest();
-    } while (users);
-    if (known && ours)
+    sg_guard(SG_GUARD_CONTEXTS);
+    sg_users_ending(context, 1);
+    sg_unguard(SG_GUARD_CONTEXTS);
+    while (sg_users_any(context))
+        rest();
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    bool ours = entry && !entry->green;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (ours)
         sg_core_context_ending(core, context, true);
 }
 
@@ -131,10 +102,9 @@ static void end_ending(struct sg_core *core, CUcontext context)
     if (!core || !context)
         return;
     sg_guard(SG_GUARD_CONTEXTS);
-    struct context *entry = find(context);
+    const struct context *entry = find(context);
     bool ours = entry && !entry->green;
-    if (entry && entry->ending)
-        entry->ending--;
+    sg_users_ending(context, -1);
     sg_unguard(SG_GUARD_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, false);
@@ -149,6 +119,7 @@ static void gone(struct sg_core *core, CUcontext context)
     if (entry) {
         was = *entry;
         *entry = contexts.list[--contexts.count];
+        sg_users_gone(context);
     }
     for (int i = 0; i < contexts.count; i++)
         last = last && contexts.list[i].device != was.device;
@@ -192,7 +163,7 @@ CUcontext sg_contexts_any(int device)
 
 void sg_contexts_tell(struct sg_core *core)
 {
-    struct context list[CONTEXTS_MAX];
+    struct context list[SG_CONTEXTS_KNOWN];
     uint64_t peers[SG_DEVICES_MAX];
     sg_guard(SG_GUARD_CONTEXTS);
     int count = contexts.count;
@@ -260,7 +231,7 @@ bool sg_contexts_stands_for_all(CUcontext context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
     const struct context *entry = find(context);
-    bool all = entry && entry->primary && contexts.count < CONTEXTS_MAX;
+    bool all = entry && entry->primary && contexts.count < SG_CONTEXTS_KNOWN;
     for (int i = 0; i < contexts.count && all; i++) {
         const struct context *other = &contexts.list[i];
         all = other == entry || other->green || other->device != entry->device;

@@ -37,11 +37,6 @@ bool sg_contexts_green(CUcontext context);
 /* A context of the device that is alive, its primary one if it can be; NULL. */
 CUcontext sg_contexts_any(int device);
 
-/* Around calls of ours that name a context of another thread's: nobody destroys it meanwhile; one that is being destroyed
-   is waited for. False, and no unuse then: it is gone, with its work. */
-bool sg_contexts_use(CUcontext context);
-void sg_contexts_unuse(CUcontext context);
-
 /* Whether a context is the primary one of its device. */
 bool sg_contexts_primary(CUcontext context);
 

@@ -8,25 +8,21 @@
 
 #include "captures.h"
 #include "clock.h"
-#include "contexts.h"
 #include "life.h"
+#include "users.h"
 
-static const struct sg_driver *real_driver(void)
-{
-    return sg_life_driver();
-}
+static const struct sg_driver *real; /* set before anything here is called */
 
 /* Events of ours are never recorded in a capture: a thread in relaxed mode may always ask for one. */
 static CUresult query_held(CUevent event)
 {
-    const struct sg_driver *driver = real_driver();
     CUstreamCaptureMode mode;
     CUresult result = CUDA_ERROR_NOT_READY;
     sg_captures_hold();
     bool live = sg_captures_live();
     bool relaxed = live && sg_captures_relax(&mode);
     if (!live || relaxed)
-        result = driver->event_query(event);
+        result = real->event_query(event);
     if (relaxed)
         sg_captures_restore(&mode);
     sg_captures_unhold();
@@ -38,17 +34,16 @@ static CUresult query_held(CUevent event)
 static bool is_open(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    const struct sg_driver *driver = real_driver();
     if (!sg_captures_live())
         return true;
-    return stream && stream != CU_STREAM_LEGACY && driver->stream_is_capturing &&
-        driver->stream_is_capturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+    return stream && stream != CU_STREAM_LEGACY && real->stream_is_capturing &&
+        real->stream_is_capturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 static CUresult record_held(CUevent event, CUstream stream)
 {
     sg_captures_hold();
-    CUresult result = is_open(stream) ? real_driver()->event_record(event, stream)
+    CUresult result = is_open(stream) ? real->event_record(event, stream)
                                       : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sg_captures_unhold();
     return result;
@@ -57,7 +52,7 @@ static CUresult record_held(CUevent event, CUstream stream)
 static CUresult wait_held(CUstream stream, CUevent event, unsigned flags)
 {
     sg_captures_hold();
-    CUresult result = is_open(stream) ? real_driver()->stream_wait_event(stream, event, flags)
+    CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)
                                       : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sg_captures_unhold();
     return result;
@@ -67,21 +62,20 @@ static CUresult record_context_held(CUcontext context, CUevent event)
 {
     sg_captures_hold();
     CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                         : real_driver()->ctx_record_event(context, event);
+                                         : real->ctx_record_event(context, event);
     sg_captures_unhold();
     return result;
 }
 
 static CUresult query_stream_held(CUstream stream)
 {
-    const struct sg_driver *driver = real_driver();
     CUstreamCaptureMode mode;
     CUresult result = CUDA_ERROR_NOT_READY;
     sg_captures_hold();
     bool live = sg_captures_live();
     bool relaxed = live && is_open(stream) && sg_captures_relax(&mode);
     if (!live || relaxed)
-        result = driver->stream_query(stream);
+        result = real->stream_query(stream);
     if (relaxed)
         sg_captures_restore(&mode);
     sg_captures_unhold();
@@ -90,31 +84,15 @@ static CUresult query_stream_held(CUstream stream)
 
 enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000, EAGER = 64 /* times */ };
 
-static CUresult synchronize_plainly(const struct sg_driver *driver, CUcontext context)
-{
-    CUcontext popped;
-    if (!context)
-        return driver->ctx_synchronize();
-    if (driver->ctx_synchronize_of)
-        return driver->ctx_synchronize_of(context);
-    CUresult result = driver->ctx_push(context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = driver->ctx_synchronize();
-    (void)driver->ctx_pop(&popped); /* what was current before is again */
-    return result;
-}
-
 /* An event of ours over a context, which is current. */
 static CUresult mark_held(CUcontext context, CUevent *ret)
 {
-    const struct sg_driver *driver = real_driver();
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     sg_captures_hold();
     if (!sg_captures_live()) {
-        result = driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
-        if (result == CUDA_SUCCESS && (result = driver->ctx_record_event(context, *ret)) != CUDA_SUCCESS)
-            (void)driver->event_destroy(*ret);
+        result = real->event_create(ret, CU_EVENT_DISABLE_TIMING);
+        if (result == CUDA_SUCCESS && (result = real->ctx_record_event(context, *ret)) != CUDA_SUCCESS)
+            (void)real->event_destroy(*ret);
     }
     sg_captures_unhold();
     return result;
@@ -122,14 +100,14 @@ static CUresult mark_held(CUcontext context, CUevent *ret)
 
 /* cuCtxSynchronize ruins what other streams of the context capture, and one may begin to just before it: a program that
    captures is waited for by an event instead. */
-static CUresult synchronize_by_event(const struct sg_driver *driver, CUcontext context)
+static CUresult synchronize_by_event(CUcontext context)
 {
     CUcontext current = NULL, popped;
     CUevent event;
-    CUresult result = driver->ctx_get_current(&current);
+    CUresult result = real->ctx_get_current(&current);
     bool pushed = context && context != current;
     if (result == CUDA_SUCCESS && pushed)
-        result = driver->ctx_push(context);
+        result = real->ctx_push(context);
     if (result != CUDA_SUCCESS)
         return result;
     result = mark_held(context ? context : current, &event);
@@ -143,34 +121,45 @@ static CUresult synchronize_by_event(const struct sg_driver *driver, CUcontext c
             nanosleep(&(struct timespec){.tv_nsec = slice}, NULL);
             slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
         }
-        (void)driver->event_destroy(event);
+        (void)real->event_destroy(event);
     }
     if (pushed)
-        (void)driver->ctx_pop(&popped);
+        (void)real->ctx_pop(&popped);
     return result;
 }
 
 static CUresult synchronize_beside(CUcontext context)
 {
-    const struct sg_driver *driver = real_driver();
     if (sg_captures_live())
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    return sg_captures_any() && driver->ctx_record_event ? synchronize_by_event(driver, context)
-                                                         : synchronize_plainly(driver, context);
+    if (real->ctx_record_event)
+        return synchronize_by_event(context);
+    return context ? sg_driver_synchronize(real, context) : real->ctx_synchronize();
 }
 
 static CUresult synchronize_current(void)
 {
-    return synchronize_beside(NULL);
+    return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
+}
+
+static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)
+{
+    int use = sg_users_begin(context);
+    if (use < 0)
+        return CUDA_SUCCESS;
+    CUresult result = sg_captures_any() ? synchronize_beside(context) : sg_driver_synchronize(real, context);
+    sg_users_end(use);
+    return result;
 }
 
 /* Another thread may end it. */
 static CUresult synchronize_of(CUcontext context)
 {
-    if (!sg_contexts_use(context))
-        return CUDA_SUCCESS;
-    CUresult result = synchronize_beside(context);
-    sg_contexts_unuse(context);
+    struct sg_thread *self = sg_this_thread();
+    if (sg_captures_any() || !sg_users_begin_quickly(self, context))
+        return synchronize_slowly(context);
+    CUresult result = sg_driver_synchronize(real, context);
+    sg_users_end_quickly(self);
     return result;
 }
 
@@ -194,6 +183,7 @@ static CUresult synchronize_in_slices(CUevent event)
 
 void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret)
 {
+    real = driver;
     *ret = *driver;
     ret->event_query = query_held;
     ret->event_record = record_held;

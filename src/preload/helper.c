@@ -9,9 +9,9 @@
 
 #include "captures.h"
 #include "clock.h"
-#include "contexts.h"
 #include "life.h"
 #include "resolve.h"
+#include "users.h"
 
 bool sg_helper_start(void *(*run)(void *), void *user)
 {
@@ -54,7 +54,8 @@ static void *wait(void *unused)
     CUcontext popped;
     (void)unused;
     sg_self.inside = true;
-    bool there = sg_contexts_use(wait_under_way.context); /* or its work has gone with it */
+    int use = sg_users_begin(wait_under_way.context);
+    bool there = use >= 0; /* or its work has gone with it */
     wait_under_way.result = there ? driver->ctx_push(wait_under_way.context) : CUDA_SUCCESS;
     if (there && wait_under_way.result == CUDA_SUCCESS) {
         (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
@@ -62,7 +63,7 @@ static void *wait(void *unused)
         (void)driver->ctx_pop(&popped);
     }
     if (there)
-        sg_contexts_unuse(wait_under_way.context);
+        sg_users_end(use);
     atomic_store(&wait_under_way.done, true);
     let_go();
     return NULL;

@@ -43,11 +43,18 @@ static struct {
 } life;
 
 __thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
 _Atomic unsigned sg_life_gate;
 
 struct sg_core *sg_life_core(void)
 {
     return atomic_load_explicit(&life.state, memory_order_acquire) == LIVE ? life.core : NULL;
+}
+
+struct sg_thread *sg_thread_find(void)
+{
+    sg_self_found = &sg_self;
+    return sg_self_found;
 }
 
 bool sg_thread_inside(void)

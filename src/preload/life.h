@@ -18,11 +18,12 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "conf.h"
 #include "core.h"
 
-enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS };
+enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3 };
 
 /* What quick.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is current. */
 struct sg_quick {
@@ -37,6 +38,11 @@ struct sg_quick {
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
     unsigned holding; /* times that it keeps captures from beginning */
+    struct sg_row *row; /* of users.c; NULL: none yet */
+    struct sg_met {     /* contexts that it named before, and sg_users_changes then */
+        CUcontext context;
+        unsigned changes;
+    } met[1 << SG_CONTEXTS_MET_BITS];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     CUresult refused; /* what that cudaMalloc was answered already, for the runtime to hear from the driver */
     struct sg_quick quick; /* of the runtime that was used last */
@@ -57,6 +63,15 @@ struct sg_thread {
     } streams[SG_STREAMS_SEEN];
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
+
+/* The same where it matters: a pointer to it is small enough for the room that the loader keeps for what is reached without a call. */
+extern __thread struct sg_thread *sg_self_found __attribute__((visibility("hidden"), tls_model("initial-exec")));
+struct sg_thread *sg_thread_find(void); /* its slow half */
+static inline struct sg_thread *sg_this_thread(void)
+{
+    struct sg_thread *self = sg_self_found;
+    return __builtin_expect(self != NULL, 1) ? self : sg_thread_find();
+}
 
 /* Counts what can make an earlier finding of quick.c wrong: the state changes, a capture begins or ends, a context goes. */
 extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));

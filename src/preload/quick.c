@@ -32,15 +32,6 @@ static const void *runtime_of(const struct sg_module *module)
     return runtime;
 }
 
-/* The thread's own variables. Reaching them is a call of the loader's, which gcc would make again after each other call rather than
-   keep the address; it cannot see that this one is the same. */
-static inline struct sg_thread *this_thread(void)
-{
-    struct sg_thread *self = &sg_self;
-    __asm__("" : "+r"(self));
-    return self;
-}
-
 /* `gate` was read before anything that it stands for. */
 static void learn(struct sg_quick *quick, unsigned gate, struct sg_core *core, const struct sg_origin *origin)
 {
@@ -57,7 +48,7 @@ static void learn(struct sg_quick *quick, unsigned gate, struct sg_core *core, c
 
 void sg_quick_learn(const struct sg_module *module)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
     if (!core || sg_captures_live() || (self->runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
@@ -72,7 +63,7 @@ void sg_quick_learn(const struct sg_module *module)
 
 void sg_quick_learn_named(void)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
     if (!core || sg_captures_live() || sg_declare_on || !self->last.context || (self->named.gate == gate && self->named.tag.context == self->last.context))
@@ -132,7 +123,7 @@ static inline const struct sg_tag *tag_of(const struct sg_quick *quick, const st
 
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     const struct sg_quick *quick = &self->quick;
     if (!ret || !bytes || self->runtime != runtime_of(module) || sg_memory_unsettled() || !begin(self, quick))
         return false;
@@ -147,7 +138,7 @@ bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
 
 bool sg_quick_free(const struct sg_module *module, void *address)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     const struct sg_quick *quick = &self->quick;
     if (!address || self->runtime != runtime_of(module) || sg_graphs_holding() || !begin(self, quick))
         return false;
@@ -157,7 +148,7 @@ bool sg_quick_free(const struct sg_module *module, void *address)
 
 CUresult sg_quick_refused(void)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     CUresult result = self->refused;
     self->refused = CUDA_SUCCESS;
     return result;
@@ -165,7 +156,7 @@ CUresult sg_quick_refused(void)
 
 bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     const struct sg_quick *quick = &self->named;
     sg_slot slot;
     if (sg_memory_unsettled() || !sg_streams_remembered(self, stream, quick->tag.context, quick->device, &slot) || !begin(self, quick))
@@ -181,7 +172,7 @@ bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
 
 bool sg_quick_free_named(CUdeviceptr address)
 {
-    struct sg_thread *self = this_thread();
+    struct sg_thread *self = sg_this_thread();
     const struct sg_quick *quick = &self->named;
     return !sg_graphs_holding() && begin(self, quick) && give(self, quick, address, &quick->tag);
 }

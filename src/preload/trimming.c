@@ -11,6 +11,7 @@
 #include "life.h"
 #include "neighbours.h"
 #include "resolve.h"
+#include "users.h"
 
 #define MS UINT64_C(1000000)
 
@@ -68,23 +69,22 @@ void sg_trimming_use(int device)
     atomic_flag_clear(&neighbours.adding);
 }
 
-/* Makes a context of the device current in the helper, and keeps it from ending; NULL where there is none any more. */
-static CUcontext enter(const struct sg_driver *driver, int device)
+/* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any more. */
+static int enter(const struct sg_driver *driver, int device)
 {
     CUcontext context = sg_contexts_any(device);
-    if (!context || !sg_contexts_use(context))
-        return NULL;
-    if (driver->ctx_push(context) == CUDA_SUCCESS)
-        return context;
-    sg_contexts_unuse(context);
-    return NULL;
+    int use = sg_users_begin(context);
+    if (use < 0 || driver->ctx_push(context) == CUDA_SUCCESS)
+        return use;
+    sg_users_end(use);
+    return -1;
 }
 
-static void leave(const struct sg_driver *driver, CUcontext context)
+static void leave(const struct sg_driver *driver, int use)
 {
     CUcontext ignored;
     driver->ctx_pop(&ignored);
-    sg_contexts_unuse(context);
+    sg_users_end(use);
 }
 
 static uint64_t trim(int device, uint64_t keep)
@@ -95,13 +95,13 @@ static uint64_t trim(int device, uint64_t keep)
     uint64_t given = 0;
     if (!core)
         return 0;
-    CUcontext context = sg_captures_live() ? NULL : enter(driver, device);
-    if (context) {
+    int use = sg_captures_live() ? -1 : enter(driver, device);
+    if (use >= 0) {
         bool relaxed = sg_captures_relax(&mode);
         given = sg_core_trim(core, device, keep);
         if (relaxed)
             sg_captures_restore(&mode);
-        leave(driver, context);
+        leave(driver, use);
     }
     sg_end();
     return given;
@@ -130,10 +130,10 @@ static bool is_short(struct sg_core *core, int device)
     bool known = false;
     if (!sg_core_stats(core, device, &stats) || stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
         return false;
-    CUcontext context = enter(driver, device);
-    if (context) {
+    int use = enter(driver, device);
+    if (use >= 0) {
         known = driver->mem_info(&available, &total) == CUDA_SUCCESS;
-        leave(driver, context);
+        leave(driver, use);
     }
     return known && available < total / NEARLY_FULL;
 }

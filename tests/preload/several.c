@@ -1,5 +1,10 @@
-/* Preloaded, on two simulated devices: peer access, legacy IPC, and NCCL's questions about addresses. */
+/* Preloaded, on two simulated devices: peer access, legacy IPC, NCCL's questions about addresses, and contexts that end beside
+   frees. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "cuda_proto.h"
 #include "runtime.h"
@@ -76,11 +81,47 @@ static void pins(void)
     EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
 }
 
+static atomic_bool freed_enough;
+static atomic_int frees_failed;
+
+static void *free_often(void *user)
+{
+    bool fine = cudaSetDevice(*(const int *)user) == cudaSuccess;
+    while (fine && !atomic_load(&freed_enough)) {
+        CUdeviceptr block; /* by the driver's calls: cudaFree asks twice */
+        fine = cuMemAlloc_v2(&block, 4096) == CUDA_SUCCESS && cuMemFree_v2(block) == CUDA_SUCCESS;
+    }
+    if (!fine)
+        atomic_fetch_add(&frees_failed, 1);
+    return NULL;
+}
+
+/* A free waits for contexts that another thread is about to destroy: for none that is destroyed already. */
+static void ends(void)
+{
+    enum { THREADS = 3, CONTEXTS = 300 };
+    int device[THREADS] = {0, 0, 1};
+    pthread_t thread[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&thread[i], NULL, free_often, &device[i]) == 0);
+    for (int i = 0; i < CONTEXTS; i++) {
+        CUcontext context;
+        EXPECT(cuCtxCreate_v2(&context, 0, 1) == CUDA_SUCCESS);
+        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL); /* until frees wait for it */
+        EXPECT(cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    }
+    atomic_store(&freed_enough, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    EXPECT(atomic_load(&frees_failed) == 0);
+}
+
 int main(void)
 {
     peers();
     legacy_ipc();
     addresses();
     pins();
+    ends();
     return failures != 0;
 }

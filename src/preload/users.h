@@ -1,0 +1,67 @@
+/* Calls of ours that name a context which another thread may end, so that who ends it can wait for them. Each strict free
+   beside a second context is one, so they take no lock, write no cache line that threads share, and leave what is dear to
+   whoever ends a context. */
+#ifndef SG_USERS_H
+#define SG_USERS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "core.h"
+#include "life.h"
+
+/* More contexts than this are served all the same, only more slowly and with the core told of them when they first
+   allocate. */
+enum { SG_CONTEXTS_KNOWN = 1024 };
+
+/* Where a thread says what it names: one for each of the first threads, those beyond share the last. */
+struct sg_row {
+    _Alignas(64) _Atomic(CUcontext) named;  /* by the short way, of a row that isn't shared; NULL: none */
+    atomic_int calls[SG_CONTEXTS_KNOWN];    /* by the long one: how many name the context of each place */
+};
+
+/* Around a call of ours that names a context of another thread's: nobody destroys it meanwhile; one that is being destroyed is
+   waited for. Returns what sg_users_end() takes; below 0, and no end then: the context is gone, with its work. No lock. */
+int sg_users_begin(CUcontext context);
+void sg_users_end(int use);
+
+/* The same for a thread that names one context at a time, and has named it before. Who uses says so first and looks second, who
+   ends marks first and looks at what is used second, so that one sees the other. That takes a fence between the two on both
+   sides. Where the kernel can make one in all threads (membarrier) it is left to who ends, since a locked instruction in each
+   free is a tenth of it. False: it is to be done the long way, which notes for this one what it finds. */
+extern atomic_uint sg_users_changes __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
+static inline struct sg_met *sg_users_met(struct sg_thread *self, CUcontext context)
+{
+    return &self->met[(uintptr_t)context * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SG_CONTEXTS_MET_BITS)];
+}
+static inline bool sg_users_begin_quickly(struct sg_thread *self, CUcontext context)
+{
+    const struct sg_met *met = sg_users_met(self, context);
+    if (met->context != context || !context)
+        return false;
+    atomic_store_explicit(&self->row->named, context, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (met->changes == atomic_load_explicit(&sg_users_changes, memory_order_acquire))
+        return true;
+    atomic_store_explicit(&self->row->named, NULL, memory_order_release);
+    return false;
+}
+static inline void sg_users_end_quickly(struct sg_thread *self)
+{
+    atomic_store_explicit(&self->row->named, NULL, memory_order_release);
+}
+
+/* The rest is for who follows the contexts, under SG_GUARD_CONTEXTS. A context has come; is gone. */
+void sg_users_seen(CUcontext context);
+void sg_users_gone(CUcontext context);
+
+/* One call more (1) or less (-1) that may end the context is under way: no call that names it begins meanwhile. */
+void sg_users_ending(CUcontext context, int more);
+
+/* Without the guard: whether calls are under way that name it, after sg_users_ending(). */
+bool sg_users_any(CUcontext context);
+
+/* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel can. */
+void sg_users_expect(void);
+
+#endif
