@@ -148,6 +148,27 @@ static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
     return with_blocking(order, bit(slot)) == bit(slot);
 }
 
+/* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time` too, and so is
+   whoever has come after all of that, and what is complete. A free that waits for several streams has one time for all of them,
+   the latest: without this nobody would have come after the others up to then. */
+static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
+{
+    for (; slots; slots &= slots - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(slots);
+        uint64_t since = order->moved_on[slot];
+        if (since >= time || !is_ordered_by_waits(order, slot))
+            continue;
+        if (order->complete[slot] >= since && order->complete[slot] < time)
+            order->complete[slot] = time;
+        for (uint64_t left = order->alive & ~bit(slot); left; left &= left - 1) {
+            uint64_t *known = &order->knows[__builtin_ctzll(left)].at[slot];
+            if (*known >= since && *known < time)
+                *known = time;
+        }
+    }
+    order->version++;
+}
+
 uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked)
 {
     const struct sg_order *order = &device->order;
@@ -158,10 +179,12 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
     uint64_t unsure = device->core->replay ? 0 : slots & (unseen ? UINT64_MAX : order->opaque); /* a replay is told */
     emit_tick(device, move_on(device, slots & ~bit(own), unsure & ~bit(own)));
     *ret_worked = move_on(device, bit(own), unsure & bit(own));
-    for (; slots; slots &= slots - 1) {
-        unsigned slot = (unsigned)__builtin_ctzll(slots);
+    for (uint64_t left = slots; left; left &= left - 1) {
+        unsigned slot = (unsigned)__builtin_ctzll(left);
         last = order->moved_on[slot] > last ? order->moved_on[slot] : last;
     }
+    if (others)
+        stand_still(&device->order, slots, last);
     return last;
 }
 

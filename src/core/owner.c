@@ -19,9 +19,8 @@ void sg_region_make_listed(struct sg_region *region)
         class_insert(region, region->free_at[slot]);
 }
 
-void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, sg_slot owner, uint64_t time)
+void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
 {
-    const struct sg_after after = {owner ? UINT64_C(1) << owner : 0, owner ? time : 0};
     uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
     region->ordered = true;
     for (uint32_t page = first; page <= last; page++) {

@@ -322,8 +322,13 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
 {
     struct sg_node *node = at(region, block);
     assert(node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING);
-    if (owner || region->ordered)
-        sg_region_note_after(region, node->begin, node->size, owner, time);
+    if (owner || region->ordered) {
+        /* What others wait for is the work that used it, not all that its stream has come after by now. */
+        struct sg_after after = {UINT64_C(1) << owner & ~UINT64_C(1), time};
+        if (owner && node->state == SG_NODE_PENDING)
+            after = (struct sg_after){node->also, node->time};
+        sg_region_note_after(region, node->begin, node->size, after);
+    }
     node->owner = owner;
     node->time = time;
     if (region->fit == SG_FIT_SMALLEST) {

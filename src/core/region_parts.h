@@ -88,8 +88,8 @@ static inline uint32_t class_of(uint32_t size)
 /* What only regions with owners need (owner.c): the lists of one more owner, or `common`; all free ranges into lists. */
 struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner);
 void sg_region_make_listed(struct sg_region *region);
-/* [begin, begin + size) has become free, of `owner` after `time`. */
-void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, sg_slot owner, uint64_t time);
+/* [begin, begin + size) has become free, for all after some work. */
+void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after);
 
 static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
 {

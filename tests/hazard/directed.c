@@ -1,14 +1,15 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
 
-     directed host | legacy | tainted | function | context | stream_context | legacy_free | opaque_free | drivers |
-       drivers_torch
+     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared | opaque_free |
+       drivers | drivers_torch
 
    host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
    second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a
    wait for a third stream that waited for an event which gives no knowledge, or because a function of it has run. Then
    it is freed, and asked for again.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules or of an event
-   over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that.
+   over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that. In
+   legacy_shared it was used on a fourth stream too, which the third has waited for, and the second one's work is not done.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who names
    streams and by PyTorch. */
@@ -175,24 +176,46 @@ static void by_context_event(CUstream own, CUstream second)
     MUST(cuEventDestroy_v2(event));
 }
 
-/* A third stream has waited for the block's own, but not since the second one used the block. */
-static void used_after_a_wait(CUstream own, CUstream second, void (*come_after)(CUstream own, CUstream second))
+static atomic_bool let_go;
+
+static void hold(void *unused)
+{
+    (void)unused;
+    while (!let_go)
+        usleep(100);
+}
+
+/* A third stream has waited for the block's own, but not since the second one used the block. `fourth`, unless NULL, is a stream
+   that used it too. */
+static void used_after_a_wait(CUstream own, CUstream second, CUstream fourth, void (*come_after)(CUstream own, CUstream second))
 {
     CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
     MUST((CUresult)extras.free(block_on(third, 4))); /* all are followed */
     MUST((CUresult)extras.free(block_on(second, 5)));
     MUST(cuCtxSynchronize());
-    void *block = block_on(own, 1);
+    void *block = block_on(own, 1), *other = block_on(third, 3); /* all that is free */
     wait_for(second, own);
     wait_for(third, own);
+    if (fourth) {
+        wait_for(fourth, own);
+        MUST((CUresult)extras.record_stream(block, fourth));
+        MUST(cuMemsetD8Async(number(block), 1, BLOCK, fourth));
+        wait_for(third, fourth);
+        MUST(cuLaunchHostFunc(second, hold, NULL)); /* not even by asking is it known to be complete */
+    }
     MUST(cuMemsetD8Async(number(block), 1, BLOCK, second));
     come_after(own, second);
     extras.owner(number(block), BLOCK, 0);
     MUST((CUresult)extras.free(block));
     void *next = block_on(third, 2);
+    let_go = true;
+    if (fourth)
+        MUST(cuCtxSynchronize());
     EXPECT(extras.hazards() == 0);
     extras.owner(number(next), BLOCK, 0);
     MUST((CUresult)extras.free(next));
+    extras.owner(number(other), BLOCK, 0);
+    MUST((CUresult)extras.free(other));
     MUST(cuCtxSynchronize());
 }
 
@@ -345,9 +368,11 @@ int main(int count, char **argument)
     else if (strcmp(rule, "legacy") == 0)
         use_elsewhere(CU_STREAM_DEFAULT, by_legacy_stream);
     else if (strcmp(rule, "legacy_free") == 0)
-        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), by_legacy_rules);
+        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
+    else if (strcmp(rule, "legacy_shared") == 0)
+        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), stream_of(CU_STREAM_NON_BLOCKING), by_legacy_rules);
     else if (strcmp(rule, "opaque_free") == 0)
-        used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_event);
+        used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
     else if (strcmp(rule, "tainted") == 0)
         use_elsewhere(CU_STREAM_NON_BLOCKING, by_tainted_event);
     else if (strcmp(rule, "function") == 0)

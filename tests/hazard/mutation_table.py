@@ -19,8 +19,8 @@ EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wai
 GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto", "4GiB")]
 
 
-def directed(rule, free_sync):
-    return [("tests/hazard/directed " + rule, "free_sync:" + free_sync, "64MiB,hazard,schedule=1")]
+def directed(rule, free_sync, schedule=",schedule=1"):
+    return [("tests/hazard/directed " + rule, "free_sync:" + free_sync, "64MiB,hazard" + schedule)]
 
 
 def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), times=1):
@@ -127,6 +127,16 @@ MUTATIONS = [
         "since >= order->moved_on[other] || since < order->given[other])", "since >= order->moved_on[other])", ["aware"], ORDER_MODEL),
     bug("caught_up_with_waits", "who has waited for a stream has waited for what that one waits for later", ORDER,
         "        if (order->learnt[other].at[third] > since && !(known", "        if (order->learnt[other].at[third] > since && !(known || slot",
+        ["aware"], ORDER_MODEL),
+    bug("stood_still_known_to_all", "of a stream that does nothing everybody has waited for all once a block that it used is freed", ORDER,
+        "if (*known >= since && *known < time)", "if (*known < time)", ["aware"], ORDER_MODEL),
+    bug("stood_still_is_complete", "a stream that does nothing is complete once a block that it used is freed", ORDER,
+        "if (order->complete[slot] >= since && order", "if (order", ["aware"], ORDER_MODEL),
+    bug("stood_still_by_legacy_rules", "a stream that is given nothing comes after nothing by the legacy stream's rules either", ORDER,
+        "if (since >= time || !is_ordered_by_waits(order, slot))", "if (since >= time)", ["aware"],
+        programs=directed("legacy_shared", "stream", schedule="")),
+    bug("pages_after_their_owner_alone", "pages of a block that was used on several streams come after its own stream's work alone", REGION,
+        "after = (struct sg_after){node->also, node->time};", "after = (struct sg_after){UINT64_C(1) << owner, node->time};",
         ["aware"], ORDER_MODEL),
     bug("several_users_freed_by_one", "of several streams that could have seen a block the free waits for one alone", ORDER,
         "            if (!has_come_after(order, after, before, fresh))\n                continue;\n            seen",

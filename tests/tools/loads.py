@@ -1,6 +1,6 @@
 """Generated programs with work on several streams, as rows of RMM's CSV with the actions about work (docs/trace-format.md).
 
-Usage: loads.py offload|serving|pipeline [SEED] > FILE"""
+Usage: loads.py offload|serving|pipeline|experts|activations|speculative|loader [SEED] > FILE"""
 import random
 import sys
 
@@ -186,7 +186,191 @@ def pipeline(seed=0, steps=8, micro=6, stages=4):
     return p.text()
 
 
-LOADS = {"offload": offload, "serving": serving, "pipeline": pipeline}
+def units(size):
+    """A size that a tensor may have."""
+    return max(int(size) // 512, 1) * 512
+
+
+def experts(seed=0, steps=5, layers=10, local=6):
+    """Experts on several ranks: tokens are sent to and fetched from them on a stream of their own (1), in uneven shares that the
+    host has to wait for before it can allocate; what was received is kept for the backward."""
+    p, compute, comm = Program(seed), 0, 1
+    for _ in range(layers * 3):
+        p.allocate(units(p.random.uniform(20, 40) * MIB), compute)
+    p.launch(compute, layers)
+
+    def exchange(source, size):
+        """All-to-all of a tensor of the computation, which takes the result."""
+        result = p.allocate(units(size), comm)
+        p.wait(p.record(compute), comm)
+        p.launch(comm, 2)
+        p.used_on(source, comm)
+        p.wait(p.record(comm), compute)
+        p.used_on(result, compute)
+        p.free(source, compute)
+        return result
+
+    for _ in range(steps):
+        tokens, kept = p.random.uniform(0.4, 1) * 24 * MIB, []
+        for _ in range(layers):
+            scores = p.allocate(units(tokens / 16), compute)
+            p.launch(compute, 4)
+            p.event_sync(p.record(compute))  # the host reads how much goes where
+            shares = [p.random.lognormvariate(0, 0.5) for _ in range(local)]
+            send = p.allocate(units(tokens * 2), compute)
+            p.launch(compute, 2)
+            received = exchange(send, tokens * sum(shares) / local * 2)
+            outputs = []
+            for share in shares:
+                inner = p.allocate(units(tokens * share / local * 5), compute)
+                p.launch(compute, 3)
+                outputs.append(p.allocate(units(tokens * share / local * 2), compute))
+                kept.append((inner, compute))
+            joined = p.allocate(units(tokens * sum(shares) / local * 2), compute)
+            p.launch(compute)
+            for block in outputs:
+                p.free(block, compute)
+            back = exchange(joined, tokens * 2)
+            p.launch(compute)
+            p.free(back, comm)
+            kept += [(received, comm), (scores, compute)]
+        for block, stream in reversed(kept):
+            gradient = p.allocate(p.sizes[block], compute)
+            p.launch(compute, 3)
+            p.free(block, stream)
+            if stream == comm:
+                p.free(exchange(gradient, p.sizes[block]), comm)
+            else:
+                p.free(gradient, compute)
+    p.device_sync()
+    return p.text()
+
+
+def activations(seed=0, steps=5, layers=20, ahead=2):
+    """What the forward keeps goes to the host on one stream (1) and comes back on another (2), `ahead` layers before the backward
+    needs it. Nothing is waited for by the host but the end of a step."""
+    p, compute, out, back = Program(seed), 0, 1, 2
+    for _ in range(layers):
+        p.allocate(units(p.random.uniform(20, 40) * MIB), compute)
+    p.launch(compute, layers)
+    for _ in range(steps):
+        tokens, shapes = p.random.uniform(0.3, 1) * 30 * MIB, []
+        for _ in range(layers):
+            scratch = p.allocate(units(tokens * 3), compute)
+            made = [p.allocate(units(tokens * part), compute) for part in (1, 0.5, 1.5)]
+            p.launch(compute, 6)
+            p.free(scratch, compute)
+            p.wait(p.record(compute), out)
+            for block in made:
+                p.launch(out)
+                p.used_on(block, out)
+                p.free(block, compute)
+            shapes.append([p.sizes[block] for block in made])
+        fetched = []
+        for layer in range(layers + ahead):
+            if layer < layers:
+                blocks = [p.allocate(size, back) for size in reversed(shapes[-1 - layer])]
+                p.launch(back, 3)
+                fetched.append((blocks, p.record(back)))
+            if layer >= ahead:
+                blocks, ready = fetched.pop(0)
+                p.wait(ready, compute)
+                for block in blocks:
+                    gradient = p.allocate(p.sizes[block], compute)
+                    p.launch(compute, 2)
+                    p.used_on(block, compute)
+                    p.free(block, back)
+                    p.free(gradient, compute)
+                p.wait(p.record(compute), back)  # no sooner than this is there room for more
+        p.stream_sync(compute)
+    p.device_sync()
+    return p.text()
+
+
+def speculative(seed=0, requests=60, layers=8):
+    """A small model guesses tokens on its stream (1), a large one checks them on its own (0). Caches grow by being copied; the host
+    waits for the large model's answer each time."""
+    p, target, draft = Program(seed), 0, 1
+    for stream, size in ((target, 144), (draft, 24)):
+        for _ in range(layers * 2):
+            p.allocate(units(p.random.uniform(0.7, 1) * size * MIB), stream)
+        p.launch(stream, layers)
+    for _ in range(requests):
+        length = int(p.random.lognormvariate(6, 0.6))
+        end = length + p.random.randrange(40, 160)
+        caches = {stream: [p.allocate(units(length * width), stream) for _ in range(layers * 2)] for stream, width in ((target, 4096), (draft, 1024))}
+        while length < end:
+            guesses = p.random.randrange(2, 7)
+            for _ in range(guesses):
+                logits = p.allocate(units(32000 * 4), draft)
+                p.launch(draft, layers)
+                p.free(logits, draft)
+            tokens = p.allocate(units(guesses * 32000 * 4), draft)
+            p.launch(draft)
+            p.wait(p.record(draft), target)
+            p.used_on(tokens, target)
+            logits = p.allocate(units(guesses * 32000 * 8), target)
+            p.launch(target, layers)
+            length += p.random.randrange(1, guesses + 1)
+            for stream, width in ((target, 4096), (draft, 1024)):
+                for layer, cache in enumerate(caches[stream]):
+                    grown = p.allocate(units(length * width), stream)
+                    p.launch(stream)
+                    p.free(cache, stream)
+                    caches[stream][layer] = grown
+            p.event_sync(p.record(target))
+            p.wait(p.record(target), draft)
+            p.free(logits, target)
+            p.free(tokens, draft)
+        for stream, blocks in caches.items():
+            for block in blocks:
+                p.free(block, stream)
+    p.device_sync()
+    return p.text()
+
+
+def loader(seed=0, steps=40, layers=12, buffers=2):
+    """Batches of uneven size are copied and prepared on a stream of their own (1), `buffers` of them before they are needed. The
+    stream is told when the computation is done with a batch, and waits for no more than that."""
+    p, compute, copy = Program(seed), 0, 1
+    for _ in range(layers * 2):
+        p.allocate(units(p.random.uniform(15, 30) * MIB), compute)
+    p.launch(compute, layers)
+    ready, done = [], []
+    for step in range(steps + buffers):
+        if step < steps:
+            if len(done) >= buffers:
+                p.wait(done[-buffers], copy)
+            size = units(p.random.uniform(0.3, 1) * 48 * MIB)
+            raw = p.allocate(units(size / 2), copy)
+            batch = p.allocate(size, copy)
+            crop = p.allocate(units(size * p.random.uniform(0.5, 0.9)), copy)
+            p.launch(copy, 5)
+            p.free(raw, copy)
+            p.free(batch, copy)
+            ready.append((crop, p.record(copy)))
+        if step >= buffers:
+            batch, event = ready.pop(0)
+            p.wait(event, compute)
+            kept = []
+            for _ in range(layers):
+                scratch = p.allocate(units(p.sizes[batch] * p.random.uniform(0.5, 1)), compute)
+                kept.append(p.allocate(p.sizes[batch], compute))
+                p.launch(compute, 4)
+                p.free(scratch, compute)
+            p.used_on(batch, compute)
+            p.free(batch, copy)
+            for block in reversed(kept):
+                p.launch(compute, 4)
+                p.free(block, compute)
+            done.append(p.record(compute))
+            if step % 10 == 0:
+                p.event_sync(done[-1])
+    p.device_sync()
+    return p.text()
+
+
+LOADS = {load.__name__: load for load in (offload, serving, pipeline, experts, activations, speculative, loader)}
 
 if __name__ == "__main__":
     sys.stdout.write(LOADS[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 0))

@@ -172,6 +172,35 @@ class RunAhead(Case):
                     self.assertLess(got["peak_reserved_bytes"] / live, self.bound(text) / live + 0.02)
                     self.assertEqual((got["host_waits"], got["device_waits"], got["ooms"]), (0, 0, 0))
 
+    def passed_on(self, after):
+        """Peak reserved where a block of one stream, used on another and freed, is asked for by a third that has come after both."""
+        p = loads.Program()
+        block = p.allocate(8 * MIB, 1)
+        p.launch(1)
+        p.wait(p.record(1), 2)
+        p.launch(2)
+        p.used_on(block, 2)
+        p.free(block, 1)
+        done = p.record(2)
+        p.wait(done, 3)
+        after(p, done)
+        p.allocate(8 * MIB, 3)
+        p.launch(3)
+        return self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"]
+
+    def test_of_several_streams_each_has_its_own_time(self):
+        self.assertEqual(self.passed_on(lambda p, done: None), 8 * MIB)
+
+    def test_what_its_stream_comes_after_later_is_not_waited_for(self):
+        def own_stream_first(p, done):
+            p.wait(done, 1)
+            p.launch(1)
+            p.record(1)
+            small = p.allocate(MIB, 1)  # looks for memory, so that the block becomes its own stream's again
+            p.launch(1)
+            p.free(small, 1)
+        self.assertEqual(self.passed_on(own_stream_first), 10 * MIB)
+
     def test_usage(self):
         trace = self.write(self.churn())
         self.assertIn("--run-ahead", segalloc("replay", trace, "--run-ahead", "-1", status=2))
