@@ -188,6 +188,8 @@ class Run(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, "live:True\n"))
         self.assertEqual(result.stderr.count("\n"), 1)
         self.assertIn("did you mean max_split_size_mb?", result.stderr)
+        merged = self.environment("--conf", "reserve_slack:1.02,live:True", "--conf", "max_split_size_mb:64,reserve_slack:1.1")
+        self.assertEqual(merged["SEGALLOC_CONF"].split(","), ["max_split_size_mb:64", "reserve_slack:1.1", "live:True"])
         fatal = self.run_it("--conf", "live:7,abort_conf:True", "echo", "ran")
         self.assertEqual((fatal.returncode, fatal.stdout), (125, ""))
 

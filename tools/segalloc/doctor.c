@@ -409,7 +409,7 @@ int sg_verb_doctor(int argc, char **argv)
             examination.launch.sim = optarg;
             break;
         case 'c':
-            examination.launch.conf = optarg;
+            examination.launch.conf = sg_tool_conf_join(examination.launch.conf, optarg);
             break;
         case 'j':
             json = true;

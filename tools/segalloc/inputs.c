@@ -2,7 +2,9 @@
 
 #include "tool.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static void warn(void *user, const char *line)
 {
@@ -32,6 +34,16 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret)
 void sg_tool_conf_quietly(struct sg_conf *ret)
 {
     load(ret, NULL, NULL);
+}
+
+const char *sg_tool_conf_join(const char *text, const char *more)
+{
+    size_t size = strlen(text ? text : "") + strlen(more) + 2;
+    char *both = text && *text ? malloc(size) : NULL;
+    if (!both)
+        return more;
+    snprintf(both, size, "%s,%s", text, more);
+    return both;
 }
 
 unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf)

@@ -11,6 +11,7 @@
 #include <dirent.h>
 
 #include "config.h"
+#include "inputs.h"
 #include "launch.h"
 #include "place.h"
 #include "size.h"
@@ -249,7 +250,7 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             status = read_devices(rehearse, optarg, ret_devices);
             break;
         case 'c':
-            launch->conf = optarg;
+            launch->conf = sg_tool_conf_join(launch->conf, optarg);
             break;
         case 'j':
             rehearse->json = true;

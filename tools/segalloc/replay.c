@@ -260,7 +260,7 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
     for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:r:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'c':
-            replay->conf_text = optarg;
+            replay->conf_text = sg_tool_conf_join(replay->conf_text, optarg);
             break;
         case 'l':
             if (!sg_size_parse(optarg, &replay->limit) || replay->limit == 0)

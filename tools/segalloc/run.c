@@ -1,6 +1,7 @@
 /* segalloc run: sets the environment and becomes the program, so that signals and the exit status are its own. */
 #include "tool.h"
 
+#include "inputs.h"
 #include "launch.h"
 
 #include <stdio.h>
@@ -23,7 +24,8 @@ static int help(void)
          "      --torch        CMD runs PyTorch: its statistics, empty_cache, memory limits and the like are ours then;\n"
          "                     docs/torch-module.md lists them\n"
          "      --no-preload   without segalloc, for comparison: the other options may stay\n"
-         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them\n"
+         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them.\n"
+         "                     May be given several times: of several values for a key the last stands\n"
          "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that\n"
          "                     name, each further one TRACE.PID\n"
          "  -h, --help         print this\n\n"
@@ -46,7 +48,7 @@ int sg_verb_run(int argc, char **argv)
             launch.preload = false;
             break;
         case 'c':
-            launch.conf = optarg;
+            launch.conf = sg_tool_conf_join(launch.conf, optarg);
             break;
         case 'o':
             launch.trace = optarg;
