@@ -1,5 +1,6 @@
 /* Kernels: what is asked about them, and launches. */
 #include "graph.h"
+#include "integers.h"
 #include "kernel.h"
 #include "module.h"
 
@@ -18,6 +19,11 @@ static void run(struct sim_work *work)
     sim_kernel_run((void *)(work->payload + sizeof(struct kernel)));
 }
 
+static void run_integers(struct sim_work *work)
+{
+    sim_integers_run(work->payload + sizeof(struct kernel));
+}
+
 static CUresult new_work(const struct kernel *kernel, void **params, void **extra, CUcontext context,
     struct sim_work **ret)
 {
@@ -34,7 +40,10 @@ static CUresult new_work(const struct kernel *kernel, void **params, void **extr
     if (result != CUDA_SUCCESS)
         return result;
     const struct sim_kernel *declared = sim_kernel_find(f->name);
-    struct sim_work *work = sim_work_new(sizeof *kernel + sim_kernel_bytes(declared), declared ? run : NULL, NULL);
+    const struct sim_integers *integers = &f->integers;
+    bool done = !declared && params && integers->form != SIM_FORM_NONE;
+    size_t kept = done ? sim_integers_bytes(integers) : sim_kernel_bytes(declared);
+    struct sim_work *work = sim_work_new(sizeof *kernel + kept, declared ? run : done ? run_integers : NULL, NULL);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     bool said = sim_touches_take(work);
@@ -42,6 +51,8 @@ static CUresult new_work(const struct kernel *kernel, void **params, void **extr
         sim_work_free(work);
         return CUDA_ERROR_INVALID_VALUE;
     }
+    if (done)
+        sim_integers_keep(integers, params, grid[1], work->payload + sizeof *kernel);
     work->name = sim_kernel_name(f->name);
     work->unknown = !said && !declared;
     *(struct kernel *)work->payload = *kernel;

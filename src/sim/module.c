@@ -152,6 +152,7 @@ static CUresult function(CUfunction *ret, const void *handle, const char *name)
     if (code && !f && (f = calloc(1, sizeof *f + strlen(name) + 1)) != NULL) {
         strcpy(f->name, name);
         f->code = code;
+        f->integers = sim_integers_named(name);
         f->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
         f->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = 32;
         f->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 80;

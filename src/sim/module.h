@@ -3,6 +3,7 @@
 #ifndef SIM_MODULE_H
 #define SIM_MODULE_H
 
+#include "integers.h"
 #include "sim.h"
 
 /* A module (of a context) or a library (of none). CUmodule and CUlibrary both point at one. */
@@ -20,6 +21,7 @@ struct CUfunc_st {
     struct sim_code *code;
     CUfunction next;
     int attributes[CU_FUNC_ATTRIBUTE_MAX];
+    struct sim_integers integers; /* what its name says */
     char name[];
 };
 

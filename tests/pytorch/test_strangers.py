@@ -48,6 +48,13 @@ class Scripts(unittest.TestCase):
     def test_operators(self):
         self.equal("operators")
 
+    def test_integers(self):
+        self.equal("integers")
+
+    def test_objects(self):
+        """Pickled, by way of the device."""
+        self.same("objects", launcher=RANKS, sim="4GiB,count=2")
+
     @unittest.skipIf(SHORT, "short")
     def test_generation(self):
         self.equal("generation")

@@ -27,7 +27,7 @@ static const struct option long_options[] = {
 };
 
 static const char *const assumptions[] = {
-    ("kernels compute nothing and end at once: what the program reads back is not real, and neither are sizes that depend "
+    ("kernels end at once and compute nothing but counts and flags: what the program reads back is not real, and neither are sizes that depend "
      "on it"),
     "copies of more than 1 MiB move nothing; sets to zero give host memory back",
     "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them are",

@@ -1,0 +1,50 @@
+/* Kernels of PyTorch on a few integers or truth values, and those that join tensors: they are done, because programs decide
+   by what comes out (whether all sequences have ended, how long a message is). What a kernel does stands in its name, which
+   has its types; its arguments lie as PyTorch's headers have them (2.9 to 2.15), and every address is looked up before it
+   is used. All other kernels do nothing. */
+#ifndef SIM_INTEGERS_H
+#define SIM_INTEGERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum sim_form {
+    SIM_FORM_NONE,     /* nothing is known of it */
+    SIM_FORM_EACH,     /* element by element, contiguous */
+    SIM_FORM_CAST,     /* the same, of types that the arguments name */
+    SIM_FORM_STRIDED,  /* the same, by strides */
+    SIM_FORM_REDUCE,
+    SIM_FORM_JOIN,     /* torch.cat and what uses it */
+};
+
+enum sim_operation {
+    SIM_FILL, SIM_COPY, SIM_NOT, SIM_AND, SIM_OR, SIM_XOR, SIM_LOGICAL_NOT, SIM_LOGICAL_AND, SIM_LOGICAL_OR, SIM_EQUAL,
+    SIM_COMPARE, SIM_ADD, SIM_MULTIPLY, SIM_MAX, SIM_MIN, SIM_WHERE
+};
+
+/* Where the functor of an element has its constant, if any. */
+enum sim_constant { SIM_NO_CONSTANT, SIM_CONSTANT_FIRST, SIM_CONSTANT_SECOND };
+
+/* What a kernel's name says. Types are letters of the C++ ABI: b, h, a, s, i, l. */
+struct sim_integers {
+    enum sim_form form;
+    enum sim_operation operation;
+    enum sim_constant constant;
+    char type, result; /* of what is read, and written */
+    unsigned arity;    /* tensors that are read; of a join: its dimensions */
+    unsigned batch, strides, element; /* of a join: inputs and strides that its arguments have room for, bytes of an element */
+};
+
+/* What the kernel of that (mangled) name does; form SIM_FORM_NONE where it isn't one of them. */
+struct sim_integers sim_integers_named(const char *name);
+
+/* What its arguments take when kept. */
+size_t sim_integers_bytes(const struct sim_integers *what);
+/* Keeps them, with `what`, at `kept`. `count`: inputs of a join, which is the launch's grid in y. */
+void sim_integers_keep(const struct sim_integers *what, void **params, unsigned count, void *kept);
+
+/* Not locked: does it, unless it is large, or not all that it would touch is memory of a device. */
+void sim_integers_run(const void *kept);
+
+#endif

@@ -1,0 +1,174 @@
+/* What is known of PyTorch's kernels by their names (C++ ABI). Templates: ATen/native/cuda/CUDALoops.cuh, Reduce.cuh,
+   Shape.cu; functors: Loops.cuh, BinaryInternal.h, and the file of each operator. */
+#include "integers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A functor, by a piece of the name up to the letter of its type; or where its lambda's types stand. */
+static const struct functor {
+    const char *piece;
+    enum sim_operation operation;
+    unsigned arity;
+    bool lambda; /* the type is the lambda's first argument's */
+    char result; /* 0: the type of what is read */
+    enum sim_constant constant;
+} functors[] = {
+    {"11FillFunctorI", SIM_FILL, 0, false, 0, SIM_CONSTANT_FIRST},
+    {"16CompareEqFunctorI", SIM_EQUAL, 2, false, 'b', SIM_NO_CONSTANT},
+    {"14CompareFunctorI", SIM_COMPARE, 2, false, 'b', SIM_NO_CONSTANT},
+    {"21compare_scalar_kernelI", SIM_COMPARE, 1, false, 'b', SIM_CONSTANT_SECOND},
+    {"17BitwiseAndFunctorI", SIM_AND, 2, false, 0, SIM_NO_CONSTANT},
+    {"16BitwiseOrFunctorI", SIM_OR, 2, false, 0, SIM_NO_CONSTANT},
+    {"17BitwiseXorFunctorI", SIM_XOR, 2, false, 0, SIM_NO_CONSTANT},
+    {"10MulFunctorI", SIM_MULTIPLY, 2, false, 0, SIM_NO_CONSTANT},
+    {"15CUDAFunctor_addI", SIM_ADD, 2, false, 0, SIM_NO_CONSTANT},
+    {"21CUDAFunctorOnSelf_addI", SIM_ADD, 1, false, 0, SIM_CONSTANT_SECOND},
+    {"22CUDAFunctorOnOther_addI", SIM_ADD, 1, false, 0, SIM_CONSTANT_FIRST},
+    {"23bitwise_not_kernel_cuda", SIM_NOT, 1, true, 0, SIM_NO_CONSTANT},
+    {"23logical_not_kernel_cuda", SIM_LOGICAL_NOT, 1, true, 'b', SIM_NO_CONSTANT},
+    {"23direct_copy_kernel_cuda", SIM_COPY, 1, true, 0, SIM_NO_CONSTANT},
+    {"23logical_and_kernel_cuda", SIM_LOGICAL_AND, 2, true, 'b', SIM_NO_CONSTANT},
+    {"22logical_or_kernel_cuda", SIM_LOGICAL_OR, 2, true, 'b', SIM_NO_CONSTANT},
+    {"19maximum_kernel_cuda", SIM_MAX, 2, true, 0, SIM_NO_CONSTANT},
+    {"19minimum_kernel_cuda", SIM_MIN, 2, true, 0, SIM_NO_CONSTANT},
+    {"17where_kernel_impl", SIM_WHERE, 3, true, 0, SIM_NO_CONSTANT},
+};
+
+static const struct {
+    const char *piece;
+    enum sim_operation operation;
+} reductions[] = {
+    {"13MaxNanFunctor", SIM_MAX},
+    {"13MinNanFunctor", SIM_MIN},
+    {"11sum_functorI", SIM_ADD},
+    {"14or_kernel_cuda", SIM_OR},
+    {"15and_kernel_cuda", SIM_AND},
+};
+
+static bool is_integer(char type)
+{
+    return type && strchr("bhasilmx", type) != NULL;
+}
+
+/* A letter that has the same meaning in fewer letters: PyTorch selects by size alone in places. */
+static char plain(char type)
+{
+    return type == 'm' || type == 'x' ? 'l' : type;
+}
+
+/* BinaryFunctor<a, b, result, functor>, and the two that hold one of the operands: all operands must be of one type. */
+static bool wrapped(const char *name, struct sim_integers *what)
+{
+    static const struct {
+        const char *piece;
+        enum sim_constant constant;
+    } wrappers[] = {
+        {"13BinaryFunctorI", SIM_NO_CONSTANT},
+        {"13AUnaryFunctorI", SIM_CONSTANT_FIRST},
+        {"13BUnaryFunctorI", SIM_CONSTANT_SECOND},
+    };
+    for (unsigned i = 0; i < sizeof wrappers / sizeof *wrappers; i++) {
+        const char *at = strstr(name, wrappers[i].piece);
+        if (!at)
+            continue;
+        const char *types = at + strlen(wrappers[i].piece);
+        what->constant = wrappers[i].constant;
+        what->arity = what->constant == SIM_NO_CONSTANT ? 2 : 1;
+        return types[0] == what->type && types[1] == what->type && types[2] == what->result;
+    }
+    return true;
+}
+
+/* The first argument of the lambda that is the functor: "…UllE_", of where's "…UlbllE_" the second. */
+static char lambda_type(const char *piece, enum sim_operation operation)
+{
+    const char *at = strstr(piece, "EUl");
+    return !at ? '\0' : operation == SIM_WHERE && at[3] == 'b' ? at[4] : at[3];
+}
+
+static bool element_wise(const char *name, struct sim_integers *what)
+{
+    char from, to;
+    const char *converting = strstr(name, "27converting_copy_kernel_cudaI");
+    if (converting && sscanf(converting + 30, "%c%c", &from, &to) == 2) {
+        what->operation = SIM_COPY;
+        what->arity = 1;
+        what->type = from;
+        what->result = to;
+        return is_integer(from) && is_integer(to);
+    }
+    for (unsigned i = 0; i < sizeof functors / sizeof *functors; i++) {
+        const struct functor *known = &functors[i];
+        const char *at = strstr(name, known->piece);
+        if (!at)
+            continue;
+        at += strlen(known->piece);
+        what->operation = known->operation;
+        what->arity = known->arity;
+        what->constant = known->constant;
+        what->type = known->lambda ? lambda_type(at, known->operation) : *at;
+        what->result = known->result ? known->result : what->type;
+        return is_integer(what->type) && wrapped(name, what);
+    }
+    return false;
+}
+
+/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. */
+static bool reduces(const char *name, struct sim_integers *what)
+{
+    const char *at = strstr(name, "8ReduceOpI");
+    for (unsigned i = 0; at && i < sizeof reductions / sizeof *reductions; i++) {
+        if (!strstr(at, reductions[i].piece) || strncmp(at + 11, "NS0_14func_wrapper_tI", 21) != 0)
+            continue;
+        what->operation = reductions[i].operation;
+        what->arity = 1;
+        what->type = at[10];
+        what->result = at[32];
+        return is_integer(what->type) && what->type == what->result;
+    }
+    return false;
+}
+
+/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. */
+static bool joins(const char *name, struct sim_integers *what)
+{
+    static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI", "35CatArrayBatchedCopy_alignedK_contigI"};
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        const char *at = strstr(name, kinds[i]);
+        const char *types = at ? strstr(at, "10OpaqueTypeILj") : NULL;
+        if (types)
+            return sscanf(types, "10OpaqueTypeILj%uEEEjLi%uELi%uELi%uE", &what->element, &what->arity, &what->batch,
+                          &what->strides) == 4;
+    }
+    return false;
+}
+
+struct sim_integers sim_integers_named(const char *name)
+{
+    static const struct sim_integers none = {.form = SIM_FORM_NONE};
+    struct sim_integers what = none;
+    bool known = false;
+    if (strstr(name, "at6native") == NULL)
+        return none;
+    if (strstr(name, "29vectorized_elementwise_kernelI")) {
+        what.form = SIM_FORM_EACH;
+        known = element_wise(name, &what);
+    } else if (strstr(name, "27unrolled_elementwise_kernelI")) {
+        what.form = strstr(name, "12LoadWithCastI") ? SIM_FORM_CAST : SIM_FORM_EACH;
+        known = strstr(name, "23TrivialOffsetCalculator") && element_wise(name, &what);
+    } else if (strstr(name, "18elementwise_kernelI") && strstr(name, "22gpu_kernel_impl_nocastI")) {
+        what.form = SIM_FORM_STRIDED;
+        known = element_wise(name, &what);
+    } else if (strstr(name, "13reduce_kernelI")) {
+        what.form = SIM_FORM_REDUCE;
+        known = reduces(name, &what);
+    } else if (strstr(name, "CatArrayBatchedCopy")) {
+        what.form = SIM_FORM_JOIN;
+        known = joins(name, &what) && what.arity >= 1 && what.arity <= 4 && what.batch >= 1 && what.batch <= 256 &&
+                (what.strides == 1 || what.strides == what.batch) && what.element >= 1 && what.element <= 16;
+    }
+    what.type = plain(what.type);
+    what.result = plain(what.result);
+    return known ? what : none;
+}

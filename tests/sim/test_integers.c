@@ -1,0 +1,131 @@
+/* PyTorch's kernels on a few integers, by the names and arguments that they have in its wheels. */
+#include "sim_test.h"
+
+static CUfunction kernel(const char *name)
+{
+    static CUmodule module;
+    CUfunction function;
+    if (!module)
+        ok(cuModuleLoadData(&module, "no code is read"));
+    ok(cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static void launch(const char *name, unsigned y, void **params)
+{
+    ok(cuLaunchKernel(kernel(name), 1, y, 1, 128, 1, 1, 0, NULL, params, NULL));
+    ok(cuCtxSynchronize());
+}
+
+static CUdeviceptr memory(size_t bytes)
+{
+    CUdeviceptr address;
+    ok(cuMemAlloc_v2(&address, bytes));
+    ok(cuMemsetD8_v2(address, 0x55, bytes));
+    ok(cuCtxSynchronize());
+    return address;
+}
+
+#define FILL_LONG "_ZN2at6native29vectorized_elementwise_kernelILi2ENS0_11FillFunctorIlEESt5arrayIPcLm1EEEEviT0_T1_"
+#define EQUAL_LONG "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIllbNS0_51_GLOBAL__N__28ce311f_18_CompareEQKernel_cu_d8008c9616CompareEqFunctorIlEEEESt5arrayIPcLm2EELb0EEEviT0_T1_"
+#define AND_CAST "_ZN2at6native27unrolled_elementwise_kernelINS0_13BinaryFunctorIlllNS0_17BitwiseAndFunctorIlEEEESt5arrayIPcLm3EELi4E23TrivialOffsetCalculatorILi2EjES9_ILi1EjENS0_6memory12LoadWithCastILi2EEENSC_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_"
+#define JOIN "_ZN2at6native40_GLOBAL__N__0f1a8107_8_Shape_cu_49f7391c26CatArrayBatchedCopy_contigINS1_10OpaqueTypeILj1EEEjLi1ELi128ELi1EEEvPT_NS1_25CatArrInputTensorMetadataIS5_T0_XT2_EXT3_EEENS1_16TensorSizeStrideIS8_Lj4EEEiS8_"
+
+static void fills(CUdeviceptr to, int count, int64_t value)
+{
+    launch(FILL_LONG, 1, (void *[]){&count, &value, &to});
+}
+
+static void elements(void **state)
+{
+    (void)state;
+    CUdeviceptr numbers = memory(64), truths = memory(8), results = memory(64);
+    int count = 4;
+    fills(numbers, count, 7);
+    int64_t *at = host(numbers);
+    assert_int_equal(at[3], 7);
+    assert_int_equal(at[4], 0x5555555555555555);
+    at[1] = 3;
+    struct {
+        int comparison;
+        int64_t number;
+    } equal = {0, 7};
+    CUdeviceptr data[3] = {truths, numbers};
+    launch(EQUAL_LONG, 1, (void *[]){&count, &equal, data});
+    assert_memory_equal(host(truths), ((const unsigned char[]){1, 0, 1, 1, 0x55}), 5);
+    equal.comparison = 1;
+    launch(EQUAL_LONG, 1, (void *[]){&count, &equal, data});
+    assert_memory_equal(host(truths), ((const unsigned char[]){0, 1, 0, 0, 0x55}), 5);
+    char functor = 0, trivial = 0;
+    struct {
+        signed char types[2];
+        uint32_t sizes[2];
+    } from = {{4, 11}, {8, 1}};
+    struct {
+        signed char types[1];
+        uint32_t sizes[1];
+    } to = {{4}, {8}};
+    CUdeviceptr both[3] = {results, numbers, truths};
+    launch(AND_CAST, 1, (void *[]){&count, &functor, both, &trivial, &trivial, &from, &to});
+    assert_memory_equal(host(results), ((const int64_t[]){0, 1, 0, 0}), 4 * sizeof(int64_t));
+    ok(cuMemFree_v2(numbers));
+    ok(cuMemFree_v2(truths));
+    ok(cuMemFree_v2(results));
+}
+
+static void joins(void **state)
+{
+    (void)state;
+    CUdeviceptr a = memory(16), b = memory(16), to = memory(32);
+    memcpy(host(a), "abcde", 5);
+    memcpy(host(b), "fgh", 3);
+    struct {
+        CUdeviceptr input[128];
+        uint32_t offset[128], size[128], elements[128];
+        bool contiguous[128];
+        uint32_t strides[8];
+    } inputs = {{a, b}, {0, 5}, {5, 3}, {5, 3}, {false}, {0}};
+    uint32_t sizes[8] = {8, 0, 0, 0, 1};
+    int dimension = 0;
+    uint32_t stride = 1;
+    launch(JOIN, 2, (void *[]){&to, &inputs, sizes, &dimension, &stride});
+    assert_memory_equal(host(to), "abcdefgh\x55", 9);
+    ok(cuMemFree_v2(a));
+    ok(cuMemFree_v2(b));
+    ok(cuMemFree_v2(to));
+}
+
+/* What would touch anything but a device's memory, or much of it, does nothing. */
+static void only_what_is_there(void **state)
+{
+    (void)state;
+    int64_t own = 5;
+    fills((CUdeviceptr)(uintptr_t)&own, 1, 9);
+    assert_int_equal(own, 5);
+    fills(0, 1, 9);
+    fills(16, 1, 9);
+    CUdeviceptr gone = memory(4096);
+    ok(cuMemFree_v2(gone));
+    fills(gone, 1, 9);
+    CUdeviceptr little = memory(4096), much = memory(4 * MIB);
+    fills(little, 4096, 9);
+    assert_int_equal(*(int64_t *)host(little), 0x5555555555555555);
+    fills(much, 4 * MIB / 8, 9);
+    assert_int_equal(*(int64_t *)host(much), 0x5555555555555555);
+    fills(much, -1, 9);
+    fills(much, 0, 9);
+    fills(much, 1, 9);
+    assert_int_equal(*(int64_t *)host(much), 9);
+    ok(cuMemFree_v2(little));
+    ok(cuMemFree_v2(much));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elements),
+        cmocka_unit_test(joins),
+        cmocka_unit_test(only_what_is_there),
+    };
+    return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
+}
