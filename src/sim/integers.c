@@ -454,7 +454,8 @@ static bool may_join(const struct kept *kept, const struct input *input, uint64_
 {
     const unsigned char *sizes = argument(kept, 2);
     uint64_t last = input->elements - 1, element = kept->what.element;
-    if (input->elements == 0 || input->elements > BYTES_MOST || !has_sizes(kept, sizes, input->size, dim) ||
+    uint64_t most = kept->what.arity == 1 && !input->sizes ? BYTES_MOST : ELEMENTS_MOST; /* what is one copy may be longer */
+    if (input->elements == 0 || input->elements > most || !has_sizes(kept, sizes, input->size, dim) ||
         (input->sizes && !has_sizes(kept, input->sizes, input->size, dim)))
         return false;
     uint64_t read = input->sizes ? joined_offset(kept, input->sizes, input->size, dim, last) : last;
@@ -475,7 +476,10 @@ static void run_join(const struct kept *kept)
         uint64_t begin = input.offset * stride;
         if (!may_join(kept, &input, to, dim, begin))
             continue;
-        for (uint64_t n = 0; n < input.elements; n++) {
+        bool whole = kept->what.arity == 1 && !input.sizes && word(sizes + 4 * JOINED_DIMS) == 1;
+        if (whole)
+            memmove((void *)(uintptr_t)(to + begin * element), (const void *)(uintptr_t)input.from, input.elements * element);
+        for (uint64_t n = 0; !whole && n < input.elements; n++) {
             uint64_t read = input.sizes ? joined_offset(kept, input.sizes, input.size, dim, n) : n;
             uint64_t written = begin + joined_offset(kept, sizes, input.size, dim, n);
             memcpy((void *)(uintptr_t)(to + written * element), (const void *)(uintptr_t)(input.from + read * element),

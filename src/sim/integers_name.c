@@ -130,7 +130,8 @@ static bool reduces(const char *name, struct sim_integers *what)
     return false;
 }
 
-/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. */
+/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. Elements of 2 and 4 bytes are floating
+   point nearly always, and many. */
 static bool joins(const char *name, struct sim_integers *what)
 {
     static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI", "35CatArrayBatchedCopy_alignedK_contigI"};
@@ -166,7 +167,7 @@ struct sim_integers sim_integers_named(const char *name)
     } else if (strstr(name, "CatArrayBatchedCopy")) {
         what.form = SIM_FORM_JOIN;
         known = joins(name, &what) && what.arity >= 1 && what.arity <= 4 && what.batch >= 1 && what.batch <= 256 &&
-                (what.strides == 1 || what.strides == what.batch) && what.element >= 1 && what.element <= 16;
+                (what.strides == 1 || what.strides == what.batch) && (what.element == 1 || what.element == 8);
     }
     what.type = plain(what.type);
     what.result = plain(what.result);
