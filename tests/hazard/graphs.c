@@ -37,13 +37,16 @@ bool graph_has(const struct graph *graph, const struct block *block)
     return has;
 }
 
-/* What was freed in the capture, and has gone to another block there. */
-static void forget_overlapped(struct graph *graph, const struct block *new)
+/* What was freed in the capture, and has gone to another block there: each launch begins with the first one's work, so to
+   whoever uses the bytes outside the graph they are one. */
+static void forget_overlapped(struct graph *graph, struct block *new)
 {
     for (unsigned i = graph->blocks; i-- > 0;) {
         struct block *b = graph->block[i];
         if (!b->of_graph || b->address >= new->address + new->bytes || new->address >= b->address + b->bytes)
             continue;
+        new->owner = b->owner;
+        extras.owner(new->address, new->bytes, new->owner);
         b->address = 0;
         b->graphs = 0;
         graph->block[i] = graph->block[--graph->blocks];
@@ -165,12 +168,8 @@ static void beside(void *data)
     struct graph *graph = empty_graph(p);
     program_enter(p, 0);
     MUST(p, cuThreadExchangeStreamCaptureMode(&mode));
-    if (graph && program_random(p, 3) == 0) {
-        graph->exec = (CUgraphExec)p; /* not empty */
+    if (graph && program_random(p, 3) == 0)
         capture(p, graph);
-        if (graph->exec == (CUgraphExec)p)
-            *graph = (struct graph){0};
-    }
     for (unsigned i = program_random(p, 6); i-- > 0;) {
         program_enter(p, 0);
         block_churn(p);
@@ -206,6 +205,7 @@ static void capture(struct program *p, struct graph *graph)
     int stream = (int)program_random(p, CREATED_MAX), second = (int)program_random(p, CREATED_MAX);
     if (!stream_exists(p, stream) || p->stream[stream].captured)
         return;
+    graph->exec = (CUgraphExec)p; /* not empty, whatever another thread captures meanwhile */
     graph->context = p->stream[stream].context;
     graph->blocks = 0;
     bool forks = stream != second && stream_exists(p, second) && !p->stream[second].captured &&
@@ -219,8 +219,11 @@ static void capture(struct program *p, struct graph *graph)
     }
     program_enter(p, graph->context);
     CUgraph captured;
-    if (!begin_capture(p, p->stream[stream].handle))
+    if (!begin_capture(p, p->stream[stream].handle)) {
+        graph->exec = NULL;
+        graph_destroy(p, graph);
         return;
+    }
     p->stream[stream].captured = true;
     if (forks)
         p->stream[second].captured = true;
@@ -241,6 +244,7 @@ static void capture(struct program *p, struct graph *graph)
     p->stream[stream].captured = false;
     if (forks)
         p->stream[second].captured = false;
+    graph->exec = NULL;
     if (MUST(p, cuStreamEndCapture(p->stream[stream].handle, &captured)))
         instantiate(p, graph, captured);
     else
