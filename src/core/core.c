@@ -126,7 +126,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     enum sg_class class = classify(device, size_class, rounded);
     bool high = goes_high(device, class, rounded);
     units = sg_creep_allocate(&device->creep, size_class, units);
-    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .high = high, .slot = tag->slot};
+    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .lane = sg_crowd_lane(size_class), .high = high, .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);

@@ -232,7 +232,7 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_class cla
 }
 
 /* Under the lock. */
-static void append_region(struct sg_device *device, enum sg_class class, struct sg_region *region, uint64_t bytes)
+static void append_region(struct sg_device *device, enum sg_class class, uint8_t lane, struct sg_region *region, uint64_t bytes)
 {
     uint32_t index = device->region_count;
     region->index = index;
@@ -241,11 +241,12 @@ static void append_region(struct sg_device *device, enum sg_class class, struct 
     device->nodes.node[region->first].region = index;
     device->region[index] = region;
     device->region_class[index] = (uint8_t)class;
+    device->region_lane[index] = lane;
     device->region_count = index + 1;
     sg_gauge_add(&device->usage.segments, 1);
 }
 
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes)
 {
     bool huge = class == SG_CLASS_HUGE;
     uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[class];
@@ -272,7 +273,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     }
     sg_lock(&device->lock);
     if (region)
-        append_region(device, class, region, want);
+        append_region(device, class, lane, region, want);
     sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : 0);
     sg_unlock(&device->lock);
     return result;
@@ -296,11 +297,11 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class, struct sg_region **ret)
+static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class, uint8_t lane, struct sg_region **ret)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        if (!sg_device_suits(device, i, class, want->units))
+        if (!sg_device_suits(device, i, class, lane, want->units))
             continue;
         *ret = device->region[i];
         node = sg_region_take(*ret, want->units, want->high, want->slot);
@@ -320,18 +321,19 @@ static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *wa
         if (device->region_class[i] == SG_CLASS_REGULAR)
             node = sg_region_take_exact(*ret, want->units, want->slot);
     }
-    return node ? node : take_of_class(device, want, SG_CLASS_CROWD, ret);
+    return node ? node : take_of_class(device, want, SG_CLASS_CROWD, want->lane, ret);
 }
 
 /* The rest of a take, where its class has nothing that a short look finds. */
 __attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
-    if (want->class == SG_CLASS_REGULAR) /* sooner than pages are moved */
-        node = take_of_class(device, want, SG_CLASS_CROWD, ret);
+    bool moves = want->class == SG_CLASS_CROWD && sg_device_may_pack(device); /* where that is worth it */
+    if (want->class != SG_CLASS_SMALL && want->class != SG_CLASS_HUGE && !moves) /* sooner than pages are moved */
+        node = take_of_class(device, want, SG_CLASS_CROWD, SG_CROWD_LANES, ret);
     for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {
         *ret = device->region[i];
-        if (sg_device_suits(device, i, want->class, want->units))
+        if (sg_device_suits(device, i, want->class, want->lane, want->units))
             node = sg_region_take_window(*ret, want->units, want->slot);
     }
     return node;
@@ -340,7 +342,7 @@ __attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *devic
 /* The quick looks, and after them the thorough ones where that is wanted. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret) : take_of_class(device, want, want->class, ret);
+    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret) : take_of_class(device, want, want->class, want->lane, ret);
     return node ? node : take_elsewhere(device, want, ret);
 }
 

@@ -108,6 +108,7 @@ struct sg_device {
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_class[SG_REGIONS_MAX];
+    uint8_t region_lane[SG_REGIONS_MAX]; /* of those for crowds (crowd.h) */
     uint32_t region_count;
     struct sg_usage usage;
     uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
@@ -214,15 +215,15 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`: asks the driver for addresses, or for a huge block takes those of one that
+/* Adds a region of at least `bytes` for `class`, of crowds for `lane`: asks the driver for addresses, or for a huge block takes those of one that
    is gone. Ranges of addresses are kept for good, so looking an address up needs no lock. Holds `grow`. */
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes);
 
-/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
-static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint32_t units)
+/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit; one for crowds a lane. */
+static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint8_t lane, uint32_t units)
 {
     const struct sg_region *region = device->region[index];
-    return device->region_class[index] == class &&
+    return device->region_class[index] == class && (class != SG_CLASS_CROWD || lane == SG_CROWD_LANES || device->region_lane[index] == lane) &&
            (class != SG_CLASS_HUGE || (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
@@ -322,6 +323,7 @@ struct sg_want {
     enum sg_class class;
     uint32_t units;
     uint32_t size_class; /* of what was asked for (creep.h) */
+    uint8_t lane;        /* of a crowd (crowd.h) */
     bool high, thorough;
     bool aliases; /* pages may get a second address for it */
     sg_slot slot;
@@ -361,6 +363,9 @@ bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
 
 /* Whether, with them, parts of pages count: what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
+
+/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Under the lock. */
+bool sg_device_may_pack(const struct sg_device *device);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);

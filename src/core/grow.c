@@ -84,7 +84,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
             return CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND || added == 2)
             break;
-        result = sg_device_add_region(device, want.class, (uint64_t)want.units << SG_UNIT_SHIFT);
+        result = sg_device_add_region(device, want.class, want.lane, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD)
             return result;
         if (result != CUDA_SUCCESS) /* no addresses for crowds: they stand among the others */

@@ -19,6 +19,9 @@ static const double CROWDED = 0.90;
    64 us of driver time for a page moved alone (cost.def), 1 us an allocation, so at most 1 ms a thousand. */
 enum { TOKENS_PER_PAGE = 64, TOKENS_MOST = 4096 * TOKENS_PER_PAGE };
 
+/* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are more. */
+enum { TOKENS_KEPT = 64 * TOKENS_PER_PAGE };
+
 static uint64_t page_bytes(const struct sg_region *region)
 {
     return (uint64_t)region->page_units << SG_UNIT_SHIFT;
@@ -40,6 +43,11 @@ bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
 {
     return device->core->conf.reserve_slack != 0 || fill_with(device, more) >= CROWDED;
+}
+
+bool sg_device_may_pack(const struct sg_device *device)
+{
+    return device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT;
 }
 
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
@@ -178,7 +186,7 @@ static bool find_place(const struct sg_device *device, struct sg_want want, enum
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
-        if (!sg_device_suits(device, i, want.class, want.units) ||
+        if (!sg_device_suits(device, i, want.class, want.lane, want.units) ||
             !sg_region_find_place(device->region[i], want.units, want.high, thrift, (struct sg_taker){want.slot, want.aliases}, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {

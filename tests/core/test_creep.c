@@ -104,6 +104,22 @@ static void test_crowds(void **state)
     assert_false(sg_crowd_has(&crowd, 0, SG_CREEP_LEAST)); /* the small have no class */
 }
 
+/* Sizes that are alike share a lane with those twice as large; eight that aren't have one each. */
+static void test_lanes(void **state)
+{
+    (void)state;
+    uint32_t octave = 4096, used = 0;
+    for (uint32_t part = 0; part < SG_CROWD_LANES; part++) {
+        uint32_t units = octave + octave * part / SG_CROWD_LANES, most = octave + octave * (part + 1) / SG_CROWD_LANES - 1;
+        uint8_t lane = sg_crowd_lane(sg_creep_class(units));
+        assert_in_range(lane, 0, SG_CROWD_LANES - 1);
+        assert_int_equal(lane, sg_crowd_lane(sg_creep_class(most)));
+        assert_int_equal(lane, sg_crowd_lane(sg_creep_class(2 * units)));
+        used |= 1U << lane;
+    }
+    assert_int_equal(used, (1U << SG_CROWD_LANES) - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -112,6 +128,7 @@ int main(void)
         cmocka_unit_test(test_not_creeping),
         cmocka_unit_test(test_widest),
         cmocka_unit_test(test_crowds),
+        cmocka_unit_test(test_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
