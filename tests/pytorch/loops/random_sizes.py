@@ -62,7 +62,7 @@ def main(path, seed, steps, stream_count, mib_alive):
         print("Thread,Time,Action,Pointer,Size,Stream", file=out)
         for i, (action, pointer, length, stream) in enumerate(rows):
             print(f"0,00:00:{i // 1000000:02}:{i % 1000000:06},{action},{pointer:#x},{length},{stream}", file=out)
-    print("RULES", json.dumps({"version": torch.__version__, "card": torch.cuda.get_device_properties(0).total_memory,
+    print("RULES", json.dumps({"card": torch.cuda.get_device_properties(0).total_memory,
                                "peak_reserved_bytes": told["reserved_bytes.all.peak"],
                                "end_reserved_bytes": told["reserved_bytes.all.current"],
                                "peak_requested_bytes": told["requested_bytes.all.peak"], "ooms": told["num_ooms"]}))
