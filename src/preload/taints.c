@@ -75,22 +75,14 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CU
     return sg_real()->cuGraphExecEventWaitNodeSetEvent(exec, node, event);
 }
 
-/* The start of CUgraphNodeParams, as far as a node of an event has it. Source: cuda.h of CUDA 13.0. */
-struct event_node_params {
-    CUgraphNodeType type;
-    int reserved[3];
-    CUevent event;
-};
-
 /* Nodes that wait for memory or semaphores are ones of that kind too. */
-static void look_at(const void *params)
+static void look_at(const CUgraphNodeParams *params)
 {
-    const struct event_node_params *node = params;
-    if (!node)
+    if (!params)
         return;
-    switch (node->type) {
+    switch (params->type) {
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        sg_events_taint(node->event);
+        sg_events_taint(params->eventRecord.event);
         break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -102,26 +94,26 @@ static void look_at(const void *params)
     }
 }
 
-CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, void *params)
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraphNodeParams *params)
 {
     look_at(params);
     return sg_real()->cuGraphAddNode(ret, graph, nodes, count, params);
 }
 
 CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
-    size_t count, void *params)
+    size_t count, CUgraphNodeParams *params)
 {
     look_at(params);
     return sg_real()->cuGraphAddNode_v2(ret, graph, nodes, edges, count, params);
 }
 
-CUresult cuGraphNodeSetParams(CUgraphNode node, void *params)
+CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
     look_at(params);
     return sg_real()->cuGraphNodeSetParams(node, params);
 }
 
-CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, void *params)
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
 {
     look_at(params);
     return sg_real()->cuGraphExecNodeSetParams(exec, node, params);

@@ -98,6 +98,8 @@ int sim_nodes_copy(struct sim_nodes *to, const struct sim_nodes *from);
 
 CUresult sim_graph_new(CUgraph *ret);
 void sim_graph_free(CUgraph graph);
+/* A child graph node that takes the graph itself, which may have memory nodes then, rather than a copy. Not locked. */
+CUresult sim_graph_add_moved(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUgraph child);
 /* Owns what the step holds, in any case. */
 CUresult sim_graph_add(CUgraph graph, const CUgraphNode *deps, size_t count, struct sim_step step, CUgraphNode *ret);
 CUresult sim_graph_get(CUgraph handle);

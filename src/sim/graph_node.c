@@ -302,6 +302,25 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *node, CUgraph graph, const CUgrap
     return result;
 }
 
+CUresult sim_graph_add_moved(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUgraph child)
+{
+    sim_lock();
+    CUresult result = sim_graph_get(child);
+    if (result == CUDA_SUCCESS && (!node || sim_graph_get(graph) != CUDA_SUCCESS || child->owner || child->capturing))
+        result = CUDA_ERROR_INVALID_VALUE;
+    for (CUgraph above = graph; result == CUDA_SUCCESS && above; above = above->owner ? above->owner->graph : NULL)
+        result = above == child ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    /* Only once there is a node: one that can't be made would take the child with it. */
+    if (result == CUDA_SUCCESS)
+        result = sim_graph_add(graph, deps, count, (struct sim_step){.type = CU_GRAPH_NODE_TYPE_EMPTY}, node);
+    if (result == CUDA_SUCCESS) {
+        (*node)->step = (struct sim_step){.type = CU_GRAPH_NODE_TYPE_GRAPH, .child = child};
+        child->owner = *node;
+    }
+    sim_unlock();
+    return result;
+}
+
 CUresult cuGraphChildGraphNodeGetGraph(CUgraphNode node, CUgraph *child)
 {
     SIM_ENTER(cuGraphChildGraphNodeGetGraph);

@@ -5,6 +5,8 @@
 #include "error.h"
 #include "registry.h"
 
+#include <string.h>
+
 static cudaError_t kernel_params(const struct cudaKernelNodeParams *p, CUDA_KERNEL_NODE_PARAMS *ret)
 {
     struct sg_rt_kernel *kernel = NULL;
@@ -117,4 +119,70 @@ cudaError_t sg_cudaGraphExecMemcpyNodeSetParams1D(const struct sg_rt_driver *dri
     cudaError_t error = sg_rt_context();
     return error != cudaSuccess ? error
                                 : sg_rt_translate(driver->cuGraphExecMemcpyNodeSetParams(exec, node, &copy, NULL));
+}
+
+/* What the driver is told of a node of any type. */
+static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cudaGraphNodeParams *p, CUgraphNodeParams *ret)
+{
+    if (!p)
+        return cudaErrorInvalidValue;
+    memcpy(ret, p, sizeof *ret);
+    if (p->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        return kernel_params(&p->kernel, &ret->kernel);
+    if (p->type != CU_GRAPH_NODE_TYPE_MEMCPY)
+        return sg_rt_context();
+    memset(&ret->memcpy, 0, sizeof ret->memcpy);
+    return box(driver, &p->memcpy.copyParams, &ret->memcpy.copyParams);
+}
+
+static cudaError_t add_any(const struct sg_rt_driver *driver, CUgraphNode *node, CUgraph graph, const CUgraphNode *deps,
+                           size_t count, struct cudaGraphNodeParams *params)
+{
+    CUgraphNodeParams now;
+    cudaError_t error = any_params(driver, params, &now);
+    if (error == cudaSuccess)
+        error = sg_rt_translate(driver->cuGraphAddNode(node, graph, deps, NULL, count, &now));
+    if (error == cudaSuccess && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
+        params->alloc.dptr = now.alloc.dptr;
+    return error;
+}
+
+#if CUDART_MAJOR == 12
+cudaError_t sg_cudaGraphAddNode(const struct sg_rt_driver *driver, CUgraphNode *node, CUgraph graph,
+                                const CUgraphNode *deps, size_t count, struct cudaGraphNodeParams *params)
+{
+    return add_any(driver, node, graph, deps, count, params);
+}
+
+cudaError_t sg_cudaGraphAddNode_v2(const struct sg_rt_driver *driver, CUgraphNode *node, CUgraph graph,
+                                   const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t count,
+                                   struct cudaGraphNodeParams *params)
+{
+    (void)edges;
+    return add_any(driver, node, graph, deps, count, params);
+}
+#else
+cudaError_t sg_cudaGraphAddNode(const struct sg_rt_driver *driver, CUgraphNode *node, CUgraph graph,
+                                const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t count,
+                                struct cudaGraphNodeParams *params)
+{
+    (void)edges;
+    return add_any(driver, node, graph, deps, count, params);
+}
+#endif
+
+cudaError_t sg_cudaGraphNodeSetParams(const struct sg_rt_driver *driver, CUgraphNode node,
+                                      struct cudaGraphNodeParams *params)
+{
+    CUgraphNodeParams now;
+    cudaError_t error = any_params(driver, params, &now);
+    return error != cudaSuccess ? error : sg_rt_translate(driver->cuGraphNodeSetParams(node, &now));
+}
+
+cudaError_t sg_cudaGraphExecNodeSetParams(const struct sg_rt_driver *driver, CUgraphExec exec, CUgraphNode node,
+                                          struct cudaGraphNodeParams *params)
+{
+    CUgraphNodeParams now;
+    cudaError_t error = any_params(driver, params, &now);
+    return error != cudaSuccess ? error : sg_rt_translate(driver->cuGraphExecNodeSetParams(exec, node, &now));
 }

@@ -132,6 +132,24 @@ struct cudaKernelNodeParams {
 };
 _Static_assert(sizeof(struct cudaKernelNodeParams) == 56, "cudaKernelNodeParams");
 
+/* What cudaGraphAddNode is told. But for kernels and copies it is the driver's own CUgraphNodeParams. */
+struct cudaMemcpyNodeParams {
+    int flags, reserved[3];
+    struct cudaMemcpy3DParms copyParams;
+};
+_Static_assert(sizeof(struct cudaMemcpyNodeParams) == 176, "cudaMemcpyNodeParams");
+struct cudaGraphNodeParams {
+    int type, reserved0[3];
+    union {
+        long long reserved1[29];
+        struct cudaKernelNodeParams kernel;
+        struct cudaMemcpyNodeParams memcpy;
+        CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+    };
+    long long reserved2;
+};
+_Static_assert(sizeof(struct cudaGraphNodeParams) == sizeof(CUgraphNodeParams), "cudaGraphNodeParams");
+
 struct cudaMemcpy3DPeerParms {
     CUarray srcArray;
     struct cudaPos srcPos;
