@@ -2,12 +2,12 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include "captures.h"
 #include "life.h"
 
-enum { HOLDS_MAX = 4096, BLOCKS_MAX = 16384, BUCKETS = 2 * BLOCKS_MAX, BATCH = 64, BLOCK_HOLDS = 4,
-    SPARES_MAX = 4096, UNIT = 512 };
+enum { HOLDS = 4096, CHUNKS = 256, BUCKETS_FIRST = 1 << 12, BATCH = 64, BLOCK_HOLDS = 4, SPARES_MAX = 4096, UNIT = 512 };
 
 /* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the graph,
    its clones and its executables, after their last launch. That happens on a thread of the driver's, which may not call
@@ -17,16 +17,18 @@ static struct {
         unsigned long long capture; /* the driver's number of the capture; 0: unused */
         int blocks;
         atomic_bool gone;
-    } hold[HOLDS_MAX];
+    } *chunk[CHUNKS];        /* HOLDS each, which stay where they are: the driver knows them by address */
+    uint32_t holds, latest;  /* used so far; the one that was asked for last */
     struct block {
         CUdeviceptr address; /* 0: empty */
         CUcontext context;   /* of the block */
-        uint16_t hold[BLOCK_HOLDS]; /* number + 1 */
+        uint32_t hold[BLOCK_HOLDS]; /* number + 1 */
         bool freed, waited, forever; /* for ever: more graphs use it than fit */
         struct sg_origin origin; /* of the free */
         CUstream born;       /* in whose capture it was handed out, to that stream; NULL: otherwise */
         size_t bytes;
-    } block[BUCKETS];        /* open addressing */
+    } *block;                /* open addressing, at most half full */
+    size_t buckets;
     struct spare {
         unsigned long long capture;
         CUdeviceptr address;
@@ -48,15 +50,52 @@ static void destroyed(void *user)
 /* Under the guard, here and in what follows until sg_graphs_adopt(). */
 static size_t home(CUdeviceptr address)
 {
-    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % BUCKETS;
+    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 32) % graphs.buckets;
 }
 
+/* Its place, or the empty one where it would be. */
 static struct block *find(CUdeviceptr address)
 {
+    static struct block none;
+    if (!graphs.block)
+        return &none;
     size_t at = home(address);
     while (graphs.block[at].address && graphs.block[at].address != address)
-        at = (at + 1) % BUCKETS;
+        at = (at + 1) % graphs.buckets;
     return &graphs.block[at];
+}
+
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Makes room for one more block. False: no host memory. */
+static bool make_room(void)
+{
+    size_t before = graphs.buckets;
+    struct block *old = graphs.block;
+    if (2 * ((size_t)atomic_load(&sg_graphs_blocks) + 1) <= before)
+        return true;
+    size_t buckets = before ? 2 * before : BUCKETS_FIRST;
+    struct block *made = map(buckets * sizeof *made);
+    if (!made)
+        return false;
+    graphs.block = made;
+    graphs.buckets = buckets;
+    for (size_t at = 0; at < before; at++) {
+        if (old[at].address)
+            *find(old[at].address) = old[at];
+    }
+    if (old)
+        (void)munmap(old, before * sizeof *old);
+    return true;
+}
+
+static struct hold *hold_at(uint32_t number)
+{
+    return &graphs.chunk[number / HOLDS][number % HOLDS];
 }
 
 /* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
@@ -64,9 +103,9 @@ static bool let_go(struct block *block, bool all)
 {
     bool held = block->forever && !all;
     for (int i = 0; i < BLOCK_HOLDS; i++) {
-        struct hold *hold = &graphs.hold[block->hold[i] ? block->hold[i] - 1 : 0];
-        bool over = block->hold[i] && (all || atomic_load(&hold->gone));
-        held |= block->hold[i] && !over;
+        struct hold *hold = block->hold[i] ? hold_at(block->hold[i] - 1) : NULL;
+        bool over = hold && (all || atomic_load(&hold->gone));
+        held |= hold && !over;
         if (!over)
             continue;
         block->hold[i] = 0;
@@ -78,11 +117,11 @@ static bool let_go(struct block *block, bool all)
 
 static void remove_block(struct block *block)
 {
-    size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % BUCKETS;
+    size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % graphs.buckets;
     (void)let_go(block, true);
-    for (; graphs.block[at].address; at = (at + 1) % BUCKETS) {
+    for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
         size_t from = home(graphs.block[at].address);
-        if ((at - from) % BUCKETS >= (at - hole) % BUCKETS) {
+        if ((at - from) % graphs.buckets >= (at - hole) % graphs.buckets) {
             graphs.block[hole] = graphs.block[at];
             hole = at;
         }
@@ -91,41 +130,60 @@ static void remove_block(struct block *block)
     atomic_fetch_sub(&sg_graphs_blocks, 1);
 }
 
-static int hold_of(unsigned long long capture)
+/* A number for one more hold; -1: there are no more, or no host memory. */
+static int64_t another_hold(void)
 {
-    int unused = -1;
-    for (int i = 0; i < HOLDS_MAX; i++) {
-        if (graphs.hold[i].capture == capture)
+    uint32_t number = graphs.holds, chunk = number / HOLDS;
+    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(HOLDS * sizeof(struct hold)))))
+        return -1;
+    graphs.holds++;
+    return number;
+}
+
+/* The number of a capture's hold; -1: there are too many. */
+static int64_t hold_of(unsigned long long capture)
+{
+    int64_t unused = -1;
+    if (graphs.holds && hold_at(graphs.latest)->capture == capture)
+        return graphs.latest;
+    for (uint32_t i = 0; i < graphs.holds; i++) {
+        const struct hold *hold = hold_at(i);
+        if (hold->capture == capture) {
+            graphs.latest = i;
             return i;
-        if (unused < 0 && (!graphs.hold[i].capture || (!graphs.hold[i].blocks && atomic_load(&graphs.hold[i].gone))))
+        }
+        if (unused < 0 && (!hold->capture || (!hold->blocks && atomic_load(&hold->gone))))
             unused = i;
     }
+    unused = unused < 0 ? another_hold() : unused;
     if (unused >= 0) {
-        graphs.hold[unused].capture = capture;
-        atomic_store(&graphs.hold[unused].gone, false);
+        hold_at((uint32_t)unused)->capture = capture;
+        atomic_store(&hold_at((uint32_t)unused)->gone, false);
+        graphs.latest = (uint32_t)unused;
     }
     return unused;
 }
 
-static bool put(CUdeviceptr address, CUcontext context, int hold)
+/* The block belongs to a hold, or with -1 to some graph for ever. False: no host memory. */
+static bool put(CUdeviceptr address, CUcontext context, int64_t hold)
 {
+    if (!make_room())
+        return false;
     struct block *block = find(address);
     int place = -1;
     if (!block->address) {
-        if (atomic_load(&sg_graphs_blocks) >= BLOCKS_MAX)
-            return false;
         *block = (struct block){.address = address, .context = context};
         atomic_fetch_add(&sg_graphs_blocks, 1);
     }
-    for (int i = BLOCK_HOLDS - 1; i >= 0; i--) {
+    for (int i = BLOCK_HOLDS - 1; i >= 0 && hold >= 0; i--) {
         if (block->hold[i] == hold + 1)
             return true;
         place = block->hold[i] ? place : i;
     }
     block->forever |= place < 0;
     if (place >= 0) {
-        block->hold[place] = (uint16_t)(hold + 1);
-        graphs.hold[hold].blocks++;
+        block->hold[place] = (uint32_t)(hold + 1);
+        hold_at((uint32_t)hold)->blocks++;
     }
     return true;
 }
@@ -169,19 +227,20 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
         driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
         return false;
     sg_guard(SG_GUARD_CAPTURES);
-    int hold = hold_of(capture);
-    bool first = hold >= 0 && graphs.hold[hold].blocks == 0;
-    bool kept = hold >= 0 && put(address, info.context, hold);
+    int64_t number = hold_of(capture);
+    struct hold *hold = number >= 0 ? hold_at((uint32_t)number) : NULL;
+    bool first = hold && hold->blocks == 0;
+    bool kept = put(address, info.context, number);
     if (kept && fresh) {
         find(address)->born = stream;
         find(address)->bytes = info.bytes;
     }
     sg_unguard(SG_GUARD_CAPTURES);
-    if (!kept || !first || attach(driver, graph, &graphs.hold[hold]) == CUDA_SUCCESS)
+    if (!kept || !first || attach(driver, graph, hold) == CUDA_SUCCESS)
         return kept;
     sg_guard(SG_GUARD_CAPTURES);
     struct block *block = find(address);
-    atomic_store(&graphs.hold[hold].gone, true);
+    atomic_store(&hold->gone, true);
     if (block->address && !let_go(block, false))
         remove_block(block);
     sg_unguard(SG_GUARD_CAPTURES);
@@ -223,7 +282,7 @@ static bool is_of_one(const struct block *block, unsigned long long capture)
     bool its = false;
     for (int i = 0; i < BLOCK_HOLDS; i++) {
         holds += block->hold[i] != 0;
-        its |= block->hold[i] && graphs.hold[block->hold[i] - 1].capture == capture;
+        its |= block->hold[i] && hold_at(block->hold[i] - 1)->capture == capture;
     }
     return its && holds == 1 && !block->forever;
 }
@@ -278,7 +337,7 @@ void sg_graphs_context_gone(CUcontext context)
     if (!sg_graphs_holding())
         return;
     sg_guard(SG_GUARD_CAPTURES);
-    for (size_t at = 0; at < BUCKETS; at++) {
+    for (size_t at = 0; at < graphs.buckets; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && block->context == context)
             remove_block(block); /* another one may move here */
@@ -293,7 +352,7 @@ static int take(struct block *ret, bool *ret_more)
     *ret_more = false;
     sg_guard(SG_GUARD_CAPTURES);
     int gone = atomic_load(&sg_graphs_gone);
-    for (size_t at = 0; at < BUCKETS && !*ret_more; at++) {
+    for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && !*ret_more && !let_go(block, false)) {
             if (block->freed && count == BATCH) {

@@ -294,6 +294,32 @@ static void frees_beside_a_capture_come_back(CUcontext context)
         MUST(cuMemFree_v2(block[i]));
 }
 
+/* More than tables have room for at first. */
+static void many_blocks_and_many_graphs(void)
+{
+    enum { BLOCKS = 20000, GRAPHS = 4200 };
+    static CUgraph graph[GRAPHS];
+    CUstream stream = stream_of();
+    CUgraph large = NULL;
+    uint64_t before = allocated_after_a_look();
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < BLOCKS; i++)
+        MUST((CUresult)segalloc_free(segalloc_malloc_on(512, stream)));
+    MUST(cuStreamEndCapture(stream, &large));
+    for (int i = 0; i < GRAPHS; i++) {
+        MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST((CUresult)segalloc_free(segalloc_malloc_on(512, stream)));
+        MUST(cuStreamEndCapture(stream, &graph[i]));
+    }
+    EXPECT(allocated_after_a_look() == before + BLOCKS + GRAPHS);
+    for (int i = 0; i < GRAPHS; i++)
+        MUST(cuGraphDestroy(graph[i]));
+    EXPECT(allocated_at_last(before + BLOCKS) == before + BLOCKS);
+    MUST(cuGraphDestroy(large));
+    EXPECT(allocated_at_last(before) == before);
+    MUST(cuStreamDestroy_v2(stream));
+}
+
 static atomic_bool stop;
 
 /* Allocates and frees in stream order while the others capture. */
@@ -367,6 +393,7 @@ int main(void)
     a_ruined_capture_gives_it_back();
     pytorch_has_memory_of_its_capture_again();
     frees_get_the_drivers_answer();
+    many_blocks_and_many_graphs();
     frees_beside_a_capture_come_back(context);
     captures_go_on_beside_allocations(context);
     return failures != 0;
