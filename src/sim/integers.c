@@ -172,6 +172,18 @@ static size_t argument_bytes(const struct sim_integers *what, unsigned i)
     }
     case SIM_FORM_REDUCE:
         return i == 0 ? pointers_at(what) + 16 : 0;
+    case SIM_FORM_RANGE: {
+        const size_t range[] = {4, 16, 8};
+        return i < 3 ? range[i] : 0;
+    }
+    case SIM_FORM_SCAN: {
+        const size_t scan[] = {8, 8, 0, 0, 0, 0, 4};
+        return i < 7 ? scan[i] : 0;
+    }
+    case SIM_FORM_SCAN_ROWS: {
+        const size_t rows[] = {8, 8, 4, 4};
+        return i < 4 ? rows[i] : 0;
+    }
     case SIM_FORM_JOIN: {
         const size_t join[] = {8, joined_bytes(what), 2 * JOINED_DIMS * sizeof(uint32_t), 4, 4};
         return i < 5 ? join[i] : 0;
@@ -408,6 +420,35 @@ static void run_reduction(const struct kept *kept)
     }
 }
 
+/* From a start by steps. */
+static void run_range(const struct kept *kept)
+{
+    const unsigned char *lambda = argument(kept, 1);
+    const struct job job = {.count = word(argument(kept, 0)), .operands = 1,
+        .operand = {{pointer(argument(kept, 2)), 'l', NULL, 0}}};
+    uint64_t start = pointer(lambda), step = pointer(lambda + 8);
+    if (!may_touch(&job))
+        return;
+    for (uint64_t n = 0; n < job.count; n++)
+        store(at(&job, 0, n), 'l', (int64_t)(start + n * step));
+}
+
+/* CUB names what is read first, PyTorch what is written. */
+static void run_scan(const struct kept *kept)
+{
+    bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
+    uint64_t from = pointer(argument(kept, rows ? 1 : 0)), to = pointer(argument(kept, rows ? 0 : 1));
+    uint64_t height = rows ? word(argument(kept, 2)) : 1, width = word(argument(kept, rows ? 3 : 6));
+    const struct job job = {.count = height * width, .operands = 2, .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
+    if (!may_touch(&job))
+        return;
+    uint64_t sum = 0;
+    for (uint64_t n = 0; n < job.count; n++) {
+        sum = (n % width ? sum : 0) + (uint64_t)load(at(&job, 1, n), 'l');
+        store(at(&job, 0, n), 'l', (int64_t)sum);
+    }
+}
+
 /* CatArrayIndexToOffset: where an element of an input of that size lies in what is joined, in elements. */
 static uint64_t joined_offset(const struct kept *kept, const unsigned char *sizes, uint64_t own, unsigned dim, uint64_t index)
 {
@@ -501,6 +542,13 @@ void sim_integers_run(const void *from)
         return;
     case SIM_FORM_REDUCE:
         run_reduction(kept);
+        return;
+    case SIM_FORM_RANGE:
+        run_range(kept);
+        return;
+    case SIM_FORM_SCAN:
+    case SIM_FORM_SCAN_ROWS:
+        run_scan(kept);
         return;
     case SIM_FORM_JOIN:
         run_join(kept);

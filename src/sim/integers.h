@@ -15,6 +15,9 @@ enum sim_form {
     SIM_FORM_CAST,     /* the same, of types that the arguments name */
     SIM_FORM_STRIDED,  /* the same, by strides */
     SIM_FORM_REDUCE,
+    SIM_FORM_RANGE,    /* torch.arange */
+    SIM_FORM_SCAN,     /* torch.cumsum of one row */
+    SIM_FORM_SCAN_ROWS,
     SIM_FORM_JOIN,     /* torch.cat and what uses it */
 };
 

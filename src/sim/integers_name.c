@@ -145,14 +145,34 @@ static bool joins(const char *name, struct sim_integers *what)
     return false;
 }
 
+/* torch.arange of 64 bits: the third type of a dispatch that begins with those of 8 and 32 bits. */
+static bool ranges(const char *name)
+{
+    return strstr(name, "29elementwise_kernel_with_indexIi") && strstr(name, "15arange_cuda_out") &&
+           strstr(name, "ENKUlvE2_clEvEUllE_");
+}
+
+/* Sums up to each element, of CUB and of PyTorch. */
+static enum sim_form scans(const char *name)
+{
+    if (strstr(name, "16DeviceScanKernelI") && strstr(name, "EPKlPlNS0_13ScanTileStateIl") && strstr(name, "St4plusIl") &&
+        strstr(name, "8NullTypeEj") && strstr(name, "EEvT0_T1_T2_iT3_T4_T5_"))
+        return SIM_FORM_SCAN;
+    return strstr(name, "32tensor_kernel_scan_innermost_dimIlSt4plusIlEEEvPT_PKS4_jjj") ? SIM_FORM_SCAN_ROWS : SIM_FORM_NONE;
+}
+
 struct sim_integers sim_integers_named(const char *name)
 {
     static const struct sim_integers none = {.form = SIM_FORM_NONE};
     struct sim_integers what = none;
     bool known = false;
-    if (strstr(name, "at6native") == NULL)
+    if (strstr(name, "at6native") == NULL && strstr(name, "at_cuda_detail") == NULL)
         return none;
-    if (strstr(name, "29vectorized_elementwise_kernelI")) {
+    if (ranges(name) || scans(name) != SIM_FORM_NONE) {
+        what.form = ranges(name) ? SIM_FORM_RANGE : scans(name);
+        what.type = what.result = 'l';
+        known = true;
+    } else if (strstr(name, "29vectorized_elementwise_kernelI")) {
         what.form = SIM_FORM_EACH;
         known = element_wise(name, &what);
     } else if (strstr(name, "27unrolled_elementwise_kernelI")) {

@@ -75,6 +75,21 @@ same("logical and", torch.logical_and, t, u)
 same("logical or", lambda x, y: torch.logical_or(x, y), a, b)
 same("maximum", torch.maximum, a, b)
 same("minimum", torch.minimum, a, b)
+same("arange", lambda x: torch.arange(3, 40, 4, device=x.device), a)
+same("cumsum", lambda x: x[0].cumsum(0), a)
+same("cumsum of rows", lambda x: x.cumsum(1), a)
+same("cumsum of truth", lambda x: x.cumsum(-1), t)
+
+
+def packed(positions):
+    """As transformers decides whether several sequences are in one."""
+    return (torch.diff(positions, prepend=positions[:, :1] - 1, dim=-1) != 1).cumsum(-1)
+
+
+for x in (torch.arange(600)[None], torch.cat([torch.arange(40), torch.arange(70)])[None]):
+    same("packed", packed, x)
+    same("is packed", lambda x: ~(packed(x)[:, -1] == 0).all(), x)
+same("from lengths", lambda x: torch.arange(9, device=x.device)[None] < x[:, None], small)
 same("isin", lambda x, y: torch.isin(x[:, -1], y), a, torch.tensor([2, 3]))
 same("isin one", lambda x, y: torch.isin(x[:, -1:], y).any(dim=-1), a, torch.tensor([2]))
 same("ended", lambda x, y: (x & ~torch.full((5,), True, device=x.device)).max() == 0, torch.ones(5, dtype=torch.long), 0)
