@@ -10,7 +10,7 @@ enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 bool sg_nodes_init(struct sg_nodes *nodes)
 {
     for (uint32_t capacity = NODES_MOST; capacity >= NODES_LEAST; capacity /= 2) {
-        uint32_t cells = capacity / 2;
+        uint32_t cells = capacity;
         struct sg_node *memory = sg_meta_map((capacity + cells) * sizeof *memory);
         if (memory) {
             *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity, .cells = cells};
@@ -184,8 +184,11 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, bool 
         uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units) : sg_index_first(&region->free_index, from, (int32_t)units);
         if (found == SG_INDEX_NONE)
             return 0;
-        if (is_usable(region, at(region, region->free_at[found]), slot))
-            return region->free_at[found];
+        if (!high)
+            expect_cut(region, found, units);
+        uint32_t id = free_in_slot(region, found);
+        if (is_usable(region, at(region, id), slot))
+            return id;
         from = high ? found : found + 1;
     }
     return region->listed ? smallest_range(region, units, slot) : 0;
@@ -198,13 +201,30 @@ static bool leaves_more_above(const struct sg_region *region, const struct sg_no
     return region->fit == SG_FIT_SMALLEST && pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
+/* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once, not one
+   after another. */
+static inline void expect_merges(const struct sg_region *region, const struct sg_bin *bin)
+{
+    if (bin->count < 2)
+        return;
+    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) {
+        __builtin_prefetch(at(region, at(region, id)->prev), 1);
+        __builtin_prefetch(at(region, at(region, id)->next), 1);
+    }
+    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) {
+        const struct sg_node *node = at(region, id), *prev = at(region, node->prev), *next = at(region, node->next);
+        uint32_t slot = (prev->state == SG_NODE_FREE ? prev : node)->begin >> region->slot_shift;
+        sg_index_expect(&region->free_index, slot);
+        __builtin_prefetch(&region->free_at[slot], 1);
+        if (next->state == SG_NODE_FREE)
+            __builtin_prefetch(at(region, next->next), 1);
+    }
+}
+
 static void bin_empty(struct sg_region *region, uint32_t index)
 {
     struct sg_bin *bin = &region->bin[index];
-    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) { /* all at once, not one after another */
-        const struct sg_node *node = at(region, id), *prev = at(region, node->prev);
-        sg_index_expect(&region->free_index, (prev->state == SG_NODE_FREE ? prev : node)->begin >> region->slot_shift);
-    }
+    expect_merges(region, bin);
     for (uint32_t id = bin->top, later; bin->count; id = later) {
         later = at(region, id)->later;
         bin->count--;
@@ -346,7 +366,6 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
         bin->units = node->size;
         bin->owner = owner;
     }
-    expect_merge(region, node);
     node->state = SG_NODE_CACHED;
     node->later = bin->top;
     bin->top = block;

@@ -282,7 +282,6 @@ __attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_f
     uint32_t cell = position >> SG_CELL_SHIFT;
     uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
     __builtin_prefetch(&region->node[id], 1);
-    __builtin_prefetch(&region->block_at[position >> region->slot_shift], 1);
     return id;
 }
 

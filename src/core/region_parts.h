@@ -52,11 +52,25 @@ static inline uint32_t node_new_at(struct sg_region *region, uint32_t begin)
     return id;
 }
 
-/* Fetches into the processor's cache what joining a node with its neighbours will look at. */
-static inline void expect_merge(const struct sg_region *region, const struct sg_node *node)
+/* The free range that begins in a slot of addresses in which one does. */
+static inline uint32_t free_in_slot(const struct sg_region *region, uint32_t slot)
 {
-    __builtin_prefetch(&region->node[node->prev], 1);
-    __builtin_prefetch(&region->node[node->next], 1);
+    uint32_t cell = slot >> SG_CELL_SHIFT, id = region->cell_first + cell; /* there are cells only where a slot is a unit */
+    bool is = cell < region->cells && at(region, id)->begin == slot && at(region, id)->state == SG_NODE_FREE;
+    return is ? id : region->free_at[slot];
+}
+
+/* Fetches into the processor's cache what cutting `units` from the beginning of the range in a slot will look at, all at once: each
+   is found by way of the one before. */
+static inline void expect_cut(const struct sg_region *region, uint32_t slot, uint32_t units)
+{
+    uint32_t rest = slot + units;
+    if (rest >> SG_CELL_SHIFT >= region->cells)
+        return;
+    __builtin_prefetch(&region->node[region->cell_first + (slot >> SG_CELL_SHIFT)], 1);
+    __builtin_prefetch(&region->node[region->cell_first + (rest >> SG_CELL_SHIFT)], 1);
+    __builtin_prefetch(&region->free_at[rest], 1);
+    sg_index_expect(&region->free_index, rest);
 }
 
 static inline uint32_t end_of(const struct sg_node *node)
