@@ -49,6 +49,17 @@ bool sg_core_is_ending(struct sg_core *core, CUcontext context)
     return false;
 }
 
+bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
+{
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        if (other && other != context)
+            return false;
+    }
+    return true;
+}
+
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);

@@ -178,6 +178,19 @@ struct sg_core {
     _Atomic uint32_t range_count;
 };
 
+/* The range of ours that holds `address`, NULL if none does. No lock needed. */
+static inline const struct sg_range *sg_core_range_at(const struct sg_core *core, CUdeviceptr address)
+{
+    uint32_t count = atomic_load_explicit(&((struct sg_core *)core)->range_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (address >= core->range[i].begin && address < core->range[i].end)
+            return &core->range[i];
+    return NULL;
+}
+
+/* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
+struct sg_device *sg_core_classic_at(const struct sg_core *core, CUdeviceptr address);
+
 static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
 {
     __atomic_fetch_add(&device->counter[stat], amount, __ATOMIC_RELAXED);

@@ -5,11 +5,11 @@ those that run under the library, with a configuration and a card, that are trie
 occurs, where that is not once.
 """
 
-CORE, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
-                                       ("core.c", "order.c", "pending.c", "region_parts.h", "region.c"))
+FREE, CONTEXTS, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
+                                                 ("free.c", "contexts.c", "order.c", "pending.c", "region_parts.h", "region.c"))
 OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
-EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT = (
-    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit"))
+EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS = (
+    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users"))
 
 
 ORDER_TEST = ["tests/preload/test_order"]
@@ -30,24 +30,25 @@ def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), 
 
 MUTATIONS = [
     # Frees that wait as the driver's do.
-    bug("strict_does_not_wait", "a strict free does not wait for the device", CORE,
+    bug("strict_does_not_wait", "a strict free does not wait for the device", FREE,
         "CUresult result = core->driver->ctx_synchronize();", "CUresult result = CUDA_SUCCESS;", ["cuda"]),
-    bug("strict_waits_for_one_context", "a strict free waits for the current context alone", CORE,
-        "if (context && context != current)\n            result = synchronize(core->driver, context);",
-        "if (context && context == current)\n            result = synchronize(core->driver, context);", ["cuda"]),
-    bug("wait_for_one_context_is_for_all", "a program's wait for one context stands for all where there are several", CORE,
+    bug("strict_waits_for_one_context", "a strict free waits for the current context alone", FREE,
+        "CUresult result = context && context != current ?", "CUresult result = context && context == current ?", ["cuda"]),
+    bug("wait_for_one_context_is_for_all", "a program's wait for one context stands for all where there are several", CONTEXTS,
         "if (other && other != context)\n            return false;",
         "if (other && other == context)\n            return true;", ["cuda"], programs=EPOCHS["contexts"]),
-    bug("event_frees_at_once", "a free that takes effect later takes effect at once", CORE,
+    bug("context_ends_while_it_is_waited_for", "a context is destroyed although a free of another thread waits for it", USERS,
+        "    return any;", "    return any && false;", ["cuda"], programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
+    bug("event_frees_at_once", "a free that takes effect later takes effect at once", FREE,
         "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));",
         "    sg_device_release(device, id, 0, 0);", ["cuda"]),
-    bug("completion_credited_before_the_wait", "a strict free believes the work complete before it has waited", CORE,
+    bug("completion_credited_before_the_wait", "a strict free believes the work complete before it has waited", FREE,
         "    CUresult result = wait_like_the_driver(device->core, current, ret_ns);\n    if (result == CUDA_SUCCESS)",
         "    CUresult result = CUDA_SUCCESS;\n    if (result == CUDA_SUCCESS)", ["cuda"]),
     # Whom a free waits for.
-    bug("recorded_streams_forgotten", "a free forgets the streams that record_stream named", CORE,
+    bug("recorded_streams_forgotten", "a free forgets the streams that record_stream named", FREE,
         "uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);", "uint64_t others = 0;", ["aware"]),
-    bug("possible_streams_forgotten", "a free covers its own stream alone where record_stream is not heard", CORE,
+    bug("possible_streams_forgotten", "a free covers its own stream alone where record_stream is not heard", FREE,
         "if (tag->sees == SG_SEES_POSSIBLE)", "if (tag->sees == SG_SEES_POSSIBLE && !tag->torch)", ["torch"]),
     bug("seen_by_wait_forgotten", "streams that waited for the block's stream do not count as having seen it", ORDER,
         "order->knows[other].at[slot] >= born)", "order->knows[other].at[slot] > UINT64_MAX - 1)", ["torch"]),
@@ -59,7 +60,7 @@ MUTATIONS = [
     bug("functions_of_the_host_tell_nothing", "a function of the host does not count as telling it of the stream's work", SUBMIT,
         "        sg_streams_tell(stream, per_thread);", "        (void)per_thread;", ["torch"],
         programs=[("tests/hazard/directed function", "free_sync:auto", "64MiB,hazard")]),
-    bug("other_devices_forgotten", "work of a device that has access does not count as having seen a block", CORE,
+    bug("other_devices_forgotten", "work of a device that has access does not count as having seen a block", FREE,
         "if (tag->sees == SG_SEES_POSSIBLE && device->peers)", "if (0)", ["torch"]),
     bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
         "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"],
