@@ -67,7 +67,7 @@ static uint64_t rounded(uint64_t entries)
     return (entries + MASK) & ~(uint64_t)MASK;
 }
 
-bool sg_index_init(struct sg_index *index, uint32_t slots)
+bool sg_index_init(struct sg_index *index, uint32_t slots, enum sg_index_kind kind)
 {
     uint64_t entries = 0;
     uint32_t levels = 0;
@@ -78,10 +78,16 @@ bool sg_index_init(struct sg_index *index, uint32_t slots)
             break;
     }
     assert(levels <= SG_INDEX_LEVELS);
-    int32_t *memory = sg_meta_map(entries * sizeof *memory);
+    uint64_t words = kind == SG_INDEX_LATE ? (rounded(slots) / SG_INDEX_FANOUT + 63) / 64 : 0;
+    uint64_t bytes = entries * sizeof(int32_t), bytes_behind = words ? sizeof(struct sg_index_behind) + words * sizeof(uint64_t) : 0;
+    int32_t *memory = sg_meta_map(bytes + bytes_behind);
     if (!memory)
         return false;
-    *index = (struct sg_index){.levels = levels, .slots = slots, .memory = memory, .bytes = entries * sizeof *memory};
+    *index = (struct sg_index){.levels = levels, .slots = slots, .memory = memory, .bytes = bytes + bytes_behind};
+    if (words) {
+        index->behind = (void *)(memory + entries); /* whole groups of 16 come before it */
+        index->behind->from = UINT32_MAX;
+    }
     uint64_t width = slots;
     for (uint32_t level = 0; level < levels; level++, width = (width + MASK) >> BITS) {
         index->level[level] = memory;
@@ -98,7 +104,7 @@ void sg_index_fini(struct sg_index *index)
 }
 
 /* Sets one entry of a level and brings the levels above up to date. */
-static inline void set_entry(struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
+static inline void set_entry(const struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
 {
     for (;; level++) {
         int32_t *entry = &index->level[level][slot];
@@ -120,15 +126,57 @@ static inline void set_entry(struct sg_index *index, uint32_t level, uint32_t sl
     }
 }
 
+/* Sets a slot of an index whose maxima follow later. */
+static inline void set_late(struct sg_index *index, uint32_t slot, int32_t size)
+{
+    struct sg_index_behind *behind = index->behind;
+    uint32_t group = slot >> BITS, word = group / 64;
+    index->level[0][slot] = size;
+    behind->groups[word] |= UINT64_C(1) << group % 64;
+    behind->from = word < behind->from ? word : behind->from;
+    behind->to = word > behind->to ? word : behind->to;
+}
+
+static __attribute__((noinline)) void catch_up(const struct sg_index *index)
+{
+    struct sg_index_behind *behind = index->behind;
+    for (uint32_t word = behind->from; word <= behind->to; word++) {
+        for (; behind->groups[word]; behind->groups[word] &= behind->groups[word] - 1) {
+            uint32_t group = word * 64 + (uint32_t)__builtin_ctzll(behind->groups[word]);
+            const int32_t *slots = index->level[0] + ((uint64_t)group << BITS);
+            int32_t largest = largest_with(slots, 0, slots[0], 0);
+            if (index->levels > 1 && index->level[1][group] != largest)
+                set_entry(index, 1, group, largest);
+        }
+    }
+    behind->from = UINT32_MAX;
+    behind->to = 0;
+}
+
+/* Before anything is looked for. */
+static inline void be_up_to_date(const struct sg_index *index)
+{
+    if (index->behind && index->behind->from != UINT32_MAX)
+        catch_up(index);
+}
+
 void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
 {
     assert(slot < index->slots && size >= 0);
-    set_entry(index, 0, slot, size);
+    if (index->behind)
+        set_late(index, slot, size);
+    else
+        set_entry(index, 0, slot, size);
 }
 
 void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size)
 {
     assert(from < index->slots && to < index->slots && size >= 0);
+    if (index->behind) {
+        set_late(index, from, 0);
+        set_late(index, to, size);
+        return;
+    }
     if (from >> BITS != to >> BITS) {
         set_entry(index, 0, to, size); /* first, so that taking out a smaller one ends where their paths meet */
         set_entry(index, 0, from, 0);
@@ -154,6 +202,7 @@ static uint32_t descend_first(const struct sg_index *index, uint32_t level, uint
 
 uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t size)
 {
+    be_up_to_date(index);
     if (from == 0) { /* the common search starts at the root */
         uint32_t root = index->levels - 1;
         uint32_t bits = fitting(index->level[root], size);
@@ -172,6 +221,7 @@ uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t siz
 
 uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t size)
 {
+    be_up_to_date(index);
     if (before > index->slots)
         before = index->slots;
     if (before == 0)
@@ -199,6 +249,7 @@ uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t si
 
 int32_t sg_index_largest(const struct sg_index *index)
 {
+    be_up_to_date(index);
     const int32_t *root = index->level[index->levels - 1];
     return largest_with(root, 0, root[0], 0);
 }

@@ -18,12 +18,19 @@ struct sg_index {
     uint32_t width[SG_INDEX_LEVELS]; /* entries of a level, a multiple of 16 */
     uint32_t levels;
     uint32_t slots;
+    struct sg_index_behind {
+        uint32_t from, to; /* words of `groups` that may have a bit set */
+        uint64_t groups[]; /* a bit for each 16 slots above which the maxima are to be brought up to date */
+    } *behind;             /* NULL: they always are */
     void *memory;
     uint64_t bytes;
 };
 
+/* When the maxima follow what is set: at once, or where much is set and little looked for, by the next look. */
+enum sg_index_kind { SG_INDEX_EAGER, SG_INDEX_LATE };
+
 /* All slots 0. Returns false when there is no host memory. */
-bool sg_index_init(struct sg_index *index, uint32_t slots);
+bool sg_index_init(struct sg_index *index, uint32_t slots, enum sg_index_kind kind);
 void sg_index_fini(struct sg_index *index);
 
 /* `size` >= 0; 0 means that there is nothing in the slot. */

@@ -49,7 +49,10 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->twin + sizeof *region->hole_at + sizeof *region->pin) +
                            slots * sizeof *region->free_at + block_slots * sizeof *region->block_at;
     region->tables = sg_meta_map(region->tables_bytes);
-    bool have_free = sg_index_init(&region->free_index, slots), have_holes = sg_index_init(&region->hole_index, pages);
+    region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
+    /* Where the lists say which range is the smallest, the index serves only who looks for pages. */
+    bool have_free = sg_index_init(&region->free_index, slots, region->fit == SG_FIT_LOWEST ? SG_INDEX_EAGER : SG_INDEX_LATE);
+    bool have_holes = sg_index_init(&region->hole_index, pages, SG_INDEX_EAGER);
     if (!region->tables || !have_free || !have_holes) {
         sg_region_fini(region);
         return false;
@@ -61,7 +64,6 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     region->free_at = region->hole_at + pages;
     region->block_at = slot_shift ? region->free_at + slots : region->free_at;
     region->pin = (uint8_t *)(region->free_at + slots + block_slots);
-    region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     if (region->fit == SG_FIT_LOWEST && !nodes->cells_taken) {
         nodes->cells_taken = true;
         region->cell_first = nodes->capacity;

@@ -105,7 +105,7 @@ static void compare_ranges(uint32_t count)
     ranges.slot = array_of(count, sizeof *ranges.slot);
     ranges.taken = array_of(ranges.slots, sizeof *ranges.taken);
     ranges.node = array_of(count, sizeof *ranges.node);
-    if (!sg_index_init(&ranges.index, ranges.slots))
+    if (!sg_index_init(&ranges.index, ranges.slots, SG_INDEX_EAGER))
         abort();
     for (uint32_t i = 0; i < count; i++) {
         uint32_t size = 1 + random_below(&state, SIZES);

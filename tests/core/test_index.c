@@ -32,13 +32,13 @@ static void compare(const struct sg_index *index, const int32_t *sizes, uint32_t
     assert_int_equal(sg_index_last(index, at, size), naive_last(sizes, slots, at, size));
 }
 
-static void run(uint32_t slots, unsigned steps, int32_t largest)
+static void run(uint32_t slots, unsigned steps, int32_t largest, enum sg_index_kind kind)
 {
     struct random random = {slots};
     struct sg_index index;
     int32_t *sizes = calloc(slots, sizeof *sizes);
     assert_non_null(sizes);
-    assert_true(sg_index_init(&index, slots));
+    assert_true(sg_index_init(&index, slots, kind));
     compare(&index, sizes, slots, 0, 1);
     compare(&index, sizes, slots, slots, 1);
     for (unsigned step = 0; step < steps; step++) {
@@ -55,6 +55,8 @@ static void run(uint32_t slots, unsigned steps, int32_t largest)
             sizes[slot] = 0;
             sizes[to] = size;
         }
+        if (kind == SG_INDEX_LATE && random_below(&random, 4)) /* several are set between two looks */
+            continue;
         compare(&index, sizes, slots, (uint32_t)random_below(&random, slots + 1), (int32_t)random_between(&random, 1, (uint64_t)largest));
         compare(&index, sizes, slots, 0, 1);
         compare(&index, sizes, slots, slots, (int32_t)random_between(&random, 1, (uint64_t)largest));
@@ -72,7 +74,8 @@ static void test_every_width(void **state)
 {
     (void)state;
     for (uint32_t slots = 1; slots <= 300; slots++)
-        run(slots, 60, 40);
+        for (enum sg_index_kind kind = SG_INDEX_EAGER; kind <= SG_INDEX_LATE; kind++)
+            run(slots, kind == SG_INDEX_LATE ? 200 : 60, 40, kind);
 }
 
 /* Around powers of 16, where the tree gains a level, and where the root is full. */
@@ -81,7 +84,8 @@ static void test_wide(void **state)
     (void)state;
     static const uint32_t widths[] = {511, 512, 513, 1000, 2047, 4095, 4096, 4097, 5000};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++)
-        run(widths[i], 1500, 1000);
+        for (enum sg_index_kind kind = SG_INDEX_EAGER; kind <= SG_INDEX_LATE; kind++)
+            run(widths[i], 1500, 1000, kind);
 }
 
 /* One slot that fits must be found from everywhere, whatever stands around it. */
@@ -91,7 +95,7 @@ static void test_only_one(void **state)
     static const uint32_t widths[] = {1, 15, 16, 17, 255, 256, 257, 4095, 4096, 4097};
     for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
         struct sg_index index;
-        assert_true(sg_index_init(&index, widths[i]));
+        assert_true(sg_index_init(&index, widths[i], SG_INDEX_EAGER));
         for (uint32_t slot = 0; slot < widths[i]; slot += 1 + widths[i] / 50) {
             sg_index_set(&index, slot, INT32_MAX);
             for (uint32_t at = 0; at <= widths[i]; at += 1 + widths[i] / 100) {
