@@ -35,14 +35,11 @@ static void make_key(void)
 static CUresult per_thread(CUcontext context, CUstream *ret)
 {
     pthread_once(&thread_once, make_key);
-    struct thread_stream *list = pthread_getspecific(thread_key), **link = &list;
-    while (*link) {
+    struct thread_stream *list = pthread_getspecific(thread_key), **link = &list, *found = NULL;
+    while (*link && !found) {
         struct thread_stream *at = *link;
-        if (at->stream->alive && at->stream->context == context) {
-            *ret = at->stream;
-            return CUDA_SUCCESS;
-        }
         if (at->stream->alive) {
+            found = at->stream->context == context ? at : NULL;
             link = &at->next;
             continue;
         }
@@ -50,18 +47,22 @@ static CUresult per_thread(CUcontext context, CUstream *ret)
         sim_stream_unref(at->stream);
         free(at);
     }
-    struct thread_stream *at = calloc(1, sizeof *at);
-    CUresult result = at ? sim_stream_new(context, SIM_STREAM_PER_THREAD, CU_STREAM_DEFAULT, 0, &at->stream)
-                         : CUDA_ERROR_OUT_OF_MEMORY;
-    if (result == CUDA_SUCCESS) {
-        sim_stream_ref(at->stream);
-        at->next = list;
-        list = at;
-        *ret = at->stream;
-    } else {
-        free(at);
+    CUresult result = CUDA_SUCCESS;
+    if (!found) {
+        found = calloc(1, sizeof *found);
+        result = found ? sim_stream_new(context, SIM_STREAM_PER_THREAD, CU_STREAM_DEFAULT, 0, &found->stream)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) {
+            sim_stream_ref(found->stream);
+            found->next = list;
+            list = found;
+        } else {
+            free(found);
+        }
     }
     pthread_setspecific(thread_key, list);
+    if (result == CUDA_SUCCESS)
+        *ret = found->stream;
     return result;
 }
 

@@ -143,6 +143,26 @@ static void each_thread_has_a_stream(void **state)
     assert_int_equal(legacy, 3);
 }
 
+/* What is kept of a context that has gone is forgotten once. */
+static void a_thread_outlives_a_context(void **state)
+{
+    (void)state;
+    CUcontext first, second;
+    unsigned long long id, again;
+    ok(cuCtxGetCurrent(&first));
+    ok(cuStreamGetId(CU_STREAM_PER_THREAD, &id));
+    ok(cuCtxCreate_v2(&second, 0, 0));
+    ok(cuStreamGetId(CU_STREAM_PER_THREAD, &again));
+    assert_int_not_equal(id, again);
+    ok(cuCtxDestroy_v2(second));
+    ok(cuCtxSetCurrent(first));
+    for (int i = 0; i < 3; i++) {
+        ok(cuStreamGetId(CU_STREAM_PER_THREAD, &again));
+        assert_int_equal(id, again);
+        free(calloc(1, 16)); /* memory that was freed is somebody else's */
+    }
+}
+
 static void events(void **state)
 {
     (void)state;
@@ -551,6 +571,7 @@ int main(void)
         cmocka_unit_test(streams_do_not_wait_for_each_other),
         cmocka_unit_test(the_legacy_stream_waits_for_blocking_streams_and_they_for_it),
         cmocka_unit_test(each_thread_has_a_stream),
+        cmocka_unit_test(a_thread_outlives_a_context),
         cmocka_unit_test(events),
         cmocka_unit_test(a_wait_takes_the_record_of_its_time),
         cmocka_unit_test(events_of_the_whole_context),
