@@ -75,7 +75,7 @@ void sg_core_destroy(struct sg_core *core)
 }
 
 /* Under the lock. */
-static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded)
+static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded, bool crowded)
 {
     if (rounded <= SG_SMALL_BYTES || (rounded <= SG_SMALL_ROOMY_BYTES && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
@@ -84,17 +84,20 @@ static enum sg_class classify(const struct sg_device *device, uint32_t size_clas
     /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context little is free at a
        time, which had better be together. */
     uint64_t page = device->page_bytes[SG_CLASS_CROWD];
-    bool crowd = sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity && !device->pending.first &&
-                 device->usage.reserved.now / SG_CROWD_SHARE >= page && sg_device_is_crowded(device, rounded);
+    bool crowd = crowded && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity &&
+                 !device->pending.first && device->usage.reserved.now / SG_CROWD_SHARE >= page;
     return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
 }
 
 /* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there isn't,
-   every request goes where it costs the fewest pages: another order of placement would only move other pages, and more. */
-static bool goes_high(const struct sg_device *device, enum sg_class class, size_t rounded)
+   every request goes where it costs the fewest pages: another order of placement would only move other pages, and more. And as
+   long as no page is to be moved it is not whole ones that count but large ranges, which blocks from the low end leave. */
+static enum sg_end end_for(const struct sg_device *device, enum sg_class class, size_t rounded, bool crowded)
 {
     uint64_t least = device->core->conf.max_split_size;
-    return least && rounded >= least && class == SG_CLASS_REGULAR && sg_device_is_roomy(device, rounded);
+    if (least && rounded >= least && class == SG_CLASS_REGULAR && sg_device_is_roomy(device, rounded))
+        return SG_END_HIGH;
+    return crowded ? SG_END_WHOLE : SG_END_LOW;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
@@ -118,10 +121,11 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
     struct sg_region *region;
     sg_lock(&device->lock);
-    enum sg_class class = classify(device, size_class, rounded);
-    bool high = goes_high(device, class, rounded);
-    units = sg_creep_allocate(&device->creep, size_class, units);
-    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .lane = sg_crowd_lane(size_class), .high = high, .slot = tag->slot};
+    bool crowded = rounded > SG_SMALL_BYTES && sg_device_is_crowded(device, rounded);
+    enum sg_class class = classify(device, size_class, rounded, crowded);
+    enum sg_end end = end_for(device, class, rounded, crowded);
+    units = sg_creep_allocate(&device->creep, size_class, units, crowded);
+    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);

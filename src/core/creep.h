@@ -35,13 +35,13 @@ static inline uint32_t sg_creep_class(uint32_t units)
     return high * 32 + (units >> (high - 5) & 31);
 }
 
-/* Notes an allocation in a class and returns what to allocate for it, at least `units`. */
-static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t class, uint32_t units)
+/* Notes an allocation in a class and returns what to allocate for it, at least `units`; no more if not to `round`. */
+static inline uint32_t sg_creep_allocate(struct sg_creep *creep, uint32_t class, uint32_t units, bool round)
 {
     if (class == 0)
         return units;
     creep->class[class].last = units;
-    if (creep->class[class].score < SG_CREEP_ON)
+    if (creep->class[class].score < SG_CREEP_ON || !round)
         return units;
     uint32_t step = (UINT32_C(1) << (31 - (uint32_t)__builtin_clz(units))) / SG_CREEP_STEPS;
     return (units + step - 1) / step * step;

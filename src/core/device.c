@@ -304,9 +304,9 @@ static inline uint32_t take_of_class(struct sg_device *device, const struct sg_w
         if (!sg_device_suits(device, i, class, lane, want->units))
             continue;
         *ret = device->region[i];
-        node = sg_region_take(*ret, want->units, want->high, want->slot);
+        node = sg_region_take(*ret, want->units, want->end, want->slot);
         if (!node && sg_region_flush(*ret))
-            node = sg_region_take(*ret, want->units, want->high, want->slot);
+            node = sg_region_take(*ret, want->units, want->end, want->slot);
     }
     return node;
 }

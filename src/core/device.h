@@ -337,7 +337,8 @@ struct sg_want {
     uint32_t units;
     uint32_t size_class; /* of what was asked for (creep.h) */
     uint8_t lane;        /* of a crowd (crowd.h) */
-    bool high, thorough;
+    enum sg_end end;
+    bool thorough;
     bool aliases; /* pages may get a second address for it */
     sg_slot slot;
 };

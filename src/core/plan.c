@@ -12,7 +12,7 @@ enum { SCRATCH_LEAST = 1 << 16 };
    from SLACK_LOOSE to 1 at TIGHT. */
 static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
 
-/* Crowds are kept apart from here on: before, what that leaves idle elsewhere is more than what it saves. */
+/* From here on parts of pages count, and crowds are kept apart: before, what that leaves idle elsewhere is more than what it saves. */
 static const double CROWDED = 0.90;
 
 /* The thrash guard: a bucket of tokens that fills by one an allocation. A page may be moved for TOKENS_PER_PAGE of them:
@@ -35,14 +35,21 @@ static double fill_with(const struct sg_device *device, uint64_t more)
     return fill > own ? fill : own;
 }
 
+/* Whether that is at least `share`: without a division, for who asks on every allocation. */
+static bool is_filled(const struct sg_device *device, uint64_t more, double share)
+{
+    double held = (double)(device->usage.reserved.now + more);
+    return held + (double)device->outside_bytes >= share * (double)device->total_bytes || held >= share * (double)device->capacity_bytes;
+}
+
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
 {
-    return device->core->conf.reserve_slack == 0 && fill_with(device, more) < LOOSE;
+    return device->core->conf.reserve_slack == 0 && !is_filled(device, more, LOOSE);
 }
 
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
 {
-    return device->core->conf.reserve_slack != 0 || fill_with(device, more) >= CROWDED;
+    return device->core->conf.reserve_slack != 0 || is_filled(device, more, CROWDED);
 }
 
 bool sg_device_may_pack(const struct sg_device *device)
@@ -187,7 +194,7 @@ static bool find_place(const struct sg_device *device, struct sg_want want, enum
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
         if (!sg_device_suits(device, i, want.class, want.lane, want.units) ||
-            !sg_region_find_place(device->region[i], want.units, want.high, thrift, (struct sg_taker){want.slot, want.aliases}, &place))
+            !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, (struct sg_taker){want.slot, want.aliases}, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;

@@ -196,11 +196,13 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, bool 
     return region->listed ? smallest_range(region, units, slot) : 0;
 }
 
-/* Whether more pages stay whole when a block is taken from the end of a range than from its beginning. */
-static bool leaves_more_above(const struct sg_region *region, const struct sg_node *node, uint32_t units)
+/* Whether a block is taken from the end of a range, not from its beginning. */
+static bool goes_to_end(const struct sg_region *region, const struct sg_node *node, uint32_t units, enum sg_end end)
 {
     uint32_t rest = node->size - units;
-    return region->fit == SG_FIT_SMALLEST && pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
+    if (end != SG_END_WHOLE || region->fit != SG_FIT_SMALLEST)
+        return end == SG_END_HIGH;
+    return pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
 /* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once, not one
@@ -262,7 +264,7 @@ static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uin
     return id;
 }
 
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_slot slot)
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot)
 {
     uint32_t id = take_cached(region, units, slot, slot);
     if (!id && slot && region->cached)
@@ -271,7 +273,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_
         return id;
     if (region->fit == SG_FIT_SMALLEST && region->cached) /* what is kept for others is theirs until nothing else fits */
         bin_empty(region, slot);
-    id = find_range(region, units, high, slot);
+    id = find_range(region, units, end == SG_END_HIGH, slot);
     if (!id)
         return 0;
     struct sg_node *node = at(region, id);
@@ -281,7 +283,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_
         free_remove(region, node);
     } else if (!nodes_left(region->nodes, NODES_SPARE)) {
         return 0;
-    } else if (high || leaves_more_above(region, node, units)) {
+    } else if (goes_to_end(region, node, units, end)) {
         free_resize(region, id, node->begin, rest);
         id = insert_after(region, id, node->begin + rest, units);
     } else if (region->cells) { /* the block keeps the node, which may be its cell's */
@@ -303,7 +305,7 @@ uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot 
     if (id)
         return id;
     id = find_range(region, units, /* high */ false, slot);
-    return id && at(region, id)->size == units ? sg_region_take(region, units, /* high */ false, slot) : 0;
+    return id && at(region, id)->size == units ? sg_region_take(region, units, SG_END_LOW, slot) : 0;
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */
@@ -356,7 +358,8 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->cached)
             bin_empty(region, owner); /* one at most, until the next request: what is kept from its neighbours costs pages */
-        if (node->size < SG_KEPT_LEAST) {
+        /* One that follows a free range would be given out again in the middle of what is free, and part it. */
+        if (node->size < SG_KEPT_LEAST || at(region, node->prev)->state == SG_NODE_FREE) {
             become_free(region, block);
             return;
         }

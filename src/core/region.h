@@ -155,10 +155,16 @@ bool sg_region_is_hole(const struct sg_region *region);
    host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
-/* Takes `units` from the beginning of the lowest or nearly smallest free range that holds them, as the region's `fit` says;
-   if `high`, from the end of the highest. Only of what `slot` may use (0: of what is complete), and what is its own first.
+/* From which end of a free range a block is taken. */
+enum sg_end {
+    SG_END_LOW,
+    SG_END_WHOLE, /* in regions of SG_FIT_SMALLEST: the one that leaves more whole pages in the rest, which can be moved */
+    SG_END_HIGH   /* and of the highest range that fits */
+};
+
+/* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the highest. Only of what `slot` may use (0: of what is complete), and what is its own first.
    Returns the new block's node; 0 when none fits, as far as a short look tells, or no node is to be had. */
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, bool high, sg_slot slot);
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot);
 
 /* The same where a range of just this size is found; others are left whole. */
 uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot);

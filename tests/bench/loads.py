@@ -571,8 +571,187 @@ def lora_lengths(p):
         p.free(*gradients)
 
 
+def serve_bursts(p):
+    """A pool of cache blocks as large as a first run leaves room for, buffers of captured graphs, prompts in bursts, adapters that come and go."""
+    model = Decoder(p, 24, 2048, 16, 4, 5632, 64000)
+
+    def step(rows, some):
+        hidden = p.new(rows * model.hidden * 2)
+        slots, table = p.new(rows * 8), p.new(max(1, rows // 16) * 256)
+        for _ in range(model.layers):
+            hidden = model.layer(hidden, rows, lambda k, v: p.free(k, v))
+        hidden = p.replace(hidden, some * model.hidden * 2)
+        model.choose(model.logits(hidden, some), some)
+        p.free(slots, table)
+
+    step(4096, 256)  # to see what is left
+    pool = [p.new(96 * MIB) for _ in range(model.layers)]
+    graphs = [p.new(rows * model.hidden * 2 * p.random.choice((1, 2, 3))) for rows in range(8, 264, 8) for _ in range(3)]
+    adapters = []
+    for _ in range(140):
+        if p.random.random() < 0.15:
+            rank = p.random.choice((8, 16, 32, 64))
+            adapters.append([p.new(rank * model.hidden * 2) for _ in range(model.layers * 8)])
+        if len(adapters) > 4:
+            p.free(*adapters.pop(p.random.randrange(len(adapters))))
+        waiting = p.random.choice((0, 0, 0, p.random.randint(1, 12)))
+        if waiting:
+            prompt = sum(int(min(2048, 48 * p.random.paretovariate(0.8))) for _ in range(waiting))
+            while prompt > 0:
+                step(min(prompt, 4096), waiting)
+                prompt -= 4096
+        running = p.random.randint(4, 128)
+        for _ in range(2):
+            step(running, running)
+    for adapter in adapters:
+        p.free(*adapter)
+    p.free(*graphs, *pool)
+
+
+def video_diffusion(p):
+    """A denoiser over all frames at once; then the decoder, tile by tile and few frames at a time, whose results are kept and joined."""
+    wide = 1536
+    weights = [p.new(size) for _ in range(24) for size in (wide * wide * 2,) * 4 + (wide * 4 * wide * 2,) * 2]
+    decoder = [p.new(p.random.choice((1, 2, 4)) * 384 * 384 * 27 * 2) for _ in range(24)]
+    for _ in range(3):
+        frames, high, across = p.random.choice((9, 13, 17, 21)), p.random.randrange(30, 61, 2), p.random.randrange(52, 105, 4)
+        tokens = frames * (high // 2) * (across // 2)
+        latent = p.new(frames * high * across * 16 * 4)
+        text = p.new(2 * 512 * wide * 2)
+        for _ in range(12):
+            for _ in range(2):  # with and without the text, one after the other
+                x, turns = p.new(tokens * wide * 2), p.new(tokens * 64 * 8)
+                for _ in range(24):
+                    normed = p.replace(p.new(tokens * wide * 4), tokens * wide * 2)
+                    q, k, v = (p.new(tokens * wide * 2) for _ in range(3))
+                    p.free(normed)
+                    p.brief(tokens * wide * 8)
+                    out = p.new(tokens * wide * 2)
+                    p.free(q, k, v)
+                    x = p.replace(x, tokens * wide * 2)
+                    p.free(out)
+                    inner = p.new(tokens * wide * 8)
+                    inner = p.replace(inner, tokens * wide * 8)
+                    x = p.replace(x, tokens * wide * 2)
+                    p.free(inner)
+                noise = p.new(p.size[latent])
+                p.free(x, turns)
+                p.brief(p.size[latent])
+                p.free(noise)
+            latent = p.replace(latent, p.size[latent])
+        rows = []
+        for top in range(0, high, 24):
+            row = []
+            for left in range(0, across, 24):
+                tall, broad = min(32, high - top), min(32, across - left)
+                tiles, held = [], [p.new(size * tall * broad * 2) for size in (384 * 2, 384 * 2, 768 * 4, 1536 * 8)]
+                for first in range(0, frames, 2):
+                    x = p.new(384 * 2 * tall * broad * 2)
+                    for level, channels in enumerate((384, 384, 192, 96)):
+                        size = channels * min(4, 2 << level) * tall * broad * 4 ** level * 2
+                        for _ in range(3):
+                            normed = p.new(size)
+                            space = p.new(size * p.random.choice((0.4, 1.1)))
+                            x = p.replace(x, size)
+                            p.free(normed, space)
+                        held[level] = p.replace(held[level], p.size[held[level]])
+                    tiles.append(p.replace(x, 3 * (4 if first else 1) * tall * broad * 64 * 2))
+                joined = p.new(sum(p.size[tile] for tile in tiles))
+                p.free(*tiles, *held)
+                row.append(joined)
+            rows.append(row)
+        made = [p.new(sum(p.size[tile] for tile in row)) for row in rows]
+        for row in rows:
+            p.free(*row)
+        video = p.new(sum(p.size[row] for row in made))
+        p.free(*made)
+        p.brief(p.size[video] * 2)
+        p.free(video, latent, text)
+    p.free(*weights, *decoder)
+
+
+def moe_training(p):
+    """Tokens go to experts in other numbers each time: what each of them keeps has a size of its own."""
+    layers, hidden, inner, experts = 8, 1024, 1408, 16
+    weights = [p.new(size * 2) for _ in range(layers) for size in [hidden * hidden] * 4 + [hidden * inner] * 3 * experts]
+    states = None
+    for _ in range(16):
+        rows = p.random.randint(3, 8) * 1024
+        x, saved = p.new(rows * hidden * 2), []
+        for _ in range(layers):
+            keep = [x]
+            q, k, v, out = (p.new(rows * hidden * 2) for _ in range(4))
+            keep += [q, k, v, out, p.new(rows * 16 * 4)]
+            x = p.new(rows * hidden * 2)
+            scores = p.new(rows * experts * 4)
+            keep += [p.new(rows * 2 * 8), p.new(rows * 2 * 4), scores]
+            share = [p.random.lognormvariate(0, 0.7) for _ in range(experts)]
+            sent = p.new(2 * rows * hidden * 2)
+            back = p.new(2 * rows * hidden * 2)
+            for part in share:
+                count = max(1, int(2 * rows * part / sum(share)))
+                taken, gate, up = p.new(count * hidden * 2), p.new(count * inner * 2), p.new(count * inner * 2)
+                product = p.new(count * inner * 2)
+                p.brief(count * hidden * 2)
+                keep += [taken, gate, up, product]
+            p.free(sent)
+            keep.append(back)
+            x, old = p.new(rows * hidden * 2), x
+            keep.append(old)
+            saved.append(keep)
+        gradient, gradients = p.replace(x, rows * hidden * 2), []
+        for keep in reversed(saved):
+            for block in reversed(keep):
+                p.brief(p.size[block])
+                if p.size[block] % (2 * inner) == 0:
+                    gradients.append(p.new(hidden * inner * 2))
+                p.free(block)
+            gradients += [p.new(hidden * hidden * 2) for _ in range(4)]
+            gradient = p.replace(gradient, rows * hidden * 2)
+        p.free(gradient)
+        states = states or [p.new(2 * p.size[weight]) for weight in weights for _ in range(2)]
+        p.free(*gradients)
+
+
+def speech_beams(p):
+    """Recordings of all lengths are encoded; the caches of several beams grow a token a step and are put in another order each time."""
+    wide, heads_layers, beams = 1280, 24, 5
+    weights = [p.new(size) for _ in range(2 * heads_layers) for size in [wide * wide * 2] * 4 + [4 * wide * wide * 2] * 2]
+    for _ in range(14):
+        batch = p.random.randint(1, 6)
+        frames = int(min(3000, 150 * p.random.paretovariate(0.8)))
+        sound = p.new(batch * frames * 160 * 4)
+        mel = p.replace(p.new(batch * frames * 201 * 8), batch * frames * 80 * 4)
+        p.free(sound)
+        x = p.replace(mel, batch * frames // 2 * wide * 2)
+        for _ in range(heads_layers):
+            size = batch * (frames // 2) * wide * 2
+            q, k, v = (p.new(size) for _ in range(3))
+            p.brief(batch * 20 * (frames // 2) * min(frames // 2, 512) * 2)
+            out = p.new(size)
+            p.free(q, k, v)
+            x = p.replace(x, size)
+            p.free(out)
+            inner = p.new(4 * size)
+            x = p.replace(x, size)
+            p.free(inner)
+        cross = [p.new(beams * batch * (frames // 2) * wide * 2) for _ in range(2 * heads_layers)]
+        p.free(x)
+        cache = [p.new(beams * batch * wide * 2) for _ in range(2 * heads_layers)]
+        for tokens in range(2, 2 + max(4, min(180, frames // 14))):
+            for index in range(2 * heads_layers):
+                cache[index] = p.replace(cache[index], beams * batch * tokens * wide * 2)
+            logits = p.new(beams * batch * 51866 * 4)
+            p.brief(p.size[logits], beams * batch * 2 * 8)
+            p.free(logits)
+            cache = [p.replace(block, p.size[block]) for block in cache]  # in the order of the beams that are left
+        p.free(*cache, *cross)
+    p.free(*weights)
+
+
 PROGRAMS = (serve_dyncache, serve_dyn_gqa2, serve_dyn_mha, serve_dyn_one, serve_batching, serve_static, serve_paged, train_lengths, rl_alternation,
-            vision_transformer, convnet, diffusion, graph_batches, rapids, cupy_small, cupy_tiny, cupy_large, jax_arena, lora_lengths)
+            vision_transformer, convnet, diffusion, graph_batches, rapids, cupy_small, cupy_tiny, cupy_large, jax_arena, lora_lengths,
+            serve_bursts, video_diffusion, moe_training, speech_beams)
 
 
 def replayed(segalloc, path, conf, *more):

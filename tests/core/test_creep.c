@@ -11,7 +11,7 @@
 
 static uint32_t allocate(struct sg_creep *creep, uint32_t units)
 {
-    return sg_creep_allocate(creep, sg_creep_class(units), units);
+    return sg_creep_allocate(creep, sg_creep_class(units), units, /* round */ true);
 }
 
 static void release(struct sg_creep *creep, uint32_t units)
@@ -41,6 +41,7 @@ static void test_growing(void **state)
     assert_true(got > asked);
     assert_true(got - asked <= asked / SG_CREEP_STEPS);
     assert_int_equal(got % (4096 / SG_CREEP_STEPS), 0);
+    assert_int_equal(sg_creep_allocate(&creep, sg_creep_class(asked), asked, /* round */ false), asked);
 }
 
 static void test_repeating(void **state)

@@ -151,9 +151,9 @@ static uint32_t size_class(uint32_t size)
     return high * 8 + (high >= 3 ? (size >> (high - 3)) - 8 : 0);
 }
 
-/* Where a block of the regular region may be put: at that end of a range of the smallest class that holds it which
-   leaves more pages whole. */
-static void check_smallest(const struct model *model, uint32_t position, uint32_t units)
+/* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or, where that
+   is wanted, at the one which leaves more pages whole. */
+static void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_end from)
 {
     uint32_t least = UINT32_MAX, chosen = UINT32_MAX;
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
@@ -165,14 +165,15 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
         if (position < begin || position >= end)
             continue;
         chosen = size_class(end - begin);
-        bool above = whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
+        bool above = from == SG_END_WHOLE && whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
         assert_int_equal(position, above ? end - units : begin);
     }
     assert_int_equal(chosen, least);
 }
 
-static void take(struct model *model, uint32_t units, bool high)
+static void take(struct model *model, uint32_t units, enum sg_end from)
 {
+    bool high = from == SG_END_HIGH;
     uint32_t want = UINT32_MAX;
     if (model->region.fit == SG_FIT_SMALLEST && model->region.cached && model->region.bin[0].units != units)
         flush(model); /* what such a region keeps it keeps for the very next request */
@@ -181,7 +182,7 @@ static void take(struct model *model, uint32_t units, bool high)
         if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))
             want = high ? end - units : begin;
     }
-    uint32_t node = sg_region_take(&model->region, units, high, 0);
+    uint32_t node = sg_region_take(&model->region, units, from, 0);
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (node && model->block[i].cached && model->block[i].node == node) {
             assert_int_equal(model->block[i].units, units);
@@ -192,7 +193,7 @@ static void take(struct model *model, uint32_t units, bool high)
     }
     assert_int_equal(node != 0, want != UINT32_MAX);
     if (node && !high && model->region.fit == SG_FIT_SMALLEST)
-        check_smallest(model, want = model->nodes.node[node].begin, units);
+        check_smallest(model, want = model->nodes.node[node].begin, units, from);
     if (node) {
         assert_int_equal(model->nodes.node[node].begin, want);
         new_block(model, node, want, units);
@@ -341,7 +342,7 @@ static void steps(struct model *model, unsigned count)
         switch (random_below(&model->random, 8)) {
         case 0:
         case 1:
-            take(model, units, high);
+            take(model, units, high ? SG_END_HIGH : random_below(&model->random, 2) ? SG_END_WHOLE : SG_END_LOW);
             break;
         case 2:
             place(model, units, high, SG_FEWEST_NEW, /* keep */ true);
