@@ -9,6 +9,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
+#include "torch.h"
 
 enum { CAPTURES_MAX = 256, PARKED_MAX = 65536 };
 
@@ -300,12 +301,14 @@ CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
+    sg_torch_captures(mode);
     unsigned joins = begin();
     return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
+    sg_torch_captures(mode);
     unsigned joins = begin();
     return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true);
 }

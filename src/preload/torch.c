@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "conf.h"
 #include "hooks.h"
@@ -36,6 +37,19 @@ static atomic_bool direct;
 bool sg_torch_direct(void)
 {
     return atomic_load_explicit(&direct, memory_order_relaxed);
+}
+
+static void explain_failure(int status, void *pid)
+{
+    if (status != 0 && (pid_t)(intptr_t)pid == getpid())
+        sg_life_say("if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, SEGALLOC_CONF=pytorch:beneath");
+}
+
+void sg_torch_captures(CUstreamCaptureMode mode)
+{
+    static atomic_flag noted = ATOMIC_FLAG_INIT;
+    if (mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !atomic_flag_test_and_set(&noted))
+        (void)on_exit(explain_failure, (void *)(intptr_t)getpid());
 }
 
 static void *torch_symbol(const char *library, const char *name)

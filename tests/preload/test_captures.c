@@ -13,6 +13,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
+#include "torch.h"
 
 _Atomic unsigned sg_life_gate;
 atomic_bool sg_following_order = true;
@@ -87,6 +88,11 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     (void)core;
     *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096};
     return address >= 4096 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_torch_captures(CUstreamCaptureMode mode)
+{
+    (void)mode;
 }
 
 void sg_graphs_forget_spares(void)

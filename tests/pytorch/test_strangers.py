@@ -23,10 +23,10 @@ MODES = {"native": ["--no-preload"], "direct": [], "beneath": [], "torch": ["--t
 RANKS = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone")
 
 
-def run(mode, *command, sim="4GiB", conf="oom_report:never", options=()):
+def run(mode, *command, sim="4GiB", conf="oom_report:never", options=(), settings=None):
     conf = "pytorch:beneath," + conf if mode == "beneath" else conf
     return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", conf, *options, "--", PYTHON, *command],
-                          env=ENVIRONMENT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          env={**ENVIRONMENT, **(settings or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           timeout=600)
 
 
@@ -75,6 +75,28 @@ class Scripts(unittest.TestCase):
     def test_compiled_to_graphs(self):
         """PyTorch looks for what its compiler captured among the blocks of its own cache."""
         self.equal("compiled", "--graphs", modes=("native", "beneath"))
+
+    @unittest.skipIf(SHORT, "short")
+    def test_pools(self):
+        """And with settings of the user's own, under each of their names."""
+        modes = ("native", "direct", "beneath")
+        self.equal("pools", modes=modes)
+        for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+            for mode in modes:
+                settings = {name: "expandable_segments:True,max_split_size_mb:128,garbage_collection_threshold:0.8"}
+                done = run(mode, HERE / "strangers" / "pools.py", settings=settings)
+                self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 3), f"{mode}, {name}: {done.stderr}")
+
+    @unittest.skipIf(SHORT, "short")
+    def test_where_compiled_graphs_fail(self):
+        """The way out is said, and only there."""
+        for mode in ("direct", "torch"):
+            done = run(mode, HERE / "strangers" / "compiled.py", "--graphs")
+            self.assertNotEqual(done.returncode, 0, mode)
+            self.assertIn("SEGALLOC_CONF=pytorch:beneath", done.stderr)
+        for code in ("raise SystemExit(3)", "import torch; torch.zeros(9).cuda(); raise SystemExit(3)"):
+            done = run("direct", "-c", code)
+            self.assertEqual((done.returncode, done.stderr), (3, ""))
 
     @unittest.skipIf(SHORT, "short")
     def test_words(self):

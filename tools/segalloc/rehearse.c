@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,12 +127,13 @@ static void judge(struct sg_rehearse *rehearse)
                  sg_size_format(rehearse->card[rehearse->card_count - 1].bytes, size), *run->last_line ? ": " : "",
                  run->last_line);
     } else {
+        bool interrupted = run->status == 128 + SIGINT || run->status == 128 + SIGTERM; /* by the user */
         rehearse->outcome = SG_REHEARSE_STOPPED;
-        snprintf(rehearse->reason, sizeof rehearse->reason,
-                 "%s after %" PRIu64 " events of memory%s%s. Kernels compute nothing here: a program that decides by their "
-                 "results (samples from probabilities, checks for NaN, loops until something converges) cannot be rehearsed "
-                 "as it is",
-                 end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line);
+        snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s", end_of(run, end),
+                 rehearse->events, *run->last_line ? ": " : "", run->last_line,
+                 interrupted ? ""
+                             : ". Kernels compute nothing here: a program that decides by their results (samples from "
+                               "probabilities, checks for NaN, loops until something converges) cannot be rehearsed as it is");
     }
 }
 

@@ -74,6 +74,9 @@ class _Words:
     def memory_info(self, device=None):
         return self.cuda.mem_get_info(self.index(device))
 
+    def compiled_graph(self, *_):
+        raise RuntimeError(BENEATH % "a CUDA graph of torch.compile")
+
     def no_history(self, *_, **__):
         warnings.warn("segalloc: PyTorch's history of memory is not kept; `segalloc run -o TRACE` records every event",
                       stacklevel=3)
@@ -85,6 +88,7 @@ class _Words:
             "_cuda_resetAccumulatedMemoryStats": self.reset_accumulated,
             "_cuda_resetPeakMemoryStats": self.reset_peak,
             "_cuda_memorySnapshot": self.snapshot,
+            "_cuda_checkPoolLiveAllocations": self.compiled_graph,
             "_cuda_setMemoryFraction": self.set_fraction,
             "_cuda_getMemoryFraction": self.get_fraction,
             "_cuda_record_memory_history": self.no_history,
