@@ -113,6 +113,7 @@ static void with_a_child(cudaStream_t stream, unsigned char *result)
     MUST(cudaMalloc((void **)&first, BYTES));
     MUST(cudaMalloc((void **)&second, BYTES));
     MUST(cudaMemset(second, 44, BYTES));
+    MUST(cudaDeviceSynchronize()); /* the stream waits for no other */
     MUST(cudaGraphCreate(&child, 0));
     MUST(cudaGraphCreate(&graph, 0));
     struct cudaGraphNodeParams set = set_of(first, 43), copy = copy_of(result, first);
