@@ -4,16 +4,15 @@
 
 #include "meta.h"
 
-/* Host memory set aside (untouched) for nodes: 16 M of them and cells for 16 GiB, down to 64 K where address space is short. */
+/* Host memory set aside (untouched) for nodes: 16 M of them and cells for 16 GiB, down to 64 K of each where address space is short. */
 enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 
 bool sg_nodes_init(struct sg_nodes *nodes)
 {
     for (uint32_t capacity = NODES_MOST; capacity >= NODES_LEAST; capacity /= 2) {
-        uint32_t cells = capacity;
-        struct sg_node *memory = sg_meta_map((capacity + cells) * sizeof *memory);
+        struct sg_node *memory = sg_meta_map(2 * capacity * sizeof *memory);
         if (memory) {
-            *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity, .cells = cells};
+            *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity, .cells = capacity};
             return true;
         }
     }

@@ -115,7 +115,7 @@ struct sg_region {
     uint32_t pinned;     /* pages that may not move */
     uint32_t old;        /* pages of addresses behind which there is memory that has another address by now */
     enum sg_fit fit;
-    /* Cells: whatever begins in units [4 i, 4 i + 4) has node cell_first + i, if that was unused when it came to be. So most blocks
+    /* Cells: whatever begins in units [2 i, 2 i + 2) has node cell_first + i, if that was unused when it came to be. So most blocks
        of the small region are found with one look at memory where the table below costs two, one after the other. */
     uint32_t cell_first, cells;
     bool listed;         /* the lists are kept: of SG_FIT_SMALLEST, and where there is more than one owner */
@@ -278,7 +278,7 @@ uint32_t sg_region_largest(const struct sg_region *region);
 /* Asserts the invariants above; a no-op in release builds. Slow. */
 void sg_region_check(const struct sg_region *region);
 
-enum { SG_CELL_SHIFT = 2 };
+enum { SG_CELL_SHIFT = 1 };
 
 /* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block is likely
    to have. No lock needed: it reads what another thread may be writing, and does no more than look. The position must lie inside
