@@ -229,27 +229,36 @@ static void query_marks(struct sg_device *device)
     }
 }
 
-/* Where as many marks of a stream are out as there may be, the youngest is recorded anew: what is known last matters more than
-   what is known a little sooner. NULL: there is room for another. Under the lock. */
-static CUevent youngest_mark(struct sg_device *device, CUcontext context, uint64_t slots)
+/* Where as many marks of a stream are out as there may be, the event of that one which leaves the smallest gap: so what is out
+   tells of the whole time that the work is behind, in steps that become larger as that does. The oldest stays, and so do those
+   that an epoch waits for. NULL: there is room for another. Under the lock. */
+static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_t slots)
 {
-    uint32_t out = 0, youngest = 0;
-    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0;
-    struct sg_mark mark;
-    for (uint32_t i = 0; i < device->mark_count; i++) {
-        if (device->mark[i].context != context || device->mark[i].slots != slots)
+    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
+    const struct sg_mark *before = NULL, *last = NULL, *found = NULL;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i <= device->mark_count; i++) {
+        const struct sg_mark *mark = i < device->mark_count ? &device->mark[i] : NULL;
+        if (mark && (mark->context != context || mark->slots != slots))
             continue;
-        out++;
-        youngest = i;
+        uint64_t gap = before ? (mark ? mark->time : device->serial) - before->time : UINT64_MAX;
+        if (last && last->number > needed && gap < least) {
+            least = gap;
+            found = last;
+        }
+        before = last;
+        last = mark;
+        out += mark != NULL;
     }
-    return out >= MARKS_OF_A_STREAM && device->mark[youngest].number > needed && take_mark(device, device->mark[youngest].event, &mark) ? mark.event : NULL;
+    struct sg_mark mark;
+    return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->event, &mark) ? mark.event : NULL;
 }
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
 static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret)
 {
     sg_lock(&device->lock);
-    CUevent event = youngest_mark(device, context, slots);
+    CUevent event = least_missed(device, context, slots);
     for (uint32_t i = 0; i < device->idle_count && !event; i++) {
         if (device->idle_event[i].context == context) {
             event = device->idle_event[i].event;

@@ -201,6 +201,20 @@ class RunAhead(Case):
             p.free(small, 1)
         self.assertEqual(self.passed_on(own_stream_first), 10 * MIB)
 
+    def test_what_waits_for_a_busy_stream_comes_back_soon_after_its_work(self):
+        p = loads.Program()
+        for _ in range(3000):
+            block = p.allocate(2 * MIB, 1)
+            p.launch(1)
+            p.wait(p.record(1), 2)
+            p.launch(2)
+            p.used_on(block, 2)
+            p.free(block, 1)
+        for ahead in (100, 1000):
+            got = self.replay(p.text(), ahead, "reserve_slack:1.0")
+            with self.subTest(ahead=ahead):
+                self.assertLess(got["peak_reserved_bytes"], (ahead + 1) * 1.05 * 2 * MIB)
+
     def test_usage(self):
         trace = self.write(self.churn())
         self.assertIn("--run-ahead", segalloc("replay", trace, "--run-ahead", "-1", status=2))
