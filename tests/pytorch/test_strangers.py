@@ -51,6 +51,9 @@ class Scripts(unittest.TestCase):
     def test_integers(self):
         self.equal("integers")
 
+    def test_solvers(self):
+        self.equal("solvers")
+
     def test_objects(self):
         """Pickled, by way of the device."""
         self.same("objects", launcher=RANKS, sim="4GiB,count=2")

@@ -162,10 +162,11 @@ SG_STANDIN(int, no_more_records)(void)
 #define ARGUMENTS \
     uintptr_t a0, uintptr_t a1, uintptr_t a2, uintptr_t a3, uintptr_t a4, uintptr_t a5, uintptr_t a6, uintptr_t a7, \
         uintptr_t a8, uintptr_t a9, uintptr_t a10, uintptr_t a11, uintptr_t a12, uintptr_t a13, uintptr_t a14, \
-        uintptr_t a15, uintptr_t a16, uintptr_t a17, uintptr_t a18, uintptr_t a19
+        uintptr_t a15, uintptr_t a16, uintptr_t a17, uintptr_t a18, uintptr_t a19, uintptr_t a20, uintptr_t a21
 #define ARGUMENTS_UNUSED \
     (void)a0, (void)a1, (void)a2, (void)a3, (void)a4, (void)a5, (void)a6, (void)a7, (void)a8, (void)a9, (void)a10, \
-        (void)a11, (void)a12, (void)a13, (void)a14, (void)a15, (void)a16, (void)a17, (void)a18, (void)a19
+        (void)a11, (void)a12, (void)a13, (void)a14, (void)a15, (void)a16, (void)a17, (void)a18, (void)a19, \
+        (void)a20, (void)a21
 
 #define OUT_AT(position) \
     SG_STANDIN(int, out32_##position)(ARGUMENTS) \
@@ -192,9 +193,33 @@ SG_STANDIN(int, no_more_records)(void)
             *(uint64_t *)a##second = 0; \
         return 0; \
     }
+/* As many numbers as the second argument says. */
+static void set_to_zero(uintptr_t numbers, uintptr_t count)
+{
+    if (numbers && (int32_t)count > 0)
+        memset((void *)numbers, 0, (size_t)(int32_t)count * sizeof(int32_t));
+}
+#define NUMBERS_AT(position, count) \
+    SG_STANDIN(int, numbers_##position##_##count)(ARGUMENTS) \
+    { \
+        ARGUMENTS_UNUSED; \
+        set_to_zero(a##position, a##count); \
+        return 0; \
+    }
 OUT_AT(0) OUT_AT(1) OUT_AT(2) OUT_AT(3) OUT_AT(4) OUT_AT(5) OUT_AT(6) OUT_AT(7) OUT_AT(8) OUT_AT(9) OUT_AT(10)
 OUT_AT(11) OUT_AT(12) OUT_AT(13) OUT_AT(14) OUT_AT(15) OUT_AT(16) OUT_AT(17) OUT_AT(18) OUT_AT(19)
+OUT_AT(20) OUT_AT(21)
+NUMBERS_AT(5, 6) NUMBERS_AT(7, 8) NUMBERS_AT(9, 11) NUMBERS_AT(13, 15) NUMBERS_AT(15, 16) NUMBERS_AT(18, 20)
 TWO_SIZES_AT(2, 3) TWO_SIZES_AT(8, 9) TWO_SIZES_AT(10, 11) TWO_SIZES_AT(11, 12) TWO_SIZES_AT(17, 18)
+
+/* cublas?gelsBatched: one number on the host, and one for each of the batch. */
+SG_STANDIN(int, least_squares)(ARGUMENTS)
+{
+    ARGUMENTS_UNUSED;
+    set_to_zero(a9, 1);
+    set_to_zero(a10, a11);
+    return 0;
+}
 
 /* cufftXtMakePlanMany: the size of the work area is the thirteenth. */
 SG_STANDIN(int, fft_plan)(ARGUMENTS)
