@@ -296,24 +296,25 @@ static void taint_external(CUevent event, unsigned flags)
         sg_events_taint(event);
 }
 
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+static CUresult record_with_flags(CUevent event, CUstream stream, unsigned flags, bool per_thread,
+    __typeof__(&cuEventRecordWithFlags) real)
 {
     struct recording recording;
     if (!sg_following() || sg_thread_inside())
-        return sg_real()->cuEventRecordWithFlags(event, stream, flags);
+        return real(event, stream, flags);
     taint_external(event, flags);
-    begin_record(event, stream, false, &recording);
-    return recorded(sg_real()->cuEventRecordWithFlags(event, stream, flags), event, stream, false, &recording);
+    begin_record(event, stream, per_thread, &recording);
+    return recorded(real(event, stream, flags), event, stream, per_thread, &recording);
+}
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags)
+{
+    return record_with_flags(event, stream, flags, false, sg_real()->cuEventRecordWithFlags);
 }
 
 CUresult cuEventRecordWithFlags_ptsz(CUevent event, CUstream stream, unsigned flags)
 {
-    struct recording recording;
-    if (!sg_following() || sg_thread_inside())
-        return sg_real()->cuEventRecordWithFlags_ptsz(event, stream, flags);
-    taint_external(event, flags);
-    begin_record(event, stream, true, &recording);
-    return recorded(sg_real()->cuEventRecordWithFlags_ptsz(event, stream, flags), event, stream, true, &recording);
+    return record_with_flags(event, stream, flags, true, sg_real()->cuEventRecordWithFlags_ptsz);
 }
 
 CUresult cuCtxRecordEvent(CUcontext context, CUevent event)

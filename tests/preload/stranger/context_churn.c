@@ -1,20 +1,10 @@
 /* Some threads make contexts, work in them and destroy them, or reset the second device, while others allocate and free
    in the first one's primary context: none of them is the others' affair. */
-#include "stranger.h"
+#include "stranger_driver.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
-
-#define NEED(call) \
-    do { \
-        CUresult need_ = (call); \
-        if (need_ != CUDA_SUCCESS) { \
-            printf("%s: %d\n", #call, (int)need_); \
-            exit(1); \
-        } \
-    } while (0)
 
 enum { USERS = 2, ROUNDS = 150, BYTES = 100000 };
 

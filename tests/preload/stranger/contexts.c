@@ -1,18 +1,6 @@
 /* Contexts made by hand beside the runtime's: memory of one used and freed from another, and what a destroyed one takes
    with it. */
-#include "stranger.h"
-
-#include <cuda.h>
-
-#define NEED(call) \
-    do { \
-        CUresult need_ = (call); \
-        if (need_ != CUDA_SUCCESS) { \
-            printf("%s: %d\n", #call, (int)need_); \
-            exit(1); \
-        } \
-    } while (0)
-#define TELL(call) printf("%s: %d\n", #call, (int)(call))
+#include "stranger_driver.h"
 
 static CUcontext make(void)
 {

@@ -1,20 +1,9 @@
 /* More contexts than anybody needs, each with memory, pushed and popped by several threads; frees of one's memory in
    another; contexts that end with work queued. */
-#include "stranger.h"
+#include "stranger_driver.h"
 
-#include <cuda.h>
 #include <pthread.h>
 #include <unistd.h>
-
-#define NEED(call) \
-    do { \
-        CUresult need_ = (call); \
-        if (need_ != CUDA_SUCCESS) { \
-            printf("%s: %d\n", #call, (int)need_); \
-            exit(1); \
-        } \
-    } while (0)
-#define TELL(call) printf("%s: %d\n", #call, (int)(call))
 
 enum { CONTEXTS = 80, THREADS = 3, BYTES = 300000 };
 

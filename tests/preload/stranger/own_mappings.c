@@ -1,18 +1,6 @@
 /* A program that maps memory itself, as the samples with growing vectors do, beside plain allocations: its addresses,
    handles and access rights are its own, and all of the device is there for it once plain memory is freed. */
-#include "stranger.h"
-
-#include <cuda.h>
-
-#define NEED(call) \
-    do { \
-        CUresult need_ = (call); \
-        if (need_ != CUDA_SUCCESS) { \
-            printf("%s: %d\n", #call, (int)need_); \
-            exit(1); \
-        } \
-    } while (0)
-#define TELL(call) printf("%s: %d\n", #call, (int)(call))
+#include "stranger_driver.h"
 
 enum { PIECES_MOST = 1024 };
 
