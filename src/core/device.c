@@ -328,7 +328,7 @@ static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *wa
 __attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
-    bool moves = want->class == SG_CLASS_CROWD && sg_device_may_pack(device); /* where that is worth it */
+    bool moves = want->class == SG_CLASS_CROWD && sg_device_may_pack(device, want->slot); /* where that is worth it */
     if (want->class != SG_CLASS_SMALL && want->class != SG_CLASS_HUGE && !moves) /* sooner than pages are moved */
         node = take_of_class(device, want, SG_CLASS_CROWD, SG_CROWD_LANES, ret);
     for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {

@@ -378,8 +378,9 @@ bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
 /* Whether, with them, parts of pages count: what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
 
-/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Under the lock. */
-bool sg_device_may_pack(const struct sg_device *device);
+/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several streams
+   have free memory: what they hold for themselves in more places adds up. Under the lock. */
+bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);

@@ -52,9 +52,18 @@ bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
     return device->core->conf.reserve_slack != 0 || is_filled(device, more, CROWDED);
 }
 
-bool sg_device_may_pack(const struct sg_device *device)
+/* Whether others than `slot` have free memory. */
+static bool is_shared(const struct sg_device *device, sg_slot slot)
 {
-    return device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
+            return true;
+    return false;
+}
+
+bool sg_device_may_pack(const struct sg_device *device, sg_slot slot)
+{
+    return (device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT) && !is_shared(device, slot);
 }
 
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
@@ -157,15 +166,6 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
             got += part;
     }
     return got;
-}
-
-/* Whether others than `slot` have free memory. */
-static bool is_shared(const struct sg_device *device, sg_slot slot)
-{
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
-            return true;
-    return false;
 }
 
 /* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use goes first.
