@@ -41,11 +41,13 @@ static void run(struct sim_work *work)
         return;
     unsigned char *dst = (unsigned char *)(uintptr_t)box->dst.address;
     const unsigned char *src = copy->staged ? copy->staged : (const unsigned char *)(uintptr_t)box->src.address;
+    SIM_BYTES_BEGIN();
     for (uint64_t z = 0; z < box->depth; z++) {
         for (uint64_t y = 0; y < box->height; y++)
             memmove(dst + z * box->dst.slice + y * box->dst.pitch, src + z * box->src.slice + y * box->src.pitch,
                 box->width);
     }
+    SIM_BYTES_END();
 }
 
 /* A copy that finds its memory unmapped is what a GPU reports as an illegal address: the context is lost. */

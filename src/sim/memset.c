@@ -58,14 +58,13 @@ static void run(struct sim_work *work)
         return;
     unsigned char *base = (unsigned char *)(uintptr_t)fill->address;
     bool contiguous = fill->height == 1 || fill->pitch == fill->width * fill->element;
-    if (fill->value == 0 && fill->sparse && contiguous && extent(fill) >= PUNCH_MIN) {
+    SIM_BYTES_BEGIN();
+    if (fill->value == 0 && fill->sparse && contiguous && extent(fill) >= PUNCH_MIN)
         zero_sparse(base, extent(fill));
-        return;
-    }
-    if (extent(fill) > sim.config.drop_bytes)
-        return;
-    for (uint64_t y = 0; y < fill->height; y++)
-        fill_row(base + y * fill->pitch, fill);
+    else if (extent(fill) <= sim.config.drop_bytes)
+        for (uint64_t y = 0; y < fill->height; y++)
+            fill_row(base + y * fill->pitch, fill);
+    SIM_BYTES_END();
 }
 
 static void finish(struct sim_work *work)

@@ -7,6 +7,25 @@
 #include "order.h"
 #include "sim.h"
 
+/* Around what moves the program's own bytes. That two pieces of work race for them is the program's affair, as on a GPU, and
+   the hazard checker's: ThreadSanitizer, in a build with it, need not look. */
+#if defined __has_feature
+#if __has_feature(thread_sanitizer)
+#define SIM_THREAD_SANITIZER
+#endif
+#elif defined __SANITIZE_THREAD__
+#define SIM_THREAD_SANITIZER
+#endif
+#ifdef SIM_THREAD_SANITIZER
+void __tsan_ignore_thread_begin(void);
+void __tsan_ignore_thread_end(void);
+#define SIM_BYTES_BEGIN() __tsan_ignore_thread_begin()
+#define SIM_BYTES_END() __tsan_ignore_thread_end()
+#else
+#define SIM_BYTES_BEGIN() ((void)0)
+#define SIM_BYTES_END() ((void)0)
+#endif
+
 /* A point of a stream: complete once `stream->completed` >= `position`. Owns a reference to the stream. */
 struct sim_dep {
     CUstream stream;
