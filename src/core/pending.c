@@ -168,11 +168,12 @@ void sg_pending_forget(struct sg_device *device, CUcontext context)
     sg_pending_settle(device);
 }
 
-/* Takes the mark with this event out of the list; false: it has gone with its context. Under the lock. */
-static bool take_mark(struct sg_device *device, CUevent event, struct sg_mark *ret)
+/* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that has just
+   ended may be another one's by now. Under the lock. */
+static bool take_mark(struct sg_device *device, uint64_t number, struct sg_mark *ret)
 {
     for (uint32_t i = 0; i < device->mark_count; i++) {
-        if (device->mark[i].event != event)
+        if (device->mark[i].number != number)
             continue;
         *ret = device->mark[i];
         device->mark_count--;
@@ -184,21 +185,21 @@ static bool take_mark(struct sg_device *device, CUevent event, struct sg_mark *r
 }
 
 /* The work before a mark is complete. */
-static void settle_mark(struct sg_device *device, CUevent event)
+static void settle_mark(struct sg_device *device, uint64_t number)
 {
     struct sg_mark mark;
     bool surplus = false;
     sg_lock(&device->lock);
-    if (take_mark(device, event, &mark)) {
+    if (take_mark(device, number, &mark)) {
         sg_pending_complete(device, mark.slots, mark.time);
         settle_epochs(device);
         surplus = device->idle_count == SG_IDLE_EVENTS;
         if (!surplus)
-            device->idle_event[device->idle_count++] = (struct sg_idle_event){event, mark.context};
+            device->idle_event[device->idle_count++] = (struct sg_idle_event){mark.event, mark.context};
     }
     sg_unlock(&device->lock);
     if (surplus)
-        (void)device->core->driver->event_destroy(event);
+        (void)device->core->driver->event_destroy(mark.event);
 }
 
 /* What a mark is about, as bits; bit 0: streams that aren't followed. */
@@ -221,7 +222,7 @@ static void query_marks(struct sg_device *device)
             return;
         sg_count(device, SG_STAT_calls_event, 1);
         if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
-            settle_mark(device, mark.event);
+            settle_mark(device, mark.number);
         } else {
             busy |= about(&mark);
             i++;
@@ -251,7 +252,7 @@ static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_
         out += mark != NULL;
     }
     struct sg_mark mark;
-    return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->event, &mark) ? mark.event : NULL;
+    return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->number, &mark) ? mark.event : NULL;
 }
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
@@ -314,7 +315,10 @@ static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot
 {
     const struct sg_driver *driver = device->core->driver;
     CUcontext current = NULL, popped;
-    if (device->mark_count == SG_MARKS || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
+    sg_lock(&device->lock);
+    bool full = device->mark_count == SG_MARKS;
+    sg_unlock(&device->lock);
+    if (full || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
         return CUDA_ERROR_NOT_SUPPORTED;
     if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
         CUresult result = driver->ctx_push(context);
@@ -483,6 +487,7 @@ static bool wait_for_oldest(struct sg_device *device)
     while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))
         oldest++;
     CUevent event = oldest < device->mark_count ? device->mark[oldest].event : NULL;
+    uint64_t number = event ? device->mark[oldest].number : 0;
     bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~bit(0));
     sg_unlock(&device->lock);
     if (!event && (!owed || !begin_recording(device)))
@@ -499,7 +504,7 @@ static bool wait_for_oldest(struct sg_device *device)
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
     if (event && result == CUDA_SUCCESS)
-        settle_mark(device, event);
+        settle_mark(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
     bool progress = event != NULL; /* what is owed in another context this one's wait does not settle */
