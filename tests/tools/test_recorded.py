@@ -123,6 +123,16 @@ class Recorded(unittest.TestCase):
         self.assertGreater(ours["peak_requested_bytes"], 0)
         self.assertLessEqual(theirs["peak_reserved_bytes"], 2 * 256 << 20)
 
+    def test_pytorchs_rules_where_a_block_that_did_not_fit_was_freed_for_later(self):
+        """Such a free takes effect with its event, which is nothing to PyTorch's rules, and there is no block to free."""
+        self.run_it = [SEGALLOC, "run", "--sim", "256MiB", "-o", self.trace, "--conf", "free_sync:event", "--", CROWD, "2", "300", "1", "9000000"]
+        subprocess.run(self.run_it, env=ENVIRONMENT, check=True, timeout=60)
+        replay = json.loads(segalloc("replay", self.trace, "--json", "--policy", "pytorch", "--limit", "24MiB"))
+        self.assertGreater(replay["ooms"], 0)
+        self.assertEqual(replay["frees"], self.report(self.trace)["frees"])
+        tune = json.loads(segalloc("tune", self.trace, "--json", "--for", "pytorch", "--limit", "24MiB", "--budget", "2"))
+        self.assertEqual(tune["default"]["ooms"], replay["ooms"])
+
     def test_replay_agrees_with_a_driver_that_refuses(self):
         for fail in ("cuMemCreate:20+", "cuMemMap:60", "cuMemSetAccess:15", "cuMemUnmap:3", "cuMemAddressReserve:3"):
             with self.subTest(fail=fail):

@@ -218,7 +218,7 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     player->result->frees++;
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
-    } else if (value == NO_BLOCK && record->flags & SEGALLOC_FLAG_PENDING) {
+    } else if (value == NO_BLOCK && player->core && record->flags & SEGALLOC_FLAG_PENDING) {
         return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
