@@ -244,6 +244,16 @@ class Tune(unittest.TestCase):
             else:
                 self.assertFalse(json.loads(out)["complete"])
 
+    def test_nothing_but_empty_requests(self):
+        """There is nothing that reserved memory could be a multiple of."""
+        path = os.path.join(self.folder.name, "empty.csv")
+        with open(path, "w") as file:
+            file.write("Thread,Time,Action,Pointer,Size,Stream\n0,00:00:00:000000,allocate,0x200,0,0\n0,00:00:00:000001,free,0x200,0,0\n")
+        for policy in "segalloc", "pytorch":
+            out, _ = self.run_it("tune", "--for", policy, "--budget", "3", path)
+            self.assertNotIn("nan", out)
+            self.assertRegex(out, r"\(the defaults\) +0 B +- ")
+
     def test_errors(self):
         def fails(status, *words, arguments):
             out, errors = self.run_it("tune", *arguments, status=status)

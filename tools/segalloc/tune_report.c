@@ -310,8 +310,12 @@ static void row(const struct sg_tune_search *search, const char *mark, const cha
     uint64_t live = 0;
     for (size_t i = 0; i < search->traces; i++)
         live += search->trace[i].peak_live;
-    printf("%-2s%-*s %12s %8.3f x %13" PRIu64, mark, width, name, sg_size_format(candidate->reserved, size),
-           (double)candidate->reserved / (double)live, candidate->calls);
+    printf("%-2s%-*s %12s", mark, width, name, sg_size_format(candidate->reserved, size));
+    if (live)
+        printf(" %8.3f x", (double)candidate->reserved / (double)live);
+    else /* nothing but requests for 0 bytes */
+        printf(" %8s  ", "-");
+    printf(" %13" PRIu64, candidate->calls);
     if (search->space->policy == SG_POLICY_SEGALLOC)
         printf(" %12" PRIu64, candidate->pages_moved);
     if (candidate->ooms)
