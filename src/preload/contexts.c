@@ -62,6 +62,8 @@ static void seen_as(struct sg_core *core, const struct context *context)
     sg_unguard(SG_GUARD_CONTEXTS);
     if (several)
         sg_users_expect();
+    if (!core) /* it may have come to life since the call began, and been told of all that were known then */
+        core = sg_life_core();
     if (!known && core && !context->green)
         sg_core_context_seen(core, context->device, context->context);
 }
