@@ -1,5 +1,5 @@
 /* Preloaded, on the simulator, free_sync:event: frees that wait for nothing and take effect once all work is complete that
-   there was, whichever stream and context it is in.
+   there was, whichever stream and context it is in. By stream order too, where the caller names no stream.
 
      epochs contexts    two contexts, and events over each
      epochs streams     a driver without such events: one on each stream
@@ -123,6 +123,8 @@ static void over_contexts(CUcontext first)
     MUST(cuLaunchHostFunc(own, long_work, NULL));
     before = block;
     MUST(cuMemFree_v2(block));
+    MUST(cuCtxSynchronize()); /* which waits for the second context's work alone, as its end does */
+    EXPECT(!ended && statistic(0, "pending_bytes") >= BYTES);
     MUST(cuCtxDestroy_v2(second));
     MUST(cuCtxSetCurrent(first));
     EXPECT(!ended && statistic(0, "pending_bytes") >= BYTES);
