@@ -79,6 +79,15 @@ static void rest(void)
     nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
 
+/* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
+   ended and not yet forgotten here: what gone() forgets then would be this one's, so that call is waited for. */
+static void came(struct sg_core *core, CUcontext context, int device, bool primary)
+{
+    while (core && sg_users_is_ending(context))
+        rest();
+    seen(core, context, device, primary);
+}
+
 /* A call that may end the context is about to be made: those of ours that name it are over when this returns, and no
    other one begins. For the driver a context must not be in use by anybody when it is destroyed. */
 static void begin_ending(struct sg_core *core, CUcontext context)
@@ -270,7 +279,7 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        seen(core, *ret, device, false);
+        came(core, *ret, device, false);
     if (core)
         sg_end();
     return result;
@@ -281,7 +290,7 @@ CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, 
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        seen(core, *ret, device, false);
+        came(core, *ret, device, false);
     if (core)
         sg_end();
     return result;
@@ -292,7 +301,7 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        seen(core, *ret, device, false);
+        came(core, *ret, device, false);
     if (core)
         sg_end();
     return result;
@@ -327,7 +336,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_SUCCESS && ret)
-        seen(core, *ret, device, true);
+        came(core, *ret, device, true);
     if (core)
         sg_end();
     return result;

@@ -98,6 +98,12 @@ void sg_users_ending(CUcontext context, int more)
     atomic_fetch_add(&sg_users_changes, 1);
 }
 
+bool sg_users_is_ending(CUcontext context)
+{
+    int place = place_of(context);
+    return place >= 0 && atomic_load(&table.ending[place]) > 0 && atomic_load(&table.context[place]) == context;
+}
+
 /* linux/membarrier.h, which is newer than some that this is built with. */
 enum { PRIVATE_EXPEDITED = 1 << 3, REGISTER_PRIVATE_EXPEDITED = 1 << 4 };
 

@@ -61,6 +61,9 @@ void sg_users_ending(CUcontext context, int more);
 /* Without the guard: whether calls are under way that name it, after sg_users_ending(). */
 bool sg_users_any(CUcontext context);
 
+/* Without the guard: whether such a call is under way. */
+bool sg_users_is_ending(CUcontext context);
+
 /* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel can. */
 void sg_users_expect(void);
 
