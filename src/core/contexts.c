@@ -60,6 +60,16 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
     return true;
 }
 
+uint32_t sg_device_contexts(const struct sg_device *device, bool own)
+{
+    struct sg_core *core = device->core;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), found = 0;
+    for (uint32_t i = 0; i < count; i++)
+        found += atomic_load_explicit(&core->context[i], memory_order_relaxed) &&
+            (atomic_load_explicit(&core->context_device[i], memory_order_relaxed) == device->ordinal) == own;
+    return found;
+}
+
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);

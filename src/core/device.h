@@ -288,6 +288,9 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 
+/* How many contexts there are of this device (`own`), or of others. No lock needed. */
+uint32_t sg_device_contexts(const struct sg_device *device, bool own);
+
 /* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only device,
    where `followed` says that all are followed. Under the lock. */
 bool sg_pending_can_cover(const struct sg_device *device, bool followed);
@@ -312,6 +315,8 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 /* What `slots` were given before `time` is complete. */
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
+/* Epochs whose marks have all been heard of are over. */
+void sg_pending_settle_epochs(struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's once that

@@ -5,11 +5,6 @@
 
 #include "device.h"
 
-static uint64_t bit(sg_slot slot)
-{
-    return UINT64_C(1) << slot;
-}
-
 static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
@@ -22,8 +17,8 @@ static void retire(struct sg_device *device, sg_slot slot)
     struct sg_order *order = &device->order;
     if (order->state[slot] == SG_SLOT_GONE && order->complete[slot] >= order->gone_at[slot]) {
         order->state[slot] = SG_SLOT_UNUSED;
-        order->alive &= ~bit(slot);
-        order->owed &= ~bit(slot);
+        order->alive &= ~sg_slot_bit(slot);
+        order->owed &= ~sg_slot_bit(slot);
         order->complete[slot] = UINT64_MAX; /* until it has a stream again */
     }
 }
@@ -50,12 +45,12 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     memset(&order->knows[slot], 0, sizeof order->knows[slot]);
     memset(&order->learnt[slot], 0, sizeof order->learnt[slot]);
     order->told[slot] = 0;
-    order->alive |= bit(slot);
-    order->unseen |= bit(slot);
-    order->unproven &= ~bit(slot);
-    atomic_fetch_and_explicit(&order->fresh, ~bit(slot), memory_order_relaxed);
-    order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | bit(slot) : order->opaque & ~bit(slot);
-    order->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? order->blocking | bit(slot) : order->blocking & ~bit(slot);
+    order->alive |= sg_slot_bit(slot);
+    order->unseen |= sg_slot_bit(slot);
+    order->unproven &= ~sg_slot_bit(slot);
+    atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
+    order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot) : order->opaque & ~sg_slot_bit(slot);
+    order->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? order->blocking | sg_slot_bit(slot) : order->blocking & ~sg_slot_bit(slot);
     sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle, (uint64_t)device->ordinal);
     sg_emit(device, SEGALLOC_RECORD_SLOT, 0, index, slot, id->flags);
 }
@@ -68,7 +63,7 @@ sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_i
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;
     sg_slot slot = find(order, id->key);
-    uint64_t unused = ~order->alive & ~bit(0);
+    uint64_t unused = ~order->alive & ~sg_slot_bit(0);
     if (!slot && unused) {
         slot = (sg_slot)__builtin_ctzll(unused);
         follow(device, slot, id);
@@ -81,7 +76,7 @@ void sg_order_gone(struct sg_device *device, sg_slot slot)
 {
     struct sg_order *order = &device->order;
     order->state[slot] = SG_SLOT_GONE;
-    order->gone_at[slot] = sg_order_read(device, bit(slot)); /* later than all that it was given */
+    order->gone_at[slot] = sg_order_read(device, sg_slot_bit(slot)); /* later than all that it was given */
     sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
     retire(device, slot);
 }
@@ -92,15 +87,15 @@ void sg_core_slot_opaque(struct sg_core *core, int ordinal, sg_slot slot)
     if (!device)
         return;
     sg_lock(&device->lock);
-    device->order.opaque |= bit(slot);
+    device->order.opaque |= sg_slot_bit(slot);
     sg_unlock(&device->lock);
 }
 
 void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = followed(core, ordinal, slot);
-    if (device && !(atomic_load_explicit(&device->order.fresh, memory_order_relaxed) & bit(slot)))
-        atomic_fetch_or_explicit(&device->order.fresh, bit(slot), memory_order_release);
+    if (device && !(atomic_load_explicit(&device->order.fresh, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->order.fresh, sg_slot_bit(slot), memory_order_release);
 }
 
 /* Moves the time of those of `slots` on that may have been given work, and of those of `unsure` in any case: what they are given
@@ -145,7 +140,7 @@ static uint64_t with_blocking(const struct sg_order *order, uint64_t slots)
 /* Whether a slot comes after nothing but what it was told to wait for. */
 static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
 {
-    return with_blocking(order, bit(slot)) == bit(slot);
+    return with_blocking(order, sg_slot_bit(slot)) == sg_slot_bit(slot);
 }
 
 /* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time` too, and so is
@@ -160,7 +155,7 @@ static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
             continue;
         if (order->complete[slot] >= since && order->complete[slot] < time)
             order->complete[slot] = time;
-        for (uint64_t left = order->alive & ~bit(slot); left; left &= left - 1) {
+        for (uint64_t left = order->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
             uint64_t *known = &order->knows[__builtin_ctzll(left)].at[slot];
             if (*known >= since && *known < time)
                 *known = time;
@@ -172,13 +167,13 @@ static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
 uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked)
 {
     const struct sg_order *order = &device->order;
-    uint64_t slots = with_blocking(order, others | bit(own)), last = 0;
+    uint64_t slots = with_blocking(order, others | sg_slot_bit(own)), last = 0;
     *ret_worked = false;
-    if (order->alive == bit(own)) /* nobody else could learn anything from it */
+    if (order->alive == sg_slot_bit(own)) /* nobody else could learn anything from it */
         return sg_order_tick(device);
     uint64_t unsure = device->core->replay ? 0 : slots & (unseen ? UINT64_MAX : order->opaque); /* a replay is told */
-    emit_tick(device, move_on(device, slots & ~bit(own), unsure & ~bit(own)));
-    *ret_worked = move_on(device, bit(own), unsure & bit(own));
+    emit_tick(device, move_on(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
+    *ret_worked = move_on(device, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
         last = order->moved_on[slot] > last ? order->moved_on[slot] : last;
@@ -197,8 +192,8 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_cl
     }
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;
-    uint64_t now = sg_order_read(device, bit(slot));
-    order->unseen &= ~bit(slot);
+    uint64_t now = sg_order_read(device, sg_slot_bit(slot));
+    order->unseen &= ~sg_slot_bit(slot);
     *ret = order->knows[slot];
     ret->at[slot] = now;
     sg_unlock(&device->lock);
@@ -210,7 +205,7 @@ uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context)
     for (uint64_t left = order->alive; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
         if (!context || order->stream[slot].context == context)
-            slots |= bit(slot);
+            slots |= sg_slot_bit(slot);
     }
     return slots;
 }
@@ -233,7 +228,7 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
 /* Whether `slot` comes after all that `other` has come after since `since`. */
 static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slot, sg_slot other, uint64_t since)
 {
-    for (uint64_t left = order->alive & ~bit(slot); left; left &= left - 1) {
+    for (uint64_t left = order->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
         unsigned third = (unsigned)__builtin_ctzll(left);
         uint64_t time = order->knows[other].at[third];
         bool known = order->knows[slot].at[third] >= time || order->complete[third] >= time;
@@ -272,7 +267,7 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
         return;
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;
-    order->unseen &= ~bit(slot);
+    order->unseen &= ~sg_slot_bit(slot);
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (other == slot || clock->at[other] <= order->knows[slot].at[other] || clock->at[other] <= order->complete[other])
             continue;
@@ -326,7 +321,7 @@ void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time)
     order->complete[slot] = time;
     order->version++;
     if (time >= order->folded[slot])
-        order->unproven &= ~bit(slot);
+        order->unproven &= ~sg_slot_bit(slot);
     sg_emit(device, SEGALLOC_RECORD_COMPLETE, 0, sg_device_unknown_stream(device), slot, time);
     retire(device, slot);
 }
@@ -339,7 +334,7 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock 
     sg_lock(&device->lock);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
         if (clock->at[slot])
-            sg_pending_complete(device, bit(slot), clock->at[slot]);
+            sg_pending_complete(device, sg_slot_bit(slot), clock->at[slot]);
     sg_unlock(&device->lock);
 }
 
@@ -355,12 +350,12 @@ static uint64_t without_those_before_others(const struct sg_order *order, uint64
     uint64_t stay = 0;
     for (uint64_t left = seen; left; left &= left - 1) {
         unsigned before = (unsigned)__builtin_ctzll(left);
-        for (uint64_t rest = stay >> before & 1 ? 0 : seen & ~bit(before); rest; rest &= rest - 1) {
+        for (uint64_t rest = stay >> before & 1 ? 0 : seen & ~sg_slot_bit(before); rest; rest &= rest - 1) {
             unsigned after = (unsigned)__builtin_ctzll(rest);
             if (!has_come_after(order, after, before, fresh))
                 continue;
-            seen &= ~bit(before);
-            stay |= bit(after);
+            seen &= ~sg_slot_bit(before);
+            stay |= sg_slot_bit(after);
             break;
         }
     }
@@ -374,17 +369,17 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
 {
     const struct sg_order *order = &device->order;
     uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
-    uint64_t busy = (fresh | order->unproven) & order->alive & ~bit(slot), seen = 0, known = 0;
-    if (order->opaque & bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)
+    uint64_t busy = (fresh | order->unproven) & order->alive & ~sg_slot_bit(slot), seen = 0, known = 0;
+    if (order->opaque & sg_slot_bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)
         seen = busy; /* the host may have passed it on by any means */
     else
-        known = order->opaque | order->unseen | (order->blocking & bit(slot) ? order->blocking : 0);
+        known = order->opaque | order->unseen | (order->blocking & sg_slot_bit(slot) ? order->blocking : 0);
     for (uint64_t left = busy; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
         if (known >> other & 1 || order->knows[other].at[slot] >= born)
-            seen |= bit(other);
+            seen |= sg_slot_bit(other);
         if (has_come_after(order, slot, other, fresh))
-            seen &= ~bit(other);
+            seen &= ~sg_slot_bit(other);
     }
     return without_those_before_others(order, seen, fresh);
 }

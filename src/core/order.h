@@ -17,6 +17,12 @@
 enum { SG_SLOTS = 64 }; /* streams that a device can follow; slot 0: none */
 typedef uint32_t sg_slot;
 
+/* Slots as bits; bit 0: streams that aren't followed. */
+static inline uint64_t sg_slot_bit(sg_slot slot)
+{
+    return UINT64_C(1) << slot;
+}
+
 enum sg_stream_flags {
     SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
     SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */

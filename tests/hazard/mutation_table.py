@@ -5,8 +5,9 @@ those that run under the library, with a configuration and a card, that are trie
 occurs, where that is not once.
 """
 
-FREE, CONTEXTS, ORDER, PENDING, PARTS, REGION = (f"src/core/{f}" for f in
-                                                 ("free.c", "contexts.c", "order.c", "pending.c", "region_parts.h", "region.c"))
+FREE, CONTEXTS, ORDER, PENDING, MARKS, PARTS, REGION = (f"src/core/{f}" for f in
+                                                 ("free.c", "contexts.c", "order.c", "pending.c", "marks.c", "region_parts.h",
+                                                         "region.c"))
 OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
 EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS = (
     f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users"))
@@ -54,7 +55,7 @@ MUTATIONS = [
     bug("seen_by_wait_forgotten", "streams that waited for the block's stream do not count as having seen it", ORDER,
         "order->knows[other].at[slot] >= born)", "order->knows[other].at[slot] > UINT64_MAX - 1)", ["torch"]),
     bug("seen_by_host_forgotten", "what the host passed on after a wait does not count", ORDER,
-        "if (order->opaque & bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)", "if (order->opaque & bit(slot))",
+        "if (order->opaque & sg_slot_bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)", "if (order->opaque & sg_slot_bit(slot))",
         ["torch", "aware"], programs=directed("host", "auto")),
     bug("told_by_other_means_forgotten", "what the host learnt by way of streams that can't be followed does not count", ORDER,
         " || order->told[slot] >= born)", ")", ["torch"], programs=directed("tainted", "auto")),
@@ -64,7 +65,7 @@ MUTATIONS = [
     bug("other_devices_forgotten", "work of a device that has access does not count as having seen a block", FREE,
         "if (tag->sees == SG_SEES_POSSIBLE && device->peers)", "if (0)", ["torch"]),
     bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
-        "(order->blocking & bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"],
+        "(order->blocking & sg_slot_bit(slot) ? order->blocking : 0)", "0", ["torch", "aware"],
         programs=directed("legacy", "auto")),
     bug("tagged_with_another_stream", "a block belongs to the legacy stream whatever stream was named", MEMORY,
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
@@ -147,31 +148,31 @@ MUTATIONS = [
         "    at(region, id)->time = region->after[page_of(region, at(region, id)->begin)].time;", "    at(region, id)->time = 0;",
         ["aware"], ["tests/core/test_alias"]),
     # Events of ours.
-    bug("mark_not_waited_for", "our own event counts as passed without having been asked", PENDING,
+    bug("mark_not_waited_for", "our own event counts as passed without having been asked", MARKS,
         "if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {",
         "if (device->core->driver->event_query(mark.event) != CUDA_ERROR_UNKNOWN) {"),
-    bug("mark_on_the_wrong_stream", "our own event is recorded on the legacy stream", PENDING,
+    bug("mark_on_the_wrong_stream", "our own event is recorded on the legacy stream", MARKS,
         "CUstream stream = order->stream[slot].handle;\n    sg_unlock(&device->lock);\n    sg_count",
         "CUstream stream = slot ? CU_STREAM_LEGACY : NULL;\n    sg_unlock(&device->lock);\n    sg_count", ["aware", "torch"]),
-    bug("mark_in_the_wrong_context", "our event over a context is recorded over the current one", PENDING,
+    bug("mark_in_the_wrong_context", "our event over a context is recorded over the current one", MARKS,
         "if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {",
         "if (!context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {", ["aware", "cuda"],
         programs=directed("stream_context", "stream")),
-    bug("epoch_of_one_context", "events over one context stand for all where there are several", PENDING,
+    bug("epoch_of_one_context", "events over one context stand for all where there are several", MARKS,
         "if (context && record_mark(", "if (context && i == 0 && record_mark(", ["cuda"], programs=EPOCHS["contexts"]),
-    bug("epoch_without_a_stream", "events on streams leave one out where there are none over a context", PENDING,
+    bug("epoch_without_a_stream", "events on streams leave one out where there are none over a context", MARKS,
         "uint64_t left = order->unproven & order->alive;", "uint64_t left = order->unproven & order->alive & (order->unproven - 1);",
         ["aware"], programs=EPOCHS["streams"]),
     bug("epoch_ends_with_its_first_event", "an epoch is over before all of its events are complete", PENDING,
         "device->mark[0].number > device->epoch[over].last", "device->mark[0].number >= device->epoch[over].last",
         ["cuda"], programs=EPOCHS["contexts"]),
-    bug("threads_own_stream_left_out", "work in a thread's own stream counts as covered by events that it is not in", PENDING,
+    bug("threads_own_stream_left_out", "work in a thread's own stream counts as covered by events that it is not in", MARKS,
         ": is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)", ": false)", ["cuda"],
         programs=EPOCHS["per_thread"]),
     bug("pending_ends_with_a_context", "what was freed is anybody's once its context is gone, whoever else is at work on it",
-        PENDING, "if (!context || !count_contexts(device, /* own */ true)) {", "if (true) {", ["cuda"],
+        PENDING, "if (!context || !sg_device_contexts(device, /* own */ true)) {", "if (true) {", ["cuda"],
         programs=EPOCHS["contexts"]),
-    bug("mark_covers_later_frees", "our own event covers what was freed after it too", PENDING,
+    bug("mark_covers_later_frees", "our own event covers what was freed after it too", MARKS,
         "        sg_pending_complete(device, mark.slots, mark.time);",
         "        sg_pending_complete(device, mark.slots, device->serial);"),
     bug("pending_freed_too_soon", "frees later than our event take effect with it", PENDING,
@@ -179,7 +180,7 @@ MUTATIONS = [
         "while ((id = device->pending.first)) {", ["cuda"]),
     bug("blocked_freed_by_anybody", "a block used on several streams is free when its own says so", PENDING,
         "if (sg_after_usable(order, after, order->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {", "if (slot) {", ["aware", "torch"]),
-    bug("device_wait_not_made", "a stream is believed to wait for another that it does not wait for", PENDING,
+    bug("device_wait_not_made", "a stream is believed to wait for another that it does not wait for", MARKS,
         "if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)\n            continue;", "(void)stream;",
         ["aware", "torch"], ORDER_MODEL),
     # Free ranges with orders.

@@ -1,0 +1,469 @@
+/* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is something to
+   learn from them, a few outstanding, oldest first. What they tell pending.c acts on. Driver calls are made with `asking`
+   held, never with `lock`. */
+#include "device.h"
+
+enum { MARKS_OF_A_STREAM = 64 }; /* outstanding: enough that one of them is not much younger than what is complete */
+
+/* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that has just
+   ended may be another one's by now. Under the lock. */
+static bool take_mark(struct sg_device *device, uint64_t number, struct sg_mark *ret)
+{
+    for (uint32_t i = 0; i < device->mark_count; i++) {
+        if (device->mark[i].number != number)
+            continue;
+        *ret = device->mark[i];
+        device->mark_count--;
+        for (; i < device->mark_count; i++)
+            device->mark[i] = device->mark[i + 1];
+        return true;
+    }
+    return false;
+}
+
+/* The work before a mark is complete. */
+static void settle_mark(struct sg_device *device, uint64_t number)
+{
+    struct sg_mark mark;
+    bool surplus = false;
+    sg_lock(&device->lock);
+    if (take_mark(device, number, &mark)) {
+        sg_pending_complete(device, mark.slots, mark.time);
+        sg_pending_settle_epochs(device);
+        surplus = device->idle_count == SG_IDLE_EVENTS;
+        if (!surplus)
+            device->idle_event[device->idle_count++] = (struct sg_idle_event){mark.event, mark.context};
+    }
+    sg_unlock(&device->lock);
+    if (surplus)
+        (void)device->core->driver->event_destroy(mark.event);
+}
+
+/* What a mark is about, as bits; bit 0: streams that aren't followed. */
+static uint64_t about(const struct sg_mark *mark)
+{
+    return mark->slots ? mark->slots : 1;
+}
+
+/* Asks about the marks, oldest first, of each stream until one is not complete. */
+static void query_marks(struct sg_device *device)
+{
+    uint64_t busy = 0;
+    for (uint32_t i = 0;;) {
+        sg_lock(&device->lock);
+        while (i < device->mark_count && (about(&device->mark[i]) & busy || sg_core_is_ending(device->core, device->mark[i].context)))
+            i++;
+        struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
+        sg_unlock(&device->lock);
+        if (!mark.event)
+            return;
+        sg_count(device, SG_STAT_calls_event, 1);
+        if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
+            settle_mark(device, mark.number);
+        } else {
+            busy |= about(&mark);
+            i++;
+        }
+    }
+}
+
+/* Where as many marks of a stream are out as there may be, the event of that one which leaves the smallest gap: so what is out
+   tells of the whole time that the work is behind, in steps that become larger as that does. The oldest stays, and so do those
+   that an epoch waits for. NULL: there is room for another. Under the lock. */
+static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_t slots)
+{
+    uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
+    const struct sg_mark *before = NULL, *last = NULL, *found = NULL;
+    uint32_t out = 0;
+    for (uint32_t i = 0; i <= device->mark_count; i++) {
+        const struct sg_mark *mark = i < device->mark_count ? &device->mark[i] : NULL;
+        if (mark && (mark->context != context || mark->slots != slots))
+            continue;
+        uint64_t gap = before ? (mark ? mark->time : device->serial) - before->time : UINT64_MAX;
+        if (last && last->number > needed && gap < least) {
+            least = gap;
+            found = last;
+        }
+        before = last;
+        last = mark;
+        out += mark != NULL;
+    }
+    struct sg_mark mark;
+    return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->number, &mark) ? mark.event : NULL;
+}
+
+/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
+static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret)
+{
+    sg_lock(&device->lock);
+    CUevent event = least_missed(device, context, slots);
+    for (uint32_t i = 0; i < device->idle_count && !event; i++) {
+        if (device->idle_event[i].context == context) {
+            event = device->idle_event[i].event;
+            device->idle_event[i] = device->idle_event[--device->idle_count];
+        }
+    }
+    sg_unlock(&device->lock);
+    if (event) {
+        *ret = event;
+        return CUDA_SUCCESS;
+    }
+    sg_count(device, SG_STAT_calls_event, 1);
+    return device->core->driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
+}
+
+/* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
+static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
+{
+    const struct sg_driver *driver = device->core->driver;
+    struct sg_order *order = &device->order;
+    struct sg_mark mark = {.context = context};
+    sg_lock(&device->lock);
+    mark.slots = slot ? sg_slot_bit(slot) : sg_order_slots_of(order, context);
+    sg_unlock(&device->lock);
+    CUresult result = get_event(device, context, mark.slots, &mark.event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sg_lock(&device->lock);
+    mark.time = sg_order_read(device, mark.slots);
+    CUstream stream = order->stream[slot].handle;
+    sg_unlock(&device->lock);
+    sg_count(device, SG_STAT_calls_event, 1);
+    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);
+    if (result != CUDA_SUCCESS) {
+        (void)driver->event_destroy(mark.event);
+        sg_lock(&device->lock);
+        sg_order_owe(device, mark.slots); /* it may have been a mark before */
+        sg_unlock(&device->lock);
+        return result;
+    }
+    sg_lock(&device->lock);
+    mark.number = ++device->mark_number;
+    device->mark[device->mark_count++] = mark;
+    order->owed &= ~mark.slots;
+    if (mark.slots)
+        sg_order_marked(device, mark.slots, mark.time);
+    sg_unlock(&device->lock);
+    *ret = mark;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
+{
+    const struct sg_driver *driver = device->core->driver;
+    CUcontext current = NULL, popped;
+    sg_lock(&device->lock);
+    bool full = device->mark_count == SG_MARKS;
+    sg_unlock(&device->lock);
+    if (full || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {
+        CUresult result = driver->ctx_push(context);
+        if (result != CUDA_SUCCESS)
+            return result;
+        result = record_here(device, context, slot, ret);
+        (void)driver->ctx_pop(&popped);
+        return result;
+    }
+    return record_here(device, context, slot, ret);
+}
+
+static bool begin_recording(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    return !core->record_begin || core->record_begin();
+}
+
+static void end_recording(struct sg_device *device)
+{
+    if (device->core->record_end)
+        device->core->record_end();
+}
+
+/* Whether a stream takes no event of ours from whatever thread. */
+static bool is_unmarked(const struct sg_stream_id *stream)
+{
+    return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;
+}
+
+/* Whether an event can be recorded on the stream of a slot by any thread. Under the lock. */
+static bool is_recordable(const struct sg_order *order, sg_slot slot)
+{
+    return order->state[slot] == SG_SLOT_ALIVE && !is_unmarked(&order->stream[slot]);
+}
+
+/* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of threads' own
+   streams, other than those first met after `time`. Under the lock. */
+static uint64_t untold(const struct sg_order *order, uint64_t time)
+{
+    uint64_t slots = 0, fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
+    for (uint64_t left = order->alive; left; left &= left - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(left);
+        bool gone = order->state[slot] == SG_SLOT_GONE;
+        if (gone ? (fresh | order->unproven) >> slot & 1 && (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
+                 : is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)
+            slots |= sg_slot_bit(slot);
+    }
+    return slots;
+}
+
+bool sg_pending_can_cover(const struct sg_device *device, bool followed)
+{
+    const struct sg_core *core = device->core;
+    if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
+        return false;
+    return core->driver->ctx_record_event || (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
+}
+
+/* Marks over every context that there is. Whether that was done. */
+static bool mark_contexts(struct sg_device *device)
+{
+    struct sg_core *core = device->core;
+    struct sg_mark mark;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), seen = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        seen += context != NULL;
+        if (context && record_mark(device, context, 0, &mark) != CUDA_SUCCESS)
+            return false;
+    }
+    return seen || record_mark(device, NULL, 0, &mark) == CUDA_SUCCESS;
+}
+
+/* Marks on every stream that has work left, but for threads' own ones that were first met after `time`. */
+static bool mark_streams(struct sg_device *device, uint64_t time)
+{
+    struct sg_order *order = &device->order;
+    struct sg_mark mark;
+    sg_lock(&device->lock);
+    (void)sg_order_read(device, order->alive);
+    bool can = !untold(order, time) && !sg_device_contexts(device, /* own */ false);
+    uint64_t left = order->unproven & order->alive;
+    sg_unlock(&device->lock);
+    for (; can && left; left &= left - 1) {
+        sg_slot slot = (sg_slot)__builtin_ctzll(left);
+        sg_lock(&device->lock);
+        bool records = is_recordable(order, slot);
+        CUcontext context = order->stream[slot].context;
+        sg_unlock(&device->lock);
+        if (records)
+            can = record_mark(device, context, slot, &mark) == CUDA_SUCCESS;
+    }
+    return can;
+}
+
+/* Begins an epoch: what is pending so far is free once the marks are complete that are recorded here, and those before them.
+   Where as many are out as there may be, the youngest takes its place. */
+static void record_epoch(struct sg_device *device)
+{
+    sg_lock(&device->lock);
+    uint64_t time = device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    device->epoch_count -= device->epoch_count == SG_EPOCHS;
+    sg_unlock(&device->lock);
+    if (!time || !(device->core->driver->ctx_record_event ? mark_contexts(device) : mark_streams(device, time)))
+        return;
+    sg_lock(&device->lock);
+    device->epoch[device->epoch_count++] = (struct sg_epoch){time, device->mark_number};
+    if (device->nodes.node[device->pending.last].time <= time) /* none was freed meanwhile */
+        device->order.owed &= ~sg_slot_bit(0);
+    sg_order_marked(device, sg_slot_bit(0), time);
+    sg_pending_settle_epochs(device);
+    sg_unlock(&device->lock);
+}
+
+/* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
+static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
+{
+    const struct sg_order *order = &device->order;
+    *wanted &= order->owed & ~sg_slot_bit(0);
+    if (!*wanted)
+        return false;
+    sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
+    *ret_context = order->stream[slot].context;
+    *ret_slot = is_recordable(order, slot) ? slot : 0;
+    *wanted &= *wanted - 1;
+    return true;
+}
+
+/* Records what is needed to learn about everything in `wanted` that has not been marked since. */
+static void record_marks(struct sg_device *device, uint64_t wanted)
+{
+    if (!begin_recording(device))
+        return;
+    if (wanted & 1)
+        record_epoch(device);
+    for (;;) {
+        CUcontext context;
+        sg_slot slot;
+        struct sg_mark mark;
+        sg_lock(&device->lock);
+        bool any = next_wanted(device, &wanted, &context, &slot);
+        sg_unlock(&device->lock);
+        if (!any)
+            break;
+        (void)record_mark(device, context, slot, &mark);
+    }
+    end_recording(device);
+}
+
+/* Waits for the context, no longer than whoever uses the core allows. */
+static CUresult wait_for_context(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    return core->wait_for_context ? core->wait_for_context() : core->driver->ctx_synchronize();
+}
+
+/* Waits for the oldest mark of a context that is not ending; without any, which means that none could be recorded, for the
+   context. Whether that succeeded and there may be more to wait for. */
+static bool wait_for_oldest(struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    CUcontext current = NULL;
+    sg_lock(&device->lock);
+    uint32_t oldest = 0;
+    while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))
+        oldest++;
+    CUevent event = oldest < device->mark_count ? device->mark[oldest].event : NULL;
+    uint64_t number = event ? device->mark[oldest].number : 0;
+    bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0));
+    sg_unlock(&device->lock);
+    if (!event && (!owed || !begin_recording(device)))
+        return false;
+    if (!event) {
+        end_recording(device);
+        (void)core->driver->ctx_get_current(&current);
+    }
+    struct sg_clock clock;
+    sg_core_context_clock(device->core, device->ordinal, current, &clock);
+    uint64_t began = core->now_ns ? core->now_ns() : 0;
+    CUresult result = event ? core->driver->event_synchronize(event) : wait_for_context(device);
+    sg_count(device, SG_STAT_host_waits, 1);
+    sg_count(device, SG_STAT_calls_sync, 1);
+    sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
+    if (event && result == CUDA_SUCCESS)
+        settle_mark(device, number);
+    else if (result == CUDA_ERROR_NOT_READY)
+        sg_count(device, SG_STAT_waits_given_up, 1);
+    bool progress = event != NULL; /* what is owed in another context this one's wait does not settle */
+    sg_lock(&device->lock);
+    for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
+        if (clock.at[slot] && device->order.owed >> slot & 1) {
+            progress = true;
+            device->order.owed &= ~sg_slot_bit(slot);
+            sg_pending_complete(device, sg_slot_bit(slot), clock.at[slot]);
+        }
+    }
+    sg_unlock(&device->lock);
+    return result == CUDA_SUCCESS && progress;
+}
+
+static bool has_learnt(struct sg_device *device, uint64_t since)
+{
+    sg_lock(&device->lock);
+    bool has = device->learnt != since;
+    sg_unlock(&device->lock);
+    return has;
+}
+
+bool sg_device_ask(struct sg_device *device, enum sg_ask how)
+{
+    if (device->core->replay)
+        return false; /* it is told */
+    sg_lock(&device->lock);
+    uint64_t before = device->learnt;
+    bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
+    sg_unlock(&device->lock);
+    if (nothing)
+        return false;
+    if (!sg_lock_try(&device->asking)) {
+        if (how != SG_ASK_WAIT)
+            return false; /* somebody is at it */
+        sg_lock(&device->asking); /* what that thread has waited for is worth another try */
+        sg_unlock(&device->asking);
+        return true;
+    }
+    query_marks(device);
+    if (how != SG_ASK_QUERY) {
+        record_marks(device, UINT64_MAX);
+        if (!has_learnt(device, before))
+            query_marks(device);
+    }
+    while (how == SG_ASK_WAIT && !has_learnt(device, before) && wait_for_oldest(device)) {
+    }
+    bool any = has_learnt(device, before);
+    sg_unlock(&device->asking);
+    return any;
+}
+
+void sg_device_drain(struct sg_device *device)
+{
+    if (!begin_recording(device)) /* nothing may be waited for while a capture is live */
+        return;
+    end_recording(device);
+    for (uint32_t most = SG_MARKS; most-- > 0;) {
+        sg_lock(&device->lock);
+        bool any = device->mark_count != 0;
+        sg_unlock(&device->lock);
+        if (!any || !sg_device_ask(device, SG_ASK_WAIT))
+            return;
+    }
+}
+
+bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
+{
+    const struct sg_core *core = device->core;
+    struct sg_order *order = &device->order;
+    bool any = false;
+    if (!slot || !core->may_wait || !core->may_wait())
+        return false;
+    sg_lock(&device->asking);
+    if (!begin_recording(device)) {
+        sg_unlock(&device->asking);
+        return false;
+    }
+    for (sg_slot other = 1; other < SG_SLOTS; other++) {
+        struct sg_clock clock;
+        struct sg_mark mark;
+        sg_lock(&device->lock);
+        bool useful = other != slot && is_recordable(order, other) && is_recordable(order, slot) && sg_device_has_free_of(device, other);
+        CUcontext context = order->stream[other].context;
+        CUstream stream = order->stream[slot].handle;
+        clock = order->knows[other];
+        sg_unlock(&device->lock);
+        if (!useful || record_mark(device, context, other, &mark) != CUDA_SUCCESS)
+            continue;
+        if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)
+            continue;
+        sg_count(device, SG_STAT_device_waits, 1);
+        clock.at[other] = mark.time;
+        sg_core_waited(device->core, device->ordinal, slot, &clock);
+        any = true;
+    }
+    end_recording(device);
+    sg_unlock(&device->asking);
+    return any;
+}
+
+void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    if (!device || !slot || slot >= SG_SLOTS)
+        return;
+    struct sg_order *order = &device->order;
+    struct sg_mark mark;
+    sg_lock(&device->asking); /* nobody records on it from here on */
+    sg_lock(&device->lock);
+    bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled && !core->replay;
+    sg_order_owe(device, alive ? sg_slot_bit(slot) : 0);
+    CUcontext context = order->stream[slot].context;
+    sg_unlock(&device->lock);
+    if (ask && begin_recording(device)) {
+        (void)record_mark(device, context, slot, &mark); /* if it can't be, an event over the context tells later */
+        end_recording(device);
+    }
+    sg_lock(&device->lock);
+    if (alive)
+        sg_order_gone(device, slot);
+    sg_unlock(&device->lock);
+    sg_unlock(&device->asking);
+}
