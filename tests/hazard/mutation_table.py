@@ -11,7 +11,7 @@ FREE, CONTEXTS, ORDER, PENDING, MARKS, PARTS, REGION = (f"src/core/{f}" for f in
 OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
 EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS = (
     f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users"))
-
+USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
@@ -41,6 +41,12 @@ MUTATIONS = [
         programs=[("tests/preload/preload_epochs contexts", "free_sync:stream,wait_limit:0.1", "256MiB,hazard")]),
     bug("context_ends_while_it_is_waited_for", "a context is destroyed although a free of another thread waits for it", USERS,
         "    return any;", "    return any && false;", ["cuda"], programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
+    bug("context_met_before_may_be_ending", "a free names a context that it named before, whether that is being destroyed or not", USERS_HEADER,
+        "if (met->changes == atomic_load_explicit(&sg_users_changes, memory_order_acquire))", "if (true)", ["cuda"],
+        programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
+    bug("context_made_at_the_start_forgotten", "a context made while the core comes to life is never told to it", PRELOAD_CONTEXTS,
+        "core = sg_life_core();\n    if (!known", "core = NULL;\n    if (!known", ["cuda"],
+        programs=[("tests/preload/preload_start_contexts", "free_sync:strict", "4GiB")]),
     bug("event_frees_at_once", "a free that takes effect later takes effect at once", FREE,
         "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));",
         "    sg_device_release(device, id, 0, 0);", ["cuda"]),
