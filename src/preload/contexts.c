@@ -80,10 +80,12 @@ static void rest(void)
 }
 
 /* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
-   ended and not yet forgotten here: what gone() forgets then would be this one's, so that call is waited for. */
+   ended and not yet forgotten here: what gone() forgets then would be this one's, so that call is waited for. Not for long: one
+   that lets a primary context go may itself wait in the driver, for work that ends only when this thread goes on. */
 static void came(struct sg_core *core, CUcontext context, int device, bool primary)
 {
-    while (core && sg_users_is_ending(context))
+    enum { RESTS = 1000 };
+    for (int i = 0; i < RESTS && core && sg_users_is_ending(context); i++)
         rest();
     seen(core, context, device, primary);
 }
