@@ -58,6 +58,25 @@ void segalloc_torch_memory_fraction(double fraction, int device)
         segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
 }
 
+SG_EXPORT void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device, size_t *largest);
+
+/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::cacheInfo(device, largest), a virtual function: how much can
+   be had at once. PyTorch's raises, and convolutions under torch.backends.cudnn.benchmark ask before they try their
+   workspaces. There is no cache above us, so what the device has left is the answer, idle pages and the limit included. */
+void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device, size_t *largest)
+{
+    (void)self;
+    const struct sg_driver *driver = sg_life_driver();
+    size_t available = 0, total;
+    if (driver && is_device(device)) {
+        bool pushed = sg_torch_push_device(driver, device);
+        if (cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
+            available = 0;
+        sg_torch_pop_device(driver, pushed);
+    }
+    *largest = *largest > available ? *largest : available;
+}
+
 void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
 {
     struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};

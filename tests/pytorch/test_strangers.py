@@ -65,6 +65,7 @@ class Scripts(unittest.TestCase):
     @unittest.skipIf(SHORT, "short")
     def test_convnet(self):
         self.equal("convnet")
+        self.equal("convnet", "--benchmark")
 
     @unittest.skipIf(SHORT, "short")
     def test_preference(self):
