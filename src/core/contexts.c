@@ -4,8 +4,19 @@
 #include "classic.h"
 #include "device.h"
 
+static bool is_known(const struct sg_core *core, CUcontext context)
+{
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++)
+        if (atomic_load_explicit(&core->context[i], memory_order_acquire) == context)
+            return true;
+    return false;
+}
+
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
+    if (is_known(core, context))
+        return;
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed), at = count;
     bool known = false;
@@ -16,7 +27,7 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
     }
     if (!known && at < SG_CONTEXTS_MAX) {
         atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
-        atomic_store_explicit(&core->context[at], context, memory_order_relaxed);
+        atomic_store_explicit(&core->context[at], context, memory_order_release);
         if (at == count)
             atomic_store_explicit(&core->context_count, count + 1, memory_order_release);
     } else if (!known) {
@@ -25,7 +36,7 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
     sg_unlock(&core->setup);
 }
 
-static void forget_context(struct sg_core *core, CUcontext context)
+void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
@@ -98,7 +109,7 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
 void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
-    forget_context(core, context);
+    sg_core_context_forget(core, context);
     for (int i = 0; context && i < SG_DEVICES_MAX; i++) { /* they have events and streams of it too */
         struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
         if (!other || other == device)

@@ -129,8 +129,12 @@ void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
    `asking`. sg_core_context_gone() says that it has ended. */
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending);
 
-/* A context of `device` exists (created, or primary retained); strict and event frees must cover it. */
+/* A context of `device` exists (created, or primary retained); strict and event frees must cover it. Of one that is known
+   it costs no lock. */
 void sg_core_context_seen(struct sg_core *core, int device, CUcontext context);
+
+/* It exists no more after all: sg_core_context_gone() may have been before sg_core_context_seen(). */
+void sg_core_context_forget(struct sg_core *core, CUcontext context);
 
 /* cuCtxEnablePeerAccess: memory of `device` must be accessible from `peer`, now and later. */
 CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool enable);

@@ -51,8 +51,9 @@ static void note_only(void)
 static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
-    bool known = find(context->context) != NULL, several = !known && contexts.count > 0;
-    if (context->green)
+    const struct context *entry = find(context->context);
+    bool known = entry != NULL, several = !known && contexts.count > 0, green = (known ? entry : context)->green != NULL;
+    if (green)
         atomic_store(&contexts.greens, true);
     if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
         contexts.list[contexts.count++] = *context;
@@ -64,8 +65,15 @@ static void seen_as(struct sg_core *core, const struct context *context)
         sg_users_expect();
     if (!core) /* it may have come to life since the call began, and been told of all that were known then */
         core = sg_life_core();
-    if (!known && core && !context->green)
-        sg_core_context_seen(core, context->device, context->context);
+    if (!core || green)
+        return;
+    /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts already. */
+    sg_core_context_seen(core, context->device, context->context);
+    sg_guard(SG_GUARD_CONTEXTS);
+    bool still = find(context->context) != NULL || contexts.count == SG_CONTEXTS_KNOWN;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (!still) /* ended meanwhile, by another thread */
+        sg_core_context_forget(core, context->context);
 }
 
 static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
