@@ -145,7 +145,7 @@ static size_t joined_bytes(const struct sim_integers *what)
 /* Where ReduceOp has its config, and, behind config and calculators, its pointers. */
 static size_t config_at(const struct sim_integers *what)
 {
-    size_t size = size_of(what->type);
+    size_t size = size_of(what->start);
     return up(up(1, size) + size, 4);
 }
 
@@ -412,6 +412,8 @@ static void run_reduction(const struct kept *kept)
         if (!may_touch(&row))
             return;
         int64_t v[2] = {load(at(&row, 0, 0), what->type)};
+        if (what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND)
+            v[0] = v[0] != 0;
         for (uint64_t i = 1; i < inputs; i++) {
             v[1] = load(at(&row, 0, i), what->type);
             v[0] = result_of(&row, v);

@@ -35,6 +35,7 @@ struct sim_integers {
     enum sim_operation operation;
     enum sim_constant constant;
     char type, result; /* of what is read, and written */
+    char start;        /* of a reduction: what it starts from */
     unsigned arity;    /* tensors that are read; of a join: its dimensions */
     unsigned batch, strides, element; /* of a join: inputs and strides that its arguments have room for, bytes of an element */
 };

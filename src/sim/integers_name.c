@@ -42,8 +42,8 @@ static const struct {
     {"13MaxNanFunctor", SIM_MAX},
     {"13MinNanFunctor", SIM_MIN},
     {"11sum_functorI", SIM_ADD},
-    {"14or_kernel_cuda", SIM_OR},
-    {"15and_kernel_cuda", SIM_AND},
+    {"14or_kernel_cuda", SIM_LOGICAL_OR},
+    {"15and_kernel_cuda", SIM_LOGICAL_AND},
 };
 
 static bool is_integer(char type)
@@ -114,7 +114,8 @@ static bool element_wise(const char *name, struct sim_integers *what)
     return false;
 }
 
-/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. */
+/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true or false
+   of whatever type, and what it starts from is of the lambda's first argument. */
 static bool reduces(const char *name, struct sim_integers *what)
 {
     const char *at = strstr(name, "8ReduceOpI");
@@ -125,7 +126,10 @@ static bool reduces(const char *name, struct sim_integers *what)
         what->arity = 1;
         what->type = at[10];
         what->result = at[32];
-        return is_integer(what->type) && what->type == what->result;
+        bool truth = what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND;
+        const char *lambda = truth ? strstr(at, "EUl") : NULL;
+        what->start = lambda ? lambda[3] : what->type;
+        return is_integer(what->type) && is_integer(what->start) && (what->type == what->result || (truth && what->result == 'b'));
     }
     return false;
 }
@@ -190,6 +194,7 @@ struct sim_integers sim_integers_named(const char *name)
                 (what.strides == 1 || what.strides == what.batch) && (what.element == 1 || what.element == 8);
     }
     what.type = plain(what.type);
+    what.start = plain(what.start);
     what.result = plain(what.result);
     return known ? what : none;
 }

@@ -35,6 +35,13 @@ same("not", lambda x: ~x, t)
 same("not long", lambda x: ~x, a)
 same("long and bool", lambda x, y: x & y, a, t)
 same("logical not", torch.logical_not, a)
+for dtype in (torch.long, torch.int32, torch.uint8, torch.bool):
+    for values in ([0] * 10, [1, 2] * 5, [0, 4] + [0] * 8):
+        given = torch.tensor(values).to(dtype)
+        for name in ("any", "all"):
+            same(f"{name} {dtype} of {values}", getattr(torch.Tensor, name), given)
+    same(f"any of rows {dtype}", lambda x: x.any(1), numbers(7, 5, least=0, most=3).to(dtype))
+    same(f"all of columns {dtype}", lambda x: x.all(0), numbers(7, 5, least=0, most=3).to(dtype))
 same("add", lambda x, y: x + y, a, b)
 same("add scalar", lambda x: 3 + x * 2, a)
 same("add 0-dim", lambda x: x[0] + x[1], small)
