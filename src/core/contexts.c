@@ -4,27 +4,25 @@
 #include "classic.h"
 #include "device.h"
 
-static bool is_known(const struct sg_core *core, CUcontext context)
+/* The place of a context, or with NULL the first that is empty; -1: there is none. No lock needed. */
+static int place_of(const struct sg_core *core, CUcontext context)
 {
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
         if (atomic_load_explicit(&core->context[i], memory_order_acquire) == context)
-            return true;
-    return false;
+            return (int)i;
+    return -1;
 }
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    if (is_known(core, context))
+    if (place_of(core, context) >= 0)
         return;
     sg_lock(&core->setup);
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed), at = count;
-    bool known = false;
-    for (uint32_t i = count; i-- > 0;) {
-        CUcontext other = atomic_load_explicit(&core->context[i], memory_order_relaxed);
-        known |= other == context;
-        at = other ? at : i;
-    }
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
+    bool known = place_of(core, context) >= 0;
+    int empty = place_of(core, NULL);
+    uint32_t at = empty >= 0 ? (uint32_t)empty : count;
     if (!known && at < SG_CONTEXTS_MAX) {
         atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
         atomic_store_explicit(&core->context[at], context, memory_order_release);
@@ -39,25 +37,18 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++) {
-        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
-            continue;
-        atomic_store_explicit(&core->context[i], NULL, memory_order_relaxed);
-        atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[i], 0));
+    int at = place_of(core, context);
+    if (at >= 0) {
+        atomic_store_explicit(&core->context[at], NULL, memory_order_relaxed);
+        atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[at], 0));
     }
     sg_unlock(&core->setup);
 }
 
 bool sg_core_is_ending(struct sg_core *core, CUcontext context)
 {
-    if (atomic_load(&core->ending) == 0)
-        return false;
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
-    for (uint32_t i = 0; i < count; i++)
-        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) == context)
-            return atomic_load(&core->context_ending[i]) > 0;
-    return false;
+    int at = atomic_load(&core->ending) == 0 ? -1 : place_of(core, context);
+    return at >= 0 && atomic_load(&core->context_ending[at]) > 0;
 }
 
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context)
@@ -84,15 +75,11 @@ uint32_t sg_device_contexts(const struct sg_device *device, bool own)
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);
-    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
-    for (uint32_t i = 0; i < count; i++) {
-        if (atomic_load_explicit(&core->context[i], memory_order_relaxed) != context)
-            continue;
-        uint32_t calls = atomic_load(&core->context_ending[i]);
-        if (ending || calls) { /* another call may have ended it since, and it have come back */
-            atomic_store(&core->context_ending[i], ending ? calls + 1 : calls - 1);
-            atomic_fetch_add(&core->ending, ending ? 1 : -1);
-        }
+    int at = place_of(core, context);
+    uint32_t calls = at >= 0 ? atomic_load(&core->context_ending[at]) : 0;
+    if (at >= 0 && (ending || calls)) { /* another call may have ended it since, and it have come back */
+        atomic_store(&core->context_ending[at], ending ? calls + 1 : calls - 1);
+        atomic_fetch_add(&core->ending, ending ? 1 : -1);
     }
     sg_unlock(&core->setup);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */

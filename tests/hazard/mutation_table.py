@@ -45,7 +45,7 @@ MUTATIONS = [
         "if (met->changes == atomic_load_explicit(&sg_users_changes, memory_order_acquire))", "if (true)", ["cuda"],
         programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
     bug("context_made_at_the_start_forgotten", "a context made while the core comes to life is never told to it", PRELOAD_CONTEXTS,
-        "core = sg_life_core();\n    if (!known", "core = NULL;\n    if (!known", ["cuda"],
+        "core = sg_life_core();\n    if (!core || green)", "core = NULL;\n    if (!core || green)", ["cuda"],
         programs=[("tests/preload/preload_start_contexts", "free_sync:strict", "4GiB")]),
     bug("event_frees_at_once", "a free that takes effect later takes effect at once", FREE,
         "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));",
