@@ -60,16 +60,22 @@ def sources_of(mutation):
     return including
 
 
-def mutate(mutation, folder):
-    """Writes the changed copy, and beside a header copies of what includes it."""
+def changed(mutation):
+    """The text of its file with the bug in it."""
     with open(os.path.join(SOURCE, mutation["file"]), encoding="utf-8") as file:
         text = file.read()
     count = text.count(mutation["find"])
     if count != mutation.get("times", 1):
         raise ValueError(f"{mutation['name']}: its text is {count} times in {mutation['file']}, "
                          f"not {mutation.get('times', 1)}")
+    return text.replace(mutation["find"], mutation["replace"])
+
+
+def mutate(mutation, folder):
+    """Writes the changed copy, and beside a header copies of what includes it."""
+    text = changed(mutation)
     with open(os.path.join(folder, os.path.basename(mutation["file"])), "w", encoding="utf-8") as file:
-        file.write(text.replace(mutation["find"], mutation["replace"]))
+        file.write(text)
     for source in sources_of(mutation):
         if source != mutation["file"]:
             shutil.copy(os.path.join(SOURCE, source), folder)
@@ -201,19 +207,29 @@ def judge(mutation, seeds, ignored):
     return row
 
 
+def list_all(mutations):
+    behind = 0
+    for mutation in mutations:
+        print(f"{mutation['name']}: {mutation['what']}")
+        try:
+            changed(mutation)
+        except (OSError, ValueError) as error:
+            behind += 1
+            print(error, file=sys.stderr)
+    return 1 if behind else 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="one object a seeded bug")
     parser.add_argument("--only", action="append", help="of this name; may be given again")
     parser.add_argument("--seeds", type=int, default=sum(STEPS), help="random programs tried before one counts as missed")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
-    parser.add_argument("--list", action="store_true", help="names the seeded bugs, and ends")
+    parser.add_argument("--list", action="store_true", help="names the seeded bugs, and ends; fails where the code has left the table behind")
     arguments = parser.parse_args()
     chosen = [m for m in MUTATIONS if not arguments.only or m["name"] in arguments.only]
     if arguments.list:
-        for mutation in chosen:
-            print(f"{mutation['name']}: {mutation['what']}")
-        return 0
+        return list_all(chosen)
     sound = failures(None, 1, 20, ["all"])
     for (seed, policy, kind), what in sorted(sound.items()):
         print(f"without any seeded bug: seed {seed}, policy {policy}, kind {kind}: {what}", file=sys.stderr)
