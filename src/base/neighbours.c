@@ -137,9 +137,11 @@ struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
 void sg_neighbours_leave(struct sg_neighbour *own)
 {
     int32_t pid = (int32_t)getpid();
-    (void)atomic_compare_exchange_strong(&own->pid, &pid, 0); /* it may have been taken for dead's */
+    if (!atomic_compare_exchange_strong(&own->pid, &pid, -1))
+        return; /* it was taken for a dead one's, and is another's now */
     atomic_store(&own->answered, atomic_load(&own->asked));
     wake(&own->answered);
+    atomic_store(&own->pid, 0); /* last: what the next owner is asked may not count as answered */
 }
 
 struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid)
