@@ -3,7 +3,6 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 
 #include "captures.h"
 #include "events.h"
@@ -81,12 +80,6 @@ static void seen(struct sg_core *core, CUcontext context, int device, bool prima
     seen_as(core, &(struct context){.context = context, .device = device, .primary = primary});
 }
 
-/* What it waits for is rare and short. */
-static void rest(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
-}
-
 /* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
    ended and not yet forgotten here: what gone() forgets then would be this one's, so that call is waited for. Not for long: one
    that lets a primary context go may itself wait in the driver, for work that ends only when this thread goes on. */
@@ -94,7 +87,7 @@ static void came(struct sg_core *core, CUcontext context, int device, bool prima
 {
     enum { RESTS = 1000 };
     for (int i = 0; i < RESTS && core && sg_users_is_ending(context); i++)
-        rest();
+        sg_users_rest();
     seen(core, context, device, primary);
 }
 
@@ -108,7 +101,7 @@ static void begin_ending(struct sg_core *core, CUcontext context)
     sg_users_ending(context, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
     while (sg_users_any(context))
-        rest();
+        sg_users_rest();
     sg_guard(SG_GUARD_CONTEXTS);
     const struct context *entry = find(context);
     bool ours = entry && !entry->green;

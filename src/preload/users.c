@@ -28,8 +28,7 @@ static int place_of(CUcontext context)
     return -1;
 }
 
-/* What it waits for is rare and short. */
-static void rest(void)
+void sg_users_rest(void)
 {
     nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
@@ -47,7 +46,7 @@ int sg_users_begin(CUcontext context)
 {
     struct sg_thread *self = sg_this_thread();
     struct sg_row *row = own_row(self);
-    for (;; rest()) {
+    for (;; sg_users_rest()) {
         unsigned changes = atomic_load(&sg_users_changes);
         int place = context ? place_of(context) : -1;
         if (place < 0)

@@ -64,6 +64,9 @@ bool sg_users_any(CUcontext context);
 /* Without the guard: whether such a call is under way. */
 bool sg_users_is_ending(CUcontext context);
 
+/* Between two looks at either: sleeps 20 us. What is waited for is rare and short. */
+void sg_users_rest(void);
+
 /* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel can. */
 void sg_users_expect(void);
 
