@@ -185,7 +185,8 @@ class Recorded(unittest.TestCase):
         process = subprocess.Popen([*self.run_it, "0"], env=ENVIRONMENT, stdout=subprocess.PIPE)
         self.addCleanup(process.stdout.close)
         process.stdout.readline()  # it is at work
-        time.sleep(0.3)
+        while os.path.getsize(self.trace) < 4 << 20:  # it grows by 1 MiB as it fills
+            time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
         self.assertEqual(process.wait(60), -signal.SIGKILL)
         report = self.report(self.trace)

@@ -23,6 +23,13 @@ def start(*arguments, env=None):
                             text=True)
 
 
+def catches(pid, number):
+    """Whether a process has a handler for the signal: a program that has only just been started has none."""
+    with open(f"/proc/{pid}/status") as file:
+        caught = next(line for line in file if line.startswith("SigCgt:"))
+    return int(caught.split()[1], 16) >> (number - 1) & 1
+
+
 class Trace:
     """Rows of RMM's CSV. Sizes are in MiB."""
 
@@ -235,6 +242,8 @@ class Tune(unittest.TestCase):
         trace.save()
         for wait in (0.2, 2):
             process = start("tune", "--json", "-J", "1", "--budget", "1h", trace.path)
+            while not catches(process.pid, signal.SIGINT):
+                time.sleep(0.01)
             time.sleep(wait)
             process.send_signal(signal.SIGINT)
             out, errors = process.communicate(timeout=20)

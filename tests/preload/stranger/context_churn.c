@@ -96,7 +96,7 @@ int main(void)
         pthread_join(thread[i], NULL);
     printf("%d wrong\n", wrong);
     NEED(cuCtxSynchronize());
-    for (int tries = 0; tries < 50 && (tries == 0 || after != before); tries++) { /* soon */
+    for (int tries = 0; tries < 5000 && (tries == 0 || after != before); tries++) { /* soon */
         usleep(1000);
         NEED(cuMemGetInfo(&after, &total));
     }

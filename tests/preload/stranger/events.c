@@ -2,14 +2,17 @@
 #include "stranger.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 static cudaEvent_t shared;
+static atomic_int let_through;
 
-static void CUDART_CB slow(void *unused)
+/* Work that ends once as many have been let through. */
+static void CUDART_CB gate(void *number)
 {
-    (void)unused;
-    usleep(15000);
+    while (let_through < (int)(intptr_t)number)
+        usleep(100);
 }
 
 static void *watch(void *unused)
@@ -19,6 +22,7 @@ static void *watch(void *unused)
     MUST(cudaSetDevice(0));
     do {
         result = cudaEventQuery(shared);
+        let_through = 2; /* it was asked about while it was pending */
     } while (result == cudaErrorNotReady);
     return (void *)(intptr_t)result;
 }
@@ -44,11 +48,12 @@ int main(void)
     MUST(cudaMemsetAsync(p, 1, MiB, a));
     MUST(cudaEventRecord(event, a));
     MUST(cudaStreamWaitEvent(b, event, 0));
-    MUST(cudaLaunchHostFunc(a, slow, NULL));
+    MUST(cudaLaunchHostFunc(a, gate, (void *)1));
     MUST(cudaEventRecord(event, a));
     MUST(cudaMemcpyAsync(&byte, p, 1, cudaMemcpyDeviceToHost, b));
     MUST(cudaStreamSynchronize(b));
     SHOW(cudaEventQuery(event));
+    let_through = 1;
     FACT(byte == 1);
     MUST(cudaEventSynchronize(event));
     SHOW(cudaEventQuery(event));
@@ -68,7 +73,7 @@ int main(void)
     }
     printf("%u wrong\n", wrong);
 
-    MUST(cudaLaunchHostFunc(a, slow, NULL));
+    MUST(cudaLaunchHostFunc(a, gate, (void *)2));
     MUST(cudaEventRecord(shared, a));
     pthread_create(&thread, NULL, watch, NULL);
     pthread_join(thread, &seen);

@@ -79,7 +79,7 @@ int main(void)
     }
     FACT(byte == 49);
     TELL(cuMemFree(memory[1]));
-    for (int tries = 0; tries < 50 && (tries == 0 || after != before); tries++) { /* soon */
+    for (int tries = 0; tries < 5000 && (tries == 0 || after != before); tries++) { /* soon */
         usleep(1000);
         NEED(cuMemGetInfo(&after, &total));
     }

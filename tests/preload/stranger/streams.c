@@ -1,16 +1,26 @@
 /* Streams, events and host functions: what ran before what. */
 #include "stranger.h"
 
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <unistd.h>
 
 static unsigned char *seen;
 static char names[] = "1234.", order[64];
-static volatile unsigned steps;
+static atomic_uint steps;
+static atomic_bool asked;
 
 static void CUDART_CB step(void *name)
 {
-    order[steps] = *(const char *)name;
-    steps = steps + 1;
+    order[atomic_fetch_add(&steps, 1)] = *(const char *)name;
+}
+
+/* Not before it was seen to be pending. */
+static void CUDART_CB asked_step(void *name)
+{
+    while (!asked)
+        usleep(100);
+    step(name);
 }
 
 static void CUDART_CB slow_step(void *name)
@@ -42,10 +52,11 @@ int main(void)
 
     SHOW(cudaEventQuery(event));
     MUST(cudaEventRecord(from, a));
-    MUST(cudaLaunchHostFunc(a, slow_step, &names[0]));
+    MUST(cudaLaunchHostFunc(a, asked_step, &names[0]));
     MUST(cudaEventRecord(event, a));
     SHOW(cudaEventQuery(event));
     SHOW(cudaStreamQuery(a));
+    asked = true;
     SHOW(cudaGetLastError());
     MUST(cudaStreamWaitEvent(b, event, 0));
     MUST(cudaLaunchHostFunc(b, step, &names[1]));
@@ -66,8 +77,8 @@ int main(void)
     MUST(cudaMallocHost((void **)&seen, 4096));
     for (int i = 0; i < 50; i++) {
         MUST(cudaMalloc((void **)&p, 1 << 20));
+        steps = 8; /* before the step: nothing else orders the two */
         MUST(cudaLaunchHostFunc(a, slow_step, &names[4]));
-        steps = 8;
         MUST(cudaMemsetAsync(p, 0xdd, 1 << 20, a));
         MUST(cudaFree(p));
         MUST(cudaMalloc((void **)&q, 1 << 20));

@@ -79,12 +79,14 @@ static void launches_by_handle(void **state)
     cudaGetLastError();
 }
 
-static atomic_int done;
+static atomic_int asked, done;
 
-static void slow(void *data)
+/* Not before the test has seen that it is pending, or has failed to. */
+static void work(void *data)
 {
     (void)data;
-    usleep(20000);
+    for (int i = 0; i < 100000 && !asked; i++)
+        usleep(100);
     atomic_store(&done, 1);
 }
 
@@ -93,9 +95,10 @@ static void runs_in_stream_order(void **state)
     (void)state;
     CUstream stream;
     ok(cudaStreamCreateWithFlags(&stream, CU_STREAM_NON_BLOCKING));
-    ok(cudaLaunchHostFunc(stream, slow, NULL));
+    ok(cudaLaunchHostFunc(stream, work, NULL));
     ok(cudaLaunchKernel((const void *)known, some, some, arguments, 0, stream));
     expect_error(cudaErrorNotReady, cudaStreamQuery(stream));
+    atomic_store(&asked, 1);
     ok(cudaStreamSynchronize(stream));
     assert_int_equal(atomic_load(&done), 1);
     ok(cudaStreamDestroy(stream));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 static atomic_int steps[8], clock_hand;
+static atomic_bool asked;
 
 static void note(void *data)
 {
@@ -14,6 +15,14 @@ static void note(void *data)
 static void slow_note(void *data)
 {
     usleep(20000);
+    note(data);
+}
+
+/* Not before the test has seen that it is pending, or has failed to. */
+static void asked_note(void *data)
+{
+    for (int i = 0; i < 100000 && !asked; i++)
+        usleep(100);
     note(data);
 }
 
@@ -27,6 +36,7 @@ static void callback(CUstream stream, CUresult status, void *data)
 static void start(void)
 {
     atomic_store(&clock_hand, 0);
+    asked = false;
     for (int i = 0; i < 8; i++)
         atomic_store(&steps[i], 0);
 }
@@ -37,11 +47,12 @@ static void work_runs_in_order(void **state)
     start();
     CUstream stream;
     ok(cudaStreamCreateWithFlags(&stream, CU_STREAM_NON_BLOCKING));
-    ok(cudaLaunchHostFunc(stream, slow_note, &steps[0]));
+    ok(cudaLaunchHostFunc(stream, asked_note, &steps[0]));
     ok(cudaLaunchHostFunc(stream, note, &steps[1]));
     ok(cudaStreamAddCallback(stream, callback, &steps[2], 0));
     expect_error(cudaErrorNotReady, cudaStreamQuery(stream));
     expect_error(cudaErrorNotReady, cudaGetLastError());
+    asked = true;
     ok(cudaStreamSynchronize(stream));
     assert_int_equal(steps[0], 1);
     assert_int_equal(steps[1], 2);
@@ -60,11 +71,12 @@ static void events_order_streams(void **state)
     ok(cudaStreamCreateWithPriority(&b, CU_STREAM_NON_BLOCKING, 0));
     ok(cudaEventCreateWithFlags(&event, CU_EVENT_DISABLE_TIMING));
     ok(cudaEventQuery(event));
-    ok(cudaLaunchHostFunc(a, slow_note, &steps[0]));
+    ok(cudaLaunchHostFunc(a, asked_note, &steps[0]));
     ok(cudaEventRecord(event, a));
     ok(cudaStreamWaitEvent(b, event, 0));
     ok(cudaLaunchHostFunc(b, note, &steps[1]));
     expect_error(cudaErrorNotReady, cudaEventQuery(event));
+    asked = true;
     ok(cudaEventSynchronize(event));
     ok(cudaDeviceSynchronize());
     assert_int_equal(steps[0], 1);
