@@ -132,8 +132,9 @@ static void judge(struct sg_rehearse *rehearse)
         snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s", end_of(run, end),
                  rehearse->events, *run->last_line ? ": " : "", run->last_line,
                  interrupted ? ""
-                             : ". Kernels compute nothing here: a program that decides by their results (samples from "
-                               "probabilities, checks for NaN, loops until something converges) cannot be rehearsed as it is");
+                             : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
+                               "they compute (samples from probabilities, checks for NaN, loops until something converges) "
+                               "cannot be rehearsed as it is");
     }
 }
 
