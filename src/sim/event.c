@@ -1,6 +1,10 @@
+/* Events. One that several processes share (CU_EVENT_INTERPROCESS) is what its last record was, in whichever process: a
+   record of this one is known by its stream and position, as any event's, one of another only by its number. */
 #include <stdlib.h>
+#include <time.h>
 
 #include "graph.h"
+#include "records.h"
 
 struct CUevent_st {
     struct sim_handle handle;
@@ -12,7 +16,14 @@ struct CUevent_st {
     struct sim_capture *capture; /* that it was last recorded in; NULL otherwise. Holds a reference */
     struct sim_nodes tips;       /* what it stands for there */
     struct sim_clock clock;      /* of the last record; for the hazard checker */
+    struct sim_records *records; /* of an interprocess event; else NULL */
+    uint64_t number;             /* of the record that `stream` and `position` are of; 0: none of this process yet */
 };
+
+/* What comes before some record of an interprocess event made here. Another process may have waited for it before it
+   recorded one, so that whoever waits for a record from elsewhere is taken to come after all of it: the checker, which
+   sees one process, reports nothing that is not so. */
+static struct sim_clock shown;
 
 /* It is recorded anew: what it stood for in a capture is forgotten. */
 static void forget_capture(CUevent event)
@@ -30,6 +41,8 @@ static void unref(CUevent event)
         if (event->stream)
             sim_stream_unref(event->stream);
         sim_clock_clear(&event->clock);
+        if (event->records)
+            sim_records_drop(event->records);
         free(event);
     }
 }
@@ -42,30 +55,56 @@ static CUresult get(CUevent handle, CUevent *ret)
     return handle->context->alive ? handle->context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+/* Whether the last record is another process's. */
+static bool foreign(CUevent event)
+{
+    return event->records && sim_records_last(event->records) > event->number;
+}
+
 static bool complete(CUevent event)
 {
+    if (foreign(event))
+        return sim_records_reached(event->records, sim_records_last(event->records));
     return !event->stream || event->stream->completed >= event->position;
+}
+
+/* What comes before the last record. */
+static const struct sim_clock *clock_of(CUevent event)
+{
+    return foreign(event) ? &shown : &event->clock;
+}
+
+/* Locked. Of the current context; owns `records`, which may be NULL, on success only. */
+static CUresult new_event(CUevent *ret, unsigned flags, struct sim_records *records)
+{
+    CUevent event = calloc(1, sizeof *event);
+    if (!event)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = sim_context_current(&event->context);
+    if (result != CUDA_SUCCESS) {
+        free(event);
+        return result;
+    }
+    event->flags = flags;
+    event->records = records;
+    event->refs = 1;
+    sim_handle_add(&event->handle, SIM_KIND_EVENT);
+    *ret = event;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuEventCreate(CUevent *handle, unsigned int flags)
 {
     SIM_ENTER(cuEventCreate);
     const unsigned known = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS;
-    if (!handle || flags & ~known || (flags & CU_EVENT_INTERPROCESS && !(flags & CU_EVENT_DISABLE_TIMING)))
+    bool shared = flags & CU_EVENT_INTERPROCESS;
+    if (!handle || flags & ~known || (shared && !(flags & CU_EVENT_DISABLE_TIMING)))
         return CUDA_ERROR_INVALID_VALUE;
-    CUevent event = calloc(1, sizeof *event);
-    if (!event)
-        return CUDA_ERROR_OUT_OF_MEMORY;
     sim_lock();
-    CUresult result = sim_context_current(&event->context);
-    if (result == CUDA_SUCCESS) {
-        event->flags = flags;
-        event->refs = 1;
-        sim_handle_add(&event->handle, SIM_KIND_EVENT);
-        *handle = event;
-    } else {
-        free(event);
-    }
+    struct sim_records *records = shared ? sim_records_new() : NULL;
+    CUresult result = shared && !records ? CUDA_ERROR_OUT_OF_MEMORY : new_event(handle, flags, records);
+    if (result != CUDA_SUCCESS && records)
+        sim_records_drop(records);
     sim_unlock();
     return result;
 }
@@ -88,20 +127,63 @@ CUresult cuEventDestroy(CUevent event)
     return cuEventDestroy_v2(event);
 }
 
+/* A point of an event: what the work of a record reaches, or waits for. */
+struct point {
+    CUevent event;
+    uint64_t number; /* of an interprocess one */
+};
+
 static void finish_record(struct sim_work *work)
 {
-    CUevent event = *(CUevent *)work->payload;
+    struct point *point = (struct point *)work->payload;
+    CUevent event = point->event;
     if (!work->dropped && event->stream == work->stream && event->position == work->position)
         event->time_ns = sim_now_ns();
+    if (event->records)
+        sim_records_end(event->records, point->number);
     unref(event);
 }
 
 static struct sim_work *new_record(CUevent event)
 {
-    struct sim_work *work = sim_work_new(sizeof event, NULL, finish_record);
+    struct sim_work *work = sim_work_new(sizeof(struct point), NULL, finish_record);
     if (work) {
-        *(CUevent *)work->payload = event;
+        if (event->records)
+            event->number = sim_records_begin(event->records);
+        *(struct point *)work->payload = (struct point){event, event->number};
         event->refs++;
+    }
+    return work;
+}
+
+/* Whether the process that made the record has still to reach it. Needs no lock: the work holds the event. */
+static bool held_up(const struct sim_work *work)
+{
+    const struct point *point = (const struct point *)work->payload;
+    return !sim_records_reached(point->event->records, point->number);
+}
+
+static void run_wait(struct sim_work *work)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    while (held_up(work) && sim_state_now() == SIM_READY)
+        nanosleep(&pause, NULL);
+}
+
+static void finish_wait(struct sim_work *work)
+{
+    unref(((struct point *)work->payload)->event);
+}
+
+/* Work of a stream that is held up until the event's last record, another process's, is reached. */
+static struct sim_work *new_foreign_wait(CUevent event)
+{
+    struct sim_work *work = sim_work_new(sizeof(struct point), run_wait, finish_wait);
+    if (work) {
+        *(struct point *)work->payload = (struct point){event, sim_records_last(event->records)};
+        event->refs++;
+        work->may_wait = true;
+        work->blocked = held_up;
     }
     return work;
 }
@@ -118,6 +200,8 @@ static void recorded(CUevent event, CUstream stream, uint64_t position)
         sim_order_context(stream->context, &event->clock);
     else
         sim_clock_join(&event->clock, &stream->clock);
+    if (event->records)
+        sim_clock_join(&shown, &event->clock);
     forget_capture(event);
 }
 
@@ -137,18 +221,40 @@ CUresult sim_event_get(CUevent event)
     return get(event, &found);
 }
 
-int sim_event_depend(CUevent event, struct sim_work *work)
+static CUresult submit_record(CUevent event, CUstream stream)
 {
-    if (!event->stream || event->capture)
-        return 0;
-    sim_clock_join(&work->after, &event->clock);
-    return sim_work_depend(work, event->stream, event->position);
+    struct sim_work *work = new_record(event);
+    uint64_t position;
+    CUresult result = work ? sim_submit(stream, work, &position) : CUDA_ERROR_OUT_OF_MEMORY;
+    if (result == CUDA_SUCCESS)
+        recorded(event, stream, position);
+    return result;
 }
 
-void sim_event_recorded(CUevent event, CUstream stream, uint64_t position)
+CUresult sim_event_recorded(CUevent event, CUstream stream, uint64_t position)
 {
+    if (event->records)
+        return submit_record(event, stream);
     recorded(event, stream, position);
     event->time_ns = sim_now_ns();
+    return CUDA_SUCCESS;
+}
+
+CUresult sim_event_wait(CUevent event, CUstream stream)
+{
+    sim_order_stream_after(stream, clock_of(event));
+    if (event->capture || complete(event))
+        return CUDA_SUCCESS;
+    if (foreign(event)) {
+        struct sim_work *work = new_foreign_wait(event);
+        return work ? sim_submit(stream, work, NULL) : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    struct sim_work *work = sim_work_new(0, NULL, NULL);
+    if (work && sim_work_depend(work, event->stream, event->position) == 0)
+        return sim_submit(stream, work, NULL);
+    if (work)
+        sim_work_free(work);
+    return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 static CUresult event_node(CUevent event, CUstream stream, CUgraphNodeType type)
@@ -182,7 +288,7 @@ static CUresult wait_captured(CUevent event, CUstream stream, bool external)
         return event_node(event, stream, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
     if (event->capture)
         return sim_capture_join(stream, event->capture, &event->tips);
-    if (!event->stream) /* never recorded: nothing to wait for */
+    if (!event->stream && !foreign(event)) /* never recorded: nothing to wait for */
         return CUDA_SUCCESS;
     sim_capture_ruin(stream->capture);
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
@@ -211,15 +317,8 @@ static CUresult record(CUevent handle, CUstream stream, bool external)
         result = sim_stream_get(stream, &target);
     if (result == CUDA_SUCCESS && sim_context_root(target->context) != sim_context_root(event->context))
         result = CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS && sim_capturing(target)) {
-        result = record_captured(event, target, external);
-    } else if (result == CUDA_SUCCESS) {
-        struct sim_work *work = new_record(event);
-        uint64_t position;
-        result = work ? sim_submit(target, work, &position) : CUDA_ERROR_OUT_OF_MEMORY;
-        if (result == CUDA_SUCCESS)
-            recorded(event, target, position);
-    }
+    if (result == CUDA_SUCCESS)
+        result = sim_capturing(target) ? record_captured(event, target, external) : submit_record(event, target);
     sim_unlock();
     return result;
 }
@@ -282,10 +381,19 @@ static CUresult wait_context(CUcontext context, CUevent handle)
     if (result == CUDA_SUCCESS)
         result = event->capture ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : sim_capture_context(target);
     if (result == CUDA_SUCCESS)
-        sim_order_context_after(target, &event->clock);
-    for (CUcontext c = sim.contexts; c && result == CUDA_SUCCESS && !complete(event); c = c->next) {
-        if (c->alive && sim_context_covers(target, c) && sim_deps_add(&c->barriers, event->stream, event->position) != 0)
-            result = CUDA_ERROR_OUT_OF_MEMORY;
+        sim_order_context_after(target, clock_of(event));
+    if (result == CUDA_SUCCESS && !complete(event)) {
+        CUstream stream = event->stream;
+        uint64_t position = event->position;
+        if (foreign(event)) { /* the marker's work stands for the other process's */
+            struct sim_work *work = new_foreign_wait(event);
+            stream = target->marker;
+            result = work ? sim_submit(stream, work, &position) : CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        for (CUcontext c = sim.contexts; c && result == CUDA_SUCCESS; c = c->next) {
+            if (c->alive && sim_context_covers(target, c) && sim_deps_add(&c->barriers, stream, position) != 0)
+                result = CUDA_ERROR_OUT_OF_MEMORY;
+        }
     }
     sim_unlock();
     return result;
@@ -333,19 +441,7 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent handle, unsigned int flags)
     if (result == CUDA_SUCCESS && (event->capture || sim_capturing(target))) {
         result = wait_captured(event, target, flags & CU_EVENT_WAIT_EXTERNAL);
     } else if (result == CUDA_SUCCESS) {
-        sim_order_stream_after(target, &event->clock);
-        if (complete(event)) {
-            sim_unlock();
-            return CUDA_SUCCESS;
-        }
-        struct sim_work *work = sim_work_new(0, NULL, NULL);
-        if (work && sim_work_depend(work, event->stream, event->position) == 0) {
-            result = sim_submit(target, work, NULL);
-        } else {
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-            if (work)
-                sim_work_free(work);
-        }
+        result = sim_event_wait(event, target);
     }
     sim_unlock();
     return result;
@@ -368,10 +464,19 @@ CUresult cuEventQuery(CUevent handle)
     if (result == CUDA_SUCCESS && !complete(event))
         result = CUDA_ERROR_NOT_READY;
     else if (result == CUDA_SUCCESS)
-        sim_order_host_after(&event->clock);
+        sim_order_host_after(clock_of(event));
     sim_schedule_polled(handle, result != CUDA_ERROR_NOT_READY);
     sim_unlock();
     return result;
+}
+
+static void wait_for_foreign(CUevent event)
+{
+    uint64_t number = sim_records_last(event->records);
+    event->refs++;
+    while (!sim_records_reached(event->records, number) && sim_state_now() == SIM_READY)
+        sim_wait_elsewhere();
+    unref(event);
 }
 
 CUresult cuEventSynchronize(CUevent handle)
@@ -384,8 +489,10 @@ CUresult cuEventSynchronize(CUevent handle)
         result = may_ask(event);
     if (result == CUDA_SUCCESS) {
         struct sim_clock seen = {0}; /* the event may be recorded anew, or destroyed, during the wait */
-        sim_clock_join(&seen, &event->clock);
-        if (!complete(event))
+        sim_clock_join(&seen, clock_of(event));
+        if (foreign(event))
+            wait_for_foreign(event);
+        else if (!complete(event))
             result = sim_wait(event->stream, event->position);
         sim_order_host_after(&seen);
         sim_clock_clear(&seen);
@@ -421,17 +528,33 @@ CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
     return cuEventElapsedTime_v2(ms, start, end);
 }
 
-/* Events between processes are not simulated. */
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
     SIM_ENTER(cuIpcGetEventHandle);
-    (void)handle, (void)event;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (!handle)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    CUevent found;
+    CUresult result = get(event, &found);
+    if (result == CUDA_SUCCESS)
+        result = found->records ? sim_records_export(found->records, handle) : CUDA_ERROR_INVALID_HANDLE;
+    sim_unlock();
+    return result;
 }
 
 CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
 {
     SIM_ENTER(cuIpcOpenEventHandle);
-    (void)event, (void)handle;
-    return CUDA_ERROR_NOT_SUPPORTED;
+    if (!event)
+        return CUDA_ERROR_INVALID_VALUE;
+    sim_lock();
+    struct sim_records *records;
+    CUresult result = sim_records_import(&handle, &records);
+    if (result == CUDA_SUCCESS) {
+        result = new_event(event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, records);
+        if (result != CUDA_SUCCESS)
+            sim_records_drop(records);
+    }
+    sim_unlock();
+    return result;
 }

@@ -139,8 +139,10 @@ void sim_host_params(const struct sim_work *work, CUDA_HOST_NODE_PARAMS *ret);
 void sim_event_ref(CUevent event);
 void sim_event_unref(CUevent event);
 CUresult sim_event_get(CUevent event);
-int sim_event_depend(CUevent event, struct sim_work *work);
-void sim_event_recorded(CUevent event, CUstream stream, uint64_t position);
+/* The stream's work from here on comes after what the event was recorded behind. */
+CUresult sim_event_wait(CUevent event, CUstream stream);
+/* The event stands for the work at that position, which has been submitted and records it. */
+CUresult sim_event_recorded(CUevent event, CUstream stream, uint64_t position);
 
 /* Captures. */
 bool sim_capturing(const struct CUstream_st *stream);

@@ -254,14 +254,27 @@ static CUresult wait_for_memory(CUgraphExec exec)
     return CUDA_SUCCESS;
 }
 
-static CUresult depend(CUgraphExec exec, struct sim_work *work)
+/* What the nodes that wait for events wait for, the stream waits for before the launch. */
+static CUresult wait_for_events(struct sim_image *image, CUstream stream)
 {
-    int error = exec->last ? sim_work_depend(work, exec->last, exec->last_position) : 0;
-    for (unsigned i = 0; i < exec->image->count && !error; i++) {
-        if (exec->image->at[i].step.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
-            error = sim_event_depend(exec->image->at[i].step.event, work);
+    CUresult result = CUDA_SUCCESS;
+    image->refs++;
+    for (unsigned i = 0; i < image->count && result == CUDA_SUCCESS; i++) {
+        if (image->at[i].step.type == CU_GRAPH_NODE_TYPE_WAIT_EVENT)
+            result = sim_event_wait(image->at[i].step.event, stream);
     }
-    return error ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+    image_unref(image);
+    return result;
+}
+
+static CUresult record_events(const struct sim_image *image, CUstream stream, uint64_t position)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; i < image->count && result == CUDA_SUCCESS; i++) {
+        if (image->at[i].step.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
+            result = sim_event_recorded(image->at[i].step.event, stream, position);
+    }
+    return result;
 }
 
 /* What its nodes touch, for the hazard checker. */
@@ -274,17 +287,14 @@ static void parts(CUstream stream, const struct sim_work *launch)
     }
 }
 
-static CUresult launch(CUgraphExec exec, CUstream stream)
+static CUresult submit(CUgraphExec exec, CUstream stream)
 {
-    CUresult result = wait_for_memory(exec);
-    if (result == CUDA_SUCCESS && !sim_handle_valid(exec, SIM_KIND_EXEC))
-        result = CUDA_ERROR_INVALID_VALUE;
-    if (result != CUDA_SUCCESS)
-        return result;
     struct sim_work *work = sim_work_new(sizeof exec->image, run, finish);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    result = depend(exec, work);
+    CUresult result = CUDA_SUCCESS;
+    if (exec->last && sim_work_depend(work, exec->last, exec->last_position) != 0)
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         result = take_memory(exec);
     if (result != CUDA_SUCCESS) {
@@ -312,11 +322,24 @@ static CUresult launch(CUgraphExec exec, CUstream stream)
         sim_clock_clear(&exec->clock);
         sim_clock_join(&exec->clock, &stream->clock);
     }
-    for (unsigned i = 0; i < image->count && result == CUDA_SUCCESS; i++) {
-        if (image->at[i].step.type == CU_GRAPH_NODE_TYPE_EVENT_RECORD)
-            sim_event_recorded(image->at[i].step.event, stream, position);
-    }
+    if (result == CUDA_SUCCESS)
+        result = record_events(image, stream, position);
     image_unref(image);
+    return result;
+}
+
+/* The lock is given up where something is waited for, so that the executable may go meanwhile. */
+static CUresult launch(CUgraphExec exec, CUstream stream)
+{
+    CUresult result = wait_for_memory(exec);
+    if (result == CUDA_SUCCESS)
+        result = sim_handle_valid(exec, SIM_KIND_EXEC) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    sim_stream_ref(stream);
+    if (result == CUDA_SUCCESS)
+        result = wait_for_events(exec->image, stream);
+    if (result == CUDA_SUCCESS)
+        result = sim_handle_valid(exec, SIM_KIND_EXEC) ? submit(exec, stream) : CUDA_ERROR_INVALID_VALUE;
+    sim_stream_unref(stream);
     return result;
 }
 

@@ -67,18 +67,28 @@ static uint64_t pages_around(uint64_t offset, uint64_t size, uint64_t *ret_low)
     return (offset + size + PAGE - 1) / PAGE * PAGE - *ret_low;
 }
 
-static CUresult map(CUcontext context, const struct ticket *ticket, struct sim_memory **ret)
+CUresult sim_ipc_map(int64_t process, int number, uint64_t offset, uint64_t bytes, void **ret)
 {
     char path[64];
-    uint64_t low, length = pages_around(ticket->offset, ticket->size, &low);
-    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)ticket->process, (int)ticket->fd);
+    snprintf(path, sizeof path, "/proc/%lld/fd/%d", (long long)process, number);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0)
         return CUDA_ERROR_INVALID_HANDLE;
-    void *at = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)low);
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, (off_t)offset);
     close(fd);
     if (at == MAP_FAILED)
         return CUDA_ERROR_MAP_FAILED;
+    *ret = at;
+    return CUDA_SUCCESS;
+}
+
+static CUresult import(CUcontext context, const struct ticket *ticket, struct sim_memory **ret)
+{
+    uint64_t low, length = pages_around(ticket->offset, ticket->size, &low);
+    void *at;
+    CUresult result = sim_ipc_map(ticket->process, ticket->fd, low, length, &at);
+    if (result != CUDA_SUCCESS)
+        return result;
     struct sim_memory *memory = sim_memory_enter(SIM_MEMORY_IMPORTED, (uint64_t)(uintptr_t)at + (ticket->offset - low),
         ticket->size, context, sim_device(ticket->device));
     if (!memory) {
@@ -113,7 +123,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     if (result == CUDA_SUCCESS && (ticket.process == getpid() || !sim_device(ticket.device)))
         result = CUDA_ERROR_INVALID_CONTEXT;
     if (result == CUDA_SUCCESS && !(memory = find(context, &ticket)))
-        result = map(context, &ticket, &memory);
+        result = import(context, &ticket, &memory);
     if (result == CUDA_SUCCESS) {
         memory->import.opened++;
         *address = memory->range.base;

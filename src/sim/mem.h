@@ -61,6 +61,9 @@ CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struc
 /* Gives back whatever kind of memory it is (not a reservation). */
 void sim_memory_drop(struct sim_memory *memory);
 void sim_memory_drop_context(CUcontext context);
+/* Maps part of a file that another process of this user has open as descriptor `fd`. CUDA_ERROR_INVALID_HANDLE where it
+   has not. */
+CUresult sim_ipc_map(int64_t process, int fd, uint64_t offset, uint64_t bytes, void **ret);
 /* Takes the mapping of imported memory away. */
 void sim_ipc_unmap(const struct sim_memory *memory);
 /* The device's memory as a number: taken, if there is as much, and given back (card.c). */

@@ -321,6 +321,16 @@ static void schedule_while_waiting(CUstream stream)
     }
 }
 
+void sim_wait_elsewhere(void)
+{
+    const struct timespec pause = {.tv_nsec = 50000};
+    if (sim_scheduled() && run_any(true))
+        return;
+    sim_unlock();
+    nanosleep(&pause, NULL);
+    sim_lock();
+}
+
 static void *worker(void *unused)
 {
     (void)unused;

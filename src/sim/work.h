@@ -135,6 +135,8 @@ CUresult sim_wait(CUstream stream, uint64_t position);
 CUresult sim_wait_stream(CUstream stream);
 CUresult sim_wait_context(CUcontext context);
 CUresult sim_wait_device(struct sim_device *device);
+/* Waits a little, without the lock, for something that no work of this process tells of; its work goes on meanwhile. */
+void sim_wait_elsewhere(void);
 /* Gives the point at which all work submitted to the context so far is complete: a position of its marker stream. */
 CUresult sim_context_point(CUcontext context, struct sim_work *work, uint64_t *ret_position);
 int sim_deps_add(struct sim_deps **deps, CUstream stream, uint64_t position);

@@ -1,4 +1,5 @@
-/* Legacy handles of memory between two processes on one simulated machine: the same bytes. */
+/* Legacy handles of memory between two processes on one simulated machine: the same bytes. Handles of events: the last
+   record, whoever made it. */
 #include "sim_test.h"
 
 #include <stdio.h>
@@ -76,7 +77,165 @@ static int import_from(int channel)
     return write(channel, "", 1) == 1 ? 0 : 6;
 }
 
+static const unsigned shared_event = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING;
+
+static void event_handles_are_refused_where_the_reference_says(void **state)
+{
+    (void)state;
+    CUevent event, plain, opened;
+    CUipcEventHandle handle, garbage = {{0}};
+    float ms;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
+    ok(cuEventCreate(&event, shared_event));
+    ok(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    ok(cuIpcGetEventHandle(&handle, event));
+    expect_error(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&handle, plain));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(NULL, event));
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuIpcOpenEventHandle(&opened, handle));
+    expect_error(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&opened, garbage));
+    ok(cuEventQuery(event));
+    ok(cuEventRecord(event, NULL));
+    ok(cuEventSynchronize(event));
+    expect_error(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, event, event));
+    ok(cuEventDestroy_v2(event));
+    ok(cuEventCreate(&event, shared_event)); /* in the place of the other: it was never recorded */
+    ok(cuEventQuery(event));
+    ok(cuEventDestroy_v2(event));
+    ok(cuEventDestroy_v2(plain));
+}
+
+/* One says that it is as far, the other waits for that. */
+static bool tell(int channel)
+{
+    return write(channel, "", 1) == 1;
+}
+
+static bool hear(int channel)
+{
+    char byte;
+    return read(channel, &byte, 1) == 1;
+}
+
+static void give(int channel, const void *bytes, size_t size)
+{
+    assert_int_equal(write(channel, bytes, size), size);
+}
+
+static void receive(int channel, void *bytes, size_t size)
+{
+    assert_int_equal(read(channel, bytes, size), size);
+}
+
+/* A record that is still to be reached when the other process sees it: made by a stream, then by a graph. */
+static int record_for(int channel)
+{
+    struct gate gate = {0};
+    CUstream stream;
+    CUevent event;
+    CUdeviceptr memory;
+    CUipcEventHandle event_handle;
+    CUipcMemHandle handle;
+    CUgraph graph;
+    CUgraphNode node;
+    CUgraphExec exec;
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuEventCreate(&event, shared_event));
+    ok(cuMemAlloc_v2(&memory, BYTES));
+    ok(cuIpcGetEventHandle(&event_handle, event));
+    ok(cuIpcGetMemHandle(&handle, memory));
+    give(channel, &event_handle, sizeof event_handle);
+    give(channel, &handle, sizeof handle);
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddEventRecordNode(&node, graph, NULL, 0, event));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (unsigned round = 1; round <= 2; round++) {
+        gate = (struct gate){0};
+        ok(cuLaunchHostFunc(stream, wait_at_gate, &gate));
+        ok(cuMemsetD8Async(memory, (unsigned char)round, BYTES, stream));
+        ok(round == 1 ? cuEventRecord(event, stream) : cuGraphLaunch(exec, stream));
+        assert_true(tell(channel) && hear(channel)); /* it waits */
+        gate.open = true;
+        assert_true(hear(channel));
+        ok(cuEventQuery(event));
+    }
+    ok(cuEventSynchronize(event));
+    ok(cuEventQuery(event));
+    CUdeviceptr own;
+    ok(cuMemAlloc_v2(&own, 16));
+    assert_true(tell(channel) && hear(channel));
+    expect_error(CUDA_ERROR_NOT_READY, cuEventQuery(event)); /* recorded elsewhere, behind a gate */
+    ok(cuStreamWaitEvent(stream, event, 0));
+    ok(cuMemsetD8Async(own, 1, 16, stream));
+    expect_error(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    assert_true(tell(channel));
+    ok(cuEventSynchronize(event));
+    ok(cuStreamSynchronize(stream));
+    assert_true(tell(channel) && hear(channel));
+    expect_error(CUDA_ERROR_NOT_READY, cuEventQuery(event)); /* behind one that is never opened */
+    CUcontext context;
+    ok(cuCtxGetCurrent(&context));
+    ok(cuCtxWaitEvent(context, event));
+    ok(cuMemsetD8Async(own, 2, 16, stream));
+    expect_error(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    assert_true(tell(channel));
+    ok(cuStreamSynchronize(stream)); /* once that process has ended */
+    ok(cuEventQuery(event));
+    return 0;
+}
+
+static int wait_for_records(int channel)
+{
+    static struct gate gate, shut;
+    CUstream stream;
+    CUevent event;
+    CUdeviceptr memory;
+    CUipcEventHandle event_handle;
+    CUipcMemHandle handle;
+    unsigned char *byte; /* pinned: a copy elsewhere would be waited for at once */
+    ok(cuMemAllocHost_v2((void **)&byte, 1));
+    receive(channel, &event_handle, sizeof event_handle);
+    receive(channel, &handle, sizeof handle);
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    ok(cuIpcOpenEventHandle(&event, event_handle));
+    ok(cuIpcOpenMemHandle_v2(&memory, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
+    expect_error(CUDA_ERROR_INVALID_HANDLE, cuIpcGetEventHandle(&event_handle, event));
+    for (unsigned round = 1; round <= 2; round++) {
+        assert_true(hear(channel));
+        expect_error(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+        ok(cuStreamWaitEvent(stream, event, 0));
+        ok(cuMemcpyDtoHAsync_v2(byte, memory + BYTES - 1, 1, stream));
+        assert_true(tell(channel));
+        ok(cuStreamSynchronize(stream));
+        assert_int_equal(*byte, round);
+        ok(cuEventQuery(event));
+        assert_true(tell(channel));
+    }
+    assert_true(hear(channel));
+    ok(cuLaunchHostFunc(stream, wait_at_gate, &gate));
+    ok(cuEventRecord(event, stream));
+    assert_true(tell(channel) && hear(channel));
+    gate.open = true;
+    assert_true(hear(channel));
+    ok(cuLaunchHostFunc(stream, wait_at_gate, &shut));
+    ok(cuEventRecord(event, stream));
+    assert_true(tell(channel) && hear(channel));
+    _exit(0);
+}
+
 /* Fresh processes: the one that runs the tests has called CUDA, so its children can't. */
+static int exchange_events(void)
+{
+    int channel[2], result;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
+        return 2;
+    pid_t child = fork();
+    use_device_0(NULL);
+    if (child == 0)
+        _exit(wait_for_records(channel[0]));
+    int own = record_for(channel[1]);
+    return waitpid(child, &result, 0) == child && result == 0 ? own : 7;
+}
+
 static int exchange(void)
 {
     int channel[2], result;
@@ -90,15 +249,26 @@ static int exchange(void)
     return waitpid(child, &result, 0) == child && result == 0 ? own : 7;
 }
 
-static void two_processes_see_the_same_bytes(void **state)
+static void run_pair(const char *what)
 {
-    (void)state;
     int result;
     pid_t child = fork();
     if (child == 0)
-        execl("/proc/self/exe", "test_ipc", "--exchange", NULL);
+        execl("/proc/self/exe", "test_ipc", what, NULL);
     assert_int_equal(waitpid(child, &result, 0), child);
     assert_int_equal(result, 0);
+}
+
+static void two_processes_see_the_same_bytes(void **state)
+{
+    (void)state;
+    run_pair("--exchange");
+}
+
+static void two_processes_wait_for_each_others_records(void **state)
+{
+    (void)state;
+    run_pair("--events");
 }
 
 int main(int count, char **argument)
@@ -106,8 +276,12 @@ int main(int count, char **argument)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handle_is_not_for_its_own_process),
         cmocka_unit_test(two_processes_see_the_same_bytes),
+        cmocka_unit_test(event_handles_are_refused_where_the_reference_says),
+        cmocka_unit_test(two_processes_wait_for_each_others_records),
     };
     if (count == 2 && strcmp(argument[1], "--exchange") == 0)
         return exchange();
+    if (count == 2 && strcmp(argument[1], "--events") == 0)
+        return exchange_events();
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
 }
