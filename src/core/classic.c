@@ -150,6 +150,7 @@ struct sg_classic *sg_classic_create(struct sg_device *device)
         return NULL;
     struct sg_torch_conf rules;
     sg_torch_conf_from(&device->core->conf, &rules);
+    rules.whole_segments = device->core->conf.ipc == SG_IPC_ALWAYS;
     classic->device = device;
     classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
     classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);

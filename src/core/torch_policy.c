@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it idle. */
+enum { WHOLE_SLACK = 8 };
+
 struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t total_bytes, const struct sg_torch_ops *ops,
                                  void *user)
 {
@@ -77,6 +80,17 @@ static uint64_t reach(const struct sg_torch_block *block)
     return block->size + (next && next->state == TORCH_UNMAPPED ? next->size : 0);
 }
 
+/* What is asked of the driver for a request of `bytes`, already rounded. */
+static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
+{
+    bool whole = torch->conf.whole_segments;
+    if (bytes <= SG_TORCH_SMALL)
+        return whole ? bytes : SG_TORCH_SMALL_SEGMENT;
+    if (bytes < SG_TORCH_MIN_LARGE && !whole)
+        return torch->conf.large_segment_size;
+    return (bytes + SG_TORCH_LARGE_STEP - 1) / SG_TORCH_LARGE_STEP * SG_TORCH_LARGE_STEP;
+}
+
 /* Best fit, by what a block can grow to where segments can. Both oversize rules hold for ranges inside expandable
    segments too, where they make reserved memory grow without bound (pytorch#123548); so it is in PyTorch. */
 static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
@@ -97,18 +111,11 @@ static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_poo
         return NULL;
     if (bytes >= oversize && block->size >= bytes + torch->conf.max_non_split_rounding)
         return NULL;
+    if (torch->conf.whole_segments && block->size > segment_size(torch, bytes) &&
+        block->size - bytes > bytes / WHOLE_SLACK)
+        return NULL;
     torch_pool_take(block);
     return block;
-}
-
-/* What is asked of the driver for a request of `bytes`, already rounded. */
-static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
-{
-    if (bytes <= SG_TORCH_SMALL)
-        return SG_TORCH_SMALL_SEGMENT;
-    if (bytes < SG_TORCH_MIN_LARGE)
-        return torch->conf.large_segment_size;
-    return (bytes + SG_TORCH_LARGE_STEP - 1) / SG_TORCH_LARGE_STEP * SG_TORCH_LARGE_STEP;
 }
 
 static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
@@ -154,6 +161,8 @@ static int find_new(struct sg_torch *torch, struct torch_pool *pool, uint64_t by
 static bool should_split(const struct sg_torch *torch, const struct sg_torch_block *block, uint64_t bytes)
 {
     uint64_t rest = block->size - bytes;
+    if (torch->conf.whole_segments)
+        return false;
     if (block->pool->small || torch->conf.expandable_segments)
         return rest >= SG_TORCH_ALIGN;
     return bytes < torch->conf.max_split_size && rest > SG_TORCH_SMALL;

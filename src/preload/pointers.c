@@ -118,7 +118,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
         return real->cuIpcGetMemHandle(handle, address);
     if (!atomic_flag_test_and_set(&explained))
         sg_life_say(legacy ? "cuIpcGetMemHandle: this block lies inside a larger allocation of the driver's, which is what a "
-                             "legacy handle gives away; with SEGALLOC_CONF=backend:cudaMallocAsync each is its own"
+                             "legacy handle gives away; with SEGALLOC_CONF=ipc:always each is its own"
                            : "cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
                              "legacy handle; with SEGALLOC_CONF=ipc:always it is served from memory that can");
     return CUDA_ERROR_INVALID_VALUE;

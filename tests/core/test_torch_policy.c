@@ -20,15 +20,20 @@ struct bench {
     const struct sg_torch_stats *stats;
 };
 
+static void start(struct bench *bench, const struct sg_torch_conf *conf, uint64_t capacity)
+{
+    sg_torch_card_init(&bench->card, capacity);
+    bench->torch = sg_torch_create(conf, capacity, &sg_torch_card_ops, &bench->card);
+    assert_non_null(bench->torch);
+    bench->stats = sg_torch_stats(bench->torch);
+}
+
 static void set_up(struct bench *bench, const char *conf_text, uint64_t capacity)
 {
     struct sg_torch_conf conf;
     char error[SG_TORCH_ERROR_TEXT] = "";
     assert_int_equal(sg_torch_conf_parse(conf_text, &conf, error), 0);
-    sg_torch_card_init(&bench->card, capacity);
-    bench->torch = sg_torch_create(&conf, capacity, &sg_torch_card_ops, &bench->card);
-    assert_non_null(bench->torch);
-    bench->stats = sg_torch_stats(bench->torch);
+    start(bench, &conf, capacity);
 }
 
 static struct sg_torch_block *get_on(struct bench *bench, uint64_t bytes, uint64_t stream)
@@ -92,6 +97,38 @@ static void segments_by_size(void **state)
         put(&bench, block);
         tear_down(&bench);
     }
+}
+
+/* A setting of ours: no two blocks share a segment, also not one after the other's end, and one that is much too large for a
+   request isn't taken for it. */
+static void whole_segments(void **state)
+{
+    (void)state;
+    static const struct { uint64_t request, segment; } cases[] = {
+        {1, 512}, {SG_MIB, SG_MIB}, {SG_MIB + 1, 2 * SG_MIB}, {9 * SG_MIB, 10 * SG_MIB}, {21 * SG_MIB - 512, 22 * SG_MIB},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    struct bench bench;
+    struct sg_torch_conf conf;
+    sg_torch_conf_init(&conf);
+    conf.whole_segments = true;
+    start(&bench, &conf, SG_GIB);
+    struct sg_torch_block *block[CASES];
+    uint64_t sum = 0;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < CASES; i++) {
+            block[i] = get(&bench, cases[i].request);
+            assert_int_equal(sg_torch_bytes(block[i]), cases[i].segment);
+            sum += round == 0 ? cases[i].segment : 0; /* then each takes its own again */
+            assert_int_equal(bench.stats->reserved.current, sum);
+        }
+        for (int i = 0; i < CASES; i++)
+            put(&bench, block[i]);
+    }
+    block[0] = get(&bench, 15 * SG_MIB); /* 22 MiB would leave more than an eighth idle */
+    assert_int_equal(bench.stats->reserved.current, sum + 16 * SG_MIB);
+    put(&bench, block[0]);
+    tear_down(&bench);
 }
 
 static void zero_bytes(void **state)
@@ -547,6 +584,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(segments_by_size),
+        cmocka_unit_test(whole_segments),
         cmocka_unit_test(zero_bytes),
         cmocka_unit_test(best_fit_then_lowest_address),
         cmocka_unit_test(freed_neighbours_merge),

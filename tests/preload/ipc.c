@@ -1,5 +1,7 @@
 /* Preloaded, on the simulator: with UCX's CUDA part in the process, or on request, memory is such as legacy IPC can give
-   away, and another process sees the same bytes. Otherwise it can't, and a line says what to do. */
+   away, every block of it, and another process sees the same bytes, in the order of an event of both. Otherwise it can't,
+   and a line says what to do. */
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -7,7 +9,13 @@
 #include "cuda_proto.h"
 #include "served.h"
 
-enum { BYTES = 32 << 20 };
+enum { BYTES = 32 << 20, OTHERS = 12 };
+
+/* What goes to the other process. */
+struct gift {
+    CUipcMemHandle memory;
+    CUipcEventHandle event;
+};
 
 int uct_cuda_present(void);
 
@@ -21,16 +29,21 @@ static void start(void)
 /* The other process; preloaded too. */
 static int import(void)
 {
-    CUipcMemHandle handle;
+    struct gift gift;
     CUdeviceptr address = 0, own = 0;
+    CUevent event = NULL;
     char text[8] = "";
     start();
-    EXPECT(read(0, &handle, sizeof handle) == sizeof handle);
+    EXPECT(read(0, &gift, sizeof gift) == sizeof gift);
+    EXPECT(cuIpcOpenEventHandle(&event, gift.event) == CUDA_SUCCESS);
+    EXPECT(cuStreamWaitEvent(NULL, event, 0) == CUDA_SUCCESS);
     EXPECT(cuMemAlloc_v2(&own, 4096) == CUDA_SUCCESS);
-    EXPECT(cuIpcOpenMemHandle_v2(&address, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS);
+    EXPECT(cuIpcOpenMemHandle_v2(&address, gift.memory, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == CUDA_SUCCESS);
     EXPECT(cuMemcpyDtoD_v2(own, address, 8) == CUDA_SUCCESS && cuMemcpyDtoH_v2(text, own, 8) == CUDA_SUCCESS);
     EXPECT(strcmp(text, "here") == 0);
-    EXPECT(cuMemcpyHtoD_v2(address + BYTES - 8, "there", 6) == CUDA_SUCCESS);
+    EXPECT(cuMemcpyHtoDAsync_v2(address + BYTES - 8, "there", 6, NULL) == CUDA_SUCCESS);
+    EXPECT(cuEventRecord(event, NULL) == CUDA_SUCCESS && cuEventSynchronize(event) == CUDA_SUCCESS);
+    EXPECT(cuEventDestroy_v2(event) == CUDA_SUCCESS);
     EXPECT(cuMemFree_v2(address) == CUDA_ERROR_INVALID_VALUE);
     EXPECT(cuIpcCloseMemHandle(address) == CUDA_SUCCESS && cuMemFree_v2(own) == CUDA_SUCCESS);
     return failures != 0;
@@ -39,7 +52,11 @@ static int import(void)
 static void give_to_another_process(const CUipcMemHandle *handle)
 {
     int ends[2], result = -1;
-    EXPECT(pipe(ends) == 0 && write(ends[1], handle, sizeof *handle) == sizeof *handle);
+    CUevent event;
+    struct gift gift = {.memory = *handle};
+    EXPECT(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS);
+    EXPECT(cuEventRecord(event, NULL) == CUDA_SUCCESS && cuIpcGetEventHandle(&gift.event, event) == CUDA_SUCCESS);
+    EXPECT(pipe(ends) == 0 && write(ends[1], &gift, sizeof gift) == sizeof gift);
     pid_t child = fork();
     if (child == 0) {
         dup2(ends[0], 0);
@@ -47,8 +64,22 @@ static void give_to_another_process(const CUipcMemHandle *handle)
         _exit(2);
     }
     EXPECT(waitpid(child, &result, 0) == child && result == 0);
+    EXPECT(cuStreamWaitEvent(NULL, event, 0) == CUDA_SUCCESS && cuEventDestroy_v2(event) == CUDA_SUCCESS);
     close(ends[0]);
     close(ends[1]);
+}
+
+/* Blocks of all sizes, also such as would lie side by side elsewhere. */
+static void give_many(bool can)
+{
+    CUdeviceptr address[OTHERS];
+    CUipcMemHandle handle;
+    for (int i = 0; i < OTHERS; i++) {
+        EXPECT(cuMemAlloc_v2(&address[i], (size_t)1 << (9 + i % 6 * 3)) == CUDA_SUCCESS);
+        EXPECT(cuIpcGetMemHandle(&handle, address[i]) == (can ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE));
+    }
+    for (int i = 0; i < OTHERS; i++)
+        EXPECT(cuMemFree_v2(address[i]) == CUDA_SUCCESS);
 }
 
 int main(int count, char **argument)
@@ -73,5 +104,6 @@ int main(int count, char **argument)
         EXPECT(cuMemcpyDtoH_v2(text, address + BYTES - 8, 6) == CUDA_SUCCESS && strcmp(text, "there") == 0);
     }
     EXPECT(cuMemFree_v2(address) == CUDA_SUCCESS);
+    give_many(can);
     return failures != 0;
 }
