@@ -1,4 +1,6 @@
-/* c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
+/* PyTorch's errors: what a failed check of its says, and out of memory.
+
+   c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
    and libstdc++'s std::string; of the names: PyTorch 2.9 to 2.11, whose libraries export them. Each is looked up when it
    is first needed; where one is missing, nothing is thrown. Compiled with unwind tables. */
@@ -10,9 +12,11 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "contexts.h"
+#include "hooks.h"
 #include "life.h"
 #include "resolve.h"
 #include "size.h"
@@ -39,6 +43,13 @@ typedef void error_fn(void *self, struct source_location where, struct cxx_strin
 typedef void *allocate_fn(size_t bytes);
 typedef void delete_fn(void *memory);
 typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
+
+/* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const std::string &) */
+#define CHECK_FAIL _ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
+#define CHECK_FAIL_NAME "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+typedef void check_fail_fn(const char *function, const char *file, uint32_t line, const struct cxx_string *message);
+
+SG_EXPORT check_fail_fn CHECK_FAIL;
 
 enum {
     OBJECT_BYTES = 1024,  /* c10::Error has 128 in PyTorch 2.11 */
@@ -186,4 +197,27 @@ void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
         return;
     (void)module->get_last_error();
     sg_torch_throw_out_of_memory(-1, bytes);
+}
+
+/* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked for in
+   PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is added. */
+void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct cxx_string *message)
+{
+    static const char unknown[] = "invalid device pointer: ";
+    void *handle = sg_library_find("libc10.so");
+    void *symbol = handle ? sg_dlsym()(handle, CHECK_FAIL_NAME) : NULL;
+    check_fail_fn *theirs, *ours = CHECK_FAIL;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (!symbol || theirs == ours)
+        abort(); /* nobody else calls it; and it may not return */
+    char text[TEXT_BYTES];
+    struct cxx_string longer = {.text = text};
+    if (sg_torch_direct() && message->length >= strlen(unknown) && message->length < TEXT_BYTES / 2 &&
+        memcmp(message->text, unknown, strlen(unknown)) == 0) {
+        longer.length = (size_t)snprintf(text, sizeof text,
+            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache; tensors can be sent to other processes with "
+            "SEGALLOC_CONF=pytorch:beneath,ipc:always", (int)message->length, message->text);
+        message = &longer;
+    }
+    theirs(function, file, line, message);
 }

@@ -91,6 +91,21 @@ class Scripts(unittest.TestCase):
                 done = run(mode, HERE / "strangers" / "pools.py", settings=settings)
                 self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 3), f"{mode}, {name}: {done.stderr}")
 
+    def test_sending(self):
+        """Tensors go to other processes where PyTorch's cache is on and its segments are such as can be given away; else the
+        way out is said."""
+        script = HERE / "strangers" / "sending.py"
+        said = set()
+        for mode in ("native", "beneath"):
+            done = run(mode, script, conf="oom_report:never,ipc:always")
+            self.assertEqual(done.returncode, 0, f"{mode}: {done.stderr}")
+            said.add(done.stdout)
+        self.assertEqual(len(said), 1)
+        for mode, way in (("direct", "pytorch:beneath,ipc:always"), ("beneath", "ipc:always")):
+            done = run(mode, script)
+            self.assertNotEqual(done.returncode, 0, mode)
+            self.assertIn("SEGALLOC_CONF=" + way, done.stderr)
+
     @unittest.skipIf(SHORT, "short")
     def test_where_compiled_graphs_fail(self):
         """The way out is said, and only there."""

@@ -28,6 +28,13 @@ const char *Error::what_without_backtrace() const noexcept
     return message_.c_str();
 }
 
+namespace detail {
+void torchCheckFail(const char *function, const char *file, uint32_t line, const std::string &message)
+{
+    throw Error({function, file, line}, message);
+}
+}
+
 namespace utils {
 C10_API std::optional<bool> check_env(const char *name);
 

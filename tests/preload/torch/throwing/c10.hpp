@@ -1,4 +1,4 @@
-// As much of PyTorch's c10 as its error of running out of memory takes, under the same names.
+// As much of PyTorch's c10 as its errors take, under the same names.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -32,5 +32,9 @@ private:
 class C10_API OutOfMemoryError : public Error {
     using Error::Error;
 };
+
+namespace detail {
+[[noreturn]] C10_API void torchCheckFail(const char *function, const char *file, uint32_t line, const std::string &message);
+}
 
 }

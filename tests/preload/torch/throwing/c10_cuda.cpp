@@ -2,6 +2,7 @@
 #include "c10_cuda.hpp"
 
 #include <atomic>
+#include <cstdio>
 #include <optional>
 
 extern "C" int cudaMalloc(void **, size_t);
@@ -39,6 +40,18 @@ void release(void *address)
 {
     volatile int result = cudaFree(address);
     (void)result;
+}
+
+void share(void *address)
+{
+    char text[64];
+    std::snprintf(text, sizeof text, "invalid device pointer: %p", address);
+    c10::detail::torchCheckFail(__func__, __FILE__, __LINE__, text);
+}
+
+void fail_a_check(const std::string &message)
+{
+    c10::detail::torchCheckFail(__func__, __FILE__, __LINE__, message);
 }
 
 void native_in_force(bool yes)

@@ -1,5 +1,6 @@
 // Preloaded, with stand-ins for PyTorch's libraries: running out of memory is c10::OutOfMemoryError with PyTorch's text,
-// in direct and in pluggable mode, in every thread; nothing is lost, and the program goes on.
+// in direct and in pluggable mode, in every thread; nothing is lost, and the program goes on. A failed check of PyTorch's
+// says what it said, and of a tensor that can't be sent to another process how it could.
 // Argument: direct or pluggable.
 #include "c10_cuda.hpp"
 
@@ -83,12 +84,36 @@ void fill_and_run_out(bool pluggable)
 
 }
 
+template <typename Function> std::string error_of(Function function)
+{
+    try {
+        function();
+    } catch (const c10::Error &error) {
+        return error.what_without_backtrace();
+    }
+    return "";
+}
+
+// A tensor that is to be sent to another process: not from PyTorch's cache.
+void look_at_checks()
+{
+    void *address = torch_standin::tensor(4096);
+    const std::string said = error_of([&] { torch_standin::share(address); });
+    expect(said.rfind("invalid device pointer: 0x", 0) == 0, "PyTorch's own words come first");
+    expect(said.find("SEGALLOC_CONF=pytorch:beneath,ipc:always") != std::string::npos, "the way out is said");
+    expect(error_of([] { torch_standin::fail_a_check("short"); }) == "short", "other checks say what they said");
+    const std::string text = "invalid device pointer: " + std::string(5000, 'x');
+    expect(error_of([&] { torch_standin::fail_a_check(text); }) == text, "at any length");
+    torch_standin::release(address);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
     bool pluggable = std::strcmp(mode, "pluggable") == 0;
     torch_standin::native_in_force(false);
     torch_standin::release(torch_standin::tensor(512));
+    look_at_checks();
     fill_and_run_out(pluggable);
     std::thread(fill_and_run_out, pluggable).join();
     for (int i = 0; i < 2000; i++) {
