@@ -147,6 +147,11 @@ typedef enum {
 } CUstreamWriteValue_flags;
 
 typedef enum {
+    CU_STREAM_MEM_OP_WAIT_VALUE_32 = 1, CU_STREAM_MEM_OP_WRITE_VALUE_32 = 2, CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES = 3,
+    CU_STREAM_MEM_OP_WAIT_VALUE_64 = 4, CU_STREAM_MEM_OP_WRITE_VALUE_64 = 5, CU_STREAM_MEM_OP_BARRIER = 6,
+} CUstreamBatchMemOpType;
+
+typedef enum {
     CU_STREAM_CAPTURE_STATUS_NONE = 0, CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
     CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
 } CUstreamCaptureStatus;
@@ -336,6 +341,23 @@ typedef struct {
 typedef struct {
     char reserved[64];
 } CUipcEventHandle;
+
+struct CUstreamMemOpValueParams {
+    CUstreamBatchMemOpType operation;
+    CUdeviceptr address;
+    union {
+        cuuint32_t value;
+        cuuint64_t value64;
+    };
+    unsigned int flags;
+    CUdeviceptr alias;
+};
+
+typedef union {
+    CUstreamBatchMemOpType operation;
+    struct CUstreamMemOpValueParams waitValue, writeValue;
+    cuuint64_t pad[6];
+} CUstreamBatchMemOpParams;
 
 typedef struct {
     int maxThreadsPerBlock;
@@ -562,6 +584,7 @@ static_assert(sizeof(CUmemAllocationProp) == 32 && offsetof(CUmemAllocationProp,
 static_assert(sizeof(CUmemPoolProps) == 88 && offsetof(CUmemPoolProps, maxSize) == 24, "pool");
 static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "copies");
 static_assert(sizeof(CUDA_MEMCPY3D_PEER) == 200 && sizeof(CUipcMemHandle) == 64, "peer copies, IPC");
+static_assert(sizeof(CUstreamBatchMemOpParams) == 48, "memory operations");
 static_assert(sizeof(CUlaunchAttribute) == 72 && sizeof(CUlaunchConfig) == 56, "launches");
 
 #include "cuda_abi_graph.h"

@@ -88,6 +88,13 @@ typedef struct {
     CUdeviceptr dptr;
 } CUDA_MEM_FREE_NODE_PARAMS;
 
+typedef struct {
+    CUcontext ctx;
+    unsigned int count;
+    CUstreamBatchMemOpParams *paramArray;
+    unsigned int flags;
+} CUDA_BATCH_MEM_OP_NODE_PARAMS;
+
 /* What cuGraphAddNode is told: the member that belongs to the type, and zeros. */
 typedef struct {
     CUgraphNodeType type;
@@ -103,6 +110,7 @@ typedef struct {
         CUDA_EVENT_RECORD_NODE_PARAMS eventRecord;
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
         CUDA_MEM_FREE_NODE_PARAMS free;
+        CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
     };
     long long reserved2;
 } CUgraphNodeParams;
@@ -121,6 +129,7 @@ typedef struct {
 
 static_assert(sizeof(CUDA_KERNEL_NODE_PARAMS) == 72 && sizeof(CUDA_MEMSET_NODE_PARAMS) == 40, "nodes");
 static_assert(sizeof(CUDA_MEM_ALLOC_NODE_PARAMS) == 120 && sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "graphs");
+static_assert(sizeof(CUDA_BATCH_MEM_OP_NODE_PARAMS) == 32, "memory operations");
 static_assert(sizeof(CUDA_MEMCPY_NODE_PARAMS) == 216 && sizeof(CUgraphNodeParams) == 256, "any node");
 
 #endif

@@ -5,13 +5,14 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "captures.h"
 #include "events.h"
 #include "hooks.h"
 #include "life.h"
 #include "streams.h"
 
-/* Some graph waits for an event of outside, so that the streams that it is launched in come after more than can be
-   seen. */
+/* Some graph waits for an event of outside, or for a word of memory, so that the streams that it is launched in come
+   after more than can be seen. */
 static atomic_bool graphs_wait;
 
 void sg_taints_graph_waits(void)
@@ -76,6 +77,32 @@ CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CU
 }
 
 /* Nodes that wait for memory or semaphores are ones of that kind too. */
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddBatchMemOpNode(ret, graph, nodes, count, params);
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphBatchMemOpNodeSetParams(node, params);
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphExecBatchMemOpNodeSetParams(exec, node, params);
+}
+
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    const void *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddExternalSemaphoresWaitNode(ret, graph, nodes, count, params);
+}
+
 static void look_at(const CUgraphNodeParams *params)
 {
     if (!params)
@@ -168,15 +195,24 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     return result;
 }
 
+/* A wait in a capture becomes a node of its graph. */
+static void waits_in_captures(void)
+{
+    if (sg_captures_live())
+        atomic_store(&graphs_wait, true);
+}
+
 #define WAITS(symbol, per_thread, parameters, arguments) \
     CUresult symbol parameters \
     { \
+        waits_in_captures(); \
         CUresult result = sg_real()->symbol arguments; \
         opaque(stream, false); \
         return result; \
     } \
     CUresult per_thread parameters \
     { \
+        waits_in_captures(); \
         CUresult result = sg_real()->per_thread arguments; \
         opaque(stream, true); \
         return result; \
@@ -189,10 +225,10 @@ WAITS(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
 WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
-WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz, (CUstream stream, unsigned count, void *params, unsigned flags),
+WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz, (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags),
       (stream, count, params, flags))
 WAITS(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
-      (CUstream stream, unsigned count, void *params, unsigned flags), (stream, count, params, flags))
+      (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
 WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
       (const void *semaphores, const void *params, unsigned count, CUstream stream),
       (semaphores, params, count, stream))

@@ -134,6 +134,8 @@ CUresult sim_set_work(const CUDA_MEMSET_NODE_PARAMS *params, struct sim_work **r
 void sim_set_params(const struct sim_work *work, CUDA_MEMSET_NODE_PARAMS *ret);
 CUresult sim_host_work(const CUDA_HOST_NODE_PARAMS *params, struct sim_work **ret);
 void sim_host_params(const struct sim_work *work, CUDA_HOST_NODE_PARAMS *ret);
+CUresult sim_words_work(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, struct sim_work **ret);
+void sim_words_params(const struct sim_work *work, CUDA_BATCH_MEM_OP_NODE_PARAMS *ret);
 
 /* Events, for nodes. */
 void sim_event_ref(CUevent event);

@@ -39,6 +39,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
         return cuGraphAddMemAllocNode(node, graph, deps, count, &params->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         return cuGraphAddMemFreeNode(node, graph, deps, count, params->free.dptr);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return cuGraphAddBatchMemOpNode(node, graph, deps, count, &params->memOp);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -69,6 +71,8 @@ CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
         return cuGraphEventWaitNodeSetEvent(node, params->eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuGraphEventRecordNodeSetEvent(node, params->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return cuGraphBatchMemOpNodeSetParams(node, &params->memOp);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }
@@ -96,6 +100,8 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
         return cuGraphExecEventWaitNodeSetEvent(exec, node, params->eventWait.event);
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
         return cuGraphExecEventRecordNodeSetEvent(exec, node, params->eventRecord.event);
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        return cuGraphExecBatchMemOpNodeSetParams(exec, node, &params->memOp);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

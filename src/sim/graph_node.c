@@ -85,6 +85,11 @@ static CUresult make_host(const CUDA_HOST_NODE_PARAMS *params, struct sim_work *
     return params && params->fn ? sim_host_work(params, ret) : CUDA_ERROR_INVALID_VALUE;
 }
 
+static CUresult make_words(const CUDA_BATCH_MEM_OP_NODE_PARAMS *params, struct sim_work **ret)
+{
+    return params ? sim_words_work(params, ret) : CUDA_ERROR_INVALID_VALUE;
+}
+
 /* For a node that does a piece of work: `name`_add, _get, _set and _exec_set, by its parameters. Of the context that
    some are given, only the device that makes a copy would matter, and that is the launching stream's. */
 #define WORK_NODE(name, params_type, node_type)                                                                       \
@@ -131,6 +136,7 @@ WORK_NODE(kernel, CUDA_KERNEL_NODE_PARAMS, CU_GRAPH_NODE_TYPE_KERNEL)
 WORK_NODE(copy, CUDA_MEMCPY3D, CU_GRAPH_NODE_TYPE_MEMCPY)
 WORK_NODE(set, CUDA_MEMSET_NODE_PARAMS, CU_GRAPH_NODE_TYPE_MEMSET)
 WORK_NODE(host, CUDA_HOST_NODE_PARAMS, CU_GRAPH_NODE_TYPE_HOST)
+WORK_NODE(words, CUDA_BATCH_MEM_OP_NODE_PARAMS, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP)
 
 /* The older form of a kernel's parameters names no context. */
 static CUDA_KERNEL_NODE_PARAMS newer(const CUDA_KERNEL_NODE_PARAMS_v1 *old)
@@ -277,6 +283,32 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec exec, CUgraphNode node, const 
 {
     SIM_ENTER(cuGraphExecHostNodeSetParams);
     return host_exec_set(exec, node, params);
+}
+
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, const
+    CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    SIM_ENTER(cuGraphAddBatchMemOpNode);
+    return words_add(node, graph, deps, count, params);
+}
+
+CUresult cuGraphBatchMemOpNodeGetParams(CUgraphNode node, CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    SIM_ENTER(cuGraphBatchMemOpNodeGetParams);
+    return words_get(node, params);
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    SIM_ENTER(cuGraphBatchMemOpNodeSetParams);
+    return words_set(node, params);
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS
+    *params)
+{
+    SIM_ENTER(cuGraphExecBatchMemOpNodeSetParams);
+    return words_exec_set(exec, node, params);
 }
 
 CUresult cuGraphAddEmptyNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count)

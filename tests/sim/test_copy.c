@@ -185,6 +185,24 @@ static void words_in_stream_order(void **state)
     ok(cuStreamSynchronize(waiter));
     assert_int_equal(((uint64_t *)host(a))[1], 77);
     expect_error(CUDA_ERROR_INVALID_VALUE, cuStreamWriteValue32_v2(writer, a + 2, 5, 0));
+    CUstreamBatchMemOpParams batch[4] = {
+        {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, a + 16, {.value = 6}, 0, 0}},
+        {.operation = CU_STREAM_MEM_OP_BARRIER},
+        {.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, a + 24, {.value64 = 9}, CU_STREAM_WAIT_VALUE_EQ, 0}},
+        {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, a + 32, {.value64 = 8}, 0, 0}},
+    };
+    ok(cuStreamWaitValue32_v2(writer, a + 16, 6, CU_STREAM_WAIT_VALUE_EQ)); /* for what comes before the batch's wait */
+    ok(cuStreamWriteValue64_v2(writer, a + 24, 9, 0));
+    ok(cuStreamBatchMemOp_v2(waiter, 4, batch, 0));
+    ok(cuStreamSynchronize(waiter));
+    assert_int_equal(((uint64_t *)host(a))[4], 8);
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(waiter, 4, batch, 1));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(waiter, 257, batch, 0));
+    batch[3].operation = 0;
+    batch[0].writeValue.value = 7;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuStreamBatchMemOp_v2(waiter, 4, batch, 0));
+    ok(cuStreamSynchronize(waiter));
+    assert_int_equal(((uint32_t *)host(a))[4], 6); /* none of them */
     ok(cuStreamDestroy_v2(writer));
     ok(cuStreamDestroy_v2(waiter));
     ok(cuMemFree_v2(a));

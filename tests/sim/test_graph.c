@@ -151,6 +151,61 @@ static void nodes_of_every_kind_do_their_work(void **state)
     ok(cuModuleUnload(module));
 }
 
+static void words_are_written_and_waited_for(void **state)
+{
+    (void)state;
+    CUdeviceptr a;
+    CUgraph graph;
+    CUgraphNode first, second;
+    CUgraphExec exec;
+    CUstream stream;
+    ok(cuMemAlloc_v2(&a, 64));
+    uint64_t *word = host(a);
+    memset(word, 0, 64);
+    ok(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CUstreamBatchMemOpParams ops[2] = {
+        {.waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_64, a, {.value64 = 1}, CU_STREAM_WAIT_VALUE_GEQ, 0}},
+        {.writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, a + 8, {.value64 = 5}, 0, 0}},
+    };
+    CUDA_BATCH_MEM_OP_NODE_PARAMS params = {.count = 2, .paramArray = ops}, seen;
+    CUgraphNodeParams any = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, .memOp = params};
+    ok(cuGraphCreate(&graph, 0));
+    ok(cuGraphAddBatchMemOpNode(&first, graph, NULL, 0, &params));
+    ops[1].writeValue.address = a + 16;
+    ok(cuGraphAddNode(&second, graph, &first, 1, &any));
+    ok(cuGraphBatchMemOpNodeGetParams(second, &seen));
+    assert_int_equal(seen.count, 2);
+    assert_int_equal(seen.paramArray[1].writeValue.address, a + 16);
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuGraphLaunch(exec, stream));
+    sleep_ms(2);
+    expect_error(CUDA_ERROR_NOT_READY, cuStreamQuery(stream));
+    __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+    ok(cuStreamSynchronize(stream));
+    assert_true(word[1] == 5 && word[2] == 5);
+    ops[1].writeValue.value64 = 6;
+    ok(cuGraphExecBatchMemOpNodeSetParams(exec, second, &params));
+    ok(cuGraphLaunch(exec, stream));
+    ok(cuStreamSynchronize(stream));
+    assert_true(word[1] == 5 && word[2] == 6);
+    params.count = 1;
+    ok(cuGraphBatchMemOpNodeSetParams(first, &params));
+    params.flags = 1;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphBatchMemOpNodeSetParams(first, &params));
+    ok(cuGraphDestroy(graph));
+    ok(cuGraphExecDestroy(exec));
+    ok(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED)); /* captured, they are one node */
+    ok(cuStreamBatchMemOp_v2(stream, 2, ops, 0));
+    ok(cuStreamEndCapture(stream, &graph));
+    size_t count = 1;
+    ok(cuGraphGetNodes(graph, &first, &count));
+    ok(cuGraphBatchMemOpNodeGetParams(first, &seen));
+    assert_true(count == 1 && seen.count == 2);
+    ok(cuGraphDestroy(graph));
+    ok(cuStreamDestroy_v2(stream));
+    ok(cuMemFree_v2(a));
+}
+
 static void events_reach_in_and_out(void **state)
 {
     (void)state;
@@ -336,6 +391,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_run_in_the_order_of_their_edges),
         cmocka_unit_test(nodes_of_every_kind_do_their_work),
+        cmocka_unit_test(words_are_written_and_waited_for),
         cmocka_unit_test(events_reach_in_and_out),
         cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
         cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
