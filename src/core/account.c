@@ -123,7 +123,7 @@ static struct holder find_holder(const struct sg_device *device)
     return holder;
 }
 
-/* What would help, by what is set already: never a setting that is on. */
+/* Under the lock. What would help, by what is set already: never a setting that is on. */
 static const char *advice(const struct sg_device *device, const struct sg_stats *stats)
 {
     const struct sg_conf *conf = &device->core->conf;
@@ -154,9 +154,10 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
     sg_lock(&device->lock);
     collect(device, &stats);
     struct holder holder = find_holder(device);
-    uint64_t outside = device->outside_bytes, idle = sg_device_idle(device);
+    uint64_t outside = device->outside_bytes, idle = sg_device_idle(device), asked = device->oom_request, capacity = device->capacity_bytes;
+    const char *help = advice(device, &stats);
     sg_unlock(&device->lock);
-    uint64_t held = stats.value[SG_STAT_reserved_bytes], room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t held = stats.value[SG_STAT_reserved_bytes], room = capacity > held ? capacity - held : 0;
     uint64_t others = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     room = room < others ? room : others;
     char pinned[160] = "";
@@ -171,8 +172,8 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
         "  largest   %s could be had: idle pages and what the device has left\n"
         "%s"
         "  advice    %s\n",
-        ordinal, sg_size_format(device->oom_request, a), sg_size_format(device->total_bytes, b), sg_size_format(device->capacity_bytes, c),
+        ordinal, sg_size_format(asked, a), sg_size_format(device->total_bytes, b), sg_size_format(capacity, c),
         sg_size_format(others, d), sg_size_format(stats.value[SG_STAT_requested_bytes], e), sg_size_format(stats.value[SG_STAT_allocated_bytes], f),
         sg_size_format(stats.value[SG_STAT_pending_bytes], g), sg_size_format(held, h), sg_size_format(stats.value[SG_STAT_stranded_bytes], k),
-        (unsigned long long)holder.pages, sg_size_format(idle + room, l), pinned, advice(device, &stats));
+        (unsigned long long)holder.pages, sg_size_format(idle + room, l), pinned, help);
 }
