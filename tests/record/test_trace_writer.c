@@ -17,6 +17,13 @@
 #include "trace_reader.h"
 #include "trace_writer.h"
 
+/* ThreadSanitizer ends a child that makes threads after its parent had some, unless it is told not to: what is tested here. */
+__attribute__((visibility("default"))) const char *__tsan_default_options(void);
+const char *__tsan_default_options(void)
+{
+    return "die_after_fork=0";
+}
+
 /* Events that a block has, the first with the definition of the thread; what is left is for the end of the trace. */
 enum { EVENTS = SG_BLOCK_RECORDS - 161 };
 

@@ -14,7 +14,7 @@ ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
     ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 # Where a sanitizer is in the process, it would turn a SIGSEGV into an exit with a status of its own.
-PLAIN_SEGV = "ASAN_OPTIONS=" + ENVIRONMENT.get("ASAN_OPTIONS", "") + ":handle_segv=0"
+PLAIN_SEGV = [f"{name}={ENVIRONMENT.get(name, '')}:handle_segv=0" for name in ("ASAN_OPTIONS", "TSAN_OPTIONS")]
 MIB = 1 << 20
 
 
@@ -66,7 +66,7 @@ class Rehearse(unittest.TestCase):
                 "assumptions"}
         for command, status, reason in ((["/nowhere/program"], 127, "/nowhere/program: no such program"),
                                         (["/"], 126, "/: "), (["sh", "-c", "nothing-of-this-name"], 127, "nothing-of-this-name"),
-                                        (["env", PLAIN_SEGV, "sh", "-c", "kill -SEGV $$"], 139, "signal 11 ended it"),
+                                        (["env", *PLAIN_SEGV, "sh", "-c", "kill -SEGV $$"], 139, "signal 11 ended it"),
                                         (["sh", "-c", f"'{LOOP}' 200 return; kill -KILL $$"], 137, "signal 9 ended it"),
                                         (["sh", "-c", "kill -INT $$"], 130, "signal 2 ended it")):
             verdict = self.verdict(1, "--", *command)
