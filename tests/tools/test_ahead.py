@@ -172,15 +172,20 @@ class RunAhead(Case):
                     self.assertLess(got["peak_reserved_bytes"] / live, self.bound(text) / live + 0.02)
                     self.assertEqual((got["host_waits"], got["device_waits"], got["ooms"]), (0, 0, 0))
 
-    def passed_on(self, after):
-        """Peak reserved where a block of one stream, used on another and freed, is asked for by a third that has come after both."""
-        p = loads.Program()
-        block = p.allocate(8 * MIB, 1)
+    @staticmethod
+    def used_on_another(p, size):
+        """A block of the first stream that the second has used, freed."""
+        block = p.allocate(size, 1)
         p.launch(1)
         p.wait(p.record(1), 2)
         p.launch(2)
         p.used_on(block, 2)
         p.free(block, 1)
+
+    def passed_on(self, after):
+        """Peak reserved where such a block is asked for by a third stream, which has come after both."""
+        p = loads.Program()
+        self.used_on_another(p, 8 * MIB)
         done = p.record(2)
         p.wait(done, 3)
         after(p, done)
@@ -204,12 +209,7 @@ class RunAhead(Case):
     def test_what_waits_for_a_busy_stream_comes_back_soon_after_its_work(self):
         p = loads.Program()
         for _ in range(3000):
-            block = p.allocate(2 * MIB, 1)
-            p.launch(1)
-            p.wait(p.record(1), 2)
-            p.launch(2)
-            p.used_on(block, 2)
-            p.free(block, 1)
+            self.used_on_another(p, 2 * MIB)
         for ahead in (100, 1000):
             got = self.replay(p.text(), ahead, "reserve_slack:1.0")
             with self.subTest(ahead=ahead):
