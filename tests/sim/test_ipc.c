@@ -85,6 +85,9 @@ static void event_handles_are_refused_where_the_reference_says(void **state)
     CUevent event, plain, opened;
     CUipcEventHandle handle, garbage = {{0}};
     float ms;
+    int supported = 0;
+    ok(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0));
+    assert_true(supported);
     expect_error(CUDA_ERROR_INVALID_VALUE, cuEventCreate(&event, CU_EVENT_INTERPROCESS));
     ok(cuEventCreate(&event, shared_event));
     ok(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
