@@ -104,6 +104,7 @@ class Recorded(unittest.TestCase):
             ("1GiB", "free_sync:event,limit:200MiB", "3 1000 1 8000000"),
             ("512MiB,count=2", "free_sync:event", "4 1000 2 9000000"),
             ("1GiB", fixed, "4 2000 1 6000000"),
+            ("256MiB", "free_sync:strict,ipc:always", "4 1000 1 9000000"),
             ("256MiB", fixed, "4 3000 1 9000000"),
             ("256MiB", f"{fixed},max_split_size_mb:20", "4 1000 1 40000000 trim"),
             ("512MiB,count=2", f"{fixed},garbage_collection_threshold:0.6,limit:220MiB", "4 1000 2 9000000"),
