@@ -27,6 +27,7 @@ struct reader {
     sg_conf_warn_fn *warn;
     void *user;
     unsigned bad;
+    bool refuses; /* nothing is done with the settings when a part is bad: none is ignored, and none stays */
 };
 
 /* A copy fit for a message: printable, and short. */
@@ -50,7 +51,7 @@ __attribute__((format(printf, 2, 3))) static void bad_part(struct reader *reader
     if (!reader->warn)
         return;
     char line[768];
-    int length = snprintf(line, sizeof line, "%.*s: ", SHOWN_PLACE, reader->place);
+    int length = reader->place ? snprintf(line, sizeof line, "%.*s: ", SHOWN_PLACE, reader->place) : 0;
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(line + length, sizeof line - (size_t)length, format, arguments);
@@ -130,9 +131,9 @@ static void unknown_key(struct reader *reader, const struct part *part)
         names[i] = sg_option_info(i)->name;
     const char *nearest = sg_ascii_nearest(key.text, names, SG_OPTION_COUNT);
     if (nearest)
-        bad_part(reader, "there is no option \"%s\"; did you mean %s? It is ignored", key.text, nearest);
+        bad_part(reader, "there is no option \"%s\"; did you mean %s?%s", key.text, nearest, reader->refuses ? "" : " It is ignored");
     else
-        bad_part(reader, "there is no option \"%s\"; it is ignored", key.text);
+        bad_part(reader, "there is no option \"%s\"; %s", key.text, reader->refuses ? "segalloc conf lists them all" : "it is ignored");
 }
 
 static void apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
@@ -154,9 +155,12 @@ static void apply_value(struct reader *reader, enum sg_option option, const char
         return;
     }
     char accepted[160], stays[SHOWN_BYTES];
-    bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, show(value, length).text,
-             sg_option_values(conf, option, accepted, sizeof accepted),
-             sg_conf_format(conf, option, stays, sizeof stays));
+    sg_option_values(conf, option, accepted, sizeof accepted);
+    if (reader->refuses)
+        bad_part(reader, "%s:%s: must be %s", info->name, show(value, length).text, accepted);
+    else
+        bad_part(reader, "%s:%s: must be %s; %s stays in force", info->name, show(value, length).text, accepted,
+                 sg_conf_format(conf, option, stays, sizeof stays));
 }
 
 /* Keeps PyTorch's two sizes at or above the segment's, which may just have grown. */
@@ -167,8 +171,8 @@ static void settle(struct reader *reader)
     if (conf->source[SG_OPTION_max_non_split_rounding_mb] == SG_CONF_DEFAULT || conf->max_non_split_rounding < segment)
         conf->max_non_split_rounding = segment;
     if (conf->max_split_size && conf->max_split_size < segment) {
-        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64
-                 ", which takes its place", conf->max_split_size / SG_MIB, segment / SG_MIB);
+        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 "%s", conf->max_split_size / SG_MIB,
+                 segment / SG_MIB, reader->refuses ? ": it must be that or more, or 0 for off" : ", which takes its place");
         conf->max_split_size = segment;
     }
 }
@@ -199,7 +203,13 @@ static unsigned apply(struct reader *reader, const char *text)
 unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
                        void *user)
 {
-    struct reader reader = {conf, source, sg_conf_source_name(source), warn, user, 0};
+    struct reader reader = {.conf = conf, .source = source, .place = sg_conf_source_name(source), .warn = warn, .user = user};
+    return text ? apply(&reader, text) : 0;
+}
+
+unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user)
+{
+    struct reader reader = {.conf = conf, .source = SG_CONF_ARGUMENT, .place = place, .warn = warn, .user = user, .refuses = true};
     return text ? apply(&reader, text) : 0;
 }
 
@@ -239,19 +249,19 @@ static unsigned apply_path(struct reader *reader, enum sg_option option, const c
 unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs, sg_conf_warn_fn *warn, void *user)
 {
     sg_conf_init(conf);
-    struct reader reader = {conf, SG_CONF_SYSTEM, NULL, warn, user, 0};
+    struct reader reader = {.conf = conf, .source = SG_CONF_SYSTEM, .warn = warn, .user = user};
     if (inputs->system_file)
         apply_file(&reader, inputs->system_file);
     reader.source = SG_CONF_FILE;
     if (inputs->conf_file && *inputs->conf_file)
         apply_file(&reader, inputs->conf_file);
     unsigned bad = reader.bad + sg_conf_apply(conf, SG_CONF_ENVIRONMENT, inputs->environment, warn, user);
-    reader = (struct reader){conf, SG_CONF_ENVIRONMENT, "SEGALLOC_TRACE", warn, user, 0};
+    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_TRACE", .warn = warn, .user = user};
     bad += apply_path(&reader, SG_OPTION_trace, inputs->trace);
-    reader = (struct reader){conf, SG_CONF_ENVIRONMENT, "SEGALLOC_STATS", warn, user, 0};
+    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_STATS", .warn = warn, .user = user};
     bad += apply_path(&reader, SG_OPTION_stats, inputs->stats);
     const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
-    reader = (struct reader){conf, SG_CONF_PYTORCH,
-                             inputs->pytorch_cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF", warn, user, 0};
+    reader = (struct reader){.conf = conf, .source = SG_CONF_PYTORCH, .warn = warn, .user = user,
+                             .place = inputs->pytorch_cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF"};
     return bad + (pytorch ? apply(&reader, pytorch) : 0);
 }

@@ -273,6 +273,12 @@ class Tune(unittest.TestCase):
         fails(2, "which trace?", arguments=())
         fails(2, '"jax"', arguments=("--for", "jax", path))
         fails(2, "--limit", "lots", arguments=("--limit", "lots", path))
+        for words, arguments in ((("--param: max_split_size_mb:5: must be 0 for off, or 20 to ", "--help"), ("--param", "max_split_size_mb=5", path)),
+                                 (('--current: there is no option "nonsense"', "segalloc conf"), ("--current", "nonsense:1", path))):
+            fails(2, *words, arguments=arguments)
+            errors = self.run_it("tune", *arguments, status=2)[1]
+            for untrue in ("stays in force", "ignored", "--conf"):  # nothing was done
+                self.assertNotIn(untrue, errors)
         fails(2, "--budget", "soon", arguments=("--budget", "soon", path))
         fails(2, "--threads", '"0"', arguments=("-J", "0", path))
         fails(2, "max_split_size_mb", "did you mean", arguments=("--param", "max_splitsize_mb=1", path))

@@ -50,3 +50,8 @@ unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *
 {
     return sg_conf_apply(conf, SG_CONF_ARGUMENT, text, warn, (void *)(uintptr_t)verb);
 }
+
+unsigned sg_tool_conf_check(const char *verb, const char *text, struct sg_conf *conf)
+{
+    return sg_conf_check(conf, "--conf", text, warn, (void *)(uintptr_t)verb);
+}

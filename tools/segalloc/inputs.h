@@ -19,4 +19,7 @@ const char *sg_tool_conf_join(const char *text, const char *more);
    were. */
 unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf);
 
+/* The same for a command that does nothing when anything is wrong. */
+unsigned sg_tool_conf_check(const char *verb, const char *text, struct sg_conf *conf);
+
 #endif

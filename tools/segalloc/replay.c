@@ -318,7 +318,7 @@ static int configure(struct replay *replay, const char *policy)
         return sg_tool_usage(replay->verb, "--policy is segalloc or pytorch, not \"%s\"", policy);
     /* The environment configures programs, not replays: what a replay shows must not depend on where it runs. */
     sg_conf_init(&replay->play.conf);
-    return sg_tool_conf_apply(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
+    return sg_tool_conf_check(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
 }
 
 /* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the trace; and

@@ -316,7 +316,7 @@ int sg_tune_space_make(struct sg_tune_space *space, const char *const *value, st
             return -EINVAL;
     } else {
         sg_conf_init(&setting.own);
-        if (sg_conf_apply(&setting.own, SG_CONF_ARGUMENT, conf, first_warning, error))
+        if (sg_conf_check(&setting.own, NULL, conf, first_warning, error))
             return -EINVAL;
     }
     *ret = setting;
