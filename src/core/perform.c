@@ -185,7 +185,7 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
         uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
-        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, (struct sg_taker){0}, &run.first, &run.busy);
+        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
         if (run.pages) {
             *ret = run;
             return true;
@@ -245,7 +245,7 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
     (void)sg_turn(device);
     sg_lock(&device->lock);
     sg_region_flush(region);
-    run.pages = sg_region_cut(region, region->pages, region->pages, (struct sg_taker){0}, &run.first, &run.busy);
+    run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
     sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     return run.pages && give_back_run(device, &run) && region->mapped == 0;

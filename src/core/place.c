@@ -252,29 +252,65 @@ static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_tak
     return taker.aliases ? sg_region_shareable(region, page, taker.slot) : sg_region_movable(region, page);
 }
 
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, struct sg_taker taker, uint32_t *ret_first, uint32_t *ret_busy)
+/* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is none. */
+static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin, uint32_t *end)
+{
+    uint32_t from = page_of(region, node->begin + region->page_units - 1);
+    while (*end > from && !may_cut(region, *end - 1, taker))
+        --*end;
+    *begin = *end;
+    while (*begin > from && may_cut(region, *begin - 1, taker))
+        --*begin;
+    return *end > *begin;
+}
+
+/* Whether a run of `pages` is a better source of `want` than one of `best`: the smallest that is enough, or else the largest there is. */
+static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
+{
+    return pages >= want ? best < want || pages <= best : best < want && pages >= best;
+}
+
+bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
+{
+    bool found = false;
+    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+        for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
+            if (is_better_source(end - begin, best->pages, want)) {
+                *best = (struct sg_source){.node = id, .first = begin, .pages = end - begin};
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want, uint32_t *ret_first)
+{
+    const struct sg_node *node = at(region, source->node);
+    uint32_t pages = source->pages < want ? source->pages : want;
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+        return 0;
+    /* Next to where there is no memory already, so that what stays is in one piece. */
+    bool low = has_state(region, node->prev, SG_NODE_HOLE) && !has_state(region, node->next, SG_NODE_HOLE);
+    *ret_first = low ? source->first : source->first + source->pages - pages;
+    return cut_out(region, source->node, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
+}
+
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
 {
     if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
         return 0;
     uint32_t limit = before < region->pages ? before * region->page_units : region->units;
     uint32_t slot = (limit >> region->slot_shift) + 1;
     while ((slot = sg_index_last(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE) {
-        uint32_t id = region->free_at[slot];
-        const struct sg_node *node = at(region, id);
-        uint32_t from = page_of(region, node->begin + region->page_units - 1), to = page_of(region, end_of(node));
-        if (to > before)
-            to = before;
-        /* The highest run of movable pages in this range. */
-        while (to > from && !may_cut(region, to - 1, taker))
-            to--;
-        uint32_t first = to;
-        while (first > from && to - first < want && may_cut(region, first - 1, taker))
-            first--;
-        if (to > first) {
-            *ret_first = first;
-            *ret_busy = cut_out(region, id, first * region->page_units, to * region->page_units);
-            return to - first;
-        }
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+        end = end < before ? end : before;
+        if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
+            continue;
+        *ret_first = end - begin > want ? end - want : begin;
+        *ret_busy = cut_out(region, id, *ret_first * region->page_units, end * region->page_units);
+        return end - *ret_first;
     }
     return 0;
 }

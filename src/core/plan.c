@@ -123,20 +123,6 @@ static bool room_for_run(struct sg_plan *plan)
     return room;
 }
 
-/* Cuts one run of at most `bytes` out of a region's free pages, from its high end. Returns its bytes. */
-static uint64_t take_run(struct sg_plan *plan, struct sg_region *region, uint64_t bytes, bool alias)
-{
-    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = alias ? sg_alias_room(plan->device, region) : UINT32_MAX;
-    struct sg_run run = {.region = region, .alias = alias};
-    if (region->whole_free == 0 || most == 0 || !room_for_run(plan))
-        return 0;
-    run.pages = sg_region_cut(region, region->pages, (uint32_t)(want < most ? want : most), (struct sg_taker){plan->slot, alias}, &run.first, &run.busy);
-    if (run.pages == 0)
-        return 0;
-    plan->runs[plan->run_count++] = run;
-    return run.pages * page;
-}
-
 static uint64_t transferable(const struct sg_plan *plan)
 {
     uint64_t pages = 0;
@@ -154,17 +140,43 @@ enum source {
     SOURCES
 };
 
-static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
+/* How many of a region's pages may be had from a source, of `bytes`. */
+static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes, enum source source)
+{
+    bool same = region->page_units == plan->region->page_units;
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = source == TWICE ? sg_alias_room(plan->device, region) : UINT32_MAX;
+    if (same == (source == ANEW) || region->whole_free == 0)
+        return 0;
+    return (uint32_t)(want < most ? want : most);
+}
+
+/* Cuts one run of at most `bytes` out of the free pages of a source. Returns its bytes; 0: there are none. */
+static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source source)
 {
     struct sg_device *device = plan->device;
-    uint64_t got = 0;
-    for (uint32_t i = device->region_count; i-- > 0 && got < bytes;) {
-        struct sg_region *region = device->region[i];
-        bool same = region->page_units == plan->region->page_units;
-        uint64_t part;
-        while (same == (source != ANEW) && got < bytes && (part = take_run(plan, region, bytes - got, source == TWICE)) > 0)
-            got += part;
+    struct sg_source best = {0};
+    struct sg_run run = {.alias = source == TWICE};
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
+        if (want && sg_region_find_source(device->region[i], want, (struct sg_taker){plan->slot, run.alias}, &best))
+            run.region = device->region[i];
     }
+    if (!run.region || !room_for_run(plan))
+        return 0;
+    uint32_t want = pages_wanted(plan, run.region, bytes, source);
+    run.pages = best.pages < want ? best.pages : want;
+    run.busy = sg_region_cut_source(run.region, &best, want, &run.first);
+    if (!run.busy)
+        return 0;
+    plan->runs[plan->run_count++] = run;
+    return run.pages * page_bytes(run.region);
+}
+
+static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
+{
+    uint64_t got = 0, part;
+    while (got < bytes && (part = take_run(plan, bytes - got, source)) > 0)
+        got += part;
     return got;
 }
 

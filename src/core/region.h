@@ -238,10 +238,22 @@ enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* its memory has an old addres
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
-/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`; for a
-   taker with aliases those that are not complete, and only those. Returns how many; they are one busy run that starts at page
-   *ret_first, whose node is *ret_busy. 0: there is none. */
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, struct sg_taker taker, uint32_t *ret_first, uint32_t *ret_busy);
+/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`. Returns how
+   many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there is none. */
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
+
+/* Free pages next to each other that could be cut: as above, or for a taker with aliases such as are not complete, and only those. */
+struct sg_source {
+    uint32_t node; /* the free range that they are in */
+    uint32_t first, pages;
+};
+
+/* Looks for a better source of `want` pages than *best (none: no pages), and puts it there: the smallest that is enough, or else the
+   largest there is. So large ranges stay whole, which is what large blocks need next. False: there is none. */
+bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best);
+
+/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy node; 0: no node is to be had. */
+uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want, uint32_t *ret_first);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);

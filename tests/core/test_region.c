@@ -312,7 +312,7 @@ static void cut(struct model *model)
     uint32_t highest = before;
     while (highest > 0 && !movable(model, highest - 1))
         highest--;
-    uint32_t pages = sg_region_cut(region, before, want, (struct sg_taker){0}, &first, &busy);
+    uint32_t pages = sg_region_cut(region, before, want, &first, &busy);
     assert_int_equal(pages > 0, highest > 0);
     if (!pages)
         return;
@@ -331,6 +331,34 @@ static void cut(struct model *model)
     } else {
         sg_region_cut_undone(region, busy);
     }
+}
+
+/* What a plan takes pages from: the smallest run of movable pages that is enough, or else the largest, whole or in part. */
+static void source(struct model *model)
+{
+    struct sg_region *region = &model->region;
+    uint32_t want = (uint32_t)random_between(&model->random, 1, 6), enough = UINT32_MAX, largest = 0, run = 0, first;
+    struct sg_source best = {0};
+    flush(model);
+    for (uint32_t page = 0; page <= region->pages; page++) {
+        if (page < region->pages && movable(model, page)) {
+            run++;
+            continue;
+        }
+        largest = run > largest ? run : largest;
+        enough = run >= want && run < enough ? run : enough;
+        run = 0;
+    }
+    assert_int_equal(sg_region_find_source(region, want, (struct sg_taker){0}, &best), largest > 0);
+    assert_int_equal(best.pages, enough < UINT32_MAX ? enough : largest);
+    if (!best.pages)
+        return;
+    uint32_t busy = sg_region_cut_source(region, &best, want, &first), pages = best.pages < want ? best.pages : want;
+    assert_true(busy && first >= best.first && first + pages <= best.first + best.pages);
+    for (uint32_t page = first; page < first + pages; page++)
+        assert_true(movable(model, page));
+    sg_region_check(region);
+    sg_region_cut_undone(region, busy);
 }
 
 static void steps(struct model *model, unsigned count)
@@ -352,6 +380,7 @@ static void steps(struct model *model, unsigned count)
             break;
         case 4:
             cut(model);
+            source(model);
             break;
         case 5:
             if (random_below(&model->random, 20) == 0) {
@@ -375,7 +404,7 @@ static void steps(struct model *model, unsigned count)
     flush(model);
     memset(model->region.pin, 0, model->region.pages);
     uint32_t first, busy, pages;
-    while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, (struct sg_taker){0}, &first, &busy))) {
+    while ((pages = sg_region_cut(&model->region, model->region.pages, UINT32_MAX, &first, &busy))) {
         for (uint32_t page = first; page < first + pages; page++)
             model->region.handle[page] = 0;
         sg_region_cut_done(&model->region, busy);
