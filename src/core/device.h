@@ -124,6 +124,9 @@ struct sg_device {
     struct sg_crowd crowd;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
+    struct {
+        uint64_t pages, accesses;
+    } grown;                 /* granules created for growing, and calls that gave access to them */
     uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
@@ -345,6 +348,7 @@ struct sg_want {
     enum sg_end end;
     bool thorough;
     bool aliases; /* pages may get a second address for it */
+    bool alone;   /* no pages are made ahead */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);

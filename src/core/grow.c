@@ -108,7 +108,11 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     }
     sg_usage_derive(device);
     sg_unlock(&device->lock);
-    return result;
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || !plan.place.ahead)
+        return result;
+    struct request alone = *request; /* it may be pages that nobody needs yet which the driver has refused */
+    alone.want.alone = true;
+    return attempt(device, &alone, ret);
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)

@@ -155,8 +155,10 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
         uint32_t from = node->begin > place->begin ? node->begin : place->begin;
         uint32_t to = end_of(node) < end ? end_of(node) : end;
         if (node->state == SG_NODE_HOLE) { /* whole pages only */
+            uint32_t behind = to == end ? place->ahead * region->page_units : 0;
             from = page_of(region, from) * region->page_units;
             to = (page_of(region, to - 1) + 1) * region->page_units;
+            to = behind < end_of(node) - to ? to + behind : end_of(node);
         }
         uint32_t part = cut_out(region, id, from, to);
         if (busy) {

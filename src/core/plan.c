@@ -8,6 +8,11 @@
 
 enum { SCRATCH_LEAST = 1 << 16 };
 
+/* While there is room a program that grows by a page or two at a time is given some ahead, since one call gives access to all of
+   them: where there has been more than one call to PAGES_AN_ACCESS granules, TOGETHER at a time, but not more ahead than that share of
+   what is held. */
+enum { PAGES_AN_ACCESS = 4, TOGETHER = 8, AHEAD_SHARE = 256 };
+
 /* With reserve_slack:auto nothing is moved while less than LOOSE of the device is in use; from there the slack slides
    from SLACK_LOOSE to 1 at TIGHT. */
 static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
@@ -247,6 +252,18 @@ static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
     return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
 }
 
+/* Pages to make beyond those that the place needs, for whoever comes next: only where nothing has to be moved for them. */
+static uint32_t pages_ahead(const struct sg_plan *plan)
+{
+    const struct sg_device *device = plan->device;
+    uint64_t page = page_bytes(plan->region), most = device->usage.reserved.now / AHEAD_SHARE / page;
+    uint32_t needed = plan->place.new_pages, ahead = needed < TOGETHER ? TOGETHER - needed : 0;
+    if (device->grown.accesses * PAGES_AN_ACCESS <= device->grown.pages)
+        return 0;
+    ahead = ahead < most ? ahead : (uint32_t)most;
+    return needed && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page) ? ahead : 0;
+}
+
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
 {
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases};
@@ -268,7 +285,8 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
         sg_count(device, SG_STAT_thrash_backoffs, 1);
         wanted.should = wanted.must;
     }
-    if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
+    plan.place.ahead = want.alone ? 0 : pages_ahead(&plan);
+    if (!room_for(&device->handles, plan.place.new_pages + plan.place.ahead, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->handles.memory;
     plan.busy = sg_region_claim(plan.region, &plan.place);
@@ -277,6 +295,8 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     const struct sg_node *node = &device->nodes.node[plan.busy];
     plan.first_page = node->begin / plan.region->page_units;
     plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
+    plan.place.ahead = plan.last_page - (plan.place.begin + plan.place.units - 1) / plan.region->page_units;
+    plan.place.new_pages += plan.place.ahead;
     uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
     settle(&plan);
     if (got < wanted.must) {
@@ -346,6 +366,10 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created, moved = plan->place.new_pages - plan->created + anew;
     uint64_t moves = moved * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
     uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
+    if (!moved) {
+        device->grown.pages += plan->created * (page_bytes(plan->region) / device->granularity);
+        device->grown.accesses += plan->accesses;
+    }
     *(moved ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);

@@ -205,6 +205,7 @@ struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
     uint32_t new_pages;
+    uint32_t ahead;        /* pages more that are claimed right behind it, as far as there is no memory */
     uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
 };
 enum sg_thrift {
@@ -214,7 +215,7 @@ enum sg_thrift {
 bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
     struct sg_place *ret);
 
-/* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to be had, and
+/* Makes the place busy, with the whole of every page it needs and those ahead. Returns the busy node; 0: no node is to be had, and
    nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
 
