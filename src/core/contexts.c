@@ -128,6 +128,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     sg_lock(&device->grow);
     sg_lock(&device->lock);
     device->peers = enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer);
+    device->reached |= enable;
     sg_unlock(&device->lock);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {

@@ -184,7 +184,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     bool joined = sg_device_tidy(device);
     if (!device->classic && (sg_device_flush(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device);
+    uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device) + sg_pending_returnable(device);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;

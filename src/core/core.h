@@ -81,12 +81,21 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
 
 /* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
    live block. CUDA_ERROR_NOT_FOUND: the address isn't ours, the driver should be asked. By `tag->sync`:
-   STRICT waits for the owner's context (all contexts when there are several) first; EVENT returns at once. Errors of
-   that wait are returned and the block stays allocated. */
+   STRICT waits for the context that the block was allocated in first, and where others may be using it, it is pending
+   until their work so far is complete; EVENT returns at once. Errors of that wait are returned and the block stays
+   allocated. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
-/* Waits as a strict free does, for every context that there is; `current` is the calling thread's. */
-CUresult sg_core_wait(struct sg_core *core, CUcontext current);
+/* Waits as a strict free of the block at `address` does; `current` is the calling thread's context. *ret_all: that nobody else
+   can be using it either. */
+CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all);
+
+/* Waits for every context that there is. Returns the first error. */
+CUresult sg_core_wait_for_all(struct sg_core *core);
+
+/* A copy between devices touches the block that holds `address`, if there is one: who frees it has to know, unless it was
+   allocated for a stream, whose caller tells of others (sg_core_record_stream()). */
+void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address);
 
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address);

@@ -141,6 +141,7 @@ struct sg_device {
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
     uint64_t peers;          /* bit per device that must have access */
+    bool reached;            /* another device has had access: what is mapped keeps it */
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
@@ -320,6 +321,8 @@ void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, ui
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
 /* Epochs whose marks have all been heard of are over. */
 void sg_pending_settle_epochs(struct sg_device *device);
+/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively it is. */
+uint64_t sg_pending_returnable(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's once that

@@ -8,37 +8,99 @@
 #define INLINE static inline __attribute__((always_inline))
 #define ASIDE static __attribute__((noinline)) /* seldom needed: its variables are not to cost those who don't */
 
-/* Waits for the contexts other than `current`. Returns the first error. */
-ASIDE CUresult wait_for_others(const struct sg_core *core, CUcontext current, uint32_t count)
+static uint64_t now_ns(const struct sg_core *core)
 {
-    for (const _Atomic(CUcontext) *at = core->context, *end = at + count; at < end; at++) {
-        CUcontext context = atomic_load_explicit(at, memory_order_relaxed);
-        CUresult result = context && context != current ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
-        if (result != CUDA_SUCCESS)
-            return result;
-    }
-    return CUDA_SUCCESS;
+    return core->now_ns ? core->now_ns() : 0;
 }
 
-/* Waits for every context that could be using the device's memory, as cuMemFree does. *ret_ns: how long it took. Returns
-   the first error. */
-INLINE CUresult wait_like_the_driver(struct sg_core *core, CUcontext current, uint64_t *ret_ns)
+/* Whether the calling thread's context is the only one: then it is the block's, and nobody else can be using it. */
+INLINE bool is_alone(const struct sg_core *core, CUcontext current)
 {
-    uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = core->driver->ctx_synchronize();
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
-    bool only = count == 1 && atomic_load_explicit(&core->context[0], memory_order_relaxed) == current;
-    if (!only && result == CUDA_SUCCESS)
-        result = wait_for_others(core, current, count);
-    uint64_t ended = core->now_ns ? core->now_ns() : 0;
+    return count == 0 || (count == 1 && atomic_load_explicit(&core->context[0], memory_order_relaxed) == current);
+}
+
+/* Waits for the calling thread's context. *ret_ns: how long it took. */
+INLINE CUresult wait_for_current(const struct sg_core *core, uint64_t *ret_ns)
+{
+    uint64_t began = now_ns(core);
+    CUresult result = core->driver->ctx_synchronize();
+    uint64_t ended = now_ns(core);
     *ret_ns = ended > began ? ended - began : 0;
     return result;
 }
 
-CUresult sg_core_wait(struct sg_core *core, CUcontext current)
+/* Whose work may be using a block. */
+struct users {
+    struct sg_device *device;
+    CUcontext owner; /* the context that it was allocated in, NULL: not known */
+    bool abroad;     /* other devices' too */
+};
+
+/* Whether work of this context, which is not the block's own, may be using it: one of the same device can reach all of its
+   memory, one of another only what it was given access to or has copied. */
+static bool may_use(const struct users *users, uint32_t place)
 {
-    uint64_t ns;
-    return wait_like_the_driver(core, current, &ns);
+    const struct sg_core *core = users->device->core;
+    CUcontext context = atomic_load_explicit(&core->context[place], memory_order_relaxed);
+    return context && context != users->owner &&
+        (users->abroad || atomic_load_explicit(&core->context_device[place], memory_order_relaxed) == users->device->ordinal);
+}
+
+static bool has_others(const struct users *users)
+{
+    uint32_t count = atomic_load_explicit(&users->device->core->context_count, memory_order_acquire);
+    bool any = false;
+    for (uint32_t i = 0; i < count && !any; i++)
+        any = may_use(users, i);
+    return any;
+}
+
+/* Whether streams of the device are followed. Without the lock, which is a good part of what a free costs: one that is only just
+   now may be missed, and then what a wait tells is learnt another time. */
+__attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
+{
+    return *(const volatile uint64_t *)&device->order.alive;
+}
+
+/* Streams of the device are followed, and the host has waited for a context: that tells of all others that its streams may
+   have waited for. */
+static void tell_of_others(const struct sg_core *core)
+{
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (atomic_load_explicit(&core->device[i], memory_order_relaxed))
+            sg_core_told((struct sg_core *)core, i, NULL);
+}
+
+/* Waits for the context that a block is of, as cuMemFree does, and notes what that tells of streams. */
+static CUresult wait_for_owner(const struct users *users, CUcontext current)
+{
+    struct sg_core *core = users->device->core;
+    struct sg_clock clock;
+    CUcontext owner = users->owner ? users->owner : current;
+    bool follows = follows_streams(users->device);
+    if (follows)
+        sg_core_context_clock(core, users->device->ordinal, owner, &clock);
+    CUresult result = owner == current ? core->driver->ctx_synchronize() : sg_driver_synchronize(core->driver, owner);
+    if (result == CUDA_SUCCESS && follows) {
+        sg_core_completed(core, users->device->ordinal, &clock);
+        tell_of_others(core);
+    }
+    return result;
+}
+
+/* Waits for all others that may be using a block. Returns the first error. */
+static CUresult wait_for_others(const struct users *users)
+{
+    const struct sg_core *core = users->device->core;
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        CUresult result = may_use(users, i) ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
 }
 
 /* Under the lock: the live block that starts at `address`, 0 if none does; `likely` as of sg_region_block_at(). */
@@ -69,15 +131,21 @@ static void count_wait(struct sg_device *device, uint64_t ns)
     device->usage.strict_wait_ns += ns;
 }
 
-/* Classic blocks are freed at once, so whoever has not waited does now. */
+/* Classic blocks are freed at once, so whoever has not waited does now, and for every context: the driver's own memory can be
+   copied from any device. */
 static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
     bool waits = tag->sync != SG_FREE_SYNC_AUTO;
-    uint64_t waited_ns = 0;
     CUresult result = sg_classic_block(device, address, /* inside */ false, &block);
-    if (result == CUDA_SUCCESS && waits)
-        result = wait_like_the_driver(device->core, tag->context, &waited_ns);
+    uint64_t began = now_ns(device->core);
+    if (result == CUDA_SUCCESS && waits) {
+        const struct users users = {device, block.context, /* abroad */ true};
+        result = wait_for_owner(&users, tag->context);
+        if (result == CUDA_SUCCESS)
+            result = wait_for_others(&users);
+    }
+    uint64_t waited_ns = now_ns(device->core) - began;
     if (result == CUDA_SUCCESS)
         result = sg_classic_free(device, address, tag, waits);
     if (result == CUDA_ERROR_INVALID_VALUE)
@@ -148,10 +216,17 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
     return true;
 }
 
+/* What has been waited for before a block is freed. */
+enum waited {
+    WAITED_FOR_NONE,
+    WAITED_FOR_OWNER, /* its own context's work; others' may still be using it */
+    WAITED_FOR_ALL
+};
+
 enum outcome { FREED, FREED_HUGE, FREED_LATER, NO_BLOCK, MUST_WAIT };
 
-/* Frees a block without waiting; MUST_WAIT: that can't be. */
-INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, bool waited, uint64_t waited_ns)
+/* Frees a block; MUST_WAIT: that can't be without a wait for more. `waited_ns`: what the wait took. */
+INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, enum waited waited, uint64_t waited_ns)
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
@@ -161,41 +236,101 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     uint32_t id = block_at(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
-    } else if (waited || tag->sync == SG_FREE_SYNC_AUTO) {
+    } else if (waited == WAITED_FOR_ALL || tag->sync == SG_FREE_SYNC_AUTO) {
         struct sg_node *node = &device->nodes.node[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
         if (waited)
             count_wait(device, waited_ns);
         sg_device_release(device, id, 0, 0);
     } else {
-        bool done = tag->sync == SG_FREE_SYNC_STREAM && free_in_order(device, id, tag, flags, &ask);
+        bool done = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order(device, id, tag, flags, &ask);
         if (!done && !free_after_all(device, id, tag, flags, &ask))
             outcome = MUST_WAIT;
         else if (!done || ask)
             outcome = ask ? FREED_LATER : FREED;
+        if (waited && outcome != MUST_WAIT) {
+            device->nodes.node[id].context = SG_OWNER_IS_DONE;
+            count_wait(device, waited_ns);
+        }
     }
     sg_unlock(&device->lock);
     return outcome;
 }
 
-/* Whether more follows from a wait than that one block is free. Without the lock, which is a good part of what a free costs: a
-   stream that is followed, or a free that is put off, only just now may be missed, and then it is learnt of it another time. */
+/* Whether more follows from a wait than that one block is free. Without the lock, as above. */
 __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct sg_device *device)
 {
-    return *(const volatile uint64_t *)&device->order.alive || *(const volatile uint32_t *)&device->pending.first;
+    return follows_streams(device) || *(const volatile uint32_t *)&device->pending.first;
 }
 
-/* Waits as the driver would, and learns that all work so far is complete. */
-ASIDE CUresult wait_and_learn(struct sg_device *device, CUcontext current, uint64_t *ret_ns)
+/* Waits for the only context there is, and learns that all work so far is complete. */
+ASIDE CUresult wait_and_learn(struct sg_device *device, uint64_t *ret_ns)
 {
     struct sg_clock clock;
     sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
-    CUresult result = wait_like_the_driver(device->core, current, ret_ns);
+    CUresult result = wait_for_current(device->core, ret_ns);
     if (result == CUDA_SUCCESS)
         sg_core_completed(device->core, device->ordinal, &clock);
-    for (int i = 0; result == CUDA_SUCCESS && i < SG_DEVICES_MAX; i++) /* all contexts were waited for */
-        if (i != device->ordinal && atomic_load_explicit(&device->core->device[i], memory_order_relaxed))
-            sg_core_told(device->core, i, NULL);
+    return result;
+}
+
+/* Whose work may be using the block at `address`; false: there is none. */
+static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
+{
+    struct sg_device *device = range->device;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(range, address, likely);
+    const struct sg_node *node = &device->nodes.node[id];
+    if (id)
+        *ret = (struct users){device, (CUcontext)(uintptr_t)node->context, device->reached || node->also};
+    sg_unlock(&device->lock);
+    return id != 0;
+}
+
+/* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and work of
+   others may be waiting for what the program does only after the free: so that one alone is waited for here, and what others
+   were given before keeps the block from being used again, but nobody from going on. *ret: the first error. */
+ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, CUresult *ret)
+{
+    struct sg_device *device = range->device;
+    struct sg_core *core = device->core;
+    struct users users;
+    if (!users_of(range, address, likely, &users))
+        return NO_BLOCK;
+    uint64_t began = now_ns(core);
+    *ret = wait_for_owner(&users, tag->context);
+    if (*ret != CUDA_SUCCESS)
+        return MUST_WAIT;
+    enum outcome outcome = free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWNER : WAITED_FOR_ALL, now_ns(core) - began);
+    if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)
+        outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, now_ns(core) - began);
+    return outcome;
+}
+
+CUresult sg_core_wait_for_all(struct sg_core *core)
+{
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    CUresult result = CUDA_SUCCESS;
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        result = context ? sg_driver_synchronize(core->driver, context) : CUDA_SUCCESS;
+    }
+    return result;
+}
+
+CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
+{
+    const struct sg_range *range = sg_core_range_at(core, address);
+    struct sg_device *classic = range ? NULL : sg_core_classic_at(core, address);
+    struct sg_block_info block;
+    struct users users;
+    if (range ? !users_of(range, address, 0, &users)
+              : !classic || sg_classic_block(classic, address, /* inside */ false, &block) != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (classic)
+        users = (struct users){classic, block.context, /* abroad */ true};
+    CUresult result = wait_for_owner(&users, current);
+    *ret_all = result == CUDA_SUCCESS && !has_others(&users);
     return result;
 }
 
@@ -214,14 +349,18 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     uint32_t likely = 0;
     if (!range->huge)
         likely = sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
-    uint64_t waited_ns = 0;
-    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, likely, tag, /* waited */ false, 0);
-    if (outcome == MUST_WAIT) {
-        CUresult result = wait_would_tell(device) ? wait_and_learn(device, tag->context, &waited_ns)
-                                                  : wait_like_the_driver(core, tag->context, &waited_ns);
+    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, likely, tag, WAITED_FOR_NONE, 0);
+    if (outcome == MUST_WAIT && is_alone(core, tag->context)) {
+        uint64_t waited_ns = 0;
+        CUresult result = wait_would_tell(device) ? wait_and_learn(device, &waited_ns) : wait_for_current(core, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
-        outcome = free_now(range, address, likely, tag, /* waited */ true, waited_ns);
+        outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, waited_ns);
+    } else if (outcome == MUST_WAIT) {
+        CUresult result = CUDA_SUCCESS;
+        outcome = free_beside_others(range, address, likely, tag, &result);
+        if (result != CUDA_SUCCESS)
+            return result;
     }
     if (outcome == NO_BLOCK) {
         if (!tag->tentative)
@@ -249,4 +388,17 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
         sg_device_record_stream(device, id, slot);
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+{
+    const struct sg_range *range = sg_core_range_at(core, address);
+    if (!range)
+        return;
+    struct sg_device *device = range->device;
+    sg_lock(&device->lock);
+    uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
+    if (id && !sg_device_slot_of(device, device->nodes.node[id].stream))
+        sg_device_record_stream(device, id, 0);
+    sg_unlock(&device->lock);
 }

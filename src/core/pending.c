@@ -66,6 +66,50 @@ void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time
     device->learnt += device->order.version != version;
 }
 
+static bool waits_for_others(const struct sg_node *node)
+{
+    return node->state == SG_NODE_PENDING && node->context == SG_OWNER_IS_DONE;
+}
+
+/* The pages that may go back wholly inside [begin, end), in units. */
+static uint64_t pages_between(const struct sg_region *region, uint32_t begin, uint32_t end)
+{
+    uint64_t pages = 0;
+    for (uint32_t page = (begin + region->page_units - 1) / region->page_units; (page + 1) * (uint64_t)region->page_units <= end; page++)
+        pages += !region->pin[page];
+    return pages;
+}
+
+/* What the run of free and such pending pieces around one of these has more in whole pages than its free ones; 0 if that is not
+   the run's first, so that each counts once. */
+static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
+{
+    const struct sg_node *nodes = device->nodes.node;
+    const struct sg_region *region = device->region[nodes[id].region];
+    uint32_t first = id, last = 0;
+    uint64_t free_pages = 0;
+    while (nodes[first].prev && nodes[nodes[first].prev].state == SG_NODE_FREE)
+        first = nodes[first].prev;
+    if (nodes[first].prev && waits_for_others(&nodes[nodes[first].prev]))
+        return 0;
+    for (uint32_t at = first; at && (nodes[at].state == SG_NODE_FREE || waits_for_others(&nodes[at])); at = nodes[at].next) {
+        if (nodes[at].state == SG_NODE_FREE)
+            free_pages += pages_between(region, nodes[at].begin, nodes[at].begin + nodes[at].size);
+        last = at;
+    }
+    return pages_between(region, nodes[first].begin, nodes[last].begin + nodes[last].size) - free_pages;
+}
+
+uint64_t sg_pending_returnable(const struct sg_device *device)
+{
+    const struct sg_node *nodes = device->nodes.node;
+    uint64_t units = 0;
+    for (uint32_t id = device->pending.first; id; id = nodes[id].later)
+        if (waits_for_others(&nodes[id]))
+            units += pages_of_run(device, id) * device->region[nodes[id].region]->page_units;
+    return units << SG_UNIT_SHIFT;
+}
+
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was any. */
 static bool settle_blocked(struct sg_device *device, sg_slot heir)
 {

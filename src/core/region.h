@@ -51,7 +51,7 @@ struct sg_node {
         uint64_t serial;   /* block: the time of its allocation, differs for every allocation of the process */
         uint64_t time;     /* free, cached, held: comes after what the owner was given before; pending: what `also` was given */
     };
-    uint64_t context;      /* the CUcontext that was current when it was allocated */
+    uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is done */
     union {
         uint64_t event;                    /* for who keeps other things in nodes */
         uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on others;
@@ -62,6 +62,9 @@ struct sg_node {
     uint32_t region;       /* index of the region in its device */
 };
 _Static_assert(sizeof(struct sg_node) == 64, "a node is one cache line");
+
+/* In place of a pending block's context: that has done its work, others may not have. */
+enum { SG_OWNER_IS_DONE = 1 };
 
 /* The nodes of one device, addressed by index so that links are short and the array can move nowhere. */
 struct sg_nodes {

@@ -46,6 +46,17 @@ static void note_only(void)
     atomic_store(&contexts.devices, several);
 }
 
+/* Tells the core of a context. Another thread may end it meanwhile, and the core would wait for it for good. */
+static void told(struct sg_core *core, const struct context *context)
+{
+    sg_core_context_seen(core, context->device, context->context);
+    sg_guard(SG_GUARD_CONTEXTS);
+    bool still = find(context->context) != NULL || contexts.count == SG_CONTEXTS_KNOWN;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    if (!still)
+        sg_core_context_forget(core, context->context);
+}
+
 /* The core isn't told of green contexts: the primary one stands for them. */
 static void seen_as(struct sg_core *core, const struct context *context)
 {
@@ -67,12 +78,7 @@ static void seen_as(struct sg_core *core, const struct context *context)
     if (!core || green)
         return;
     /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts already. */
-    sg_core_context_seen(core, context->device, context->context);
-    sg_guard(SG_GUARD_CONTEXTS);
-    bool still = find(context->context) != NULL || contexts.count == SG_CONTEXTS_KNOWN;
-    sg_unguard(SG_GUARD_CONTEXTS);
-    if (!still) /* ended meanwhile, by another thread */
-        sg_core_context_forget(core, context->context);
+    told(core, context);
 }
 
 static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
@@ -124,6 +130,7 @@ static void end_ending(struct sg_core *core, CUcontext context)
         sg_core_context_ending(core, context, false);
 }
 
+/* `core`: when the call began. */
 static void gone(struct sg_core *core, CUcontext context)
 {
     struct context was = {0};
@@ -145,8 +152,9 @@ static void gone(struct sg_core *core, CUcontext context)
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
-    if (was.context && core && !was.green)
-        sg_core_context_gone(core, was.device, context);
+    struct sg_core *now = core ? core : sg_life_core_made(); /* since then, and may have been told of this one */
+    if (was.context && now && !was.green)
+        sg_core_context_gone(now, was.device, context);
     if (last && core) /* plain memory ends with its context: others may want it */
         (void)sg_core_trim(core, was.device, 0);
 }
@@ -186,7 +194,7 @@ void sg_contexts_tell(struct sg_core *core)
     sg_unguard(SG_GUARD_CONTEXTS);
     for (int i = 0; i < count; i++) {
         if (!list[i].green)
-            sg_core_context_seen(core, list[i].device, list[i].context);
+            told(core, &list[i]);
     }
     for (int owner = 0; owner < SG_DEVICES_MAX; owner++) {
         for (int peer = 0; peer < 64 && peers[owner] >> peer; peer++) {

@@ -1,7 +1,8 @@
 /* Copies between two addresses of unified space: work for a stream like any other, but for two things. Memory that is mapped
    piece by piece can be reached from another device only where access was given to it: a plain copy between devices, which
    works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both contexts works. And
-   the stream of another device has used a block that no free of this device would ask it about. */
+   the stream of another device has used a block that no free of this device would ask it about: without peer access there is
+   no other way. */
 #include <stddef.h>
 
 #include "contexts.h"
@@ -49,22 +50,26 @@ static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struc
         ret_src->context && (ret_dst->ours || ret_src->ours);
 }
 
-/* A caller that tells of the other streams which use its block tells of this one too. */
+/* By a stream of another device. A caller that tells of the other streams which use its block tells of this one too. */
 static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     int device;
-    if (sg_core_block(core, address, &block) == CUDA_SUCCESS && sg_streams_device(stream, &device) && device != block.device)
+    if (sg_core_block(core, address, &block) != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
+        return;
+    if (sg_torch_direct() && sg_following())
         (void)sg_memory_record_stream(core, block.base, stream);
+    else
+        sg_core_used_abroad(core, block.base);
 }
 
-/* After the driver's call. */
-static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread)
+/* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between devices. */
+static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing)
 {
     sg_touched(stream, per_thread);
     if (sg_following() && !sg_life_owns(dst)) /* perhaps the host's */
         sg_streams_tell(stream, per_thread);
-    if (!sg_contexts_devices() || !sg_torch_direct() || !sg_following())
+    if (!crossing || !sg_contexts_devices() || (!sg_life_owns(dst) && !sg_life_owns(src)))
         return;
     struct sg_core *core = sg_begin();
     if (!core)
@@ -79,8 +84,9 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
     CUresult symbol parameters \
     { \
         struct end to, from; \
-        CUresult result = crosses(dst, src, &to, &from) ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
-        copied(dst, src, stream, per_thread); \
+        bool crossing = crosses(dst, src, &to, &from); \
+        CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
+        copied(dst, src, stream, per_thread, crossing); \
         return result; \
     }
 #define COPY_NOW(symbol, peer, per_thread) \
@@ -103,7 +109,7 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
     { \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes); \
-        copied(dst, src, NULL, per_thread); \
+        copied(dst, src, NULL, per_thread, /* crossing */ true); \
         return result; \
     }
 #define PEER_ASYNC(symbol, per_thread) \
@@ -111,7 +117,7 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
         CUstream stream) \
     { \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream); \
-        copied(dst, src, stream, per_thread); \
+        copied(dst, src, stream, per_thread, /* crossing */ true); \
         return result; \
     }
 PEER(cuMemcpyPeer, false)
@@ -159,7 +165,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread, crossing); \
         return result; \
     }
 #define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
@@ -168,7 +174,7 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread, crossing); \
         return result; \
     }
 DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
@@ -186,14 +192,14 @@ DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerA
     CUresult symbol(const CUDA_MEMCPY3D_PEER *copy) \
     { \
         CUresult result = sg_real()->symbol(copy); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread, /* crossing */ true); \
         return result; \
     }
 #define DEEP_PEER_ASYNC(symbol, per_thread) \
     CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) \
     { \
         CUresult result = sg_real()->symbol(copy, stream); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread); \
+        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread, /* crossing */ true); \
         return result; \
     }
 DEEP_PEER(cuMemcpy3DPeer, false)

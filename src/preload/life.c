@@ -33,6 +33,7 @@ enum {
 static struct {
     _Atomic(enum state) state;
     struct sg_core *core; /* set before the state leaves EARLY */
+    _Atomic(struct sg_core *) made; /* the same, from when it can be told things on */
     atomic_int driver_known; /* 0 not looked for, 1 complete, 2 lacking something */
     struct sg_driver driver;
     struct sg_driver gated; /* the same for the core */
@@ -45,6 +46,11 @@ static struct {
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 _Atomic unsigned sg_life_gate;
+
+struct sg_core *sg_life_core_made(void)
+{
+    return atomic_load(&life.made);
+}
 
 struct sg_core *sg_life_core(void)
 {
@@ -290,6 +296,7 @@ static enum state create_core(const struct sg_driver *driver)
     life.core = sg_core_create(&params);
     if (!life.core)
         return PASSING;
+    atomic_store(&life.made, life.core);
     sg_contexts_tell(life.core);
     if (life.conf.free_sync == SG_FREE_SYNC_STREAM)
         sg_memory_follow();

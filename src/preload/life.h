@@ -76,8 +76,9 @@ static inline struct sg_thread *sg_this_thread(void)
 /* Counts what can make an earlier finding of quick.c wrong: the state changes, a capture begins or ends, a context goes. */
 extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
 
-/* The core where it is LIVE, else NULL. No lock. */
+/* The core where it is LIVE, else NULL; and as soon as it is there, to be told of contexts. No lock. */
 struct sg_core *sg_life_core(void);
+struct sg_core *sg_life_core_made(void);
 
 /* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
 bool sg_thread_inside(void);

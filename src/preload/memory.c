@@ -340,15 +340,15 @@ static bool is_block(struct sg_core *core, CUdeviceptr address)
 /* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
 static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
 {
-    bool waits = when(origin) == SG_FREE_SYNC_STRICT;
+    bool waits = when(origin) == SG_FREE_SYNC_STRICT, all = false;
     CUcontext context = NULL;
     CUresult result = waits ? sg_life_driver()->ctx_get_current(&context) : CUDA_SUCCESS;
     if (waits && result == CUDA_SUCCESS)
-        result = sg_core_wait(core, context);
+        result = sg_core_wait(core, address, context, &all);
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
-    enum sg_graphs_answer answer = sg_graphs_keep(address, origin, waits);
+    enum sg_graphs_answer answer = sg_graphs_keep(address, origin, all);
     *ret_done = answer != SG_GRAPHS_FREE;
     return answer == SG_GRAPHS_KEPT_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
@@ -395,12 +395,10 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
    whoever could have seen the block is waited for, may have had work on it queued on another device. */
 static void wait_for_other_devices(void)
 {
-    CUcontext context;
     struct sg_core *core = sg_contexts_devices() ? sg_begin() : NULL;
     if (!core)
         return;
-    if (sg_life_driver()->ctx_get_current(&context) == CUDA_SUCCESS)
-        (void)sg_core_wait(core, context); /* what has failed, the driver's free says too */
+    (void)sg_core_wait_for_all(core); /* what has failed, the driver's free says too */
     sg_end();
 }
 

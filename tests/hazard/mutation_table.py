@@ -9,14 +9,15 @@ FREE, CONTEXTS, ORDER, PENDING, MARKS, PARTS, REGION = (f"src/core/{f}" for f in
                                                  ("free.c", "contexts.c", "order.c", "pending.c", "marks.c", "region_parts.h",
                                                          "region.c"))
 OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
-EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS = (
-    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users"))
+EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS, COPIES = (
+    f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users", "copies"))
 USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
 EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
           for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
+FREE_WAITS = [("tests/preload/preload_free_waits", "free_sync:strict", "256MiB,count=2")]
 GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto", "4GiB")]
 
 
@@ -32,18 +33,27 @@ def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), 
 MUTATIONS = [
     # Frees that wait as the driver's do.
     bug("strict_does_not_wait", "a strict free does not wait for the device", FREE,
-        "CUresult result = core->driver->ctx_synchronize();", "CUresult result = CUDA_SUCCESS;", ["cuda"]),
-    bug("strict_waits_for_one_context", "a strict free waits for the current context alone", FREE,
-        "CUresult result = context && context != current ?", "CUresult result = context && context == current ?", ["cuda"]),
+        "    CUresult result = core->driver->ctx_synchronize();\n    uint64_t ended", "    CUresult result = CUDA_SUCCESS;\n    uint64_t ended", ["cuda"]),
+    bug("strict_waits_for_the_current_context", "a strict free beside other contexts waits for the current one, whose memory it need not be", FREE,
+        "owner == current ? core->driver->ctx_synchronize() : sg_driver_synchronize(core->driver, owner);",
+        "core->driver->ctx_synchronize();", ["cuda"], programs=FREE_WAITS),
+    bug("strict_waits_for_one_context", "a block that a strict free has waited for is free although other contexts may be using it", FREE,
+        "        any = may_use(users, i);", "        any = may_use(users, i) && false;", ["cuda"], programs=FREE_WAITS),
+    bug("strict_beside_one_device", "a strict free forgets the work of other devices", FREE,
+        "device->reached || node->also};", "false};", ["cuda"], programs=FREE_WAITS),
+    bug("copies_between_devices_forgotten", "a strict free forgets the copies that other devices make of a block", COPIES,
+        "        sg_core_used_abroad(core, block.base);", "        (void)core;", ["cuda"], programs=FREE_WAITS),
+    bug("access_between_devices_forgotten", "a strict free forgets that another device has access", CONTEXTS,
+        "    device->reached |= enable;", "    device->reached = false;", ["cuda"], programs=FREE_WAITS),
     bug("wait_for_one_context_is_for_all", "a program's wait for one context stands for all where there are several", CONTEXTS,
         "if (other && other != context)\n            return false;",
         "if (other && other == context)\n            return true;", ["cuda"],
         programs=[("tests/preload/preload_epochs contexts", "free_sync:stream,wait_limit:0.1", "256MiB,hazard")]),
     bug("context_ends_while_it_is_waited_for", "a context is destroyed although a free of another thread waits for it", USERS,
-        "    return any;", "    return any && false;", ["cuda"], programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
+        "    return any;", "    return any && false;", ["cuda"], programs=[("tests/preload/preload_several ends", "free_sync:strict,expandable_segments:False", "4GiB,count=2")]),
     bug("context_met_before_may_be_ending", "a free names a context that it named before, whether that is being destroyed or not", USERS_HEADER,
         "if (met->changes == atomic_load_explicit(&sg_users_changes, memory_order_acquire))", "if (true)", ["cuda"],
-        programs=[("tests/preload/preload_several", "free_sync:strict", "4GiB,count=2")]),
+        programs=[("tests/preload/preload_several ends", "free_sync:strict,expandable_segments:False", "4GiB,count=2")]),
     bug("context_made_at_the_start_forgotten", "a context made while the core comes to life is never told to it", PRELOAD_CONTEXTS,
         "core = sg_life_core();\n    if (!core || green)", "core = NULL;\n    if (!core || green)", ["cuda"],
         programs=[("tests/preload/preload_start_contexts", "free_sync:strict", "4GiB")]),
@@ -51,7 +61,7 @@ MUTATIONS = [
         "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));",
         "    sg_device_release(device, id, 0, 0);", ["cuda"]),
     bug("completion_credited_before_the_wait", "a strict free believes the work complete before it has waited", FREE,
-        "    CUresult result = wait_like_the_driver(device->core, current, ret_ns);\n    if (result == CUDA_SUCCESS)",
+        "    CUresult result = wait_for_current(device->core, ret_ns);\n    if (result == CUDA_SUCCESS)",
         "    CUresult result = CUDA_SUCCESS;\n    if (result == CUDA_SUCCESS)", ["cuda"]),
     # Whom a free waits for.
     bug("recorded_streams_forgotten", "a free forgets the streams that record_stream named", FREE,

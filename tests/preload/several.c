@@ -96,11 +96,12 @@ static void *free_often(void *user)
     return NULL;
 }
 
-/* A free waits for contexts that another thread is about to destroy: for none that is destroyed already. */
+/* A free waits for contexts that another thread is about to destroy, where segments are fixed, or has events recorded in them:
+   in none that is destroyed already. */
 static void ends(void)
 {
     enum { THREADS = 3, CONTEXTS = 300 };
-    int device[THREADS] = {0, 0, 1};
+    int device[THREADS] = {0, 1, 1};
     pthread_t thread[THREADS];
     for (int i = 0; i < THREADS; i++)
         EXPECT(pthread_create(&thread[i], NULL, free_often, &device[i]) == 0);
@@ -116,12 +117,15 @@ static void ends(void)
     EXPECT(atomic_load(&frees_failed) == 0);
 }
 
-int main(void)
+int main(int count, char **argument)
 {
-    peers();
-    legacy_ipc();
-    addresses();
-    pins();
+    (void)argument;
+    if (count == 1) {
+        peers();
+        legacy_ipc();
+        addresses();
+        pins();
+    }
     ends();
     return failures != 0;
 }

@@ -1,5 +1,5 @@
-/* Preloaded: contexts that are made while another thread allocates for the first time are known like all others, so that a
-   free waits for their work. Each child begins anew; how the threads meet is chance, so not each of them shows a fault. */
+/* Preloaded: contexts that are made while another thread allocates for the first time are known like all others, so that
+   nobody gets what was freed before their work is done. Each child begins anew; how the threads meet is chance, so not each of them shows a fault. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 #include "cuda_proto.h"
 #include "served.h"
 
-enum { CHILDREN = 16, MAKERS = 3, KEPT = 4, EAGER = 6 };
+enum { CHILDREN = 16, MAKERS = 3, KEPT = 4, EAGER = 6, ASKS = 8 };
 
 static struct maker {
     pthread_t thread;
@@ -34,22 +34,35 @@ static void *make(void *user)
     return NULL;
 }
 
-static void work(void *done)
+static void hold(void *let_go)
 {
-    usleep(500);
-    atomic_store((atomic_bool *)done, true);
+    while (!atomic_load((atomic_bool *)let_go))
+        usleep(50);
+}
+
+/* What is pending, once the library has asked how far work has come. */
+static uint64_t pending(void)
+{
+    size_t available, total;
+    usleep(200);
+    EXPECT(cuMemGetInfo_v2(&available, &total) == CUDA_SUCCESS);
+    return statistic(0, "pending_bytes");
 }
 
 static void free_beside(CUcontext own, CUcontext other)
 {
-    atomic_bool done = false;
+    atomic_bool let_go = false;
     CUdeviceptr block;
     EXPECT(cuMemAlloc_v2(&block, 1000) == CUDA_SUCCESS && cuCtxSetCurrent(other) == CUDA_SUCCESS);
-    EXPECT(cuLaunchHostFunc(NULL, work, &done) == CUDA_SUCCESS && cuCtxSetCurrent(own) == CUDA_SUCCESS);
+    EXPECT(cuLaunchHostFunc(NULL, hold, &let_go) == CUDA_SUCCESS && cuCtxSetCurrent(own) == CUDA_SUCCESS);
     EXPECT(cuMemFree_v2(block) == CUDA_SUCCESS);
-    EXPECT(atomic_load(&done));
+    for (int i = 0; i < ASKS; i++)
+        EXPECT(pending() > 0);
+    atomic_store(&let_go, true);
     EXPECT(cuCtxSetCurrent(other) == CUDA_SUCCESS && cuCtxSynchronize() == CUDA_SUCCESS);
     EXPECT(cuCtxSetCurrent(own) == CUDA_SUCCESS);
+    while (pending() > 0)
+        ;
 }
 
 static int child(void)
