@@ -305,7 +305,7 @@ static inline uint32_t take_of_class(struct sg_device *device, const struct sg_w
             continue;
         *ret = device->region[i];
         node = sg_region_take(*ret, want->units, want->end, want->slot);
-        if (!node && sg_region_flush(*ret))
+        while (!node && sg_region_flush_some(*ret))
             node = sg_region_take(*ret, want->units, want->end, want->slot);
     }
     return node;

@@ -238,6 +238,13 @@ static void bin_empty(struct sg_region *region, uint32_t index)
     region->bins_used[index / 64] &= ~(UINT64_C(1) << index % 64);
 }
 
+/* How many blocks of a size are kept: a share of all where there are very many. */
+static inline uint32_t bin_depth(const struct sg_region *region)
+{
+    uint32_t share = region->nodes->live / SG_BIN_SHARE;
+    return share > SG_BIN_DEPTH ? share : SG_BIN_DEPTH;
+}
+
 bool sg_region_flush(struct sg_region *region)
 {
     bool any = region->cached > 0;
@@ -245,6 +252,20 @@ bool sg_region_flush(struct sg_region *region)
         while (region->bins_used[word])
             bin_empty(region, word * 64 + (uint32_t)__builtin_ctzll(region->bins_used[word]));
     return any;
+}
+
+bool sg_region_flush_some(struct sg_region *region)
+{
+    if (region->fit == SG_FIT_SMALLEST || bin_depth(region) == SG_BIN_DEPTH)
+        return sg_region_flush(region);
+    for (uint32_t word = SG_BINS / 64, cached = region->cached; cached && word-- > 0;) {
+        while (region->bins_used[word]) {
+            bin_empty(region, word * 64 + 63 - (uint32_t)__builtin_clzll(region->bins_used[word]));
+            if (region->cached < cached)
+                return true;
+        }
+    }
+    return false;
 }
 
 /* A block that is kept as it was, and is of this size and usable; 0 if none is. */
@@ -365,7 +386,7 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     }
     uint32_t index = bin_of(region, node->size, owner);
     struct sg_bin *bin = &region->bin[index];
-    if (bin->units != node->size || bin->owner != owner || bin->count == SG_BIN_DEPTH) {
+    if (bin->units != node->size || bin->owner != owner || bin->count >= bin_depth(region)) {
         bin_empty(region, index);
         bin->units = node->size;
         bin->owner = owner;

@@ -82,8 +82,9 @@ uint32_t sg_node_new(struct sg_nodes *nodes);
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
-   sizes again and again; this answers them without touching the index. */
-enum { SG_BIN_SIZES = 128, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS, SG_BIN_DEPTH = 16 };
+   sizes again and again; this answers them without touching the index. SG_BIN_DEPTH of them are kept, or where that is more one
+   for each SG_BIN_SHARE nodes of the device: with very many, joining and cutting means looking at memory that is far away. */
+enum { SG_BIN_SIZES = 128, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS, SG_BIN_DEPTH = 16, SG_BIN_SHARE = 8192 };
 enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
@@ -188,13 +189,17 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region keeps SG_BIN_DEPTH of a size until they are too many or
-   another size wants the bin, the others the latest one until the next request. */
+/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region keeps those of
+   a size until they are too many or another size wants the bin, the others the latest one until the next request. */
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
 bool sg_region_flush(struct sg_region *region);
+
+/* The same for a request that nothing free holds, which is to be tried again after each call: one bin at a time where they may be
+   deep, that of the largest blocks first. False: nothing is cached any more. */
+bool sg_region_flush_some(struct sg_region *region);
 
 /* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not complete. */
 struct sg_taker {
