@@ -228,6 +228,7 @@ static void frees_get_the_drivers_answer(void)
     CUstream stream = stream_of();
     CUgraph graph = NULL;
     CUdeviceptr block;
+    uint64_t before = allocated_after_a_look();
     MUST(cuMemAlloc_v2(&block, BYTES));
     MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     if (is_strict()) {
@@ -252,6 +253,7 @@ static void frees_get_the_drivers_answer(void)
     MUST(cuStreamEndCapture(stream, &graph));
     MUST(cuThreadExchangeStreamCaptureMode(&mode));
     MUST(cuGraphDestroy(graph));
+    EXPECT(allocated_at_last(before) == before); /* else whoever looks next takes it for what was there before */
     MUST(cuStreamDestroy_v2(stream));
 }
 
