@@ -91,6 +91,9 @@ int main(int count, char **argument)
     MUST(cuCtxSetCurrent(other));
     MUST(cuCtxSynchronize());
     MUST(cuCtxSetCurrent(own));
+    MUST(cuCtxSynchronize()); /* its own work has not been waited for where frees don't */
+    for (; statistic(0, "pending_bytes") > 0; usleep(100))
+        MUST(cuMemGetInfo_v2(&after, &total)); /* asks how far work has come */
     int again = allocate(block + got, MOST - got); /* all of it is had again */
     EXPECT(again >= BLOCKS - 2);
     return failures != 0;
