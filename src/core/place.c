@@ -258,6 +258,10 @@ static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_tak
 static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin, uint32_t *end)
 {
     uint32_t from = page_of(region, node->begin + region->page_units - 1);
+    if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
+        *begin = from < *end ? from : *end;
+        return from < *end;
+    }
     while (*end > from && !may_cut(region, *end - 1, taker))
         --*end;
     *begin = *end;
