@@ -50,7 +50,7 @@ static void open_block(struct sg_trace_writer *writer, void *mapping)
 
 static void fail(struct sg_trace_writer *writer, int error)
 {
-    sg_writer_tell(writer, error);
+    sg_writer_tell(writer, error, writer->life == OPEN);
     atomic_store(&writer->error, error);
     writer->life = FAILED;
 }

@@ -18,14 +18,13 @@ int sg_writer_file_status(int fd, struct stat *ret)
     return syscall(SYS_fstat, fd, ret) < 0 ? -errno : 0;
 }
 
-void sg_writer_tell(struct sg_trace_writer *writer, int error)
+void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened)
 {
     char line[PATH_ROOM + 256];
     const char *path = writer->path[0] ? writer->path : writer->pattern;
-    if (writer->told || !writer->options.warn)
+    if (!writer->options.warn || atomic_exchange(&writer->told, true))
         return;
-    writer->told = true;
-    const char *end = writer->life == OPEN ? "the trace ends here" : "no trace is written";
+    const char *end = opened ? "the trace ends here" : "no trace is written";
     const char *why = error == -ENOSPC   ? "no space left on the device"
                       : error == -EFBIG  ? "the limit on the size of files is reached"
                       : error == -ESTALE ? "its descriptor was closed by the program"
@@ -156,7 +155,7 @@ unsigned sg_writer_refill(struct sg_trace_writer *writer)
         atomic_store(&writer->making, false);
         if (error) {
             atomic_store(&writer->error, error);
-            sg_writer_tell(writer, error);
+            sg_writer_tell(writer, error, true);
             break;
         }
         sg_ring_put(&writer->ready, block);
