@@ -72,6 +72,7 @@ enum segalloc_turn {
     SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
     SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
     SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
+    SEGALLOC_TURN_RETURN,       /* parts of pages that were lent to blocks at other addresses are free where they belong: how many */
 };
 
 enum segalloc_record_flags {

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "sew.h"
 #include "turn.h"
 
 enum { REGION_SHIFT = 32 };
@@ -29,28 +30,35 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
     return wide && most > region->old ? most - region->old : 0;
 }
 
+void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home, uint32_t at_home)
+{
+    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE);
+    region->handle[page] = SG_PAGE_OLD;
+    region->twin[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
+    region->old++;
+    home->pinned += !home->pin[at_home];
+    home->pin[at_home] += SG_PIN_TWICE;
+    sg_gauge_add(&device->usage.aliased, (uint64_t)region->page_units << SG_UNIT_SHIFT);
+    sg_count(device, SG_STAT_aliased_pages, 1);
+}
+
+void sg_alias_queue(struct sg_device *device, uint32_t busy)
+{
+    device->nodes.node[busy].later = 0;
+    if (device->old.last)
+        device->nodes.node[device->old.last].later = busy;
+    else
+        device->old.first = busy;
+    device->old.last = busy;
+}
+
 void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place)
 {
-    struct sg_node *node = &device->nodes.node[run->busy];
-    uint64_t bytes = (uint64_t)run->pages * run->region->page_units << SG_UNIT_SHIFT;
     for (uint32_t i = 0; i < run->pages; i++) {
-        uint32_t page = run->first + i;
-        run->region->handle[page] = SG_PAGE_OLD;
-        run->region->pinned -= run->region->pin[page] != 0; /* it has an old address itself, which goes before it */
-        run->region->twin[page] = (uint64_t)region->index << REGION_SHIFT | place[i];
-        assert(!region->pin[place[i]]);
-        region->pin[place[i]] = SG_PIN_TWICE;
+        run->region->pinned -= run->region->pin[run->first + i] != 0; /* it has an old address itself, which goes before it */
+        sg_alias_note(device, run->region, run->first + i, region, (uint32_t)place[i]);
     }
-    region->pinned += run->pages;
-    run->region->old += run->pages;
-    sg_gauge_add(&device->usage.aliased, bytes);
-    sg_count(device, SG_STAT_aliased_pages, run->pages);
-    node->later = 0;
-    if (device->old.last)
-        device->nodes.node[device->old.last].later = run->busy;
-    else
-        device->old.first = run->busy;
-    device->old.last = run->busy;
+    sg_alias_queue(device, run->busy);
 }
 
 /* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are left. */
@@ -107,7 +115,7 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
         uint32_t place = (uint32_t)region->twin[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        now->pin[place] &= (uint8_t)~SG_PIN_TWICE;
+        now->pin[place] -= now->pin[place] >= SG_PIN_TWICE ? SG_PIN_TWICE : 0; /* at the end of the core pins count no more */
         now->pinned -= !now->pin[place] && now->handle[place] != SG_PAGE_OLD;
     }
     if (!unmapped)
@@ -117,9 +125,23 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
     sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap);
 }
 
+/* What was lent and is not in use goes home first: its pages may be wholly free then. Who holds `grow` may look at the list. */
+static void return_lent(struct sg_device *device)
+{
+    if (!device->sewn)
+        return;
+    (void)sg_turn(device);
+    sg_lock(&device->lock);
+    sg_device_flush(device);
+    sg_device_tidy(device);
+    sg_emit_turn(device, SEGALLOC_TURN_RETURN, sg_sew_return(device));
+    sg_unlock(&device->lock);
+}
+
 void sg_alias_settle(struct sg_device *device, bool all)
 {
     struct sg_run run;
+    return_lent(device);
     while (next_old(device, all, &run)) {
         const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;

@@ -21,6 +21,12 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
    Under the lock. */
 void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place);
 
+/* A page of `region` is a second address of one of `home`. Under the lock, like the next. */
+void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home, uint32_t at_home);
+
+/* A busy node of such pages is to be unmapped when the work there is complete. */
+void sg_alias_queue(struct sg_device *device, uint32_t busy);
+
 /* Unmaps old addresses the work on which is complete; `all`: every one, at the end of the core. Holds `grow`, not the lock. */
 void sg_alias_settle(struct sg_device *device, bool all);
 

@@ -136,7 +136,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
         uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
         for (uint32_t page = 0; page < region->pages; page++) {
             uint32_t end = page;
-            while (end < region->pages && sg_page_is_there(region->handle[end]))
+            while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)
                 end++;
             if (end > page && result == CUDA_SUCCESS)
                 result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);

@@ -115,6 +115,7 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
+    uint32_t sewn;                   /* busy nodes beside blocks in pages of others (sew.h), linked by `later`; changed with `grow` held too */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */

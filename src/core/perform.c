@@ -120,15 +120,26 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
     return end - *first;
 }
 
+/* What is to be mapped at a page of the place: a page that the place borrows, or the next of its own. */
+static CUmemGenericAllocationHandle handle_for(const struct sg_plan *plan, uint32_t page, uint32_t *next)
+{
+    const struct sg_patch *head = &plan->sewing.head, *tail = &plan->sewing.tail;
+    if (page == plan->first_page && head->size)
+        return head->region->handle[head->begin / head->region->page_units];
+    if (page == plan->last_page && tail->size)
+        return tail->region->handle[tail->begin / tail->region->page_units];
+    return plan->handles[(*next)++];
+}
+
 static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
 {
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
-            CUresult result = map_page(plan->device, plan->region, page, plan->handles[next]);
+            CUresult result = map_page(plan->device, plan->region, page, handle_for(plan, page, &next));
             if (result != CUDA_SUCCESS)
                 return result;
-            *ret_mapped = ++next;
+            ++*ret_mapped;
         }
         plan->accesses++;
         CUresult result = sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));

@@ -117,7 +117,7 @@ static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, u
     uint32_t node_end = end_of(node);
     if (is_hole)
         hole_remove(region, node);
-    else
+    else if (node->state == SG_NODE_FREE) /* what is held is in no index */
         free_remove(region, node);
     node->state = SG_NODE_BUSY;
     if (node->begin < begin) {
@@ -190,10 +190,16 @@ uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct 
     node->begin = place->begin;
     node->size = place->units;
     block_insert(region, busy);
-    if (begin < place->begin)
-        leave_over(region, insert_before(region, busy, begin, place->begin - begin), slot);
-    if (block_end < end)
-        leave_over(region, insert_after(region, busy, block_end, end - block_end), slot);
+    uint32_t left = begin < place->begin ? insert_before(region, busy, begin, place->begin - begin) : 0;
+    uint32_t right = block_end < end ? insert_after(region, busy, block_end, end - block_end) : 0;
+    if (left && place->head)
+        at(region, left)->state = SG_NODE_BUSY;
+    else if (left)
+        leave_over(region, left, slot);
+    if (right && place->tail)
+        at(region, right)->state = SG_NODE_BUSY;
+    else if (right)
+        leave_over(region, right, slot);
     return busy;
 }
 
@@ -319,6 +325,12 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
         return end - *ret_first;
     }
     return 0;
+}
+
+uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
+{
+    assert((has_state(region, id, SG_NODE_FREE) || has_state(region, id, SG_NODE_HELD)) && at(region, id)->begin <= begin && end_of(at(region, id)) >= end);
+    return cut_out(region, id, begin, end);
 }
 
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)

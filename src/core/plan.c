@@ -5,6 +5,7 @@
 
 #include "alias.h"
 #include "meta.h"
+#include "sew.h"
 
 enum { SCRATCH_LEAST = 1 << 16 };
 
@@ -26,6 +27,9 @@ enum { TOKENS_PER_PAGE = 64, TOKENS_MOST = 4096 * TOKENS_PER_PAGE };
 
 /* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are more. */
 enum { TOKENS_KEPT = 64 * TOKENS_PER_PAGE };
+
+/* Whole free pages are scarce while they are less than this part of what is held. */
+enum { SCARCE_SHARE = 4 };
 
 static uint64_t page_bytes(const struct sg_region *region)
 {
@@ -261,7 +265,31 @@ static uint32_t pages_ahead(const struct sg_plan *plan)
     if (device->grown.accesses * PAGES_AN_ACCESS <= device->grown.pages)
         return 0;
     ahead = ahead < most ? ahead : (uint32_t)most;
-    return needed && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page) ? ahead : 0;
+    return needed && !plan->sewing.region && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page) ? ahead : 0;
+}
+
+/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does. At a slack that the user
+   has fixed that is where more would be held than it allows, and little is free elsewhere besides what moves; else only where that
+   is too little, and tokens pay for it, or the limit leaves no other way. */
+static bool is_worth_sewing(const struct sg_plan *plan, struct wanted wanted)
+{
+    const struct sg_device *device = plan->device;
+    if (device->core->conf.reserve_slack != 0)
+        return wanted.should && !feasible(device, plan, wanted.should + device->usage.reserved.now / SCARCE_SHARE);
+    uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2; /* all that it may touch would be moved, or borrowed */
+    return !feasible(device, plan, wanted.must) || (!feasible(device, plan, wanted.should) && device->move_tokens >= pages * TOKENS_PER_PAGE);
+}
+
+/* Makes the plan one for such a place, where that saves pages. */
+static bool sew(struct sg_plan *plan, const struct sg_want *want)
+{
+    struct sg_sewing sewing;
+    if (!plan->device->core->conf.alias || !sg_sew_find(plan->device, want, plan->place.new_pages + plan->place.whole, &sewing))
+        return false;
+    plan->sewing = sewing;
+    plan->region = sewing.region;
+    plan->place = sewing.place;
+    return true;
 }
 
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
@@ -277,6 +305,8 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
         find_place(device, want, SG_FEWEST_WHOLE, &plan);
         wanted = moves_of(&plan);
     }
+    if (is_worth_sewing(&plan, wanted) && sew(&plan, &want))
+        wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.must))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (device->move_tokens > TOKENS_MOST)
@@ -292,6 +322,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     plan.busy = sg_region_claim(plan.region, &plan.place);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    sg_sew_lend(&plan.sewing);
     const struct sg_node *node = &device->nodes.node[plan.busy];
     plan.first_page = node->begin / plan.region->page_units;
     plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
@@ -327,6 +358,11 @@ bool sg_plan_make_do(struct sg_plan *plan)
     return true;
 }
 
+static void spend(struct sg_device *device, uint64_t tokens)
+{
+    device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
+}
+
 static void count_moved(struct sg_device *device, const struct sg_run *run)
 {
     uint64_t tokens = (uint64_t)run->pages * TOKENS_PER_PAGE;
@@ -334,7 +370,7 @@ static void count_moved(struct sg_device *device, const struct sg_run *run)
     sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
     if (tokens > device->move_tokens)
         sg_count(device, SG_STAT_moves_forced, run->pages);
-    device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
+    spend(device, tokens);
 }
 
 /* What became of the runs: those unmapped are holes now, the others free again. */
@@ -360,17 +396,19 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     }
 }
 
-/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved. */
+/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved, and mapping one
+   that is borrowed saves making one. */
 static void charge(struct sg_device *device, const struct sg_plan *plan)
 {
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created, moved = plan->place.new_pages - plan->created + anew;
-    uint64_t moves = moved * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
+    uint64_t sewn = plan->place.head + plan->place.tail;
+    uint64_t moves = (moved + sewn) * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
     uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
-    if (!moved) {
+    if (!moved && !sewn) {
         device->grown.pages += plan->created * (page_bytes(plan->region) / device->granularity);
         device->grown.accesses += plan->accesses;
     }
-    *(moved ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
+    *(moved || sewn ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
@@ -401,7 +439,8 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     struct sg_region *region = plan->region;
     uint32_t next = 0;
     settle_runs(plan, /* moved */ true);
-    for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
+    uint32_t first = plan->first_page + plan->place.head, end = plan->last_page + !plan->place.tail;
+    for (uint32_t page = first; page < end; page++)
         if (!region->handle[page]) {
             region->handle[page] = plan->handles[next];
             region->after[page] = (struct sg_after){0};
@@ -413,11 +452,15 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
-    return sg_region_commit(region, plan->busy, &plan->place, plan->slot);
+    uint32_t block = sg_region_commit(region, plan->busy, &plan->place, plan->slot);
+    sg_sew_commit(device, &plan->sewing, block);
+    spend(device, (uint64_t)(plan->place.head + plan->place.tail) * TOKENS_PER_PAGE);
+    return block;
 }
 
 void sg_plan_abandon(struct sg_plan *plan)
 {
     settle_runs(plan, /* moved */ false);
+    sg_sew_undo(&plan->sewing);
     sg_region_abandon(plan->region, plan->busy, plan->slot, sg_order_tick(plan->device));
 }

@@ -54,6 +54,7 @@ struct sg_node {
     uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is done */
     union {
         uint64_t event;                    /* for who keeps other things in nodes */
+        uint32_t lent;                     /* busy beside a block that begins or ends in a page of others: what is lent at home (sew.h) */
         uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on others;
                                               pending: bits of those it has to wait for, bit 0: for the whole context */
         struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
@@ -140,7 +141,7 @@ struct sg_region {
     uint32_t *free_at, *block_at; /* slot -> node, which may be another by now: its state and bounds tell */
     uint32_t *hole_at;            /* page -> node */
     CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
-    uint8_t *pin;                         /* page -> may not move: enum sg_pin */
+    uint8_t *pin;                         /* page -> may not move: sum of enum sg_pin */
     uint64_t *twin;                       /* page that is an old address -> where its memory is now: region and page */
     struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
     void *tables;
@@ -215,6 +216,7 @@ struct sg_place {
     uint32_t new_pages;
     uint32_t ahead;        /* pages more that are claimed right behind it, as far as there is no memory */
     uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
+    bool head, tail;       /* its first, its last page is another's, and is not among the new ones (sew.h) */
 };
 enum sg_thrift {
     SG_FEWEST_NEW,  /* the fewest new pages: least work */
@@ -230,7 +232,7 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
 
-/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h). */
+/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h, sew.h). */
 #define SG_PAGE_OLD (UINT64_MAX - 1)
 
 /* Whether there is memory behind a page that is the page's own. */
@@ -239,7 +241,7 @@ static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
     return handle && handle < SG_PAGE_OLD;
 }
 
-enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* its memory has an old address */ };
+enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
 
 /* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
    and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim.
@@ -267,6 +269,9 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
+
+/* Cuts just [begin, end) out of the free range `id`, which holds it; it may be held too. The caller has asked for nodes. Returns the busy node. */
+uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end);
 
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
 static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)

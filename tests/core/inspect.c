@@ -49,11 +49,11 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
             uint32_t twin = page;
             for (bool first = true; now->handle[twin] == SG_PAGE_OLD; first = false) { /* each of a chain knows the next */
                 const struct sg_region *next = device->region[now->twin[twin] >> 32];
-                assert_true(first || now->pin[twin] & SG_PIN_TWICE);
+                assert_true(first || now->pin[twin] >= SG_PIN_TWICE);
                 twin = (uint32_t)now->twin[twin];
                 now = next;
             }
-            assert_true(now->pin[twin] & SG_PIN_TWICE);
+            assert_true(now->pin[twin] >= SG_PIN_TWICE);
             if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->handle[twin])
                 fail_msg("page %u of region %u has lost its old address", twin, now->index);
             old++;

@@ -1,0 +1,208 @@
+/* Blocks that begin and end in pages of others: when they do, what is mapped where, that the parts go home, and when nothing is
+   lent. Six blocks of 3 MiB stand in nine pages; what the second and the fifth leave is two whole pages and half of two others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+enum { BLOCKS = 6 };
+
+static bool capturing;
+
+static bool record_begin(void)
+{
+    return !capturing;
+}
+
+static void record_end(void)
+{
+}
+
+static struct sg_core *start(const char *text, uint64_t total)
+{
+    struct sg_conf conf;
+    capturing = false;
+    strict_reset(2, total, MIB(2));
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){
+        .conf = &conf, .driver = &strict_driver, .record_begin = record_begin, .record_end = record_end});
+    assert_non_null(core);
+    return core;
+}
+
+static CUresult try_allocate(struct sg_core *core, sg_slot slot, uint64_t bytes, CUdeviceptr *ret)
+{
+    const struct sg_tag tag = {.slot = slot};
+    if (slot)
+        sg_core_slot_touched(core, 0, slot);
+    CUresult result = sg_core_malloc(core, 0, bytes, &tag, ret);
+    inspect(core, 1);
+    return result;
+}
+
+static CUdeviceptr allocate(struct sg_core *core, sg_slot slot, uint64_t bytes)
+{
+    CUdeviceptr address;
+    assert_int_equal(try_allocate(core, slot, bytes, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void release(struct sg_core *core, sg_slot slot, CUdeviceptr address)
+{
+    const struct sg_tag tag = {.slot = slot, .sync = slot ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_STRICT};
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    inspect(core, 1);
+}
+
+static uint64_t value(struct sg_core *core, enum sg_stat stat)
+{
+    struct sg_stats stats;
+    assert_true(sg_core_stats(core, 0, &stats));
+    return stats.value[stat];
+}
+
+static void stop(struct sg_core *core)
+{
+    const char *what;
+    strict_complete(UINT32_MAX);
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+static void make_parts(struct sg_core *core, sg_slot slot, CUdeviceptr *block)
+{
+    for (int i = 0; i < BLOCKS; i++)
+        block[i] = allocate(core, slot, MIB(3));
+    release(core, slot, block[1]);
+    release(core, slot, block[4]);
+}
+
+static void test_block_begins_and_ends_in_pages_of_others(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    CUdeviceptr block[BLOCKS];
+    make_parts(core, 0, block);
+    CUdeviceptr sewn = allocate(core, 0, MIB(6));
+    assert_int_equal(value(core, SG_STAT_reserved_bytes), MIB(18));
+    assert_int_equal(value(core, SG_STAT_sewn_pages), 2);
+    assert_int_equal(value(core, SG_STAT_pages_moved), 2);
+    assert_int_equal(sewn % MIB(2), MIB(1));
+    assert_int_equal(strict_mapped(sewn - MIB(1), MIB(2)), strict_mapped(block[0] + MIB(2), MIB(2)));
+    assert_int_equal(strict_mapped(sewn + MIB(5), MIB(2)), strict_mapped(block[5] - MIB(1), MIB(2)));
+    /* Those who were there go, and the block stays: its ends are the pages' only users. */
+    release(core, 0, block[0]);
+    release(core, 0, block[5]);
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(4));
+    release(core, 0, sewn);
+    /* All that is free is wanted in one piece. */
+    CUdeviceptr all = allocate(core, 0, MIB(12));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), 0);
+    assert_int_equal(value(core, SG_STAT_late_unmaps), 2);
+    assert_int_equal(value(core, SG_STAT_reserved_bytes), MIB(18));
+    release(core, 0, all);
+    stop(core);
+}
+
+/* A card that is full is enough with the parts, and too small without. */
+static void test_last_bytes_of_a_card(void **state)
+{
+    (void)state;
+    for (int lend = 0; lend < 2; lend++) {
+        struct sg_core *core = start(lend ? "limit:18MiB" : "limit:18MiB,alias:False", MIB(512));
+        CUdeviceptr block[BLOCKS], sewn;
+        make_parts(core, 0, block);
+        assert_int_equal(try_allocate(core, 0, MIB(6), &sewn), lend ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+        assert_int_equal(value(core, SG_STAT_sewn_pages), lend ? 2 : 0);
+        stop(core);
+    }
+}
+
+/* Part of a block's place is used again: it can't go home before that is free too. */
+static void test_part_goes_home_whole(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    CUdeviceptr block[BLOCKS];
+    make_parts(core, 0, block);
+    release(core, 0, allocate(core, 0, MIB(6)));
+    CUdeviceptr left = allocate(core, 0, MIB(6) - MIB(1) / 2);
+    (void)allocate(core, 0, MIB(8));
+    assert_int_equal(value(core, SG_STAT_late_unmaps), 0);
+    release(core, 0, left);
+    (void)allocate(core, 0, MIB(16));
+    assert_int_equal(value(core, SG_STAT_late_unmaps), 2);
+    stop(core);
+}
+
+static uint64_t sewn_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
+{
+    struct sg_core *core = start(conf, MIB(512));
+    sg_slot slot[3] = {0};
+    for (uint64_t key = 1; key < 3; key++)
+        slot[key] = sg_core_slot(core, 0, &(struct sg_stream_id){.key = key});
+    CUdeviceptr block[BLOCKS];
+    make_parts(core, slot[1], block);
+    if (arrange)
+        arrange(core, block);
+    (void)allocate(core, slot[asker], MIB(6));
+    uint64_t pages = value(core, SG_STAT_sewn_pages);
+    stop(core);
+    return pages;
+}
+
+static void pin_both(struct sg_core *core, const CUdeviceptr *block)
+{
+    sg_core_pin(core, block[0] + MIB(2), 1);
+    sg_core_pin(core, block[5], 1);
+}
+
+static void capture(struct sg_core *core, const CUdeviceptr *block)
+{
+    (void)core;
+    (void)block;
+    capturing = true;
+}
+
+static void complete(struct sg_core *core, const CUdeviceptr *block)
+{
+    (void)block;
+    sg_core_poll(core, 0);
+    strict_complete(UINT32_MAX);
+    sg_core_poll(core, 0);
+}
+
+static void test_who_is_lent_what(void **state)
+{
+    (void)state;
+    const char *tight = "reserve_slack:1.0";
+    assert_int_equal(sewn_when(tight, NULL, 1), 2);     /* the stream that freed it, though its work is not complete */
+    assert_int_equal(sewn_when(tight, NULL, 2), 0);     /* another has not come after that */
+    assert_int_equal(sewn_when(tight, complete, 2), 2);
+    assert_int_equal(sewn_when(tight, pin_both, 1), 0); /* somebody remembers those pages */
+    assert_int_equal(sewn_when(tight, capture, 1), 0);  /* no event can be recorded that would tell when they are complete */
+    assert_int_equal(sewn_when("reserve_slack:1.0,alias:False", NULL, 1), 0);
+    assert_int_equal(sewn_when("", NULL, 1), 0);        /* there is room */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_block_begins_and_ends_in_pages_of_others),
+        cmocka_unit_test(test_last_bytes_of_a_card),
+        cmocka_unit_test(test_part_goes_home_whole),
+        cmocka_unit_test(test_who_is_lent_what),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
