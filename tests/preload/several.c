@@ -120,6 +120,7 @@ static void ends(void)
 int main(int count, char **argument)
 {
     (void)argument;
+    EXPECT(cuInit(0) == CUDA_SUCCESS);
     if (count == 1) {
         peers();
         legacy_ipc();
