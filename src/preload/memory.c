@@ -477,8 +477,9 @@ CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
     return free_async(sg_real()->cuMemFreeAsync_ptsz, address, stream ? stream : CU_STREAM_PER_THREAD);
 }
 
-/* How the driver aligns rows on this device, learnt from one small allocation of its own. 0 where it gave none. */
-static size_t pitch_alignment(int device, unsigned element)
+/* How the driver aligns rows on this device, learnt from one small allocation of its own, for which what we hold idle makes room. 0
+   where it gave none. */
+static size_t pitch_alignment(struct sg_core *core, int device, unsigned element)
 {
     static _Atomic(size_t) known[SG_DEVICES_MAX];
     size_t alignment = device < SG_DEVICES_MAX ? atomic_load_explicit(&known[device], memory_order_relaxed) : 0;
@@ -486,7 +487,10 @@ static size_t pitch_alignment(int device, unsigned element)
     if (alignment)
         return alignment;
     const struct sg_real *real = sg_real();
-    if (real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element) != CUDA_SUCCESS)
+    CUresult result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_live() && sg_core_trim(core, device, 0) > 0)
+        result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
+    if (result != CUDA_SUCCESS)
         return 0;
     real->cuMemFree_v2(probe);
     if (alignment & (alignment - 1))
@@ -506,7 +510,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
     size_t alignment = 0, row, bytes;
     bool valid = ret && pitch && width && height && (element == 4 || element == 8 || element == 16);
     if (valid && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
-        alignment = pitch_alignment(device, element);
+        alignment = pitch_alignment(core, device, element);
     CUresult result;
     if (!alignment || __builtin_add_overflow(width, alignment - 1, &row) ||
         __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {

@@ -47,6 +47,10 @@ int main(void)
         give_back(count, 1 + i);
         MUST(cudaMemGetInfo(&free_bytes, &total));
         FACT(free_bytes == all);
+        size_t pitch = 0; /* the first time nobody knows yet how rows are aligned */
+        SHOW(cudaMallocPitch((void **)&block[0], &pitch, 1000, 1000));
+        FACT(pitch >= 1000);
+        SHOW(cudaFree(block[0]));
         SHOW(cudaMalloc((void **)&block[0], all / (2 * MiB) * (2 * MiB)));
         SHOW(cudaMalloc((void **)&block[1], 8 * MiB));
         SHOW(cudaMemset(block[0] + all / 2, 1, MiB));
