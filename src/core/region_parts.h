@@ -312,27 +312,42 @@ static inline bool may_join(const struct sg_region *region, const struct sg_node
     return true;
 }
 
-/* Whether two ranges begin in the same slot of addresses. */
-static inline bool collide(const struct sg_region *region, uint32_t left, uint32_t right)
-{
-    return left && right && at(region, left)->begin >> region->slot_shift == at(region, right)->begin >> region->slot_shift;
-}
-
 static inline bool has_state(const struct sg_region *region, uint32_t id, enum sg_node_state state)
 {
     return id && at(region, id)->state == state;
 }
 
-/* Turns a node that is in no index, and joins nothing, into a free range. Where that begins in the same slot of addresses as its
-   right neighbour, or its left one in its own, the left of the two, which is shorter than a slot, is held until it can join. */
+static inline bool begins_in(const struct sg_region *region, uint32_t id, uint32_t slot)
+{
+    return id && at(region, id)->begin >> region->slot_shift == slot;
+}
+
+/* The free range from `id` up that begins in a slot of addresses, behind pieces held there; 0 if there is none. */
+static inline uint32_t free_up_in_slot(const struct sg_region *region, uint32_t id, uint32_t slot)
+{
+    while (has_state(region, id, SG_NODE_HELD) && begins_in(region, id, slot))
+        id = at(region, id)->next;
+    return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
+}
+
+/* The same from `id` down. */
+static inline uint32_t free_down_in_slot(const struct sg_region *region, uint32_t id, uint32_t slot)
+{
+    while (has_state(region, id, SG_NODE_HELD) && begins_in(region, id, slot))
+        id = at(region, id)->prev;
+    return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
+}
+
+/* Turns a node that is in no index, and joins nothing, into a free range. Of neighbours that begin in one slot of addresses, which may
+   be more than two, only the last is one; the others, which are shorter than a slot, are held until they can join. */
 static inline void free_put(struct sg_region *region, uint32_t id)
 {
-    uint32_t prev = at(region, id)->prev, next = at(region, id)->next;
-    if (has_state(region, prev, SG_NODE_FREE) && collide(region, prev, id)) {
-        free_remove(region, at(region, prev));
-        at(region, prev)->state = SG_NODE_HELD;
+    uint32_t slot = at(region, id)->begin >> region->slot_shift, below = free_down_in_slot(region, at(region, id)->prev, slot);
+    if (below) {
+        free_remove(region, at(region, below));
+        at(region, below)->state = SG_NODE_HELD;
     }
-    if (has_state(region, next, SG_NODE_FREE) && collide(region, id, next))
+    if (free_up_in_slot(region, at(region, id)->next, slot))
         at(region, id)->state = SG_NODE_HELD;
     else
         free_insert(region, id);
@@ -342,8 +357,7 @@ static inline void free_put(struct sg_region *region, uint32_t id)
 static inline void free_shrink(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
 {
     struct sg_node *node = at(region, id);
-    uint32_t next = node->next;
-    if (begin != node->begin && has_state(region, next, SG_NODE_FREE) && begin >> region->slot_shift == at(region, next)->begin >> region->slot_shift) {
+    if (begin != node->begin && free_up_in_slot(region, node->next, begin >> region->slot_shift)) {
         free_remove(region, node);
         node->begin = begin;
         node->size = size;

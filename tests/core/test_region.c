@@ -504,6 +504,48 @@ static void test_depth(void **state)
     assert_int_equal(kept(2 * SG_BIN_DEPTH + 1, VERY_MANY), 1);
 }
 
+/* Parts of three owners begin in one slot of addresses, of which only the last may be found by it. */
+static void test_three_owners_in_a_slot(void **state)
+{
+    enum { PAGE = 4096, PAGES = 4, SLOT_SHIFT = 11, LEFT = 6600, MIDDLE = 400, ALL = PAGES * PAGE };
+    struct model *model = malloc(sizeof *model);
+    struct sg_region *region = &model->region;
+    static struct sg_order order;
+    (void)state;
+    assert_non_null(model);
+    model_init(model, PAGES, PAGE, SLOT_SHIFT, 0, 1);
+    order = (struct sg_order){.version = 1};
+    region->order = &order;
+    struct sg_place place = {.units = ALL, .node = region->first, .new_pages = PAGES};
+    uint32_t busy = sg_region_claim(region, &place);
+    for (uint32_t page = 0; page < PAGES; page++)
+        region->handle[page] = ++model->handles;
+    sg_region_release(region, sg_region_commit(region, busy, &place, 0), 2, 5);
+    sg_region_flush(region);
+    uint32_t left = sg_region_take(region, LEFT, SG_END_LOW, 2);
+    uint32_t right = sg_region_take(region, ALL - LEFT - MIDDLE, SG_END_HIGH, 2);
+    assert_true(left && right);
+    sg_region_release(region, left, 1, 6);
+    sg_region_release(region, right, 3, 7); /* what is between them is held now */
+    sg_region_check(region);
+    left = sg_region_take(region, LEFT - MIDDLE, SG_END_LOW, 1);
+    assert_true(left);
+    sg_region_check(region);
+    assert_int_equal(sg_region_largest(region), ALL - LEFT - MIDDLE);
+    for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
+        order.complete[slot] = 10;
+    order.version++;
+    assert_true(sg_region_tidy(region));
+    sg_region_check(region);
+    assert_int_equal(sg_region_largest(region), ALL - LEFT + MIDDLE);
+    sg_region_release(region, left, 0, 0);
+    sg_region_flush(region);
+    sg_region_check(region);
+    assert_int_equal(sg_region_largest(region), ALL);
+    model_fini(model);
+    free(model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -513,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_one_page),
         cmocka_unit_test(test_very_many),
         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_three_owners_in_a_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
