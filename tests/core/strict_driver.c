@@ -620,6 +620,33 @@ bool strict_backing(CUdeviceptr address, size_t bytes, int device, uint64_t *ret
     return true;
 }
 
+/* The part of a mapping that lies in a range, as offsets into its memory. */
+static void part_in(const struct mapping *mapping, CUdeviceptr address, size_t bytes, uint64_t *ret_begin, uint64_t *ret_end)
+{
+    CUdeviceptr begin = address > mapping->address ? address : mapping->address, end = mapping->address + mapping->bytes;
+    *ret_begin = begin - mapping->address;
+    *ret_end = (address + bytes < end ? address + bytes : end) - mapping->address;
+}
+
+bool strict_share(CUdeviceptr one, size_t one_bytes, CUdeviceptr other, size_t other_bytes)
+{
+    bool share = one < other + other_bytes && other < one + one_bytes;
+    enter();
+    for (uint32_t i = first_at_or_after(one); !share && i < the.mappings && the.mapping[i].address < one + one_bytes; i++) {
+        const struct mapping *a = &the.mapping[i];
+        if (handle_of(a->handle)->mappings < 2)
+            continue; /* at one address: that was looked at */
+        for (uint32_t k = first_at_or_after(other); !share && k < the.mappings && the.mapping[k].address < other + other_bytes; k++) {
+            uint64_t a_begin, a_end, b_begin, b_end;
+            part_in(a, one, one_bytes, &a_begin, &a_end);
+            part_in(&the.mapping[k], other, other_bytes, &b_begin, &b_end);
+            share = the.mapping[k].handle == a->handle && a_begin < b_end && b_begin < a_end;
+        }
+    }
+    leave(CUDA_SUCCESS);
+    return share;
+}
+
 CUmemGenericAllocationHandle strict_mapped(CUdeviceptr address, size_t bytes)
 {
     enter();

@@ -41,6 +41,9 @@ uint64_t strict_stuck(int device);
    one number that changes with any of them. */
 bool strict_backing(CUdeviceptr address, size_t bytes, int device, uint64_t *ret);
 
+/* Whether some byte is behind both ranges, at one address or at two. */
+bool strict_share(CUdeviceptr one, size_t one_bytes, CUdeviceptr other, size_t other_bytes);
+
 /* The handle mapped at `address` over exactly `bytes`, 0 if there is none. */
 CUmemGenericAllocationHandle strict_mapped(CUdeviceptr address, size_t bytes);
 

@@ -67,7 +67,7 @@ static CUresult allocate(struct program *program, struct block *block, int devic
     assert_int_equal(address % 512, 0);
     for (int i = 0; i < BLOCKS; i++) {
         const struct block *other = &program->block[i];
-        if (other->address && address < other->address + other->bytes && other->address < address + bytes)
+        if (other->address && strict_share(address, bytes, other->address, other->bytes))
             fail_msg("two live blocks share memory");
     }
     *block = (struct block){.address = address, .bytes = bytes, .device = device};

@@ -273,7 +273,7 @@ static void expect_after_all(const struct block *block, int stream)
 {
     for (int i = 0; i < the.pasts; i++) {
         const struct block *past = &the.past[i];
-        if (past->address >= block->address + block->bytes || block->address >= past->address + past->bytes)
+        if (!strict_share(past->address, past->bytes, block->address, block->bytes))
             continue;
         for (int k = 0; k < the.streams; k++) {
             if (past->touched.work[k] > the.stream[k].complete && k != stream &&
@@ -283,7 +283,7 @@ static void expect_after_all(const struct block *block, int stream)
     }
     for (int i = 0; i < BLOCKS; i++) {
         const struct block *other = &the.block[i];
-        if (other->address && other != block && other->address < block->address + block->bytes && block->address < other->address + other->bytes)
+        if (other->address && other != block && strict_share(other->address, other->bytes, block->address, block->bytes))
             fail_msg("two live blocks share memory");
     }
 }
