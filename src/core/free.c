@@ -220,10 +220,18 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
 enum waited {
     WAITED_FOR_NONE,
     WAITED_FOR_OWNER, /* its own context's work; others' may still be using it */
+    WAITED_FOR_OWN,   /* the calling thread's context; all, if the block is that one's and nobody else's */
     WAITED_FOR_ALL
 };
 
 enum outcome { FREED, FREED_HUGE, FREED_LATER, NO_BLOCK, MUST_WAIT };
+
+/* Whether a block is of a context, and no other device has had access to it. */
+INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
+{
+    const struct sg_node *node = &device->nodes.node[id];
+    return node->context == (uint64_t)(uintptr_t)context && !node->also && !device->reached;
+}
 
 /* Frees a block; MUST_WAIT: that can't be without a wait for more. `waited_ns`: what the wait took. */
 INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, enum waited waited, uint64_t waited_ns)
@@ -236,7 +244,9 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     uint32_t id = block_at(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
-    } else if (waited == WAITED_FOR_ALL || tag->sync == SG_FREE_SYNC_AUTO) {
+    } else if (waited == WAITED_FOR_OWN && !is_own(device, id, tag->context)) {
+        outcome = MUST_WAIT;
+    } else if (waited >= WAITED_FOR_OWN || tag->sync == SG_FREE_SYNC_AUTO) {
         struct sg_node *node = &device->nodes.node[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
         if (waited)
@@ -285,6 +295,26 @@ static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t
         *ret = (struct users){device, (CUcontext)(uintptr_t)node->context, device->reached || node->also};
     sg_unlock(&device->lock);
     return id != 0;
+}
+
+/* The same by what is seen without the lock, which another thread may be changing: to be asked again under it. */
+__attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely, CUcontext context)
+{
+    const struct sg_node *node = &device->nodes.node[likely];
+    return likely && *(const volatile uint64_t *)&node->context == (uint64_t)(uintptr_t)context &&
+        !*(const volatile uint64_t *)&node->also && !*(const volatile bool *)&device->reached && !follows_streams(device);
+}
+
+/* The usual free beside contexts of other devices: the block is of the calling thread's context, which is its device's only one.
+   One look under the lock instead of two. MUST_WAIT, after a wait or without: it is not that. */
+ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, CUresult *ret)
+{
+    const struct users users = {range->device, tag->context, /* abroad */ false};
+    uint64_t waited_ns;
+    if (!looks_own(range->device, likely, tag->context) || has_others(&users))
+        return MUST_WAIT;
+    *ret = wait_for_current(range->device->core, &waited_ns);
+    return *ret == CUDA_SUCCESS ? free_now(range, address, likely, tag, WAITED_FOR_OWN, waited_ns) : MUST_WAIT;
 }
 
 /* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and work of
@@ -358,7 +388,9 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, waited_ns);
     } else if (outcome == MUST_WAIT) {
         CUresult result = CUDA_SUCCESS;
-        outcome = free_beside_others(range, address, likely, tag, &result);
+        outcome = free_own(range, address, likely, tag, &result);
+        if (outcome == MUST_WAIT && result == CUDA_SUCCESS)
+            outcome = free_beside_others(range, address, likely, tag, &result);
         if (result != CUDA_SUCCESS)
             return result;
     }

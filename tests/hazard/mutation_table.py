@@ -39,6 +39,8 @@ MUTATIONS = [
         "core->driver->ctx_synchronize();", ["cuda"], programs=FREE_WAITS),
     bug("strict_waits_for_one_context", "a block that a strict free has waited for is free although other contexts may be using it", FREE,
         "        any = may_use(users, i);", "        any = may_use(users, i) && false;", ["cuda"], programs=FREE_WAITS),
+    bug("strict_beside_one_context", "a block of the calling thread's context is free although others of its device may be using it", FREE,
+        "tag->context) || has_others(&users))", "tag->context))", ["cuda"], programs=FREE_WAITS),
     bug("strict_beside_one_device", "a strict free forgets the work of other devices", FREE,
         "device->reached || node->also};", "false};", ["cuda"], programs=FREE_WAITS),
     bug("copies_between_devices_forgotten", "a strict free forgets the copies that other devices make of a block", COPIES,
