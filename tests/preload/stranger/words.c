@@ -62,6 +62,7 @@ int main(void)
     back.writeValue.value = 0;
     CUgraphExec made = graph_that_waits(&wait), captured = captured_wait(to, word);
     NEED(cuMemsetD8(word, 0, 64));
+    NEED(cuCtxSynchronize()); /* these streams do not wait for the legacy one */
     for (int i = 0; i < ROUNDS; i++) {
         NEED(cuMemAlloc(&block, BYTES));
         if (i % 3 == 0)
