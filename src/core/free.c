@@ -297,7 +297,7 @@ static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t
     return id != 0;
 }
 
-/* The same by what is seen without the lock, which another thread may be changing: to be asked again under it. */
+/* What is_own() will say, by a look without the lock: another thread may be changing it, so that is asked under it all the same. */
 __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely, CUcontext context)
 {
     const struct sg_node *node = &device->nodes.node[likely];
