@@ -226,7 +226,7 @@ static int wait_for_records(int channel)
 }
 
 /* Fresh processes: the one that runs the tests has called CUDA, so its children can't. */
-static int exchange_events(void)
+static int pair_of(int (*child_side)(int channel), int (*own_side)(int channel))
 {
     int channel[2], result;
     if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
@@ -234,22 +234,19 @@ static int exchange_events(void)
     pid_t child = fork();
     use_device_0(NULL);
     if (child == 0)
-        _exit(wait_for_records(channel[0]));
-    int own = record_for(channel[1]);
+        _exit(child_side(channel[0]));
+    int own = own_side(channel[1]);
     return waitpid(child, &result, 0) == child && result == 0 ? own : 7;
+}
+
+static int exchange_events(void)
+{
+    return pair_of(wait_for_records, record_for);
 }
 
 static int exchange(void)
 {
-    int channel[2], result;
-    if (socketpair(AF_UNIX, SOCK_STREAM, 0, channel) != 0)
-        return 2;
-    pid_t child = fork();
-    use_device_0(NULL);
-    if (child == 0)
-        _exit(export_to(channel[0]));
-    int own = import_from(channel[1]);
-    return waitpid(child, &result, 0) == child && result == 0 ? own : 7;
+    return pair_of(export_to, import_from);
 }
 
 static void run_pair(const char *what)
