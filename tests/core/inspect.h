@@ -4,6 +4,12 @@
 
 #include "core.h"
 
+/* A core over the strict driver's two devices, emptied, of `total` bytes each with pages of 2 MiB, by the text of a configuration. */
+struct sg_core *inspect_start(const char *text, uint64_t total);
+
+/* A capture is live: nothing can be recorded. False when a core starts. */
+extern bool inspect_capturing;
+
 /* Aborts the test with a message when something is not as it must be. Nobody else may be using the core. */
 void inspect(struct sg_core *core, int devices);
 

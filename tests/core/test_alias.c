@@ -14,30 +14,6 @@
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
-static bool capturing;
-
-static bool record_begin(void)
-{
-    return !capturing;
-}
-
-static void record_end(void)
-{
-}
-
-static struct sg_core *start(const char *text, uint64_t total)
-{
-    struct sg_conf conf;
-    capturing = false;
-    strict_reset(2, total, MIB(2));
-    sg_conf_init(&conf);
-    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    struct sg_core *core = sg_core_create(&(struct sg_core_params){
-        .conf = &conf, .driver = &strict_driver, .record_begin = record_begin, .record_end = record_end});
-    assert_non_null(core);
-    return core;
-}
-
 static sg_slot stream(struct sg_core *core, uint64_t key)
 {
     const struct sg_stream_id id = {.key = key};
@@ -90,7 +66,7 @@ static void make_gaps(struct sg_core *core, sg_slot slot, CUdeviceptr *block, in
 static void test_old_address_stays_until_work_is_done(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
     sg_slot slot = stream(core, 1);
     CUdeviceptr block[8];
     make_gaps(core, slot, block, 8);
@@ -117,7 +93,7 @@ static void test_old_address_stays_until_work_is_done(void **state)
 
 static uint64_t aliased_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
 {
-    struct sg_core *core = start(conf, MIB(512));
+    struct sg_core *core = inspect_start(conf, MIB(512));
     CUdeviceptr block[8];
     make_gaps(core, stream(core, 1), block, 8);
     if (arrange)
@@ -138,7 +114,7 @@ static void capture(struct sg_core *core, const CUdeviceptr *block)
 {
     (void)core;
     (void)block;
-    capturing = true;
+    inspect_capturing = true;
 }
 
 static void enable_peer(struct sg_core *core, const CUdeviceptr *block)
@@ -173,7 +149,7 @@ static void test_who_gets_them(void **state)
 static void test_the_rest_of_a_page_has_a_past(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
     sg_slot slot = stream(core, 1), other = stream(core, 2);
     CUdeviceptr block[8];
     make_gaps(core, slot, block, 8);
@@ -192,7 +168,7 @@ static void test_the_rest_of_a_page_has_a_past(void **state)
 static void test_peers_come_later(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
     CUdeviceptr block[8];
     uint64_t backing;
     make_gaps(core, stream(core, 1), block, 8);
@@ -205,7 +181,7 @@ static void test_peers_come_later(void **state)
 static void test_bounded(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(128));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(128));
     sg_slot slot = stream(core, 1);
     CUdeviceptr block[12];
     make_gaps(core, slot, block, 12);

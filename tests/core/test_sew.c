@@ -15,30 +15,6 @@
 #define MIB(n) ((uint64_t)(n) << 20)
 enum { BLOCKS = 6 };
 
-static bool capturing;
-
-static bool record_begin(void)
-{
-    return !capturing;
-}
-
-static void record_end(void)
-{
-}
-
-static struct sg_core *start(const char *text, uint64_t total)
-{
-    struct sg_conf conf;
-    capturing = false;
-    strict_reset(2, total, MIB(2));
-    sg_conf_init(&conf);
-    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    struct sg_core *core = sg_core_create(&(struct sg_core_params){
-        .conf = &conf, .driver = &strict_driver, .record_begin = record_begin, .record_end = record_end});
-    assert_non_null(core);
-    return core;
-}
-
 static CUresult try_allocate(struct sg_core *core, sg_slot slot, uint64_t bytes, CUdeviceptr *ret)
 {
     const struct sg_tag tag = {.slot = slot};
@@ -91,7 +67,7 @@ static void make_parts(struct sg_core *core, sg_slot slot, CUdeviceptr *block)
 static void test_block_begins_and_ends_in_pages_of_others(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
     CUdeviceptr block[BLOCKS];
     make_parts(core, 0, block);
     CUdeviceptr sewn = allocate(core, 0, MIB(6));
@@ -120,7 +96,7 @@ static void test_last_bytes_of_a_card(void **state)
 {
     (void)state;
     for (int lend = 0; lend < 2; lend++) {
-        struct sg_core *core = start(lend ? "limit:18MiB" : "limit:18MiB,alias:False", MIB(512));
+        struct sg_core *core = inspect_start(lend ? "limit:18MiB" : "limit:18MiB,alias:False", MIB(512));
         CUdeviceptr block[BLOCKS], sewn;
         make_parts(core, 0, block);
         assert_int_equal(try_allocate(core, 0, MIB(6), &sewn), lend ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
@@ -133,7 +109,7 @@ static void test_last_bytes_of_a_card(void **state)
 static void test_part_goes_home_whole(void **state)
 {
     (void)state;
-    struct sg_core *core = start("reserve_slack:1.0", MIB(512));
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
     CUdeviceptr block[BLOCKS];
     make_parts(core, 0, block);
     release(core, 0, allocate(core, 0, MIB(6)));
@@ -148,7 +124,7 @@ static void test_part_goes_home_whole(void **state)
 
 static uint64_t sewn_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
 {
-    struct sg_core *core = start(conf, MIB(512));
+    struct sg_core *core = inspect_start(conf, MIB(512));
     sg_slot slot[3] = {0};
     for (uint64_t key = 1; key < 3; key++)
         slot[key] = sg_core_slot(core, 0, &(struct sg_stream_id){.key = key});
@@ -172,7 +148,7 @@ static void capture(struct sg_core *core, const CUdeviceptr *block)
 {
     (void)core;
     (void)block;
-    capturing = true;
+    inspect_capturing = true;
 }
 
 static void complete(struct sg_core *core, const CUdeviceptr *block)
