@@ -77,15 +77,30 @@ static void check_apart(struct program *p, const struct block *new)
     }
 }
 
-/* Running out ends the process there, so a pluggable allocator is asked only for what must be there. */
+/* What `name` says of a device: of all threads. */
+static uint64_t stat_of(int device, const char *name)
+{
+    struct segalloc_stat stats[128];
+    int count = extras.stats(device, stats, 128);
+    for (int i = 0; i < count; i++) {
+        if (strcmp(stats[i].name, name) == 0)
+            return stats[i].value;
+    }
+    return 0;
+}
+
+/* Running out ends the process there, so a pluggable allocator is asked only for what must be there: not for what counts as
+   available but is pending, since that may be held by work that ends only once the program goes on. */
 static void *allocate_on(struct program *p, size_t bytes, int home)
 {
     CUstream stream = p->stream[home].handle;
+    int device = program_device(p->stream[home].context);
     if (!p->pluggable)
         return extras.malloc_on(bytes, stream);
     size_t available = 0;
     (void)cuMemGetInfo_v2(&available, NULL);
-    return available / 2 > bytes ? extras.torch_malloc(bytes, program_device(p->stream[home].context), stream) : NULL;
+    uint64_t pending = stat_of(device, "pending_bytes");
+    return available > pending && (available - pending) / 2 > bytes ? extras.torch_malloc(bytes, device, stream) : NULL;
 }
 
 /* What the kind of program calls to free a block that it allocated for a stream. */
@@ -102,18 +117,6 @@ void block_give_back(struct program *p, struct block *b)
         MUST(p, (CUresult)extras.free(address));
 }
 
-/* How many allocations the driver has served itself: of all threads. */
-static uint64_t passed_on(int device)
-{
-    struct segalloc_stat stats[128];
-    int count = extras.stats(device, stats, 128);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(stats[i].name, "passed_on") == 0)
-            return stats[i].value;
-    }
-    return 0;
-}
-
 struct block *block_allocate(struct program *p, int home)
 {
     struct block *b = empty_block(p);
@@ -123,7 +126,7 @@ struct block *block_allocate(struct program *p, int home)
     if (!b)
         return NULL;
     program_enter(p, context);
-    uint64_t passed = passed_on(device);
+    uint64_t passed = stat_of(device, "passed_on"); /* to the driver */
     if (p->kind == KIND_CUDA && (context != 0 || program_random(p, 2))) {
         CUdeviceptr got;
         CUresult result = cuMemAlloc_v2(&got, bytes);
@@ -147,7 +150,7 @@ struct block *block_allocate(struct program *p, int home)
     s->knows.at[home] = s->work.at[home] = ++s->position;
     *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
         .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position,
-        .drivers = passed_on(device) != passed};
+        .drivers = stat_of(device, "passed_on") != passed};
     check_apart(p, b);
     extras.owner(b->address, b->bytes, b->owner);
     return b;
