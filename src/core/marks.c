@@ -258,7 +258,7 @@ static void record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
     uint64_t time = device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
-    device->epoch_count -= device->epoch_count == SG_EPOCHS;
+    device->epoch_count -= time && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!time || !(device->core->driver->ctx_record_event ? mark_contexts(device) : mark_streams(device, time)))
         return;

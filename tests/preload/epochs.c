@@ -4,6 +4,7 @@
      epochs contexts    two contexts, and events over each
      epochs streams     a driver without such events: one on each stream
      epochs per_thread  the same, and work in a thread's own stream, on which no other thread can record: the free waits
+     epochs many        more epochs than may be out, and then nothing more is freed
      epochs bounded     the same by stream order: what nobody can ask about is waited for, but not for ever */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -156,6 +157,34 @@ static void over_streams(CUcontext context)
     EXPECT(comes_back(room));
 }
 
+/* No epoch is forgotten for another that has nothing to tell. */
+static void more_than_may_be_out(void)
+{
+    enum { BLOCKS = 3000, EACH = 60000 };
+    static CUdeviceptr block[BLOCKS];
+    CUdeviceptr all = 0, beside[8];
+    CUstream stream = stream_of();
+    end = ended = false;
+    for (int i = 0; i < BLOCKS; i++)
+        MUST(cuMemAlloc_v2(&block[i], EACH));
+    MUST(cuLaunchHostFunc(stream, long_work, NULL));
+    for (int i = 0; i < BLOCKS; i++)
+        MUST(cuMemFree_v2(block[i]));
+    for (int i = 0; i < 8; i++) /* each asks what is complete */
+        MUST(cuMemAlloc_v2(&beside[i], 2 * MIB));
+    EXPECT(!ended && statistic(0, "pending_bytes") >= (uint64_t)BLOCKS * EACH);
+    end = true;
+    MUST(cuStreamSynchronize(stream));
+    for (int i = 0; i < TRIES && !all; i++) {
+        if (cuMemAlloc_v2(&all, 200 * MIB) != CUDA_SUCCESS)
+            usleep(STEP_US);
+    }
+    EXPECT(all != 0);
+    for (int i = 0; i < 8; i++)
+        MUST(cuMemFree_v2(beside[i]));
+    MUST(cuMemFree_v2(all));
+}
+
 static void over_a_threads_own_stream(void)
 {
     pthread_t thread;
@@ -222,6 +251,8 @@ int main(int count, char **argument)
         over_streams(context);
     else if (strcmp(which, "per_thread") == 0)
         over_a_threads_own_stream();
+    else if (strcmp(which, "many") == 0)
+        more_than_may_be_out();
     else if (strcmp(which, "bounded") == 0)
         with_a_bound(context);
     else
