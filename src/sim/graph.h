@@ -18,6 +18,8 @@ struct sim_nodes {
 struct sim_graph_memory {
     unsigned refs; /* nodes and images that allocate it */
     bool live;     /* launched and not freed since; with refs 0 too, until it is freed */
+    CUstream freed_on; /* a free is under way there, with a reference; NULL: none, or its place is not known yet */
+    uint64_t freed_at;
     struct sim_memory *memory;
 };
 
@@ -121,6 +123,9 @@ CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct 
 void sim_graph_memory_unref(struct sim_graph_memory *memory);
 CUresult sim_graph_memory_take(struct sim_graph_memory *memory);
 void sim_graph_memory_give(struct sim_graph_memory *memory);
+/* A free was submitted as the work at that position, unless it has taken effect by now: who launches the memory's graph again
+   comes after it. Nothing for other memory. */
+void sim_graph_memory_freed(uint64_t address, CUstream stream, uint64_t position);
 
 /* The executable does `step`, which it takes in any case, where it did what `node` does. */
 CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step step);

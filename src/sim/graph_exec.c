@@ -254,6 +254,18 @@ static CUresult wait_for_memory(CUgraphExec exec)
     return CUDA_SUCCESS;
 }
 
+/* A launch whose memory somebody else has yet to free waits for that too. */
+static CUresult wait_for_frees(CUgraphExec exec)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (unsigned i = 0; result == CUDA_SUCCESS && sim_handle_valid(exec, SIM_KIND_EXEC) && i < exec->image->count; i++) {
+        const struct sim_graph_memory *memory = exec->image->at[i].step.memory;
+        if (memory && memory->live && memory->freed_on)
+            result = sim_wait(memory->freed_on, memory->freed_at);
+    }
+    return result;
+}
+
 /* What the nodes that wait for events wait for, the stream waits for before the launch. */
 static CUresult wait_for_events(struct sim_image *image, CUstream stream)
 {
@@ -287,6 +299,24 @@ static void parts(CUstream stream, const struct sim_work *launch)
     }
 }
 
+/* Memory of other graphs that nodes of this one free: nobody else may free it, and whoever launches its graph comes after. */
+static void leave(const struct sim_image *image, bool leaving)
+{
+    for (unsigned i = 0; i < image->count; i++) {
+        struct sim_memory *memory = image->at[i].step.address ? sim_memory_find(image->at[i].step.address) : NULL;
+        if (memory && memory->graph && memory->graph->live)
+            memory->leaving = leaving;
+    }
+}
+
+static void note_frees(const struct sim_image *image, CUstream stream, uint64_t position)
+{
+    for (unsigned i = 0; i < image->count; i++) {
+        if (image->at[i].step.address)
+            sim_graph_memory_freed(image->at[i].step.address, stream, position);
+    }
+}
+
 static CUresult submit(CUgraphExec exec, CUstream stream)
 {
     struct sim_work *work = sim_work_new(sizeof exec->image, run, finish);
@@ -312,7 +342,12 @@ static CUresult submit(CUgraphExec exec, CUstream stream)
     work->parts = parts;
     sim_clock_join(&work->after, &exec->clock);
     uint64_t position;
+    leave(image, true);
     result = sim_submit(stream, work, &position);
+    if (result == CUDA_SUCCESS)
+        note_frees(image, stream, position);
+    else
+        leave(image, false);
     if (result == CUDA_SUCCESS && sim_handle_valid(exec, SIM_KIND_EXEC)) {
         sim_stream_ref(stream);
         if (exec->last)
@@ -332,6 +367,8 @@ static CUresult submit(CUgraphExec exec, CUstream stream)
 static CUresult launch(CUgraphExec exec, CUstream stream)
 {
     CUresult result = wait_for_memory(exec);
+    if (result == CUDA_SUCCESS)
+        result = wait_for_frees(exec);
     if (result == CUDA_SUCCESS)
         result = sim_handle_valid(exec, SIM_KIND_EXEC) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     sim_stream_ref(stream);

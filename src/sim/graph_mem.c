@@ -53,9 +53,33 @@ CUresult sim_graph_memory_take(struct sim_graph_memory *memory)
     return CUDA_SUCCESS;
 }
 
+bool sim_memory_is_freeable(const struct sim_memory *memory)
+{
+    return !memory->leaving && (!memory->graph || memory->graph->live);
+}
+
+static void forget_free(struct sim_graph_memory *memory)
+{
+    if (memory->freed_on)
+        sim_stream_unref(memory->freed_on);
+    memory->freed_on = NULL;
+}
+
+void sim_graph_memory_freed(uint64_t address, CUstream stream, uint64_t position)
+{
+    struct sim_memory *memory = sim_memory_find(address);
+    if (!memory || !memory->graph || !memory->leaving)
+        return;
+    forget_free(memory->graph);
+    sim_stream_ref(stream);
+    memory->graph->freed_on = stream;
+    memory->graph->freed_at = position;
+}
+
 void sim_graph_memory_give(struct sim_graph_memory *memory)
 {
     memory->memory->leaving = false;
+    forget_free(memory);
     if (!memory->live)
         return;
     memory->live = false;

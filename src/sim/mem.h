@@ -58,6 +58,8 @@ struct sim_memory *sim_memory_enter(enum sim_memory_kind kind, uint64_t base, ui
 void sim_memory_forget(struct sim_memory *memory);
 /* Charged device memory (cuMemAlloc). */
 CUresult sim_memory_take(CUcontext context, uint64_t size, bool uncharged, struct sim_memory **ret);
+/* Whether nobody is freeing it yet, and, of a graph's memory, a launch has taken it and nobody freed it since. */
+bool sim_memory_is_freeable(const struct sim_memory *memory);
 /* Gives back whatever kind of memory it is (not a reservation). */
 void sim_memory_drop(struct sim_memory *memory);
 void sim_memory_drop_context(CUcontext context);

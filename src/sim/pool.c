@@ -345,11 +345,12 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     CUstream stream;
     CUresult result = sim_stream_get(handle, &stream);
     struct sim_memory *memory = sim_memory_find(address);
-    bool known = memory && memory->range.base == address && !memory->leaving && !memory->uncharged &&
+    bool node = result == CUDA_SUCCESS && sim_capturing(stream); /* frees what a launch will have taken by then */
+    bool known = memory && memory->range.base == address && !memory->uncharged && (node || sim_memory_is_freeable(memory)) &&
                  (memory->kind == SIM_MEMORY_POOL || memory->kind == SIM_MEMORY_DEVICE);
     if (result == CUDA_SUCCESS && !known)
         result = CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && sim_capturing(stream)) {
+    if (result == CUDA_SUCCESS && node) {
         sim_work_free(work);
         result = free_node(memory, stream);
     } else if (result == CUDA_SUCCESS) {
@@ -361,8 +362,11 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
             memory->next_leaving = memory->pool->leaving;
             memory->pool->leaving = memory;
         }
-        result = sim_submit(stream, work, NULL);
-        if (result != CUDA_SUCCESS)
+        uint64_t position;
+        result = sim_submit(stream, work, &position);
+        if (result == CUDA_SUCCESS)
+            sim_graph_memory_freed(address, stream, position);
+        else
             stay(&departure);
     } else {
         sim_work_free(work);
