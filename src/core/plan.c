@@ -141,6 +141,16 @@ static uint64_t transferable(const struct sg_plan *plan)
     return pages;
 }
 
+/* Bytes of pages of another size, which go back to the driver before the place's own are made. */
+static uint64_t given_back(const struct sg_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].region->page_units != plan->region->page_units)
+            bytes += plan->runs[i].pages * page_bytes(plan->runs[i].region);
+    return bytes;
+}
+
 /* Where pages are taken from. */
 enum source {
     COMPLETE,  /* of the size that the place needs */
@@ -342,7 +352,8 @@ bool sg_plan_make_do(struct sg_plan *plan)
 {
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
-    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region), held = device->usage.reserved.now + device->outside_bytes;
+    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
+    uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0; /* what the driver can still have: one large page may need both */
     uint32_t runs = plan->run_count;
     sg_device_flush(device);
