@@ -217,22 +217,11 @@ void sg_captures_restore(CUstreamCaptureMode *mode)
     sg_life_driver()->exchange_capture_mode(mode);
 }
 
-/* Once it has begun, no event of ours is recorded any more: what was freed so far gets its own before. */
-static void record_first(void)
-{
-    struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
-    if (!core)
-        return;
-    for (int device = 0; device < SG_DEVICES_MAX; device++)
-        sg_core_poll(core, device);
-    sg_end();
-}
-
 /* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins until
    then. */
 static unsigned begin(void)
 {
-    record_first();
+    sg_memory_mark(); /* once it has begun, no event of ours is recorded any more */
     atomic_store(&sg_captures_begun, true);
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "beside.h"
 #include "captures.h"
 #include "events.h"
 #include "graphs.h"
@@ -289,6 +290,8 @@ CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+        result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_SUCCESS && ret)
         came(core, *ret, device, false);
     if (core)
@@ -300,6 +303,8 @@ CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, 
 {
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+        result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_SUCCESS && ret)
         came(core, *ret, device, false);
     if (core)
@@ -311,6 +316,8 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
 {
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+        result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_SUCCESS && ret)
         came(core, *ret, device, false);
     if (core)
@@ -346,6 +353,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
     struct sg_core *core = sg_begin();
     CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+        result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_SUCCESS && ret)
         came(core, *ret, device, true);
     if (core)

@@ -196,6 +196,16 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
     return result;
 }
 
+void sg_memory_mark(void)
+{
+    struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
+    if (!core)
+        return;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        sg_core_poll(core, device);
+    sg_end();
+}
+
 void sg_memory_settle(struct sg_core *core)
 {
     if (!sg_memory_unsettled() || sg_captures_live())
@@ -357,11 +367,11 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
 {
     struct sg_tag tag;
     int device;
-    bool done = false, live = sg_captures_live();
+    bool done = false, live = sg_captures_live(), wrong = live && !is_block(core, address);
     CUresult result = CUDA_SUCCESS;
-    if (sg_declare_on && !origin->kept && !live)
-        sg_declare_freed(core, address);
-    if (live && is_block(core, address))
+    if (sg_declare_on && !origin->kept && !live && describe(core, origin, &tag, &device) == CUDA_SUCCESS)
+        sg_declare_freed(core, address); /* not where nothing can be freed, as in a function of the host */
+    if (live && !wrong)
         result = free_captured(core, address, origin, &done);
     else if (sg_graphs_holding() && !origin->kept && is_block(core, address))
         result = free_kept(core, address, origin, &done);
@@ -370,6 +380,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (done)
         return result;
     result = describe(core, origin, &tag, &device);
+    if (wrong)
+        tag.sync = SG_FREE_SYNC_EVENT; /* no wait, and so nothing that the captures forbid */
     if (result == CUDA_SUCCESS) {
         if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
             sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
@@ -382,6 +394,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         }
         sg_recorder_tick(core, device);
     }
+    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !is_block(core, address))
+        return CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* one has begun */
         return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
                                                    : sg_captures_park(core, address, origin);
@@ -452,6 +466,16 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     return result;
 }
 
+/* What the driver says of a stream that a caller names. */
+static CUresult valid_stream(CUstream stream)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned long long id;
+    if (!driver->stream_get_id || !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return CUDA_SUCCESS;
+    return driver->stream_get_id(stream, &id);
+}
+
 static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
 {
     if (!sg_life_owns(address))
@@ -462,7 +486,9 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr 
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
     const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
-    CUresult result = sg_memory_free(core, address, &origin);
+    CUresult result = valid_stream(stream);
+    if (result == CUDA_SUCCESS)
+        result = sg_memory_free(core, address, &origin);
     sg_end();
     return result;
 }

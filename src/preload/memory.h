@@ -27,6 +27,9 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
    as such a caller may have told of any. */
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
 
+/* Has events recorded for what was freed so far, on all devices; not while a capture is live. */
+void sg_memory_mark(void);
+
 /* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
 void sg_memory_settle(struct sg_core *core);
 

@@ -8,6 +8,7 @@
 #include "contexts.h"
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 #include "torch.h"
 
 enum { STREAMS_MAX = 512 };
@@ -559,11 +560,20 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
     return true;
 }
 
+/* What was freed after all work that there is gets its event before the program waits for all of it: when that is over, so is the
+   event, and the memory is free as it is natively. Where streams are followed the wait itself tells. */
+static void mark_first(void)
+{
+    if (!sg_following())
+        sg_memory_mark();
+}
+
 CUresult cuCtxSynchronize(void)
 {
     CUcontext context = NULL;
     int device;
     struct sg_clock clock;
+    mark_first();
     const struct sg_driver *driver = sg_following() ? sg_life_driver() : NULL;
     if (driver && driver->ctx_get_current(&context) != CUDA_SUCCESS)
         context = NULL;
@@ -578,6 +588,7 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     int device;
     struct sg_clock clock;
+    mark_first();
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
     if (known && result == CUDA_SUCCESS)

@@ -1,7 +1,9 @@
 /* Calls that give a stream work: handed on as they are, and the stream is noted after them, so that whoever knows of the
-   work finds it noted. A block that is freed while its free may not ask for every stream waits only for those. */
+   work finds it noted. A block that is freed while its free may not ask for every stream waits only for those. The first launch
+   of a kernel, and a graph's, may take memory. */
 #include <stddef.h>
 
+#include "beside.h"
 #include "hooks.h"
 #include "streams.h"
 
@@ -16,6 +18,8 @@ static void told(CUstream stream, bool per_thread)
     CUresult symbol parameters \
     { \
         CUresult result = sg_real()->symbol arguments; \
+        if (sg_beside_ran_out(result)) \
+            result = sg_real()->symbol arguments; \
         note(stream, own); \
         return result; \
     }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "beside.h"
 #include "captures.h"
 #include "events.h"
 #include "hooks.h"
@@ -159,12 +160,18 @@ static CUresult launched(CUresult result, CUstream stream, bool per_thread)
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    return launched(sg_real()->cuGraphLaunch(exec, stream), stream, false);
+    CUresult result = sg_real()->cuGraphLaunch(exec, stream);
+    if (sg_beside_ran_out(result)) /* memory of its own allocation nodes */
+        result = sg_real()->cuGraphLaunch(exec, stream);
+    return launched(result, stream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-    return launched(sg_real()->cuGraphLaunch_ptsz(exec, stream), stream, true);
+    CUresult result = sg_real()->cuGraphLaunch_ptsz(exec, stream);
+    if (sg_beside_ran_out(result))
+        result = sg_real()->cuGraphLaunch_ptsz(exec, stream);
+    return launched(result, stream, true);
 }
 
 /* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */
@@ -182,6 +189,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (sg_following())
         taint_launch_events(config);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
+    if (sg_beside_ran_out(result))
+        result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     sg_touched(config ? config->hStream : NULL, false);
     return result;
 }
@@ -191,6 +200,8 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     if (sg_following())
         taint_launch_events(config);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
+    if (sg_beside_ran_out(result))
+        result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     sg_touched(config ? config->hStream : NULL, true);
     return result;
 }

@@ -221,5 +221,5 @@ MUTATIONS = [
         "        block->freed = true;\n        block->waited = waited;\n        block->origin = *origin;\n        answer = SG_GRAPHS_KEPT;",
         "        remove_block(block);", ["aware", "torch"]),
     bug("waits_in_a_capture", "a strict free waits while a capture is live", MEMORY,
-        "    if (live && is_block(core, address))", "    if (false && is_block(core, address))", ["cuda"]),
+        "    if (live && !wrong)", "    if (false && !wrong)", ["cuda"]),
 ]

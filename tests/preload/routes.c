@@ -54,7 +54,7 @@ static void by_dlsym(void *cuda)
     }
     EXPECT(!is_ours(dlsym(cuda, "cuMemHostAlloc")) && dlsym(cuda, "cuMemHostAlloc"));
     EXPECT(!dlsym(cuda, "cuMemAlloc_v7") && dlerror());
-    EXPECT(!is_ours(dlsym(cuda, "cuMemAllocManaged")));
+    EXPECT(!is_ours(dlsym(cuda, "cuMemAllocHost_v2")));
 }
 
 /* The newest row for a request, as the documentation of cuGetProcAddress has it. */

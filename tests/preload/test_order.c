@@ -9,11 +9,13 @@
 
 #include <cmocka.h>
 
+#include "beside.h"
 #include "captures.h"
 #include "contexts.h"
 #include "events.h"
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 #include "streams.h"
 #include "torch.h"
 
@@ -213,6 +215,15 @@ const struct sg_driver *sg_life_driver(void)
 struct sg_core *sg_life_core(void)
 {
     return fake.live ? core() : NULL;
+}
+
+void sg_memory_mark(void)
+{
+}
+
+bool sg_beside_made_room(void)
+{
+    return false;
 }
 
 struct sg_core *sg_begin(void)

@@ -80,7 +80,7 @@ class Library(unittest.TestCase):
         def names(file, macro, which=1):
             text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
             return {row[which - 1] for row in re.findall(rf"^{macro}\((\w+),\s*(\w+|\")", text, flags=re.M)}
-        expected = names("hooks.def", "HOOK") | names("exports.def", "EXPORT")
+        expected = names("hooks.def", "HOOK") | names("beside.def", "TAKES") | names("exports.def", "EXPORT")
         for macro in ("SUBMIT", "SUBMIT_TELLING"):
             expected |= names("submit.def", macro) | names("submit.def", macro, 2)
         self.assertIn("cuMemAlloc_v2", expected)
