@@ -54,6 +54,7 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_TURN = 48,             /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step of a slow
                                               allocation, of a trim, or of the free of a huge block */
     SEGALLOC_RECORD_PIN = 49,              /* stream: of the device; id: region << 32 | page; size: pages that may not move from here on */
+    SEGALLOC_RECORD_CONTEXT_GONE = 50,     /* stream: of the context; its blocks are freed, and its fixed segments have gone with it */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */

@@ -28,6 +28,7 @@ struct sg_classic {
     struct asked { /* by the program: the allocation that the rules decide on */
         size_t bytes;
         uint32_t stream;
+        CUcontext context;
         bool told; /* the trace knows that nothing free serves it */
     } asked;
 };
@@ -52,17 +53,62 @@ static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address
     return at < classic->segments && address >= classic->segment[at].base;
 }
 
-/* Frees what the rules have given back. Drops the lock meanwhile; returns with it held. */
+/* Takes a segment of `context` out of those to be freed; false: there is none any more. Under the lock. */
+static bool take_doomed(struct sg_classic *classic, CUcontext context, struct segment *ret)
+{
+    for (uint32_t i = classic->doomed_count; i-- > 0;) {
+        if (classic->doomed[i].context != context)
+            continue;
+        *ret = classic->doomed[i];
+        classic->doomed[i] = classic->doomed[--classic->doomed_count];
+        return true;
+    }
+    return false;
+}
+
+static bool next_doomed(struct sg_classic *classic, CUcontext *ret_context)
+{
+    sg_lock(&classic->device->lock);
+    bool any = classic->doomed_count > 0;
+    if (any)
+        *ret_context = classic->doomed[classic->doomed_count - 1].context;
+    sg_unlock(&classic->device->lock);
+    return any;
+}
+
+static CUresult free_segments(void *user)
+{
+    struct sg_classic *classic = user;
+    struct sg_device *device = classic->device;
+    const struct sg_core *core = device->core;
+    CUcontext context;
+    while (next_doomed(classic, &context)) {
+        struct segment segment;
+        int use = core->enter_context ? core->enter_context(context) : 0;
+        sg_lock(&device->lock);
+        bool taken = take_doomed(classic, context, &segment); /* it may have gone with its context before that was kept */
+        sg_unlock(&device->lock);
+        if (taken && use >= 0) {
+            sg_count(device, SG_STAT_calls_free, 1);
+            (void)core->driver->mem_free(segment.base);
+        }
+        if (use >= 0 && core->leave_context)
+            core->leave_context(use);
+    }
+    return CUDA_SUCCESS;
+}
+
+/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may. Drops the lock
+   meanwhile; returns with it held. */
 static void free_doomed(struct sg_classic *classic)
 {
     struct sg_device *device = classic->device;
-    while (classic->doomed_count) {
-        struct segment segment = classic->doomed[--classic->doomed_count];
-        sg_unlock(&device->lock);
-        sg_count(device, SG_STAT_calls_free, 1);
-        (void)device->core->driver->mem_free(segment.base); /* a context that is gone has freed it already */
-        sg_lock(&device->lock);
-    }
+    const struct sg_core *core = device->core;
+    if (!classic->doomed_count)
+        return;
+    sg_unlock(&device->lock);
+    (void)(core->aside ? core->aside(free_segments, classic) : free_segments(classic)); /* what it has not come to is left for the next time */
+    sg_lock(&device->lock);
 }
 
 uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
@@ -118,10 +164,11 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
+    sg_classic_given_out(classic, base, bytes);
     uint32_t at = find_segment(classic, base);
     for (uint32_t i = classic->segments++; i > at; i--)
         classic->segment[i] = classic->segment[i - 1];
-    classic->segment[at] = (struct segment){.base = base, .bytes = bytes};
+    classic->segment[at] = (struct segment){.base = base, .bytes = bytes, .context = asked.context};
     sg_gauge_add(&usage->segments, 1);
     sg_count(device, SG_STAT_grows, 1);
     *ret_address = base;
@@ -181,7 +228,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
-    classic->asked = (struct asked){.bytes = bytes, .stream = sg_device_stream(device, tag)};
+    classic->asked = (struct asked){.bytes = bytes, .stream = sg_device_stream(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -194,9 +241,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
         sg_node_drop(&device->nodes, id);
         return status;
     }
-    struct segment *segment = &classic->segment[find_segment(classic, address)];
-    segment->context = tag->context;
-    segment->live++;
+    classic->segment[find_segment(classic, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
     device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
                                               .requested = bytes,
@@ -305,10 +350,10 @@ uint64_t sg_classic_trim(struct sg_device *device)
     return given;
 }
 
-void sg_classic_context_gone(struct sg_device *device, CUcontext context)
+/* Under the lock. */
+static void release_all(struct sg_device *device, CUcontext context)
 {
     struct sg_idmap *live = &device->classic->live;
-    sg_lock(&device->lock);
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
         bool goes = entry.value && (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
@@ -319,15 +364,48 @@ void sg_classic_context_gone(struct sg_device *device, CUcontext context)
             i++;
         }
     }
-    if (context) { /* the driver has freed its segments */
-        struct sg_classic *classic = device->classic;
-        uint32_t kept = 0;
-        sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-        sg_torch_empty_cache(classic->torch);
-        for (uint32_t i = 0; i < classic->doomed_count; i++)
-            if (classic->doomed[i].context != context)
-                classic->doomed[kept++] = classic->doomed[i];
-        classic->doomed_count = kept; /* the rest goes with the next allocation, when a context is current */
+}
+
+void sg_classic_forget(struct sg_classic *classic, CUcontext context)
+{
+    struct sg_device *device = classic->device;
+    struct segment gone;
+    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0, 0);
+    sg_torch_empty_stream(classic->torch, (uint64_t)(uintptr_t)context);
+    while (take_doomed(classic, context, &gone)) { /* those are not to be freed any more */
     }
+}
+
+static bool has_segments(const struct sg_classic *classic, CUcontext context)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < classic->segments && !has; i++)
+        has = classic->segment[i].context == context;
+    for (uint32_t i = 0; i < classic->doomed_count && !has; i++)
+        has = classic->doomed[i].context == context;
+    return has;
+}
+
+/* Under the lock. */
+static void bury(struct sg_classic *classic, CUcontext context)
+{
+    release_all(classic->device, context);
+    sg_classic_forget(classic, context);
+}
+
+void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes)
+{
+    uint32_t at;
+    while ((at = find_segment(classic, address)) < classic->segments && classic->segment[at].base < address + bytes)
+        bury(classic, classic->segment[at].context);
+}
+
+void sg_classic_context_gone(struct sg_device *device, CUcontext context)
+{
+    sg_lock(&device->lock);
+    if (!context)
+        release_all(device, NULL);
+    else if (has_segments(device->classic, context))
+        bury(device->classic, context);
     sg_unlock(&device->lock);
 }

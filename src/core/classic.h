@@ -2,7 +2,11 @@
    without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it.
 
    The rules want memory in the middle of a decision, and no lock may be held while the driver is asked: the lock is
-   dropped for that and taken again, which the rules allow. What they give back is freed after the decision. */
+   dropped for that and taken again, which the rules allow. What they give back is freed after the decision.
+
+   A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that one at any
+   time, and the driver give the addresses to somebody else before we hear of it. So what it gives out shows what is gone, and a
+   segment is freed only while its context is kept from ending. */
 #ifndef SG_CLASSIC_H
 #define SG_CLASSIC_H
 
@@ -33,6 +37,13 @@ uint64_t sg_classic_trim(struct sg_device *device);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);
+
+/* The driver has given out [address, address + bytes): what we hold there it has freed, with the context, whose end we are about to
+   be told of. Under the lock. */
+void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes);
+
+/* The driver has freed the segments of a context, in which nothing lives. Under the lock. */
+void sg_classic_forget(struct sg_classic *classic, CUcontext context);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
 void sg_classic_context_gone(struct sg_device *device, CUcontext context);

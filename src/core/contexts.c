@@ -119,6 +119,16 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     sg_unlock(&device->lock);
 }
 
+void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
+{
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    if (!device || !device->classic)
+        return;
+    sg_lock(&device->lock);
+    sg_classic_forget(device->classic, context);
+    sg_unlock(&device->lock);
+}
+
 CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
 {
     struct sg_device *device = sg_device_get(core, ordinal);

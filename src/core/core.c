@@ -20,6 +20,9 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->record_begin = params->record_begin;
     core->record_end = params->record_end;
     core->wait_for_context = params->wait_for_context;
+    core->aside = params->aside;
+    core->enter_context = params->enter_context;
+    core->leave_context = params->leave_context;
     core->may_wait = params->may_wait;
     core->replay = params->replay;
     return core;
@@ -246,7 +249,7 @@ void sg_core_poll(struct sg_core *core, int ordinal)
         sg_device_ask(device, SG_ASK_MARK);
 }
 
-void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
+void sg_core_passed_on(struct sg_core *core, int ordinal, CUdeviceptr address, size_t bytes)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
     if (!device)
@@ -254,6 +257,8 @@ void sg_core_passed_on(struct sg_core *core, int ordinal, size_t bytes)
     sg_count(device, SG_STAT_passed_on, 1);
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
     sg_lock(&device->lock);
+    if (device->classic)
+        sg_classic_given_out(device->classic, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
     sg_unlock(&device->lock);
 }

@@ -61,8 +61,14 @@ struct sg_core_params {
     bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is live, which then */
     void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
     const struct sg_replay *replay;  /* kept; NULL: this is none */
-    CUresult (*wait_for_context)(void); /* waits for the current context, but not for ever: CUDA_ERROR_NOT_READY where that was
-                                        given up. No lock is held. NULL: the driver's cuCtxSynchronize */
+    CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where that was
+                                        given up. Of one that is gone there is none. No lock is held. NULL: that the current one is,
+                                        by cuCtxSynchronize */
+    CUresult (*aside)(CUresult (*run)(void *user), void *user); /* has `run` called on another thread, and waits for that as
+                                        `wait_for_context` does. NULL: it is called there and then */
+    int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which it does not
+                                        until leave_context() with what this returns. Below 0: it is gone. No lock is held. Both NULL: */
+    void (*leave_context)(int use);  /* nobody ends one */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
                                         collective library could be waiting too. NULL: never */
 };
@@ -126,12 +132,15 @@ void sg_core_outside(struct sg_core *core, int device, uint64_t bytes);
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
 
-/* Notes an allocation that the driver served (`bytes`), for the report's served share. */
-void sg_core_passed_on(struct sg_core *core, int device, size_t bytes);
+/* Notes an allocation that the driver served, for the report's served share. */
+void sg_core_passed_on(struct sg_core *core, int device, CUdeviceptr address, size_t bytes);
 
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
    `context`. NULL: everything on the device is gone. */
 void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
+
+/* For replays: as a CONTEXT_GONE record says. */
+void sg_core_segments_gone(struct sg_core *core, int device, CUcontext context);
 
 /* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or its
    events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so. Takes

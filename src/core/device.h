@@ -161,7 +161,10 @@ struct sg_core {
     void (*warn)(const char *line);
     bool (*record_begin)(void);
     void (*record_end)(void);
-    CUresult (*wait_for_context)(void);
+    CUresult (*wait_for_context)(CUcontext context);
+    CUresult (*aside)(CUresult (*run)(void *user), void *user);
+    int (*enter_context)(CUcontext context);
+    void (*leave_context)(int use);
     bool (*may_wait)(void);
     const struct sg_replay *replay;
     _Atomic bool disabled;

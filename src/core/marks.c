@@ -306,45 +306,51 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
     end_recording(device);
 }
 
-/* Waits for the context, no longer than whoever uses the core allows. */
-static CUresult wait_for_context(struct sg_device *device)
+/* Waits for a context, no longer than whoever uses the core allows. Who is about to end it waits for those that ask first. */
+static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
     const struct sg_core *core = device->core;
-    return core->wait_for_context ? core->wait_for_context() : core->driver->ctx_synchronize();
+    if (!core->wait_for_context)
+        return core->driver->ctx_synchronize();
+    sg_unlock(&device->asking);
+    CUresult result = core->wait_for_context(context);
+    sg_lock(&device->asking);
+    return result;
 }
 
-/* Waits for the oldest mark of a context that is not ending; without any, which means that none could be recorded, for the
-   context. Whether that succeeded and there may be more to wait for. */
+/* Waits for the oldest mark of a context that is not ending. Where all are, for the context of the oldest, to end or to stay; and without
+   any, which means that none could be recorded, for the current one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
-    CUcontext current = NULL;
+    CUcontext context = NULL;
+    (void)core->driver->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
     while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))
         oldest++;
     CUevent event = oldest < device->mark_count ? device->mark[oldest].event : NULL;
-    uint64_t number = event ? device->mark[oldest].number : 0;
-    bool owed = device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0));
+    const struct sg_mark *mark = device->mark_count ? &device->mark[event ? oldest : 0] : NULL;
+    uint64_t number = mark ? mark->number : 0;
+    context = mark ? mark->context : context;
+    bool owed = mark || (device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!owed || !begin_recording(device)))
         return false;
-    if (!event) {
+    if (!event)
         end_recording(device);
-        (void)core->driver->ctx_get_current(&current);
-    }
     struct sg_clock clock;
-    sg_core_context_clock(device->core, device->ordinal, current, &clock);
+    sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = event ? core->driver->event_synchronize(event) : wait_for_context(device);
+    CUresult result = event ? core->driver->event_synchronize(event) : wait_for_context(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
-    if (event && result == CUDA_SUCCESS)
+    if (number && result == CUDA_SUCCESS)
         settle_mark(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
-    bool progress = event != NULL; /* what is owed in another context this one's wait does not settle */
+    bool progress = number != 0; /* what is owed in another context this one's wait does not settle */
     sg_lock(&device->lock);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->order.owed >> slot & 1) {

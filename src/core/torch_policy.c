@@ -258,6 +258,13 @@ void sg_torch_empty_cache(struct sg_torch *torch)
     torch_release_all(torch);
 }
 
+void sg_torch_empty_stream(struct sg_torch *torch, uint64_t id)
+{
+    struct torch_stream *stream = torch_stream_of(torch, id);
+    if (stream)
+        torch_release_stream(torch, stream);
+}
+
 struct sg_torch *sg_torch_owner(const struct sg_torch_block *block)
 {
     return block->pool->stream->torch;

@@ -75,6 +75,9 @@ int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block,
 /* torch.cuda.empty_cache(). */
 void sg_torch_empty_cache(struct sg_torch *torch);
 
+/* Gives back what is free of one stream's, in segments of fixed size of which nothing is pending. */
+void sg_torch_empty_stream(struct sg_torch *torch, uint64_t stream);
+
 struct sg_torch *sg_torch_owner(const struct sg_torch_block *block); /* whose allocation it is */
 uint64_t sg_torch_address(const struct sg_torch_block *block);
 uint64_t sg_torch_bytes(const struct sg_torch_block *block);  /* after rounding, with what was not split off */

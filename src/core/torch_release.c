@@ -97,6 +97,12 @@ static void release_pool(struct sg_torch *torch, struct torch_pool *pool)
     }
 }
 
+void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream)
+{
+    for (int kind = 1; kind >= 0; kind--)
+        release_pool(torch, &stream->pools[kind]);
+}
+
 void torch_release_all(struct sg_torch *torch)
 {
     torch->stats.cache_syncs++;

@@ -105,6 +105,7 @@ void torch_expandable_release(struct sg_torch *torch, struct torch_pool *pool);
 void torch_collect(struct sg_torch *torch);                                        /* garbage collection */
 bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes);
 void torch_release_all(struct sg_torch *torch);
+void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream);
 
 /* torch_events.c */
 int torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block);

@@ -16,8 +16,10 @@
 static struct {
     struct context {
         CUcontext context;
+        uint64_t id; /* the driver's, which no other one has had; 0: it gives none */
         int device;
         bool primary;
+        bool gone; /* a thread is telling all others so */
         CUgreenCtx green; /* of which it was made */
     } list[SG_CONTEXTS_KNOWN];
     int count;
@@ -37,6 +39,23 @@ static struct context *find(CUcontext context)
     return NULL;
 }
 
+/* A handle is used again, that of a primary context always. 0: the driver gives no numbers, or the context is gone. */
+static uint64_t id_of(CUcontext context)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned long long id = 0;
+    return driver && driver->ctx_get_id && driver->ctx_get_id(context, &id) == CUDA_SUCCESS ? id : 0;
+}
+
+static uint64_t noted_id(CUcontext context)
+{
+    sg_guard(SG_GUARD_CONTEXTS);
+    const struct context *entry = find(context);
+    uint64_t id = entry ? entry->id : 0;
+    sg_unguard(SG_GUARD_CONTEXTS);
+    return id;
+}
+
 /* Under the guard. */
 static void note_only(void)
 {
@@ -52,7 +71,8 @@ static void told(struct sg_core *core, const struct context *context)
 {
     sg_core_context_seen(core, context->device, context->context);
     sg_guard(SG_GUARD_CONTEXTS);
-    bool still = find(context->context) != NULL || contexts.count == SG_CONTEXTS_KNOWN;
+    const struct context *entry = find(context->context);
+    bool still = entry ? !entry->gone : contexts.count == SG_CONTEXTS_KNOWN;
     sg_unguard(SG_GUARD_CONTEXTS);
     if (!still)
         sg_core_context_forget(core, context->context);
@@ -84,26 +104,17 @@ static void seen_as(struct sg_core *core, const struct context *context)
 
 static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
 {
-    seen_as(core, &(struct context){.context = context, .device = device, .primary = primary});
-}
-
-/* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
-   ended and not yet forgotten here: what gone() forgets then would be this one's, so that call is waited for. Not for long: one
-   that lets a primary context go may itself wait in the driver, for work that ends only when this thread goes on. */
-static void came(struct sg_core *core, CUcontext context, int device, bool primary)
-{
-    enum { RESTS = 1000 };
-    for (int i = 0; i < RESTS && core && sg_users_is_ending(context); i++)
-        sg_users_rest();
-    seen(core, context, device, primary);
+    uint64_t id = noted_id(context) ? 0 : id_of(context);
+    seen_as(core, &(struct context){.context = context, .id = id, .device = device, .primary = primary});
 }
 
 /* A call that may end the context is about to be made: those of ours that name it are over when this returns, and no
-   other one begins. For the driver a context must not be in use by anybody when it is destroyed. */
-static void begin_ending(struct sg_core *core, CUcontext context)
+   other one begins. For the driver a context must not be in use by anybody when it is destroyed. Returns its id. */
+static uint64_t begin_ending(struct sg_core *core, CUcontext context)
 {
+    uint64_t id = context ? noted_id(context) : 0;
     if (!core || !context)
-        return;
+        return id;
     sg_guard(SG_GUARD_CONTEXTS);
     sg_users_ending(context, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
@@ -115,6 +126,7 @@ static void begin_ending(struct sg_core *core, CUcontext context)
     sg_unguard(SG_GUARD_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, true);
+    return id;
 }
 
 /* It has not ended. */
@@ -131,24 +143,50 @@ static void end_ending(struct sg_core *core, CUcontext context)
         sg_core_context_ending(core, context, false);
 }
 
-/* `core`: when the call began. */
-static void gone(struct sg_core *core, CUcontext context)
+/* Takes it upon itself to tell of the end of a context. False: another thread has done that, or taken up or made another one of this
+   handle, which comes to the same; it has also told when this returns. */
+static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 {
-    struct context was = {0};
+    for (;; sg_users_rest()) {
+        sg_guard(SG_GUARD_CONTEXTS);
+        struct context *entry = find(context);
+        bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->gone;
+        if (mine) {
+            entry->gone = true;
+            *ret = *entry;
+        }
+        sg_unguard(SG_GUARD_CONTEXTS);
+        if (mine || other || !entry)
+            return mine || !other;
+    }
+}
+
+/* It is not known any more. Whether it was its device's last. */
+static bool end_telling(CUcontext context)
+{
     sg_guard(SG_GUARD_CONTEXTS);
     struct context *entry = find(context);
+    int device = entry ? entry->device : -1;
     bool last = entry != NULL;
     if (entry) {
-        was = *entry;
         *entry = contexts.list[--contexts.count];
         sg_users_gone(context);
     }
     for (int i = 0; i < contexts.count; i++)
-        last = last && contexts.list[i].device != was.device;
+        last = last && contexts.list[i].device != device;
     note_only();
     atomic_fetch_add(&contexts.changes, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_unguard(SG_GUARD_CONTEXTS);
+    return last;
+}
+
+/* `core`: when the call began. `id`: the context's, 0 where it is not known. */
+static void gone(struct sg_core *core, CUcontext context, uint64_t id)
+{
+    struct context was = {0};
+    if (!begin_telling(context, id, &was))
+        return;
     sg_streams_context_gone(context);
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
@@ -156,8 +194,23 @@ static void gone(struct sg_core *core, CUcontext context)
     struct sg_core *now = core ? core : sg_life_core_made(); /* since then, and may have been told of this one */
     if (was.context && now && !was.green)
         sg_core_context_gone(now, was.device, context);
-    if (last && core) /* plain memory ends with its context: others may want it */
+    if (end_telling(context) && core) /* plain memory ends with its context: others may want it */
         (void)sg_core_trim(core, was.device, 0);
+}
+
+/* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
+   ended and not yet forgotten here: then that is done now, before anything is known of this one. Without numbers that call is waited
+   for; not for long, since one that lets a primary context go may itself wait in the driver, for work that ends only when this
+   thread goes on. */
+static void came(struct sg_core *core, CUcontext context, int device, bool primary)
+{
+    enum { RESTS = 1000 };
+    uint64_t id = id_of(context), noted = noted_id(context);
+    for (int i = 0; i < RESTS && core && !id && sg_users_is_ending(context); i++)
+        sg_users_rest();
+    if (id && noted && id != noted)
+        gone(core, context, noted);
+    seen(core, context, device, primary);
 }
 
 CUcontext sg_contexts_primary_of(int device)
@@ -328,10 +381,10 @@ CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flag
 static CUresult destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
     struct sg_core *core = sg_begin();
-    begin_ending(core, context);
+    uint64_t id = begin_ending(core, context);
     CUresult result = real(context);
     if (result == CUDA_SUCCESS)
-        gone(core, context);
+        gone(core, context, id);
     else
         end_ending(core, context);
     if (core)
@@ -362,12 +415,16 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
     return result;
 }
 
-static bool primary_active(int device)
+/* Whether a primary context is there and still that one; another thread may have ended it, or taken up the next one since. */
+static bool is_still(int device, CUcontext context, uint64_t id)
 {
     const struct sg_driver *driver = sg_life_driver();
     unsigned flags;
     int active = 1;
-    return !driver || driver->primary_state(device, &flags, &active) != CUDA_SUCCESS || active;
+    if (driver && driver->primary_state(device, &flags, &active) == CUDA_SUCCESS && !active)
+        return false;
+    uint64_t now = id ? id_of(context) : 0;
+    return !now || now == id;
 }
 
 /* The last release of a primary context ends it, a reset does so at once. */
@@ -375,10 +432,10 @@ static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool re
 {
     struct sg_core *core = sg_begin();
     CUcontext context = sg_contexts_primary_of(device);
-    begin_ending(core, context);
+    uint64_t id = begin_ending(core, context);
     CUresult result = real(device);
-    if (result == CUDA_SUCCESS && context && (reset || !primary_active(device)))
-        gone(core, context);
+    if (result == CUDA_SUCCESS && context && (reset || !is_still(device, context, id)))
+        gone(core, context, id);
     else
         end_ending(core, context);
     if (core)
@@ -442,6 +499,7 @@ CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
     if (!driver || device_of(driver, *ret, &made.device) != CUDA_SUCCESS)
         return result;
     made.context = *ret;
+    made.id = id_of(*ret);
     struct sg_core *core = sg_begin();
     if (driver->primary_retain(&primary, made.device) == CUDA_SUCCESS) {
         seen(core, primary, made.device, true);
@@ -457,10 +515,10 @@ CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = sg_contexts_of_green(green);
     struct sg_core *core = sg_begin();
-    begin_ending(core, context);
+    uint64_t id = begin_ending(core, context);
     CUresult result = sg_real()->cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS && context)
-        gone(core, context);
+        gone(core, context, id);
     else
         end_ending(core, context);
     if (core)

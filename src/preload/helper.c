@@ -32,68 +32,83 @@ bool sg_helper_start(void *(*run)(void *), void *user)
     return started;
 }
 
-/* The one wait for a context that is under way. */
+/* The one errand that is under way. */
 static struct {
-    atomic_bool busy; /* from its beginning until both who asked and who waits have done with it */
+    atomic_bool busy; /* from its beginning until both who asked and who does it have done with it */
     atomic_int hands; /* of those two */
-    CUcontext context;
+    CUresult (*run)(void *user);
+    void *user;
     CUresult result;
     atomic_bool done;
-} wait_under_way;
+    atomic_bool given_up; /* who asked has stopped waiting */
+} errand;
 
 static void let_go(void)
 {
-    if (atomic_fetch_sub(&wait_under_way.hands, 1) == 1)
-        atomic_store(&wait_under_way.busy, false);
+    if (atomic_fetch_sub(&errand.hands, 1) == 1)
+        atomic_store(&errand.busy, false);
 }
 
-static void *wait(void *unused)
+static void *run_errand(void *unused)
 {
-    const struct sg_driver *driver = sg_life_driver();
     CUstreamCaptureMode mode;
-    CUcontext popped;
     (void)unused;
     sg_self.inside = true;
-    int use = sg_users_begin(wait_under_way.context);
-    bool there = use >= 0; /* or its work has gone with it */
-    wait_under_way.result = there ? driver->ctx_push(wait_under_way.context) : CUDA_SUCCESS;
-    if (there && wait_under_way.result == CUDA_SUCCESS) {
-        (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
-        wait_under_way.result = driver->ctx_synchronize();
-        (void)driver->ctx_pop(&popped);
-    }
-    if (there)
-        sg_users_end(use);
-    atomic_store(&wait_under_way.done, true);
+    (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
+    errand.result = errand.run(errand.user);
+    atomic_store(&errand.done, true);
     let_go();
     return NULL;
 }
 
-CUresult sg_helper_wait_for_context(void)
+/* Waits for a little, of the time that may be waited for; false: there is none left. */
+static bool rest(uint64_t *left_ns)
 {
     const struct timespec slice = {.tv_nsec = 200000};
-    uint64_t limit = (uint64_t)(sg_life_conf()->wait_limit * 1e9), waited = 0;
-    CUcontext context = NULL;
-    bool idle = false;
-    CUresult result = sg_life_driver()->ctx_get_current(&context);
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!atomic_compare_exchange_strong(&wait_under_way.busy, &idle, true))
-        return CUDA_ERROR_NOT_READY;
-    wait_under_way.context = context;
-    atomic_store(&wait_under_way.done, false);
-    atomic_store(&wait_under_way.hands, 2);
-    if (!sg_helper_start(wait, NULL)) {
-        atomic_store(&wait_under_way.busy, false);
+    uint64_t began = sg_clock_coarse_ns();
+    if (*left_ns == 0)
+        return false;
+    nanosleep(&slice, NULL);
+    uint64_t took = sg_clock_coarse_ns() - began;
+    took = took > (uint64_t)slice.tv_nsec ? took : (uint64_t)slice.tv_nsec;
+    *left_ns -= took < *left_ns ? took : *left_ns;
+    return true;
+}
+
+CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
+{
+    uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
+    for (bool idle = false; !atomic_compare_exchange_strong(&errand.busy, &idle, true); idle = false)
+        if (atomic_load(&errand.given_up) || !rest(&left_ns))
+            return CUDA_ERROR_NOT_READY;
+    errand.run = run;
+    errand.user = user;
+    atomic_store(&errand.done, false);
+    atomic_store(&errand.given_up, false);
+    atomic_store(&errand.hands, 2);
+    if (!sg_helper_start(run_errand, NULL)) {
+        atomic_store(&errand.busy, false);
         return CUDA_ERROR_NOT_READY;
     }
-    while (!atomic_load(&wait_under_way.done) && waited < limit) {
-        uint64_t began = sg_clock_coarse_ns();
-        nanosleep(&slice, NULL);
-        uint64_t took = sg_clock_coarse_ns() - began;
-        waited += took > (uint64_t)slice.tv_nsec ? took : (uint64_t)slice.tv_nsec;
+    while (!atomic_load(&errand.done) && rest(&left_ns)) {
     }
-    result = atomic_load(&wait_under_way.done) ? wait_under_way.result : CUDA_ERROR_NOT_READY;
+    atomic_store(&errand.given_up, !atomic_load(&errand.done));
+    CUresult result = atomic_load(&errand.done) ? errand.result : CUDA_ERROR_NOT_READY;
     let_go();
     return result;
+}
+
+static CUresult wait(void *context)
+{
+    int use = sg_users_enter(context);
+    if (use < 0)
+        return CUDA_SUCCESS; /* its work has gone with it */
+    CUresult result = sg_life_driver()->ctx_synchronize();
+    sg_users_leave(use);
+    return result;
+}
+
+CUresult sg_helper_wait_for_context(CUcontext context)
+{
+    return sg_helper_run(wait, context);
 }

@@ -9,8 +9,11 @@
 /* Starts a detached thread that takes none of the program's signals. False: there can be none. */
 bool sg_helper_start(void *(*run)(void *), void *user);
 
-/* Waits for the work of the calling thread's current context, for `wait_limit` of the configuration at most:
-   CUDA_ERROR_NOT_READY then, and while a wait that was given up still goes on. No lock may be held. */
-CUresult sg_helper_wait_for_context(void);
+/* Has `run` called on a thread of ours and waits for its end, for `wait_limit` of the configuration at most: CUDA_ERROR_NOT_READY
+   then, and while something that was given up still goes on, when `run` is not called. Else what `run` returned. No lock may be held. */
+CUresult sg_helper_run(CUresult (*run)(void *user), void *user);
+
+/* Waits so for the work of a context, for it to end if that is under way. */
+CUresult sg_helper_wait_for_context(CUcontext context);
 
 #endif

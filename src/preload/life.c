@@ -22,6 +22,7 @@
 #include "resolve.h"
 #include "streams.h"
 #include "trimming.h"
+#include "users.h"
 
 enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
 
@@ -290,6 +291,9 @@ static enum state create_core(const struct sg_driver *driver)
         .record_begin = record_begin,
         .record_end = sg_captures_unhold,
         .wait_for_context = sg_helper_wait_for_context,
+        .aside = sg_helper_run,
+        .enter_context = sg_users_enter,
+        .leave_context = sg_users_leave,
     };
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);

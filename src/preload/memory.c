@@ -192,7 +192,7 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
     if (relaxed)
         sg_captures_restore(&mode);
     if (result == CUDA_SUCCESS)
-        sg_core_passed_on(core, device, bytes);
+        sg_core_passed_on(core, device, *ret, bytes);
     return result;
 }
 

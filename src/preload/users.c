@@ -66,6 +66,23 @@ void sg_users_end(int use)
     atomic_fetch_sub(&table.row[use / SG_CONTEXTS_KNOWN].calls[use % SG_CONTEXTS_KNOWN], 1);
 }
 
+int sg_users_enter(CUcontext context)
+{
+    int use = sg_users_begin(context);
+    if (use >= 0 && sg_life_driver()->ctx_push(context) != CUDA_SUCCESS) {
+        sg_users_end(use);
+        return -1;
+    }
+    return use;
+}
+
+void sg_users_leave(int use)
+{
+    CUcontext popped;
+    (void)sg_life_driver()->ctx_pop(&popped);
+    sg_users_end(use);
+}
+
 void sg_users_seen(CUcontext context)
 {
     int places = atomic_load_explicit(&table.places, memory_order_relaxed), place = place_of(NULL);

@@ -25,6 +25,10 @@ struct sg_row {
 int sg_users_begin(CUcontext context);
 void sg_users_end(int use);
 
+/* The same with the context current meanwhile. */
+int sg_users_enter(CUcontext context);
+void sg_users_leave(int use);
+
 /* The same for a thread that names one context at a time, and has named it before. Who uses says so first and looks second, who
    ends marks first and looks at what is used second, so that one sees the other. That takes a fence between the two on both
    sides. Where the kernel can make one in all threads (membarrier) it is left to who ends, since a locked instruction in each

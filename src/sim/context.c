@@ -60,6 +60,7 @@ static CUresult open_context(CUcontext context)
     if (result != CUDA_SUCCESS)
         return result;
     memcpy(context->limits, default_limits, sizeof default_limits);
+    context->id = ++sim.next_id; /* a primary one that is taken up again is another one */
     context->error = CUDA_SUCCESS;
     context->alive = true;
     return CUDA_SUCCESS;
@@ -73,7 +74,6 @@ static CUresult new_context(struct sim_device *device, unsigned flags, bool prim
     context->device = device;
     context->flags = flags;
     context->primary = primary;
-    context->id = ++sim.next_id;
     context->next = sim.contexts;
     sim.contexts = context;
     sim_handle_add(&context->handle, SIM_KIND_CONTEXT);

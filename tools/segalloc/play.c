@@ -308,6 +308,11 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         if (player->slow)
             sg_core_pin_pages(player->core, device, record->id, record->size);
         return 0;
+    case SEGALLOC_RECORD_CONTEXT_GONE:
+        if (is_exact(player))
+            sg_slow_expect(player->slow, record);
+        sg_core_segments_gone(player->core, device, tag_of(player, record).context);
+        return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
         return begin_allocation(player, record);
     case SEGALLOC_RECORD_SLOW_STEP:

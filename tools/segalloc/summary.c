@@ -22,6 +22,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_SLOT] = "slot", [SEGALLOC_RECORD_SLOT_GONE] = "slot_gone", [SEGALLOC_RECORD_TICK] = "tick",
         [SEGALLOC_RECORD_ORDER] = "order", [SEGALLOC_RECORD_COMPLETE] = "complete", [SEGALLOC_RECORD_MARK] = "mark",
         [SEGALLOC_RECORD_LIMIT] = "limit", [SEGALLOC_RECORD_TURN] = "turn", [SEGALLOC_RECORD_PIN] = "pin",
+        [SEGALLOC_RECORD_CONTEXT_GONE] = "context_gone",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_END] = "end", [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
