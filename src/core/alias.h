@@ -14,7 +14,7 @@
 /* Whether pages may have two addresses for who wants this. Asks whether a capture is live. No lock held. */
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 
-/* Pages of a region that may be taken so now, at most. Under the lock. */
+/* Pages of a region that may get a second address now, at most. Under the lock. */
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region);
 
 /* A run's pages are mapped at their new place, which is page by page `place` of `region`: where they were is an old address.

@@ -1,9 +1,22 @@
 /* Where pages are mapped, taken away and given back: the slow half of a region. */
 #include "region_parts.h"
 
-static bool is_open(const struct sg_region *region, const struct sg_node *node, sg_slot slot)
+/* Whether a node is addresses that will be a hole when the work there is complete (alias.h). */
+static bool is_old(const struct sg_region *region, const struct sg_node *node)
 {
-    return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, slot));
+    return node->state == SG_NODE_BUSY && node->begin % region->page_units == 0 && node->size % region->page_units == 0 &&
+           region->handle[page_of(region, node->begin)] == SG_PAGE_OLD;
+}
+
+/* Whether there is no memory, or will be none. */
+static bool is_vacant(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
+{
+    return node->state == SG_NODE_HOLE || (taker.later && is_old(region, node));
+}
+
+static bool is_open(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
+{
+    return is_vacant(region, node, taker) || (node->state == SG_NODE_FREE && is_usable(region, node, taker.slot));
 }
 
 /* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
@@ -23,7 +36,7 @@ static struct sg_place price(const struct sg_region *region, uint32_t id, uint32
     for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
         const struct sg_node *node = at(region, id);
         uint32_t from = node->begin > begin ? node->begin : begin, to = end_of(node) < end ? end_of(node) : end;
-        if (node->state == SG_NODE_HOLE)
+        if (is_vacant(region, node, taker))
             place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
             place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) - pages_to_be_had(region, node->begin, from, taker) -
@@ -89,20 +102,29 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
     }
 }
 
+/* Tries the open stretch around node `id`. Returns where it ends. */
+static uint32_t try_around(const struct sg_region *region, uint32_t id, struct search *search)
+{
+    uint32_t left = id, right = id;
+    while (at(region, left)->prev && is_open(region, at(region, at(region, left)->prev), search->taker))
+        left = at(region, left)->prev;
+    while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), search->taker))
+        right = at(region, right)->next;
+    try_stretch(region, left, right, search);
+    return end_of(at(region, right));
+}
+
 bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
     struct sg_place *ret)
 {
     struct search search = {.units = units, .high = high, .thrift = thrift, .taker = taker};
-    sg_slot slot = taker.slot;
-    uint32_t page = 0;
-    while (page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE) {
-        uint32_t left = region->hole_at[page], right = left;
-        while (at(region, left)->prev && is_open(region, at(region, at(region, left)->prev), slot))
-            left = at(region, left)->prev;
-        while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), slot))
-            right = at(region, right)->next;
-        try_stretch(region, left, right, &search);
-        page = page_of(region, end_of(at(region, right)) - 1) + 1;
+    for (uint32_t page = 0; page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
+        page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
+    /* Where addresses are to be a hole there is none yet; of interest is what is free beside them. */
+    for (uint32_t slot = 0; taker.later && (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
+        uint32_t id = region->free_at[slot];
+        if (is_usable(region, at(region, id), taker.slot))
+            slot = (try_around(region, id, &search) - 1) >> region->slot_shift;
     }
     if (search.any)
         *ret = search.best;

@@ -159,11 +159,20 @@ enum source {
     SOURCES
 };
 
+/* How many of a region's pages may get a second address, besides those that the plan gives one already. */
+static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *region)
+{
+    uint64_t room = sg_alias_room(plan->device, region), taken = plan->place.head + plan->place.tail;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        taken += plan->runs[i].alias ? plan->runs[i].pages : 0;
+    return room > taken ? room - taken : 0;
+}
+
 /* How many of a region's pages may be had from a source, of `bytes`. */
 static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes, enum source source)
 {
     bool same = region->page_units == plan->region->page_units;
-    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = source == TWICE ? sg_alias_room(plan->device, region) : UINT32_MAX;
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
     if (same == (source == ANEW) || region->whole_free == 0)
         return 0;
     return (uint32_t)(want < most ? want : most);
@@ -177,7 +186,7 @@ static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source sourc
     struct sg_run run = {.alias = source == TWICE};
     for (uint32_t i = 0; i < device->region_count; i++) {
         uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
-        if (want && sg_region_find_source(device->region[i], want, (struct sg_taker){plan->slot, run.alias}, &best))
+        if (want && sg_region_find_source(device->region[i], want, (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
             run.region = device->region[i];
     }
     if (!run.region || !room_for_run(plan))
@@ -219,13 +228,14 @@ static void settle(struct sg_plan *plan)
     plan->create = pages < plan->place.new_pages ? plan->place.new_pages - (uint32_t)pages : 0;
 }
 
-static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, struct sg_plan *plan)
+static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, bool later, struct sg_plan *plan)
 {
+    const struct sg_taker taker = {want.slot, want.aliases, later};
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
         if (!sg_device_suits(device, i, want.class, want.lane, want.units) ||
-            !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, (struct sg_taker){want.slot, want.aliases}, &place))
+            !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, taker, &place))
             continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;
@@ -242,9 +252,11 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
     uint64_t bytes = 0;
     for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        uint32_t most = sg_alias_room(device, region), pages = most ? sg_region_shareable_pages(region, plan->slot) : 0;
-        if (region->page_units == plan->region->page_units)
-            bytes += (pages < most ? pages : most) * page_bytes(region);
+        uint64_t room = sg_alias_room(device, region) * page_bytes(region), more;
+        if (region->page_units != plan->region->page_units || room <= bytes)
+            continue;
+        more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
+        bytes += more < room - bytes ? more : room - bytes;
     }
     return bytes;
 }
@@ -278,16 +290,29 @@ static uint32_t pages_ahead(const struct sg_plan *plan)
     return needed && !plan->sewing.region && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page) ? ahead : 0;
 }
 
+/* Whether there would be a place that takes fewer pages if old addresses were gone: beside them part of a page is free, which the
+   block could begin or end in. It can do that elsewhere. */
+static bool are_old_in_the_way(const struct sg_plan *plan, struct sg_want want)
+{
+    struct sg_plan later = {.device = plan->device};
+    return plan->device->old.first && find_place(plan->device, want, SG_FEWEST_WHOLE, /* later */ true, &later) &&
+           later.place.new_pages + later.place.whole < plan->place.new_pages + plan->place.whole;
+}
+
 /* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does. At a slack that the user
    has fixed that is where more would be held than it allows, and little is free elsewhere besides what moves; else only where that
-   is too little, and tokens pay for it, or the limit leaves no other way. */
-static bool is_worth_sewing(const struct sg_plan *plan, struct wanted wanted)
+   is too little, and tokens pay for it, or the limit leaves no other way. Where a run-ahead alone keeps the block from such parts it
+   does not take what is free elsewhere instead. */
+static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct wanted wanted)
 {
     const struct sg_device *device = plan->device;
     if (device->core->conf.reserve_slack != 0)
-        return wanted.should && !feasible(device, plan, wanted.should + device->usage.reserved.now / SCARCE_SHARE);
+        return wanted.should && (!feasible(device, plan, wanted.should + device->usage.reserved.now / SCARCE_SHARE) || are_old_in_the_way(plan, want));
     uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2; /* all that it may touch would be moved, or borrowed */
-    return !feasible(device, plan, wanted.must) || (!feasible(device, plan, wanted.should) && device->move_tokens >= pages * TOKENS_PER_PAGE);
+    bool paid = device->move_tokens >= pages * TOKENS_PER_PAGE;
+    if (!feasible(device, plan, wanted.must) || (!feasible(device, plan, wanted.should) && paid))
+        return true;
+    return (wanted.must || (wanted.should && paid)) && are_old_in_the_way(plan, want);
 }
 
 /* Makes the plan one for such a place, where that saves pages. */
@@ -308,14 +333,14 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     sg_device_flush(device);
     sg_device_tidy(device);
     /* Crowds stand close together: a block of one takes no whole page where the end of another's would do. */
-    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, &plan))
+    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false, &plan))
         return CUDA_ERROR_NOT_FOUND;
     struct wanted wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.should)) {
-        find_place(device, want, SG_FEWEST_WHOLE, &plan);
+        find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &plan);
         wanted = moves_of(&plan);
     }
-    if (is_worth_sewing(&plan, wanted) && sew(&plan, &want))
+    if (is_worth_sewing(&plan, want, wanted) && sew(&plan, &want))
         wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.must))
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -202,10 +202,11 @@ bool sg_region_flush(struct sg_region *region);
    deep, that of the largest blocks first. False: nothing is cached any more. */
 bool sg_region_flush_some(struct sg_region *region);
 
-/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not complete. */
+/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not complete. `later`: old
+   addresses count as holes, which they will be; what is found cannot be claimed. */
 struct sg_taker {
     sg_slot slot;
-    bool aliases;
+    bool aliases, later;
 };
 
 /* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open addresses
@@ -286,12 +287,6 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
 {
     return !(region->pin[page] & SG_PIN_ASKED) && region->ordered && sg_after_usable(region->order, region->after[page], slot) &&
            sg_after_marked(region->order, region->after[page]) && !sg_after_complete(region->order, region->after[page]);
-}
-
-/* Pages that may have an old address at one time: enough addresses must be left to place blocks. */
-static inline uint32_t sg_region_old_most(const struct sg_region *region)
-{
-    return region->pages / 8;
 }
 
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */

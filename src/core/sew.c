@@ -12,6 +12,9 @@ enum { LENT_MOST = 32 };
 /* Allocations ago: younger blocks are likely to be gone soon (docs/design.md has what that saves). */
 enum { YOUNG = 32 };
 
+/* A part of a page that may be left between others rather than that two are borrowed. */
+enum { OWN_PART = 4 };
+
 struct shelf {
     struct sg_patch of[SIZES];
 };
@@ -61,23 +64,31 @@ static uint32_t largest(const struct shelf *shelf)
     return size;
 }
 
-/* The head and tail, either of which may be none, that hold `units` together with the least left over. */
-static void choose(const struct shelf *heads, const struct shelf *tails, uint32_t units, struct sg_sewing *ret)
+/* The head and tail, either of which may be none, that hold `units` together with the least left over: that lies between others where
+   it is. `own`: with one of them alone, which is lent whole, what is over is in a page of the block's own instead, of the end of which
+   somebody else can borrow; so for a part of `own` units the other is spared. */
+static void choose(const struct shelf *heads, const struct shelf *tails, uint32_t units, uint32_t own, struct sg_sewing *ret)
 {
     const struct sg_patch none = {0};
     uint32_t least = UINT32_MAX;
+    bool whole = false;
     for (int i = -1; i < SIZES; i++) {
         const struct sg_patch *head = i < 0 ? &none : &heads->of[i];
         for (int k = -1; k < SIZES && (i < 0 || head->size); k++) {
             const struct sg_patch *tail = k < 0 ? &none : &tails->of[k];
             uint32_t both = head->size + tail->size;
-            if (both >= units && both - units < least) {
-                least = both - units;
+            bool alone = own && !(head->size && tail->size);
+            uint32_t over = both - units, cost = alone ? own + over / SIZES : over;
+            if (both >= units && cost < least) {
+                least = cost;
+                whole = alone;
                 ret->head = *head;
                 ret->tail = *tail;
             }
         }
     }
+    if (whole)
+        return;
     /* Exactly so much is lent; what is over stays where it is. */
     if (ret->head.size > units) {
         ret->head.begin += ret->head.size - units;
@@ -93,10 +104,12 @@ static bool find_addresses(const struct sg_device *device, const struct sg_want 
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_region *region = device->region[i];
         uint32_t room = (uint32_t)sg_index_largest(&region->hole_index);
-        if (!sg_device_suits(device, i, want->class, want->lane, want->units) || room < pages || region->old + 2 > sg_region_old_most(region))
+        if (!sg_device_suits(device, i, want->class, want->lane, want->units) || room < pages || sg_alias_room(device, region) < 2)
             continue;
         uint32_t hole = sg_index_first(&region->hole_index, 0, (int32_t)room), gap = room - pages < pages ? room - pages : pages;
-        uint32_t begin = (hole + gap) * region->page_units + (ret->head.size ? region->page_units - ret->head.size : 0);
+        uint32_t begin = (hole + gap + 1) * region->page_units - ret->head.size;
+        if (!ret->head.size)
+            begin = (hole + gap + whole) * region->page_units + ret->tail.size - want->units;
         ret->region = region;
         ret->place = (struct sg_place){.begin = begin, .units = want->units, .node = region->hole_at[hole], .new_pages = whole,
                                        .head = ret->head.size > 0, .tail = ret->tail.size > 0};
@@ -109,7 +122,7 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
 {
     uint64_t page_bytes = device->page_bytes[want->class];
     uint32_t page_units = (uint32_t)(page_bytes >> SG_UNIT_SHIFT);
-    struct search search = {.taker = {want->slot, want->aliases}, .born = UINT64_MAX};
+    struct search search = {.taker = {.slot = want->slot, .aliases = want->aliases}, .born = UINT64_MAX};
     if (want->class != SG_CLASS_REGULAR && want->class != SG_CLASS_CROWD)
         return false;
     /* What stays would keep the pages of what is gone in a moment. */
@@ -125,7 +138,7 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     if (!borrowed || whole >= most)
         return false;
     *ret = (struct sg_sewing){0};
-    choose(&search.heads, &search.tails, want->units - whole * page_units, ret);
+    choose(&search.heads, &search.tails, want->units - whole * page_units, device->old.first ? page_units / OWN_PART : 0, ret);
     return find_addresses(device, want, whole, ret);
 }
 

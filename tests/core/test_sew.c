@@ -172,6 +172,38 @@ static void test_who_is_lent_what(void **state)
     assert_int_equal(sewn_when("", NULL, 1), 0);        /* there is room */
 }
 
+/* A block of 9 MiB has gone, whose whole pages were moved at once: what it had of another page lies beside its old addresses. The next of
+   its size begins there all the same, although idle pages are plenty: elsewhere, as it would in place. */
+static void test_old_addresses_are_not_in_the_way(void **state)
+{
+    (void)state;
+    enum { GAPS = 16 };
+    for (int done = 0; done < 2; done++) {
+        struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+        sg_slot slot = sg_core_slot(core, 0, &(struct sg_stream_id){.key = 1});
+        CUdeviceptr gap[GAPS];
+        (void)allocate(core, slot, MIB(11));
+        CUdeviceptr first = allocate(core, slot, MIB(9));
+        for (int i = 0; i < GAPS; i++) {
+            (void)allocate(core, slot, MIB(2));
+            gap[i] = allocate(core, slot, MIB(4));
+        }
+        (void)allocate(core, slot, MIB(2));
+        release(core, slot, first);
+        (void)allocate(core, slot, MIB(12));
+        assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(8));
+        for (int i = 0; i < GAPS; i++)
+            release(core, slot, gap[i]);
+        if (done)
+            complete(core, NULL);
+        CUdeviceptr next = allocate(core, slot, MIB(9));
+        assert_int_equal(value(core, SG_STAT_sewn_pages), !done);
+        assert_int_equal(next == first, done);
+        assert_int_equal(value(core, SG_STAT_host_waits), 0);
+        stop(core);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -179,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_last_bytes_of_a_card),
         cmocka_unit_test(test_part_goes_home_whole),
         cmocka_unit_test(test_who_is_lent_what),
+        cmocka_unit_test(test_old_addresses_are_not_in_the_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

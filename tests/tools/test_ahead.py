@@ -149,6 +149,23 @@ class RunAhead(Case):
         self.assertGreater(got["host_waits"], 0)
         self.assertLessEqual(got["peak_reserved_bytes"], 40 * MIB)
 
+    def test_pages_that_move_again_and_again_are_not_waited_for(self):
+        p = loads.Program()
+        kept = [p.allocate(4 * MIB) for _ in range(70)]
+        for turn in range(30):  # between large blocks some of what stays is made anew in their place
+            arena = p.allocate((120 + 23 * (turn % 4)) * MIB)
+            for i in range(turn % 3, len(kept), 3):
+                old, kept[i] = kept[i], p.allocate((4 + turn % 2) * MIB)
+                p.free(old)
+            p.free(arena)
+        path = self.write(p.text())
+        card = json.loads(segalloc("replay", path, "--json", "--run-ahead", "0", "--min-limit"))["min_limit_bytes"] + 8 * MIB
+        for ahead in (0, 30, 300, 1000):
+            with self.subTest(ahead=ahead):
+                got = self.replay(p.text(), ahead, "free_sync:stream", "--limit", str(card))
+                self.assertEqual((got["ooms"], got["host_waits"], got["device_waits"]), (0, 0, 0))
+                self.assertGreater(got["pages_moved"], 0)
+
     def test_what_is_pending_does_not_take_the_room_of_what_is_large(self):
         live = json.loads(segalloc("trace", "info", "--json", LORA))["peak_requested_bytes"]
         played = json.loads(segalloc("replay", LORA, "--json", "--run-ahead", "300", "--conf", "free_sync:event",
