@@ -77,10 +77,17 @@ void sg_core_destroy(struct sg_core *core)
     sg_meta_unmap(core, sizeof *core);
 }
 
+/* The largest request for the small region while there is room. */
+static uint64_t small_while_roomy(const struct sg_device *device)
+{
+    const struct sg_usage *usage = &device->usage;
+    return usage->small_reserved.now < usage->reserved.now / SG_SMALL_ROOMY_SHARE ? SG_SMALL_ROOMY_MOST : SG_SMALL_ROOMY_BYTES;
+}
+
 /* Under the lock. */
 static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded, bool crowded)
 {
-    if (rounded <= SG_SMALL_BYTES || (rounded <= SG_SMALL_ROOMY_BYTES && sg_device_is_roomy(device, rounded)))
+    if (rounded <= SG_SMALL_BYTES || (rounded <= small_while_roomy(device) && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
     if (rounded > device->capacity_bytes / 2)
         return SG_CLASS_HUGE;

@@ -117,69 +117,92 @@ static inline uint32_t bin_of(const struct sg_region *region, uint32_t units, ui
 /* Ranges looked at in each list: where the smallest is wanted, and of those which the stream may not be able to use. */
 enum { FEW = 8 };
 
-/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. */
-static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot, bool all)
+/* Whether a range could become larger where it is: the addresses behind it have no memory yet. */
+static inline bool can_grow(const struct sg_region *region, uint32_t id)
 {
-    uint32_t best = 0, seen = region->fit == SG_FIT_LOWEST ? FEW - 1 : 0;
+    return has_state(region, at(region, id)->next, SG_NODE_HOLE);
+}
+
+/* For what a range counts when the least is wanted: its size, or `by_reach` what it could grow to, next to which all others are small. */
+static inline uint32_t worth(const struct sg_region *region, uint32_t id, bool by_reach)
+{
+    return at(region, id)->size + (by_reach && can_grow(region, id) ? (uint32_t)INT32_MAX : 0);
+}
+
+/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. With `grows` those
+   that can grow don't count: one of them is put there if nothing is yet; and of equals it is the lowest. */
+static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot, bool all, uint32_t *grows)
+{
+    uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? FEW - 1 : 0;
     for (uint32_t id = first; id && (seen++ < FEW || (all && !best)); id = at(region, id)->of_class.more) {
-        uint32_t size = at(region, id)->size;
-        if (size >= units && (!best || size < at(region, best)->size) && is_usable(region, at(region, id), slot))
+        const struct sg_node *node = at(region, id);
+        bool better = node->size < least || (grows && node->size == least && node->begin < at(region, best)->begin);
+        if (node->size < units || !better || !is_usable(region, node, slot))
+            continue;
+        if (grows && can_grow(region, id)) {
+            *grows = *grows ? *grows : id;
+        } else {
             best = id;
+            least = node->size;
+        }
     }
     return best;
 }
 
-/* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does. */
-static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units, sg_slot slot, bool all)
+/* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does. `by_reach`: one that can grow
+   only where there is no other. */
+static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units, sg_slot slot, bool all, bool by_reach)
 {
-    uint32_t class = class_of(units), best = smallest_of_class(region, lists->first[class], units, slot, all);
+    uint32_t grows = 0, class = class_of(units), best = smallest_of_class(region, lists->first[class], units, slot, all, by_reach ? &grows : NULL);
     if (best)
         return best;
     for (uint32_t word = ++class / 64; word < SG_CLASSES / 64; class = ++word * 64) {
         for (uint64_t larger = lists->any[word] & (UINT64_MAX << class % 64); larger; larger &= larger - 1) {
-            best = smallest_of_class(region, lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)], units, slot, all);
+            uint32_t first = lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)];
+            best = smallest_of_class(region, first, units, slot, all, by_reach ? &grows : NULL);
             if (best)
                 return best;
         }
     }
-    return 0;
+    return grows;
 }
 
 /* Of what others own, as far as `slot` has come after them. */
-static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot)
+static uint32_t smallest_of_others(const struct sg_region *region, uint32_t units, sg_slot slot, bool by_reach)
 {
     uint32_t best = 0;
     for (uint64_t left = region->stocked & ~(UINT64_C(1) << slot | 1); left; left &= left - 1) {
         unsigned owner = (unsigned)__builtin_ctzll(left);
         if (!region->order->complete[owner] && !(slot && region->order->knows[slot].at[owner]))
             continue;
-        uint32_t id = smallest_listed(region, region->lists[owner], units, slot, /* all */ false);
-        if (id && (!best || at(region, id)->size < at(region, best)->size))
+        uint32_t id = smallest_listed(region, region->lists[owner], units, slot, /* all */ false, by_reach);
+        if (id && (!best || worth(region, id, by_reach) < worth(region, best, by_reach)))
             best = id;
     }
     return best;
 }
 
-static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot)
+static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot, bool by_reach)
 {
-    uint32_t best = region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true) : 0;
+    uint32_t best = region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true, by_reach) : 0;
     if (slot && region->stocked >> slot & 1) {
-        uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true);
-        if (own && (!best || at(region, own)->size <= at(region, best)->size))
+        uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true, by_reach);
+        if (own && (!best || worth(region, own, by_reach) <= worth(region, best, by_reach)))
             best = own;
     }
     if (!region->ordered || (best && region->fit == SG_FIT_LOWEST))
         return best;
-    uint32_t other = smallest_of_others(region, units, slot);
-    return other && (!best || at(region, other)->size < at(region, best)->size) ? other : best;
+    uint32_t other = smallest_of_others(region, units, slot, by_reach);
+    return other && (!best || worth(region, other, by_reach) < worth(region, best, by_reach)) ? other : best;
 }
 
-static uint32_t find_range(const struct sg_region *region, uint32_t units, bool high, sg_slot slot)
+static uint32_t find_range(const struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot)
 {
+    bool high = end == SG_END_HIGH;
     if (!high && region->fit == SG_FIT_SMALLEST)
-        return smallest_range(region, units, slot);
+        return smallest_range(region, units, slot, /* by_reach */ end == SG_END_LOW);
     if (!high && region->listed) /* the lowest is likely another's */
-        return smallest_range(region, units, slot);
+        return smallest_range(region, units, slot, /* by_reach */ false);
     uint32_t from = high ? region->free_index.slots : 0;
     for (uint32_t looks = 0; looks < FEW; looks++) {
         uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units) : sg_index_first(&region->free_index, from, (int32_t)units);
@@ -192,7 +215,7 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, bool 
             return id;
         from = high ? found : found + 1;
     }
-    return region->listed ? smallest_range(region, units, slot) : 0;
+    return region->listed ? smallest_range(region, units, slot, /* by_reach */ false) : 0;
 }
 
 /* Whether a block is taken from the end of a range, not from its beginning. */
@@ -268,13 +291,35 @@ bool sg_region_flush_some(struct sg_region *region)
     return false;
 }
 
-/* A block that is kept as it was, and is of this size and usable; 0 if none is. */
-static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, sg_slot slot)
+/* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is free behind
+   it. (None is kept that follows a free range.) */
+static bool is_outdone(const struct sg_region *region, uint32_t kept, sg_slot slot)
+{
+    const struct sg_node *node = at(region, kept), *next = at(region, node->next);
+    const struct sg_lists *own = region->lists[slot];
+    uint32_t class = class_of(node->size);
+    bool joins = next->state == SG_NODE_FREE && next->owner == slot;
+    if (!joins && !region->common.first[class] && !(own && own->first[class])) /* then only one of its size counts */
+        return false;
+    uint32_t other = smallest_range(region, node->size, slot, /* by_reach */ true);
+    if (!other || other == node->next)
+        return false;
+    uint32_t joined = node->size + (joins ? worth(region, node->next, /* by_reach */ true) : 0), counts = worth(region, other, /* by_reach */ true);
+    return counts < joined || (counts == joined && at(region, other)->begin < node->begin);
+}
+
+/* A block that is kept as it was, and is of this size and usable; 0 if none is, or `end` says that another range does better. */
+static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_end end, sg_slot slot)
 {
     struct sg_bin *bin = &region->bin[bin_of(region, units, owner)];
     uint32_t id = bin->top;
     if (!bin->count || bin->units != units || (bin->owner != slot && !is_usable(region, at(region, id), slot)))
         return 0;
+    if (units >= SG_KEPT_LEAST && end == SG_END_LOW && id != region->stays) {
+        if (is_outdone(region, id, slot))
+            return 0;
+        region->stays = id;
+    }
     bin->top = at(region, id)->later;
     bin->count--;
     region->cached--;
@@ -286,14 +331,14 @@ static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uin
 
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot)
 {
-    uint32_t id = take_cached(region, units, slot, slot);
+    uint32_t id = take_cached(region, units, slot, end, slot);
     if (!id && slot && region->cached)
-        id = take_cached(region, units, 0, slot);
+        id = take_cached(region, units, 0, end, slot);
     if (id)
         return id;
     if (region->fit == SG_FIT_SMALLEST && region->cached) /* what is kept for others is theirs until nothing else fits */
         bin_empty(region, slot);
-    id = find_range(region, units, end == SG_END_HIGH, slot);
+    id = find_range(region, units, end, slot);
     if (!id)
         return 0;
     struct sg_node *node = at(region, id);
@@ -321,11 +366,11 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end en
 
 uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot)
 {
-    uint32_t id = take_cached(region, units, slot, slot);
+    uint32_t id = take_cached(region, units, slot, SG_END_WHOLE, slot);
     if (id)
         return id;
-    id = find_range(region, units, /* high */ false, slot);
-    return id && at(region, id)->size == units ? sg_region_take(region, units, SG_END_LOW, slot) : 0;
+    id = find_range(region, units, SG_END_WHOLE, slot);
+    return id && at(region, id)->size == units ? sg_region_take(region, units, SG_END_WHOLE, slot) : 0;
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */

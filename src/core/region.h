@@ -134,6 +134,7 @@ struct sg_region {
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
+    uint32_t stays;      /* the kept block that no listed range outdoes, as was found since the last of these came to be or changed */
     struct sg_bin bin[SG_BINS];
     uint64_t bins_used[SG_BINS / 64]; /* bit set: there may be something in it */
     struct sg_index free_index; /* slot -> size of the free range that starts there */
@@ -162,7 +163,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
 
 /* From which end of a free range a block is taken. */
 enum sg_end {
-    SG_END_LOW,
+    SG_END_LOW,   /* in regions of SG_FIT_SMALLEST: of the range that could grow to the least where it is, of equals the lowest */
     SG_END_WHOLE, /* in regions of SG_FIT_SMALLEST: the one that leaves more whole pages in the rest, which can be moved */
     SG_END_HIGH   /* and of the highest range that fits */
 };

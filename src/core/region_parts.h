@@ -128,6 +128,7 @@ static inline bool lists_empty(const struct sg_lists *lists)
 static inline void class_insert(struct sg_region *region, uint32_t id)
 {
     struct sg_node *node = at(region, id);
+    region->stays = 0;
     struct sg_lists *lists = lists_of(region, node->owner);
     uint32_t class = class_of(node->size), first = lists->first[class];
     node->of_class.less = 0;
@@ -187,6 +188,7 @@ static inline void free_resize(struct sg_region *region, uint32_t id, uint32_t b
     struct sg_node *node = at(region, id);
     uint32_t old = node->begin >> region->slot_shift, slot = begin >> region->slot_shift;
     bool moves = region->listed && class_of(node->size) != class_of(size);
+    region->stays = 0;
     region->whole_free -= pages_inside(region, node->begin, node->size);
     region->whole_free += pages_inside(region, begin, size);
     if (moves)

@@ -164,6 +164,13 @@ static uint32_t size_class(uint32_t size)
     return high * 8 + (high >= 3 ? (size >> (high - 3)) - 8 : 0);
 }
 
+/* A range's class among those that a block may be put into; where the low end is wanted, one that could grow comes after all others. */
+static uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_end from)
+{
+    bool grows = end < model->region.units && model->unit[end] == HOLE;
+    return size_class(end - begin) + (from == SG_END_LOW && grows ? SG_CLASSES : 0);
+}
+
 /* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or, where that
    is wanted, at the one which leaves more pages whole. */
 static void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_end from)
@@ -173,11 +180,11 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
         end = run_end(model, begin);
         if (model->unit[begin] != FREE || end - begin < units)
             continue;
-        if (size_class(end - begin) < least)
-            least = size_class(end - begin);
+        if (class_among(model, begin, end, from) < least)
+            least = class_among(model, begin, end, from);
         if (position < begin || position >= end)
             continue;
-        chosen = size_class(end - begin);
+        chosen = class_among(model, begin, end, from);
         bool above = from == SG_END_WHOLE && whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
         assert_int_equal(position, above ? end - units : begin);
     }
@@ -504,6 +511,100 @@ static void test_depth(void **state)
     assert_int_equal(kept(2 * SG_BIN_DEPTH + 1, VERY_MANY), 1);
 }
 
+enum { ROW_PAGE = 4096, ROW_PAGES = 24, ROW_MAPPED = 20 };
+
+/* Blocks of so many pages each, one behind the other from the beginning of a region that is mapped to ROW_MAPPED. */
+static void row_init(struct model *model, const uint32_t *pages, uint32_t count, uint32_t *ret_node)
+{
+    model_init(model, ROW_PAGES, ROW_PAGE, 11, 0, 1);
+    struct sg_region *region = &model->region;
+    struct sg_place place = {.units = ROW_MAPPED * ROW_PAGE, .node = region->first, .new_pages = ROW_MAPPED};
+    uint32_t busy = sg_region_claim(region, &place);
+    for (uint32_t page = 0; page < ROW_MAPPED; page++)
+        region->handle[page] = ++model->handles;
+    sg_region_release(region, sg_region_commit(region, busy, &place, 0), 0, 0);
+    sg_region_flush(region);
+    for (uint32_t i = 0; i < count; i++)
+        ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_LOW, 0);
+}
+
+static void row_free(struct model *model, uint32_t node)
+{
+    sg_region_release(&model->region, node, 0, 0);
+    sg_region_flush(&model->region);
+}
+
+/* The page at which a block of so many pages is put, which is then free again and kept. */
+static uint32_t row_place(struct model *model, uint32_t pages, enum sg_end end)
+{
+    uint32_t node = sg_region_take(&model->region, pages * ROW_PAGE, end, 0);
+    assert_true(node);
+    uint32_t begin = model->nodes.node[node].begin;
+    sg_region_check(&model->region);
+    sg_region_release(&model->region, node, 0, 0);
+    return begin / ROW_PAGE;
+}
+
+/* While there is room a range that could grow is left to what may need that. */
+static void test_range_that_can_grow(void **state)
+{
+    static const uint32_t pages[] = {1, 9, 1, 6};
+    struct model *model = malloc(sizeof *model);
+    uint32_t node[4];
+    (void)state;
+    assert_non_null(model);
+    row_init(model, pages, 4, node); /* three pages are left, behind which there is no memory */
+    row_free(model, node[1]);
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
+    sg_region_flush(&model->region);
+    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 17);
+    sg_region_flush(&model->region);
+    row_free(model, node[3]);
+    assert_int_equal(row_place(model, 9, SG_END_LOW), 1); /* nine pages just hold it; the other nine could become more */
+    model_fini(model);
+    free(model);
+}
+
+/* What is kept is used again only where it would be without being kept. */
+static void test_kept_block(void **state)
+{
+    static const uint32_t pages[] = {1, 3, 1, 2, 5, 1};
+    struct model *model = malloc(sizeof *model);
+    uint32_t node[6];
+    (void)state;
+    assert_non_null(model);
+    row_init(model, pages, 6, node);
+    row_free(model, node[1]);
+    row_free(model, node[4]);
+    sg_region_release(&model->region, node[3], 0, 0);
+    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 5); /* where moves count */
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);   /* three pages hold it, which is less than the seven that it would part */
+    model_fini(model);
+    row_init(model, pages, 6, node);
+    row_free(model, node[4]);
+    sg_region_release(&model->region, node[3], 0, 0);
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* nothing else does, but what could grow */
+    model_fini(model);
+    free(model);
+}
+
+/* Of ranges of one size it is the lowest, kept or not. */
+static void test_kept_block_of_equals(void **state)
+{
+    static const uint32_t pages[] = {1, 2, 1, 2, 1};
+    struct model *model = malloc(sizeof *model);
+    uint32_t node[5];
+    (void)state;
+    assert_non_null(model);
+    row_init(model, pages, 5, node);
+    row_free(model, node[1]);
+    sg_region_release(&model->region, node[3], 0, 0);
+    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 4);
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
+    model_fini(model);
+    free(model);
+}
+
 /* Parts of three owners begin in one slot of addresses, of which only the last may be found by it. */
 static void test_three_owners_in_a_slot(void **state)
 {
@@ -555,6 +656,9 @@ int main(void)
         cmocka_unit_test(test_one_page),
         cmocka_unit_test(test_very_many),
         cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_range_that_can_grow),
+        cmocka_unit_test(test_kept_block),
+        cmocka_unit_test(test_kept_block_of_equals),
         cmocka_unit_test(test_three_owners_in_a_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

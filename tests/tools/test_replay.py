@@ -83,7 +83,7 @@ class Replay(unittest.TestCase):
     def test_a_huge_block_is_freed_while_another_thread_grows(self):
         """Its page goes back only when the other thread is done growing, and has what it grew for."""
         got = self.exact([
-            *grown(1, 512, 600 * MIB, region=GIB), *grown(2, 1024, MIB, region=2 * GIB),
+            *grown(1, 512, 600 * MIB, region=GIB), *grown(2, 1024, 2 * MIB, region=2 * GIB),
             (SLOW_BEGIN, 2, 0, 10 * MIB), (SLOW_STEP, 2, 0, 0),
             (FREE, 1, 512, 600 * MIB),
             (ALLOCATE, 2, 2048, 10 * MIB),
