@@ -2,7 +2,7 @@
    work to be complete; and compares what is submitted with it.
 
    Reported: two pieces of work that touch the same physical bytes for different owners, one at least writing, with
-   nothing that puts one after the other (order.h); work on bytes that nobody owns any more, or on unmapped ones; and
+   nothing that puts one after the other (order.h), or, whatever puts them in order, while both own them, at two addresses; work on bytes that nobody owns any more, or on unmapped ones; and
    memory that is unmapped while the host does not know that the work on it is complete. */
 #include "hazard.h"
 
@@ -172,6 +172,27 @@ static bool supersedes(const struct touch *now, const struct touch *old)
            now->place + now->bytes >= old->place + old->bytes && (now->write || !old->write);
 }
 
+/* Whether two touches of the same bytes are for owners that both have them still. */
+static bool both_own(const struct touch *a, const struct touch *b)
+{
+    const struct sim_owner *one = a->owner, *other = b->owner;
+    return one && other && one != other && one->id && other->id && !one->ended && !other->ended;
+}
+
+static bool overlap(const struct touch *a, const struct touch *b)
+{
+    return a->fd == b->fd && a->place < b->place + b->bytes && b->place < a->place + a->bytes;
+}
+
+static bool report_pair(const char *what, const struct touch *before, const struct touch *now)
+{
+    if (begin_report(what)) {
+        say("before", before);
+        say("now", now);
+    }
+    return false;
+}
+
 /* Compares with what is there. Returns whether there is nothing to report. */
 static bool check(CUstream stream, const struct touch *now)
 {
@@ -183,14 +204,12 @@ static bool check(CUstream stream, const struct touch *now)
             continue;
         }
         link = &t->next;
-        if (before || t->fd != now->fd || t->place >= now->place + now->bytes || now->place >= t->place + t->bytes ||
-            t->id == now->id || !(t->write || now->write))
+        if (t->id == now->id || !overlap(t, now))
             continue;
-        if (begin_report("the same bytes for two owners, in no order")) {
-            say("before", t);
-            say("now", now);
-        }
-        return false;
+        if (both_own(t, now))
+            return report_pair("the same bytes belong to two owners at once", t, now);
+        if (!before && (t->write || now->write))
+            return report_pair("the same bytes for two owners, in no order", t, now);
     }
     return true;
 }

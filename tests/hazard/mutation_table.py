@@ -8,7 +8,7 @@ occurs, where that is not once.
 FREE, CONTEXTS, ORDER, PENDING, MARKS, PARTS, REGION = (f"src/core/{f}" for f in
                                                  ("free.c", "contexts.c", "order.c", "pending.c", "marks.c", "region_parts.h",
                                                          "region.c"))
-OWNER, PLACE, PLAN = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c"))
+OWNER, PLACE, PLAN, PERFORM, SEW, ALIAS = (f"src/core/{f}" for f in ("owner.c", "place.c", "plan.c", "perform.c", "sew.c", "alias.c"))
 EVENTS, STREAMS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS, COPIES = (
     f"src/preload/{f}.c" for f in ("events", "streams", "captures", "graphs", "memory", "gated", "taints", "submit", "users", "copies"))
 USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
@@ -23,6 +23,10 @@ GRAPHS_PROGRAM = [("tests/preload/preload_graphs", "free_sync:auto", "4GiB")]
 
 def directed(rule, free_sync, schedule=",schedule=1"):
     return [("tests/hazard/directed " + rule, "free_sync:" + free_sync, "64MiB,hazard" + schedule)]
+
+
+PLAYED = [(f"tests/hazard/played caches {streams}", "free_sync:stream,reserve_slack:1.0", f"1GiB,hazard,run_ahead={ahead}")
+          for streams in ("1", "3", "3 200") for ahead in (30, 300)]
 
 
 def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), times=1):
@@ -216,6 +220,29 @@ MUTATIONS = [
         "if (whole || sg_after_complete(region->order, *known)) {", "if (whole || known) {", ["aware"]),
     bug("windows_of_anybody", "memory taken by pages belongs to whoever asks", OWNER,
         "        if (sg_after_usable(region->order, region->after[page], slot))", "        if (slot)", ["aware"]),
+    # Pages at two addresses, and blocks that begin or end in pages of others.
+    bug("second_address_for_anybody", "a page gets a second address for a stream that has not come after who used it", PLACE,
+        "return taker.aliases ? sg_region_shareable(region, page, taker.slot)",
+        "return taker.aliases ? !region->pin[page] && !sg_after_complete(region->order, region->after[page])", ["aware"], programs=PLAYED),
+    bug("old_address_unmapped_at_once", "a page that gets a second address loses the first one, whatever work goes on there", PERFORM,
+        "        if (!run->alias) {", "        if (true) {", ["aware"], programs=PLAYED),
+    bug("old_address_unmapped_too_soon", "an old address is unmapped while the work there goes on", ALIAS,
+        "if (region->pin[page] || !sg_after_complete(region->order, region->after[page]))", "if (region->pin[page])", ["aware"], programs=PLAYED),
+    bug("part_lent_to_anybody", "part of a page is lent to a stream that has not come after who freed it", SEW,
+        "           (!region->ordered || sg_after_complete(region->order, region->after[page]) || (taker.aliases && "
+        "sg_region_shareable(region, page, taker.slot)));", "           true;", ["aware"], programs=PLAYED),
+    bug("another_part_is_lent", "of a page's end that is lent in part the other part is taken at home", SEW,
+        "        ret->head.begin += ret->head.size - units;\n", "", ["aware"], programs=PLAYED),
+    bug("part_that_was_lent_is_nobodys", "a part that comes home belongs to nobody, whoever used it elsewhere", SEW,
+        "    at(region, lent)->owner = at(region, id)->owner;", "    at(region, lent)->owner = 0;", ["aware"], programs=PLAYED),
+    bug("part_that_was_lent_has_no_past", "of a part that comes home its page does not know who used it elsewhere", SEW,
+        "        sg_region_note_after(home, at(home, lent)->begin, at(home, lent)->size, region->after[page]);",
+        "        (void)page;", ["aware"], programs=PLAYED),
+    bug("part_comes_home_while_in_use", "a part comes home although some of it is in use where it was lent", SEW,
+        "at(region, id)->begin <= *ret_begin && end_of(at(region, id)) >= *ret_end;", "at(region, id)->begin <= *ret_begin;", ["aware"], programs=PLAYED),
+    bug("others_at_the_second_address_free", "at its second address a page that was lent is all the block's and free with it", PLACE,
+        "    if (right && place->tail)\n        at(region, right)->state = SG_NODE_BUSY;\n    else if (right)",
+        "    if (right)", ["aware"], programs=PLAYED),
     # Captures and graphs.
     bug("graph_does_not_hold", "a block freed in a capture is free when the capture is over", GRAPHS,
         "        block->freed = true;\n        block->waited = waited;\n        block->origin = *origin;\n        answer = SG_GRAPHS_KEPT;",

@@ -99,6 +99,39 @@ static void two_addresses_of_a_page_are_the_same_bytes(void **state)
     ok(cuMemAddressFree(base, 2 * PAGE));
 }
 
+static void bytes_have_one_owner_at_a_time(void **state)
+{
+    (void)state;
+    uint64_t before = segalloc_sim_hazards();
+    CUmemAllocationProp prop = on_device(0);
+    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUmemGenericAllocationHandle page;
+    CUdeviceptr base;
+    ok(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
+    ok(cuMemCreate(&page, PAGE, &prop, 0));
+    ok(cuMemMap(base, PAGE, 0, page, 0));
+    ok(cuMemMap(base + PAGE, PAGE, 0, page, 0));
+    ok(cuMemSetAccess(base, 2 * PAGE, &access, 1));
+    segalloc_sim_owner(base, PAGE / 2, 1);
+    segalloc_sim_owner(base + PAGE + PAGE / 2, PAGE / 2, 2);
+    gate.open = false;
+    ok(cuLaunchHostFunc(a, wait_at_gate, &gate));
+    ok(cuMemsetD8Async(base, 1, PAGE / 2, a)); /* they share the page, and none of its bytes */
+    ok(cuMemsetD8Async(base + PAGE + PAGE / 2, 1, PAGE / 2, a));
+    segalloc_sim_owner(base, PAGE / 2, 0);
+    segalloc_sim_owner(base + PAGE, 64, 3); /* one comes after the other */
+    ok(cuMemsetD8Async(base + PAGE, 1, 64, a));
+    assert_int_equal(segalloc_sim_hazards() - before, 0);
+    segalloc_sim_owner(base + PAGE / 2, 64, 4); /* and here 2 has them too, in whatever order their work is */
+    ok(cuMemsetD8Async(base + PAGE / 2, 1, 64, a));
+    assert_int_equal(segalloc_sim_hazards() - before, 1);
+    expect_hazards(before, 1);
+    ok(cuMemUnmap(base, 2 * PAGE));
+    expect_hazards(before, 1);
+    ok(cuMemRelease(page));
+    ok(cuMemAddressFree(base, 2 * PAGE));
+}
+
 /* For owner 1 on `first` and then for owner 2 on `second`: how many hazards that is. */
 static uint64_t two_owners(CUstream first, CUstream second, CUresult (*between)(CUstream, CUstream))
 {
@@ -369,6 +402,7 @@ int main(void)
         cmocka_unit_test(bytes_for_two_owners_without_order),
         cmocka_unit_test(order_by_stream_and_by_event_is_seen),
         cmocka_unit_test(two_addresses_of_a_page_are_the_same_bytes),
+        cmocka_unit_test(bytes_have_one_owner_at_a_time),
         cmocka_unit_test(only_what_the_program_knows_is_order),
         cmocka_unit_test(a_destroyed_stream_is_not_the_next_one),
         cmocka_unit_test(bytes_given_back_are_nobodys),
