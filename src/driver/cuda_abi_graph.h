@@ -95,6 +95,21 @@ typedef struct {
     unsigned int flags;
 } CUDA_BATCH_MEM_OP_NODE_PARAMS;
 
+typedef cuuint64_t CUgraphConditionalHandle;
+enum { CU_GRAPH_COND_ASSIGN_DEFAULT = 1 };
+
+typedef enum {
+    CU_GRAPH_COND_TYPE_IF = 0, CU_GRAPH_COND_TYPE_WHILE = 1, CU_GRAPH_COND_TYPE_SWITCH = 2
+} CUgraphConditionalNodeType;
+
+typedef struct {
+    CUgraphConditionalHandle handle;
+    CUgraphConditionalNodeType type;
+    unsigned int size;
+    CUgraph *phGraph_out;
+    CUcontext ctx;
+} CUDA_CONDITIONAL_NODE_PARAMS;
+
 /* What cuGraphAddNode is told: the member that belongs to the type, and zeros. */
 typedef struct {
     CUgraphNodeType type;
@@ -111,6 +126,7 @@ typedef struct {
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
         CUDA_MEM_FREE_NODE_PARAMS free;
         CUDA_BATCH_MEM_OP_NODE_PARAMS memOp;
+        CUDA_CONDITIONAL_NODE_PARAMS conditional;
     };
     long long reserved2;
 } CUgraphNodeParams;

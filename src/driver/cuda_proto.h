@@ -406,6 +406,8 @@ CUresult cuGraphExecDestroy(CUgraphExec exec);
 CUresult cuGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphNode *error_node, CUgraphExecUpdateResult
     *result);
 CUresult cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info);
+CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
+    unsigned int default_value, unsigned int flags);
 CUresult cuUserObjectCreate(CUuserObject *object, void *pointer, CUhostFn destroy, unsigned int count,
     unsigned int flags);
 CUresult cuUserObjectRetain(CUuserObject object, unsigned int count);

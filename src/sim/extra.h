@@ -31,6 +31,8 @@ typedef void (*segalloc_sim_touches_fn)(uint64_t address, uint64_t bytes, int wr
    u64 n". `run`, which may be NULL, is called with pointers to the arguments' values, in stream order, and may call
    nothing of CUDA. Returns 0, or -1 where it does not understand. */
 typedef int (*segalloc_sim_kernel_fn)(const char *name, const char *arguments, void (*run)(void **arguments));
+/* What cudaGraphSetConditional() does in a kernel: for `run`. */
+typedef void (*segalloc_sim_condition_fn)(uint64_t handle, unsigned value);
 /* With the setting `schedule`: begins the schedule of another seed; `run_ahead` as the setting, or negative. */
 typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
 /* How many hazards were reported so far; each on stderr too. */
@@ -45,6 +47,7 @@ void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out);
 void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);
 int segalloc_sim_kernel(const char *name, const char *arguments, void (*run)(void **arguments));
+void segalloc_sim_condition(uint64_t handle, unsigned value);
 void segalloc_sim_schedule(uint64_t seed, int64_t run_ahead);
 uint64_t segalloc_sim_hazards(void);
 size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max);

@@ -77,6 +77,7 @@ void sim_graph_free(CUgraph graph)
     for (unsigned i = 0; i < graph->nodes.count; i++)
         free_node(graph->nodes.at[i]);
     sim_nodes_clear(&graph->nodes);
+    sim_conditions_of_graph_gone(graph);
     sim_held_drop(&graph->held);
     sim_handle_drop(&graph->handle);
     free(graph);
@@ -110,6 +111,8 @@ CUresult sim_graph_add(CUgraph graph, const CUgraphNode *deps, size_t count, str
         sim_hazard_settle(step.work);
     if (step.child)
         step.child->owner = node;
+    for (unsigned i = 0; step.choice && i < step.choice->size; i++)
+        step.choice->body[i]->owner = node;
     sim_handle_add(&node->handle, SIM_KIND_NODE);
     int error = 0;
     for (size_t i = 0; i < count && !error; i++)

@@ -23,12 +23,31 @@ struct sim_graph_memory {
     struct sim_memory *memory;
 };
 
+/* A value that conditional nodes go by. */
+struct sim_condition {
+    cuuint64_t handle;
+    CUgraph graph; /* that it was made for; only to be compared. NULL: that one is gone */
+    unsigned value, at_launch;
+    bool assigned; /* the latter at each launch */
+    unsigned refs; /* its graph, and choices */
+    struct sim_condition *next;
+};
+
+/* What a conditional node does: one of these graphs, or the first one again and again. */
+struct sim_choice {
+    CUgraphConditionalNodeType type;
+    unsigned size;
+    struct sim_condition *condition;
+    CUgraph body[];
+};
+
 /* What a node does, apart from its place in a graph. */
 struct sim_step {
     CUgraphNodeType type;
     struct sim_work *work;  /* kernel, copy, set, host function, memory operation */
     CUevent event;          /* record, wait */
     CUgraph child;
+    struct sim_choice *choice;       /* conditional */
     struct sim_graph_memory *memory; /* allocation */
     CUdeviceptr address;             /* free */
 };
@@ -53,7 +72,7 @@ struct CUgraph_st {
     struct sim_handle handle;
     struct sim_nodes nodes; /* in the order of their making */
     struct sim_held *held;
-    CUgraphNode owner; /* of a child graph */
+    CUgraphNode owner; /* of a child graph, or of one of a conditional node's */
     bool capturing;    /* a capture adds to it */
 };
 
@@ -114,6 +133,20 @@ CUresult sim_step_copy(const struct sim_step *from, struct sim_step *ret);
 void sim_step_drop(struct sim_step *step);
 CUresult sim_graph_copy(CUgraph from, CUgraph *ret);
 
+/* With its graphs. */
+CUresult sim_choice_copy(const struct sim_choice *from, struct sim_choice **ret);
+void sim_choice_drop(struct sim_choice *choice);
+void sim_conditions_of_graph_gone(CUgraph graph);
+/* Whether its graphs have only nodes that may stand there. */
+bool sim_choice_is_runnable(const struct sim_choice *choice);
+/* A launch begins. */
+void sim_choice_begin(const struct sim_choice *choice);
+/* The graph to be run, `first` or once more; NULL: none, or no more. */
+CUgraph sim_choice_next(const struct sim_choice *choice, bool first);
+/* A conditional node. Not locked. */
+CUresult sim_graph_add_choice(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count,
+    CUDA_CONDITIONAL_NODE_PARAMS *params);
+
 CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret);
 void sim_held_drop(struct sim_held **held);
 /* A launch is over that held them: who sees their destructors called knows. */
@@ -129,6 +162,12 @@ void sim_graph_memory_freed(uint64_t address, CUstream stream, uint64_t position
 
 /* The executable does `step`, which it takes in any case, where it did what `node` does. */
 CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step step);
+
+/* Of a launch, whose payload is its image: what it does, not locked; what its nodes touch, whichever way conditions turn out; and
+   whether the host learns of it by what it does. */
+void sim_image_run(struct sim_work *launch);
+void sim_image_parts(CUstream stream, const struct sim_work *launch);
+bool sim_image_host_sees(const struct sim_image *image);
 
 /* Makers of work for nodes, and what was said to them. */
 CUresult sim_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, struct sim_work **ret);

@@ -41,6 +41,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
         return cuGraphAddMemFreeNode(node, graph, deps, count, params->free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
         return cuGraphAddBatchMemOpNode(node, graph, deps, count, &params->memOp);
+    case CU_GRAPH_NODE_TYPE_CONDITIONAL:
+        return sim_graph_add_choice(node, graph, deps, count, &params->conditional);
     default:
         return CUDA_ERROR_NOT_SUPPORTED;
     }

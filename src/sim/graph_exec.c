@@ -1,6 +1,5 @@
 /* Executables: instantiated from graphs, launched into streams, updated. */
 #include <stdlib.h>
-#include <time.h>
 
 #include "graph.h"
 #include "hazard.h"
@@ -42,7 +41,10 @@ static CUresult append(struct sim_image *image, CUgraph graph)
             continue;
         }
         struct sim_image_step *step = &image->at[image->count];
-        result = sim_step_copy(&node->step, &step->step);
+        if (node->step.choice && !sim_choice_is_runnable(node->step.choice))
+            result = CUDA_ERROR_NOT_SUPPORTED;
+        else
+            result = sim_step_copy(&node->step, &step->step);
         if (result == CUDA_SUCCESS) {
             step->node = node;
             image->count++;
@@ -158,52 +160,6 @@ CUresult cuGraphExecDestroy(CUgraphExec exec)
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Does what the node does, as a piece of work of its own would have. */
-static void run_work(struct sim_work *launch, const struct sim_work *template)
-{
-    sim_lock();
-    struct sim_work *work = sim_work_copy(template);
-    sim_unlock();
-    if (!work)
-        return;
-    work->context = launch->context;
-    work->stream = launch->stream;
-    work->position = launch->position;
-    if (work->busy_ns) {
-        struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
-        nanosleep(&busy, NULL);
-    }
-    if (work->run) {
-        sim_in_host_function = work->host_function;
-        work->run(work);
-        sim_in_host_function = false;
-    }
-    sim_lock();
-    if (work->host_sees)
-        sim_order_host_after(&launch->after);
-    if (work->finish)
-        work->finish(work);
-    sim_work_free(work);
-    sim_unlock();
-}
-
-static void run(struct sim_work *launch)
-{
-    struct sim_image *image = *(struct sim_image **)launch->payload;
-    for (unsigned i = 0; i < image->count; i++) {
-        const struct sim_step *step = &image->at[i].step;
-        if (step->work) {
-            run_work(launch, step->work);
-        } else if (step->address) {
-            sim_lock();
-            struct sim_memory *memory = sim_memory_find(step->address);
-            if (memory && memory->graph)
-                sim_graph_memory_give(memory->graph);
-            sim_unlock();
-        }
-    }
-}
-
 static void finish(struct sim_work *launch)
 {
     struct sim_image *image = *(struct sim_image **)launch->payload;
@@ -289,16 +245,6 @@ static CUresult record_events(const struct sim_image *image, CUstream stream, ui
     return result;
 }
 
-/* What its nodes touch, for the hazard checker. */
-static void parts(CUstream stream, const struct sim_work *launch)
-{
-    const struct sim_image *image = *(struct sim_image *const *)launch->payload;
-    for (unsigned i = 0; i < image->count; i++) {
-        if (image->at[i].step.work)
-            sim_hazard_part(stream, launch, image->at[i].step.work);
-    }
-}
-
 /* Memory of other graphs that nodes of this one free: nobody else may free it, and whoever launches its graph comes after. */
 static void leave(const struct sim_image *image, bool leaving)
 {
@@ -319,7 +265,7 @@ static void note_frees(const struct sim_image *image, CUstream stream, uint64_t 
 
 static CUresult submit(CUgraphExec exec, CUstream stream)
 {
-    struct sim_work *work = sim_work_new(sizeof exec->image, run, finish);
+    struct sim_work *work = sim_work_new(sizeof exec->image, sim_image_run, finish);
     if (!work)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = CUDA_SUCCESS;
@@ -337,9 +283,8 @@ static CUresult submit(CUgraphExec exec, CUstream stream)
     work->may_wait = true;
     work->node = CU_GRAPH_NODE_TYPE_GRAPH;
     work->keeps_clock = image->held != NULL;
-    for (unsigned i = 0; i < image->count; i++)
-        work->host_sees |= image->at[i].step.work && image->at[i].step.work->host_sees;
-    work->parts = parts;
+    work->host_sees = sim_image_host_sees(image);
+    work->parts = sim_image_parts;
     sim_clock_join(&work->after, &exec->clock);
     uint64_t position;
     leave(image, true);

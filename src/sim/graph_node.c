@@ -12,6 +12,11 @@ CUresult sim_step_copy(const struct sim_step *from, struct sim_step *ret)
         if (result != CUDA_SUCCESS)
             return result;
     }
+    if (from->choice) {
+        CUresult result = sim_choice_copy(from->choice, &step.choice);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
     if (from->work && !(step.work = sim_work_copy(from->work)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (from->event)
@@ -30,6 +35,8 @@ void sim_step_drop(struct sim_step *step)
         sim_event_unref(step->event);
     if (step->child)
         sim_graph_free(step->child);
+    if (step->choice)
+        sim_choice_drop(step->choice);
     if (step->memory)
         sim_graph_memory_unref(step->memory);
 }

@@ -1,6 +1,7 @@
 /* Graphs: nodes, executables, memory of graphs, user objects. */
 #include <stdatomic.h>
 
+#include "extra.h"
 #include "sim_test.h"
 
 static atomic_uint next_number, destroyed;
@@ -386,6 +387,64 @@ static void an_executable_is_given_other_parts(void **state)
     ok(cuMemFree_v2(memory));
 }
 
+/* What cudaGraphSetConditional() is for: the body says when it has been run often enough. */
+static void count_down(void **arguments)
+{
+    unsigned *left = (unsigned *)(uintptr_t)*(CUdeviceptr *)arguments[1];
+    segalloc_sim_condition(*(uint64_t *)arguments[0], --*left);
+}
+
+static void a_body_is_run_until_its_condition_is_zero(void **state)
+{
+    (void)state;
+    CUdeviceptr memory;
+    CUmodule module;
+    CUfunction function;
+    CUgraph graph, clone;
+    CUgraphNode node, kernel, set;
+    CUgraphExec exec;
+    unsigned words[2];
+    CUgraphNodeParams loop = {.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
+    assert_int_equal(segalloc_sim_kernel("count_down", "u64 handle, rw left[4]", count_down), 0);
+    ok(cuModuleLoadData(&module, "any"));
+    ok(cuModuleGetFunction(&function, module, "count_down"));
+    ok(cuMemAlloc_v2(&memory, 64));
+    ok(cuGraphCreate(&graph, 0));
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphConditionalHandleCreate(&loop.conditional.handle, graph, NULL, 1, 2));
+    ok(cuGraphConditionalHandleCreate(&loop.conditional.handle, graph, NULL, 1, CU_GRAPH_COND_ASSIGN_DEFAULT));
+    loop.conditional.type = CU_GRAPH_COND_TYPE_WHILE;
+    loop.conditional.size = 2;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &loop));
+    loop.conditional.size = 1;
+    ok(cuGraphAddNode_v2(&node, graph, NULL, NULL, 0, &loop));
+    CUgraph body = loop.conditional.phGraph_out[0];
+    void *arguments[] = {&loop.conditional.handle, &memory};
+    CUDA_KERNEL_NODE_PARAMS launch = {.func = function, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1,
+        .blockDimY = 1, .blockDimZ = 1, .kernelParams = arguments};
+    CUDA_MEMSET_NODE_PARAMS mark = {.dst = memory + 4, .value = 9, .elementSize = 4, .width = 1, .height = 1};
+    ok(cuGraphAddKernelNode_v2(&kernel, body, NULL, 0, &launch));
+    ok(cuGraphAddMemsetNode(&set, body, &kernel, 1, &mark, NULL));
+    ok(cuGraphClone(&clone, graph));
+    ok(cuGraphDestroy(clone));
+    ok(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    for (unsigned left = 5; left > 3; left--) {
+        words[0] = left;
+        words[1] = 0;
+        ok(cuMemcpyHtoD_v2(memory, words, sizeof words));
+        ok(cuGraphLaunch(exec, NULL));
+        ok(cuMemcpyDtoH_v2(words, memory, sizeof words));
+        assert_int_equal(words[0], 0);
+        assert_int_equal(words[1], 9);
+    }
+    ok(cuGraphExecDestroy(exec));
+    unsigned order = 0;
+    add_note(body, NULL, 0, &order); /* a function of the host, which may not stand there */
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuGraphInstantiateWithFlags(&exec, graph, 0));
+    ok(cuGraphDestroy(graph));
+    ok(cuModuleUnload(module));
+    ok(cuMemFree_v2(memory));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +455,7 @@ int main(void)
         cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
         cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
         cmocka_unit_test(an_executable_is_given_other_parts),
+        cmocka_unit_test(a_body_is_run_until_its_condition_is_zero),
     };
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);
 }

@@ -121,6 +121,18 @@ cudaError_t sg_cudaGraphExecMemcpyNodeSetParams1D(const struct sg_rt_driver *dri
                                 : sg_rt_translate(driver->cuGraphExecMemcpyNodeSetParams(exec, node, &copy, NULL));
 }
 
+cudaError_t sg_cudaGraphConditionalHandleCreate(const struct sg_rt_driver *driver, cuuint64_t *ret, CUgraph graph,
+                                                unsigned at_launch, unsigned flags)
+{
+    CUcontext context = NULL;
+    cudaError_t error = sg_rt_context();
+    if (error == cudaSuccess)
+        error = sg_rt_translate(driver->cuCtxGetCurrent(&context));
+    return error != cudaSuccess
+               ? error
+               : sg_rt_translate(driver->cuGraphConditionalHandleCreate(ret, graph, context, at_launch, flags));
+}
+
 /* What the driver is told of a node of any type. */
 static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cudaGraphNodeParams *p, CUgraphNodeParams *ret)
 {
@@ -144,6 +156,8 @@ static cudaError_t add_any(const struct sg_rt_driver *driver, CUgraphNode *node,
         error = sg_rt_translate(driver->cuGraphAddNode(node, graph, deps, NULL, count, &now));
     if (error == cudaSuccess && params->type == CU_GRAPH_NODE_TYPE_MEM_ALLOC)
         params->alloc.dptr = now.alloc.dptr;
+    if (error == cudaSuccess && params->type == CU_GRAPH_NODE_TYPE_CONDITIONAL)
+        params->conditional.phGraph_out = now.conditional.phGraph_out;
     return error;
 }
 

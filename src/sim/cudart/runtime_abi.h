@@ -145,6 +145,7 @@ struct cudaGraphNodeParams {
         struct cudaKernelNodeParams kernel;
         struct cudaMemcpyNodeParams memcpy;
         CUDA_MEM_ALLOC_NODE_PARAMS alloc;
+        CUDA_CONDITIONAL_NODE_PARAMS conditional;
     };
     long long reserved2;
 };
