@@ -6,10 +6,31 @@
    part stays in small pages: most programs need no more of them. */
 enum { HUGE_FROM = 16 << 20, HUGE_AFTER = 4 << 20 };
 
-void *sg_meta_map(size_t bytes)
+/* A program that locks all its memory (mlockall) is given each page of what it maps at once, of tables of which nearly nothing will
+   be used. What nobody may read yet is not, and can be taken out of that before. */
+enum { UNLOCKED_FROM = 1 << 20 };
+
+static void *map_unlocked(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    if (munlock(memory, bytes) == 0 && mprotect(memory, bytes, PROT_READ | PROT_WRITE) == 0)
+        return memory;
+    munmap(memory, bytes);
+    return NULL;
+}
+
+static void *map_at_once(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED)
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *sg_meta_map(size_t bytes)
+{
+    void *memory = bytes < UNLOCKED_FROM ? map_at_once(bytes) : map_unlocked(bytes);
+    if (!memory)
         return NULL;
     if (bytes >= HUGE_FROM) /* only advice: where it is refused the table is as good, only slower */
         (void)madvise((char *)memory + HUGE_AFTER, bytes - HUGE_AFTER, MADV_HUGEPAGE);
