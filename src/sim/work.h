@@ -17,10 +17,12 @@
 #define SIM_THREAD_SANITIZER
 #endif
 #ifdef SIM_THREAD_SANITIZER
-void __tsan_ignore_thread_begin(void);
-void __tsan_ignore_thread_end(void);
-#define SIM_BYTES_BEGIN() __tsan_ignore_thread_begin()
-#define SIM_BYTES_END() __tsan_ignore_thread_end()
+void AnnotateIgnoreReadsBegin(const char *file, int line); /* these four are in the runtimes of both compilers */
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
+#define SIM_BYTES_BEGIN() (AnnotateIgnoreReadsBegin(__FILE__, __LINE__), AnnotateIgnoreWritesBegin(__FILE__, __LINE__))
+#define SIM_BYTES_END() (AnnotateIgnoreWritesEnd(__FILE__, __LINE__), AnnotateIgnoreReadsEnd(__FILE__, __LINE__))
 #else
 #define SIM_BYTES_BEGIN() ((void)0)
 #define SIM_BYTES_END() ((void)0)
