@@ -278,25 +278,42 @@ bool sg_classic_owns(struct sg_device *device, CUdeviceptr address)
     return owns;
 }
 
-CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
+/* The node of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under the lock. */
+static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
 {
-    const struct sg_classic *classic = device->classic;
-    sg_lock(&device->lock);
-    uint64_t id = sg_idmap_get(&classic->live, address);
-    CUdeviceptr base = address;
-    for (size_t i = 0; inside && !id && i <= classic->live.mask; i++) {
-        const struct sg_idmap_entry *entry = &classic->live.entry[i];
+    const struct sg_idmap *live = &device->classic->live;
+    uint32_t id = (uint32_t)sg_idmap_get(live, address);
+    *ret_base = address;
+    for (size_t i = 0; inside && !id && i <= live->mask; i++) {
+        const struct sg_idmap_entry *entry = &live->entry[i];
         if (entry->value && address > entry->id && address - entry->id < device->nodes.node[entry->value].requested) {
-            id = entry->value;
-            base = entry->id;
+            id = (uint32_t)entry->value;
+            *ret_base = entry->id;
         }
     }
-    if (id) {
-        const struct sg_node *node = &device->nodes.node[id];
-        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial};
-    }
+    return id;
+}
+
+CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
+{
+    CUdeviceptr base;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(device, address, inside, &base);
+    const struct sg_node *node = &device->nodes.node[id];
+    if (id)
+        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial, node->later != 0};
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address)
+{
+    CUdeviceptr base;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(device, address, /* inside */ true, &base);
+    if (id)
+        device->nodes.node[id].later = 1; /* of no other use here */
+    sg_unlock(&device->lock);
 }
 
 /* Under the lock. */

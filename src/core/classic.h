@@ -29,6 +29,9 @@ bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);
 /* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the lock. */
 CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
 
+/* Notes that work of other contexts is on the live block that holds `address`, if there is one. Takes the lock. */
+void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address);
+
 /* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none does. */
 CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
 

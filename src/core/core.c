@@ -21,6 +21,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->record_end = params->record_end;
     core->wait_for_context = params->wait_for_context;
     core->aside = params->aside;
+    core->begin_aside = params->begin_aside;
     core->enter_context = params->enter_context;
     core->leave_context = params->leave_context;
     core->may_wait = params->may_wait;
@@ -175,7 +176,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         const struct sg_node *node = &device->nodes.node[id];
         CUdeviceptr base = sg_region_address(range->region, node->begin);
         if (address - base < node->requested) {
-            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial};
+            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial, false};
             result = CUDA_SUCCESS;
         }
     }

@@ -66,6 +66,8 @@ struct sg_core_params {
                                         by cuCtxSynchronize */
     CUresult (*aside)(CUresult (*run)(void *user), void *user); /* has `run` called on another thread, and waits for that as
                                         `wait_for_context` does. NULL: it is called there and then */
+    bool (*begin_aside)(CUresult (*run)(void *user), void *user); /* the same without a wait; false: it could not begin, or what was
+                                        begun so before goes on. NULL: never */
     int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which it does not
                                         until leave_context() with what this returns. Below 0: it is gone. No lock is held. Both NULL: */
     void (*leave_context)(int use);  /* nobody ends one */
@@ -100,7 +102,8 @@ CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext curre
 CUresult sg_core_wait_for_all(struct sg_core *core);
 
 /* A copy between devices touches the block that holds `address`, if there is one: who frees it has to know, unless it was
-   allocated for a stream, whose caller tells of others (sg_core_record_stream()). */
+   allocated for a stream, whose caller tells of others (sg_core_record_stream()). Of a block in a fixed segment that is how a stream
+   of another context is told of. */
 void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address);
 
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
@@ -112,6 +115,7 @@ struct sg_block_info {
     int device;
     CUcontext context;
     uint64_t buffer_id; /* differs for each allocation */
+    bool abroad;        /* in a fixed segment: work of other contexts on it was told of */
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret);

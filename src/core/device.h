@@ -144,6 +144,7 @@ struct sg_device {
     uint64_t mark_number;                /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
+    uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits (sg_pending_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
     bool reached;            /* another device has had access: what is mapped keeps it */
     struct sg_order order;
@@ -166,6 +167,7 @@ struct sg_core {
     void (*record_end)(void);
     CUresult (*wait_for_context)(CUcontext context);
     CUresult (*aside)(CUresult (*run)(void *user), void *user);
+    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
     int (*enter_context)(CUcontext context);
     void (*leave_context)(int use);
     bool (*may_wait)(void);
@@ -305,6 +307,9 @@ uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 /* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only device,
    where `followed` says that all are followed. Under the lock. */
 bool sg_pending_can_cover(const struct sg_device *device, bool followed);
+
+/* Whether a thread of ours can wait for that instead, where no event tells. No lock needed. */
+bool sg_pending_can_wait(const struct sg_device *device);
 
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);

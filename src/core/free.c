@@ -131,8 +131,8 @@ static void count_wait(struct sg_device *device, uint64_t ns)
     device->usage.strict_wait_ns += ns;
 }
 
-/* Classic blocks are freed at once, so whoever has not waited does now, and for every context: the driver's own memory can be
-   copied from any device. */
+/* Classic blocks are freed at once, so whoever has not waited does now, and as the driver's own memory would: for its context. Who tells
+   of streams expects more, where those are of others. */
 static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
@@ -142,7 +142,8 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* abroad */ true};
         result = wait_for_owner(&users, tag->context);
-        if (result == CUDA_SUCCESS)
+        bool told = tag->sync != SG_FREE_SYNC_STRICT && (tag->torch || tag->sees == SG_SEES_RECORDED);
+        if (result == CUDA_SUCCESS && block.abroad && told)
             result = wait_for_others(&users);
     }
     uint64_t waited_ns = now_ns(device->core) - began;
@@ -203,16 +204,19 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     return true;
 }
 
-/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must wait.
-   *ret_ask: the epoch is over. Under the lock. */
+/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must wait; one that has
+   waited for the owner leaves the others to a thread of ours. *ret_ask: the epoch is over. Under the lock. */
 static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
 {
     struct sg_node *node = &device->nodes.node[id];
-    if (!sg_pending_can_cover(device, tag->followed))
+    bool covered = sg_pending_can_cover(device, tag->followed);
+    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_pending_can_wait(device)))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
     *ret_ask = ends_epoch(device, id);
-    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));
+    uint64_t time = sg_order_tick(device);
+    sg_device_suspend(device, id, /* all streams of all contexts */ 1, time);
+    device->uncovered = covered ? device->uncovered : time;
     return true;
 }
 
@@ -425,6 +429,9 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
+    struct sg_device *classic = range ? NULL : sg_core_classic_at(core, address);
+    if (classic)
+        sg_classic_used_abroad(classic, address);
     if (!range)
         return;
     struct sg_device *device = range->device;

@@ -215,6 +215,37 @@ bool sg_pending_can_cover(const struct sg_device *device, bool followed)
     return core->driver->ctx_record_event || (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
 }
 
+bool sg_pending_can_wait(const struct sg_device *device)
+{
+    const struct sg_core *core = device->core;
+    return core->begin_aside && !core->driver->ctx_record_event && !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
+}
+
+/* Waits for the work of every context: what was pending before is free then. For a thread of its own. */
+static CUresult wait_for_contexts(void *user)
+{
+    struct sg_device *device = user;
+    struct sg_core *core = device->core;
+    CUresult result = CUDA_SUCCESS;
+    sg_lock(&device->lock);
+    uint64_t time = device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    sg_unlock(&device->lock);
+    uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
+    for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
+        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
+        int use = context ? core->enter_context(context) : -1;
+        if (use < 0)
+            continue;
+        result = core->driver->ctx_synchronize();
+        core->leave_context(use);
+    }
+    sg_lock(&device->lock);
+    if (result == CUDA_SUCCESS)
+        sg_pending_complete(device, sg_slot_bit(0), time);
+    sg_unlock(&device->lock);
+    return result;
+}
+
 /* Marks over every context that there is. Whether that was done. */
 static bool mark_contexts(struct sg_device *device)
 {
@@ -258,10 +289,16 @@ static void record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
     uint64_t time = device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    bool streams = time && device->nodes.node[device->pending.first].time > device->uncovered; /* enough, of what is pending */
     device->epoch_count -= time && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
-    if (!time || !(device->core->driver->ctx_record_event ? mark_contexts(device) : mark_streams(device, time)))
+    if (!time)
         return;
+    if (!(device->core->driver->ctx_record_event ? mark_contexts(device) : streams && mark_streams(device, time))) {
+        if (sg_pending_can_wait(device))
+            (void)device->core->begin_aside(wait_for_contexts, device);
+        return;
+    }
     sg_lock(&device->lock);
     device->epoch[device->epoch_count++] = (struct sg_epoch){time, device->mark_number};
     if (device->nodes.node[device->pending.last].time <= time) /* none was freed meanwhile */
@@ -318,8 +355,17 @@ static CUresult wait_for_context(struct sg_device *device, CUcontext context)
     return result;
 }
 
+/* The same for every context. */
+static CUresult wait_for_all(struct sg_device *device)
+{
+    sg_unlock(&device->asking);
+    CUresult result = device->core->aside(wait_for_contexts, device);
+    sg_lock(&device->asking);
+    return result;
+}
+
 /* Waits for the oldest mark of a context that is not ending. Where all are, for the context of the oldest, to end or to stay; and without
-   any, which means that none could be recorded, for the current one. Whether that succeeded and there may be more to wait for. */
+   any, which means that none could be recorded, for every one, or for the current one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
@@ -333,6 +379,7 @@ static bool wait_for_oldest(struct sg_device *device)
     const struct sg_mark *mark = device->mark_count ? &device->mark[event ? oldest : 0] : NULL;
     uint64_t number = mark ? mark->number : 0;
     context = mark ? mark->context : context;
+    bool all = !mark && device->pending.first && sg_pending_can_wait(device);
     bool owed = mark || (device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!owed || !begin_recording(device)))
@@ -342,7 +389,7 @@ static bool wait_for_oldest(struct sg_device *device)
     struct sg_clock clock;
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = event ? core->driver->event_synchronize(event) : wait_for_context(device, context);
+    CUresult result = event ? core->driver->event_synchronize(event) : all ? wait_for_all(device) : wait_for_context(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
@@ -350,7 +397,7 @@ static bool wait_for_oldest(struct sg_device *device)
         settle_mark(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
-    bool progress = number != 0; /* what is owed in another context this one's wait does not settle */
+    bool progress = number != 0 || all; /* what is owed in another context this one's wait does not settle */
     sg_lock(&device->lock);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
         if (clock.at[slot] && device->order.owed >> slot & 1) {
@@ -408,7 +455,7 @@ void sg_device_drain(struct sg_device *device)
     end_recording(device);
     for (uint32_t most = SG_MARKS; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->mark_count != 0;
+        bool any = device->mark_count != 0 || (device->pending.first && sg_pending_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;

@@ -55,7 +55,10 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     int device;
-    if (sg_core_block(core, address, &block) != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
+    CUresult result = sg_core_block(core, address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        sg_memory_served_abroad();
+    if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
         return;
     if (sg_torch_direct() && sg_following())
         (void)sg_memory_record_stream(core, block.base, stream);
@@ -69,9 +72,7 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
     sg_touched(stream, per_thread);
     if (sg_following() && !sg_life_owns(dst)) /* perhaps the host's */
         sg_streams_tell(stream, per_thread);
-    if (!crossing || !sg_contexts_devices() || (!sg_life_owns(dst) && !sg_life_owns(src)))
-        return;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = crossing && sg_contexts_devices() ? sg_begin() : NULL;
     if (!core)
         return;
     used(core, dst, sg_stream_named(stream, per_thread));

@@ -32,8 +32,8 @@ bool sg_helper_start(void *(*run)(void *), void *user)
     return started;
 }
 
-/* The one errand that is under way. */
-static struct {
+/* What a thread of ours does for others, one thing at a time. */
+static struct errand {
     atomic_bool busy; /* from its beginning until both who asked and who does it have done with it */
     atomic_int hands; /* of those two */
     CUresult (*run)(void *user);
@@ -41,24 +41,44 @@ static struct {
     CUresult result;
     atomic_bool done;
     atomic_bool given_up; /* who asked has stopped waiting */
-} errand;
+} awaited, unawaited;
 
-static void let_go(void)
+static void let_go(struct errand *errand)
 {
-    if (atomic_fetch_sub(&errand.hands, 1) == 1)
-        atomic_store(&errand.busy, false);
+    if (atomic_fetch_sub(&errand->hands, 1) == 1)
+        atomic_store(&errand->busy, false);
 }
 
-static void *run_errand(void *unused)
+static void *do_errand(void *user)
 {
+    struct errand *errand = user;
     CUstreamCaptureMode mode;
-    (void)unused;
     sg_self.inside = true;
     (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
-    errand.result = errand.run(errand.user);
-    atomic_store(&errand.done, true);
-    let_go();
+    errand->result = errand->run(errand->user);
+    atomic_store(&errand->done, true);
+    let_go(errand);
     return NULL;
+}
+
+static bool is_free(struct errand *errand)
+{
+    bool idle = false;
+    return atomic_compare_exchange_strong(&errand->busy, &idle, true);
+}
+
+/* Begins one that is_free() has taken. False: there can be no thread. */
+static bool begin(struct errand *errand, CUresult (*run)(void *user), void *user, int hands)
+{
+    errand->run = run;
+    errand->user = user;
+    atomic_store(&errand->done, false);
+    atomic_store(&errand->given_up, false);
+    atomic_store(&errand->hands, hands);
+    bool begun = sg_helper_start(do_errand, errand);
+    if (!begun)
+        atomic_store(&errand->busy, false);
+    return begun;
 }
 
 /* Waits for a little, of the time that may be waited for; false: there is none left. */
@@ -78,24 +98,22 @@ static bool rest(uint64_t *left_ns)
 CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
 {
     uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
-    for (bool idle = false; !atomic_compare_exchange_strong(&errand.busy, &idle, true); idle = false)
-        if (atomic_load(&errand.given_up) || !rest(&left_ns))
+    while (!is_free(&awaited))
+        if (atomic_load(&awaited.given_up) || !rest(&left_ns))
             return CUDA_ERROR_NOT_READY;
-    errand.run = run;
-    errand.user = user;
-    atomic_store(&errand.done, false);
-    atomic_store(&errand.given_up, false);
-    atomic_store(&errand.hands, 2);
-    if (!sg_helper_start(run_errand, NULL)) {
-        atomic_store(&errand.busy, false);
+    if (!begin(&awaited, run, user, 2))
         return CUDA_ERROR_NOT_READY;
+    while (!atomic_load(&awaited.done) && rest(&left_ns)) {
     }
-    while (!atomic_load(&errand.done) && rest(&left_ns)) {
-    }
-    atomic_store(&errand.given_up, !atomic_load(&errand.done));
-    CUresult result = atomic_load(&errand.done) ? errand.result : CUDA_ERROR_NOT_READY;
-    let_go();
+    atomic_store(&awaited.given_up, !atomic_load(&awaited.done));
+    CUresult result = atomic_load(&awaited.done) ? awaited.result : CUDA_ERROR_NOT_READY;
+    let_go(&awaited);
     return result;
+}
+
+bool sg_helper_begin(CUresult (*run)(void *user), void *user)
+{
+    return is_free(&unawaited) && begin(&unawaited, run, user, 1);
 }
 
 static CUresult wait(void *context)

@@ -13,7 +13,10 @@ bool sg_helper_start(void *(*run)(void *), void *user);
    then, and while something that was given up still goes on, when `run` is not called. Else what `run` returned. No lock may be held. */
 CUresult sg_helper_run(CUresult (*run)(void *user), void *user);
 
-/* Waits so for the work of a context, for it to end if that is under way. */
+/* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */
+bool sg_helper_begin(CUresult (*run)(void *user), void *user);
+
+/* Waits as sg_helper_run() for the work of a context, for it to end if that is under way. */
 CUresult sg_helper_wait_for_context(CUcontext context);
 
 #endif

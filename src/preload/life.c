@@ -292,6 +292,7 @@ static enum state create_core(const struct sg_driver *driver)
         .record_end = sg_captures_unhold,
         .wait_for_context = sg_helper_wait_for_context,
         .aside = sg_helper_run,
+        .begin_aside = sg_helper_begin,
         .enter_context = sg_users_enter,
         .leave_context = sg_users_leave,
     };

@@ -126,14 +126,34 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
     return tag;
 }
 
+static atomic_bool served_abroad;
+
+void sg_memory_served_abroad(void)
+{
+    if (!atomic_load_explicit(&served_abroad, memory_order_relaxed))
+        atomic_store(&served_abroad, true);
+}
+
+void sg_memory_record_served(CUdeviceptr address, CUstream stream)
+{
+    CUcontext owner = NULL;
+    (void)sg_real()->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, address);
+    if (sg_streams_context_of(stream) != owner)
+        sg_memory_served_abroad();
+}
+
 /* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks of
-   fixed segments, and those that the driver served, need no streams: their free waits. */
+   fixed segments, and those that the driver served, need none of their context: their free waits for that. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
     struct sg_place place;
     int device;
     CUresult result = sg_core_block(core, address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND) {
+        sg_memory_record_served(address, stream);
+        return CUDA_SUCCESS;
+    }
     if (result == CUDA_SUCCESS && sg_streams_place_on(core, stream, block.device, &place)) {
         result = sg_core_record_stream(core, block.base, place.slot);
     } else if (result == CUDA_SUCCESS) {
@@ -141,7 +161,11 @@ CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUst
         if (result == CUDA_SUCCESS && !(sg_streams_device(stream, &device) && device == block.device))
             result = CUDA_ERROR_NOT_SUPPORTED;
     }
-    return result == CUDA_ERROR_NOT_FOUND ? CUDA_SUCCESS : result;
+    if (result != CUDA_ERROR_NOT_FOUND)
+        return result;
+    if (sg_streams_context_of(stream) != block.context)
+        sg_core_used_abroad(core, block.base);
+    return CUDA_SUCCESS;
 }
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
@@ -405,11 +429,12 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
-/* The driver's own free waits for the device whose memory it is. Those who have told of other streams, or expect that
-   whoever could have seen the block is waited for, may have had work on it queued on another device. */
+/* The driver's own free waits for the context whose memory it is. Those who tell of other streams may have had work on it queued on
+   another device. */
 static void wait_for_other_devices(void)
 {
-    struct sg_core *core = sg_contexts_devices() ? sg_begin() : NULL;
+    bool abroad = sg_contexts_devices() && atomic_load_explicit(&served_abroad, memory_order_relaxed);
+    struct sg_core *core = abroad ? sg_begin() : NULL;
     if (!core)
         return;
     (void)sg_core_wait_for_all(core); /* what has failed, the driver's free says too */

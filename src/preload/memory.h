@@ -40,6 +40,12 @@ static inline bool sg_memory_unsettled(void)
     return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 || atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
 }
 
+/* Memory that the driver serves is used on a stream of another context: frees by those who tell of streams know from here on. */
+void sg_memory_served_abroad(void);
+
+/* The same, where `stream` is of another context than the memory. */
+void sg_memory_record_served(CUdeviceptr address, CUstream stream);
+
 /* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
 

@@ -52,8 +52,13 @@ int segalloc_free(void *pointer)
 int segalloc_record_stream(void *pointer, void *stream)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    if (!sg_life_owns(address) || sg_life_over())
-        return CUDA_SUCCESS; /* sg_memory_free_passed() waits for every stream */
+    if (sg_life_over())
+        return CUDA_SUCCESS;
+    if (!sg_life_owns(address)) {
+        if (sg_life_driver())
+            sg_memory_record_served(address, stream);
+        return CUDA_SUCCESS;
+    }
     struct sg_core *core = sg_begin();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;

@@ -288,9 +288,14 @@ bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, stru
     return find(key, device, ret) || (owner && make(core, named, owner, key, device, ret));
 }
 
+CUcontext sg_streams_context_of(CUstream stream)
+{
+    return context_of(sg_life_driver(), sg_stream_named(stream, false));
+}
+
 bool sg_streams_device(CUstream stream, int *ret_device)
 {
-    CUcontext context = context_of(sg_life_driver(), sg_stream_named(stream, false));
+    CUcontext context = sg_streams_context_of(stream);
     return context && sg_contexts_device(context, ret_device);
 }
 

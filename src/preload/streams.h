@@ -49,7 +49,8 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext con
 /* The same for a stream that uses memory of `device`, whichever its own is. */
 bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);
 
-/* The device of a stream, followed or not. */
+/* The context and the device of a stream, followed or not; NULL, false: the driver does not say. */
+CUcontext sg_streams_context_of(CUstream stream);
 bool sg_streams_device(CUstream stream, int *ret_device);
 
 /* Memory of the device is given out from here on: its streams are followed. Before that on any, nothing can be known that

@@ -151,6 +151,8 @@ struct block *block_allocate(struct program *p, int home)
     *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
         .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position,
         .drivers = stat_of(device, "passed_on") != passed};
+    int legacy = 0; /* mapped pieces are not */
+    b->fixed = cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b->address) == CUDA_SUCCESS && legacy;
     check_apart(p, b);
     extras.owner(b->address, b->bytes, b->owner);
     return b;
@@ -219,11 +221,11 @@ static void expect_quiet(struct program *p, int context)
 
 bool block_may_go(const struct block *b)
 {
-    return !b->drivers || !b->abroad;
+    return !b->fixed || !b->abroad;
 }
 
-/* The driver's own cudaFree waits for the work of the context whose memory it is. That of another device may still be
-   queued then and finds it gone: pytorch#196257 has seen it on GPUs. */
+/* The driver's own cudaFree waits for the work of the context whose memory it is, and so does ours of a fixed segment. That of another
+   device may still be queued then and finds it gone: pytorch#196257 has seen it on GPUs. */
 static void settle_abroad(struct program *p, const struct block *b)
 {
     for (int i = 0; i < CONTEXTS; i++) {

@@ -64,7 +64,7 @@ MUTATIONS = [
         "core = sg_life_core();\n    if (!core || green)", "core = NULL;\n    if (!core || green)", ["cuda"],
         programs=[("tests/preload/preload_start_contexts", "free_sync:strict", "4GiB")]),
     bug("event_frees_at_once", "a free that takes effect later takes effect at once", FREE,
-        "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, sg_order_tick(device));",
+        "    sg_device_suspend(device, id, /* all streams of all contexts */ 1, time);",
         "    sg_device_release(device, id, 0, 0);", ["cuda"]),
     bug("completion_credited_before_the_wait", "a strict free believes the work complete before it has waited", FREE,
         "    CUresult result = wait_for_current(device->core, ret_ns);\n    if (result == CUDA_SUCCESS)",

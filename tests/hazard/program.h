@@ -68,6 +68,7 @@ struct block {
     bool of_pool, of_graph; /* from cuMemAllocAsync; allocated in a capture and freed in it */
     bool plain;             /* not to be freed in the order of a stream */
     bool drivers;           /* served by the driver, having run out */
+    bool fixed;             /* in memory as the driver gives it, whosever: its plain free waits as the driver's does */
     bool abroad;            /* used by work of another context than its own */
 };
 
