@@ -31,7 +31,7 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
 {
     uint64_t most = OLD_MOST * device->capacity_bytes, now = device->usage.aliased.now, page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint64_t pages = most > now ? (most - now) / page_bytes : 0;
-    bool wide = region->reserved >= 2 * device->usage.reserved.now; /* else addresses are hard to get */
+    bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;
     return pages < region->pages ? (uint32_t)pages : region->pages;

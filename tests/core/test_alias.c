@@ -177,6 +177,25 @@ static void test_peers_come_later(void **state)
     stop(core);
 }
 
+/* The small region has fewer addresses than what is held elsewhere would need; its pages need no more than it holds itself. */
+static void test_pages_of_small_blocks(void **state)
+{
+    (void)state;
+    enum { SMALL = 128, BYTES = 64 << 10 };
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    sg_slot slot = stream(core, 1);
+    CUdeviceptr small[SMALL];
+    (void)allocate(core, slot, MIB(80));
+    for (int i = 0; i < SMALL; i++)
+        small[i] = allocate(core, slot, BYTES);
+    for (int i = 0; i < SMALL; i++)
+        release(core, slot, small[i]);
+    (void)allocate(core, slot, MIB(8));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(8));
+    assert_int_equal(value(core, SG_STAT_reserved_bytes), MIB(88));
+    stop(core);
+}
+
 static void test_bounded(void **state)
 {
     (void)state;
@@ -211,6 +230,7 @@ int main(void)
         cmocka_unit_test(test_who_gets_them),
         cmocka_unit_test(test_the_rest_of_a_page_has_a_past),
         cmocka_unit_test(test_peers_come_later),
+        cmocka_unit_test(test_pages_of_small_blocks),
         cmocka_unit_test(test_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
