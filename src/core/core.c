@@ -135,8 +135,9 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     bool crowded = rounded > SG_SMALL_BYTES && sg_device_is_crowded(device, rounded);
     enum sg_class class = classify(device, size_class, rounded, crowded);
     enum sg_end end = end_for(device, class, rounded, crowded);
+    uint32_t least = units;
     units = sg_creep_allocate(&device->creep, size_class, units, crowded);
-    const struct sg_want want = {.class = class, .units = units, .size_class = size_class, .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
+    const struct sg_want want = {.class = class, .units = units, .least = least, .size_class = size_class, .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);

@@ -356,6 +356,18 @@ uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, st
     return node;
 }
 
+uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+{
+    uint32_t node = 0;
+    bool large = want->class == SG_CLASS_REGULAR || want->class == SG_CLASS_CROWD; /* a small one would take 64 KiB among them */
+    for (uint32_t i = 0; i < device->region_count && !node && large; i++) {
+        *ret = device->region[i];
+        if (device->region_class[i] != SG_CLASS_HUGE)
+            node = sg_region_take(*ret, want->least, SG_END_WHOLE, want->slot);
+    }
+    return node;
+}
+
 bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
 {
     for (uint32_t i = 0; i < device->region_count; i++)

@@ -131,7 +131,7 @@ struct sg_device {
     struct {
         uint64_t pages, accesses;
     } grown;                 /* granules created for growing, and calls that gave access to them */
-    uint64_t move_tokens;    /* thrash guard: earned by allocations, spent on moves (plan.c) */
+    int64_t move_tokens;     /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
     size_t oom_request;      /* of the most recent failure */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
@@ -357,16 +357,20 @@ bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
    passed by value the compiler puts small members together in memory, and reading them back at once stalls. */
 struct sg_want {
     enum sg_class class;
-    uint32_t units;
-    uint32_t size_class; /* of what was asked for (creep.h) */
+    uint32_t units, least; /* what is allocated for it, and how little would do (creep.h) */
+    uint32_t size_class;   /* of what was asked for (creep.h) */
     uint8_t lane;        /* of a crowd (crowd.h) */
     enum sg_end end;
     bool thorough;
     bool aliases; /* pages may get a second address for it */
     bool alone;   /* no pages are made ahead */
+    bool last;    /* nothing else will do: see sg_sew_find() */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
+
+/* The same where nothing else is left: a block that is not small, from whatever region has a range that holds it. */
+uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
 /* Releases a node that is a block or pending, and accounts for it: it is free for `owner`, and for others after `time`;
    0, 0: for all. Under the lock. */

@@ -73,11 +73,14 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         (void)sg_turn(device);
         sg_lock(&device->lock);
         uint32_t node = sg_device_take(device, &want, &region);
-        if (node) /* another thread has freed or grown meanwhile */
+        if (!node) {
+            result = sg_plan_make(device, want, &plan);
+            if (result == CUDA_ERROR_OUT_OF_MEMORY)
+                node = sg_device_take_anywhere(device, &want, &region);
+        }
+        if (node) /* in the first place, if another thread has freed or grown meanwhile */
             *ret = sg_device_hand_out(device, region, node, request->bytes, want.size_class, request->tag);
         else
-            result = sg_plan_make(device, want, &plan);
-        if (!node)
             emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
         if (node)

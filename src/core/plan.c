@@ -21,15 +21,17 @@ static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
 /* From here on parts of pages count, and crowds are kept apart: before, what that leaves idle elsewhere is more than what it saves. */
 static const double CROWDED = 0.90;
 
-/* The thrash guard: a bucket of tokens that fills by one an allocation. A page may be moved for TOKENS_PER_PAGE of them:
-   64 us of driver time for a page moved alone (cost.def), 1 us an allocation, so at most 1 ms a thousand. */
-enum { TOKENS_PER_PAGE = 64, TOKENS_MOST = 4096 * TOKENS_PER_PAGE };
+/* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table (cost.def),
+   TOKEN_NS a token. */
+enum { TOKEN_NS = 700, TOKENS_MOST = 1 << 18 };
 
 /* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are more. */
-enum { TOKENS_KEPT = 64 * TOKENS_PER_PAGE };
+enum { TOKENS_KEPT = 1 << 12 };
 
-/* Whole free pages are scarce while they are less than this part of what is held. */
-enum { SCARCE_SHARE = 4 };
+/* Pages are scarce while less than this part of what is held could be had besides those that are wanted. At a slack that the user has
+   fixed, where moves may cost anything, that is what is free. Else it is what is free or may still be made, and with fewer tokens than
+   TOKENS_AMPLE the part is smaller: who has few keeps them for the last pages. */
+enum { SCARCE_SHARE_FIXED = 4, SCARCE_SHARE = 16, TOKENS_AMPLE = 1 << 15 };
 
 static uint64_t page_bytes(const struct sg_region *region)
 {
@@ -278,6 +280,14 @@ static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
     return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
 }
 
+/* Whether there are tokens for moving some pages to one place, likely from one or two others. What it did cost is paid in the end, so
+   there may be less than nothing left. */
+static bool is_affordable(const struct sg_device *device, uint64_t pages)
+{
+    uint64_t cost = pages * SG_COST_map + SG_COST_set_access + 2 * SG_COST_unmap;
+    return device->move_tokens >= (int64_t)(cost / TOKEN_NS);
+}
+
 /* Pages to make beyond those that the place needs, for whoever comes next: only where nothing has to be moved for them. */
 static uint32_t pages_ahead(const struct sg_plan *plan)
 {
@@ -299,18 +309,34 @@ static bool are_old_in_the_way(const struct sg_plan *plan, struct sg_want want)
            later.place.new_pages + later.place.whole < plan->place.new_pages + plan->place.whole;
 }
 
-/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does. At a slack that the user
-   has fixed that is where more would be held than it allows, and little is free elsewhere besides what moves; else only where that
-   is too little, and tokens pay for it, or the limit leaves no other way. Where a run-ahead alone keeps the block from such parts it
-   does not take what is free elsewhere instead. */
-static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct wanted wanted)
+/* How much should be left for whoever comes next, where nothing but tokens bounds what is done for it. */
+static uint64_t reserve_of(const struct sg_device *device)
+{
+    int64_t tokens = device->move_tokens < TOKENS_AMPLE ? device->move_tokens : TOKENS_AMPLE;
+    return tokens > 0 ? device->usage.reserved.now / SCARCE_SHARE / TOKENS_AMPLE * (uint64_t)tokens : 0;
+}
+
+/* Whether there would be few pages left. */
+static bool is_scarce(const struct sg_plan *plan, struct wanted wanted)
 {
     const struct sg_device *device = plan->device;
+    uint64_t held = device->usage.reserved.now, room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t need = plan->place.new_pages * page_bytes(plan->region) + reserve_of(device);
+    if (!wanted.should)
+        return false;
     if (device->core->conf.reserve_slack != 0)
-        return wanted.should && (!feasible(device, plan, wanted.should + device->usage.reserved.now / SCARCE_SHARE) || are_old_in_the_way(plan, want));
+        return !feasible(device, plan, wanted.should + held / SCARCE_SHARE_FIXED);
+    return !feasible(device, plan, need > room ? need - room : 0);
+}
+
+/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does: where pages are scarce, by
+   itself only as long as tokens pay for it, or where the limit leaves no other way. Where a run-ahead alone keeps the block from such
+   parts it does not take what is free elsewhere instead. */
+static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct wanted wanted)
+{
     uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2; /* all that it may touch would be moved, or borrowed */
-    bool paid = device->move_tokens >= pages * TOKENS_PER_PAGE;
-    if (!feasible(device, plan, wanted.must) || (!feasible(device, plan, wanted.should) && paid))
+    bool paid = plan->device->core->conf.reserve_slack != 0 || is_affordable(plan->device, pages);
+    if (!feasible(plan->device, plan, wanted.must) || (paid && is_scarce(plan, wanted)))
         return true;
     return (wanted.must || (wanted.should && paid)) && are_old_in_the_way(plan, want);
 }
@@ -325,6 +351,27 @@ static bool sew(struct sg_plan *plan, const struct sg_want *want)
     plan->region = sewing.region;
     plan->place = sewing.place;
     return true;
+}
+
+/* The limit leaves no other way: whatever place takes the fewest pages, among whose blocks it may be and however soon those whose pages
+   it borrows may be gone. */
+static void find_anywhere(const struct sg_device *device, struct sg_want want, struct sg_plan *plan)
+{
+    static const enum sg_class large[] = {SG_CLASS_CROWD, SG_CLASS_REGULAR};
+    if (want.class != SG_CLASS_CROWD && want.class != SG_CLASS_REGULAR)
+        return;
+    uint64_t page = device->page_bytes[want.class];
+    want.units = want.least;
+    want.lane = SG_CROWD_LANES;
+    want.last = true;
+    for (uint32_t i = 0; i < sizeof large / sizeof *large; i++) {
+        struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases};
+        want.class = large[i];
+        if (device->page_bytes[large[i]] == page && find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
+            other.place.new_pages + other.place.whole < plan->place.new_pages + plan->place.whole)
+            *plan = other;
+    }
+    sew(plan, &want);
 }
 
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
@@ -342,11 +389,16 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     }
     if (is_worth_sewing(&plan, want, wanted) && sew(&plan, &want))
         wanted = moves_of(&plan);
+    if (!feasible(device, &plan, wanted.must)) {
+        find_anywhere(device, want, &plan);
+        wanted = moves_of(&plan);
+    }
     if (!feasible(device, &plan, wanted.must))
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (device->move_tokens > TOKENS_MOST)
         device->move_tokens = TOKENS_MOST;
-    if (device->core->conf.reserve_slack == 0 && wanted.should > wanted.must && device->move_tokens < pages_of(&plan, wanted.should) * TOKENS_PER_PAGE) {
+    plan.paid = is_affordable(device, pages_of(&plan, wanted.should));
+    if (device->core->conf.reserve_slack == 0 && wanted.should > wanted.must && !plan.paid) {
         sg_count(device, SG_STAT_thrash_backoffs, 1);
         wanted.should = wanted.must;
     }
@@ -391,22 +443,24 @@ bool sg_plan_make_do(struct sg_plan *plan)
         return false;
     }
     settle(plan);
+    plan->paid = false;
     return true;
 }
 
-static void spend(struct sg_device *device, uint64_t tokens)
+/* What nobody could pay for takes what there is. */
+static void spend(struct sg_device *device, uint64_t ns, bool paid)
 {
-    device->move_tokens -= tokens < device->move_tokens ? tokens : device->move_tokens;
+    int64_t left = device->move_tokens - (int64_t)((ns + TOKEN_NS - 1) / TOKEN_NS);
+    if (paid || device->move_tokens > 0)
+        device->move_tokens = paid || left > 0 ? left : 0;
 }
 
-static void count_moved(struct sg_device *device, const struct sg_run *run)
+static void count_moved(struct sg_device *device, const struct sg_run *run, bool paid)
 {
-    uint64_t tokens = (uint64_t)run->pages * TOKENS_PER_PAGE;
     sg_count(device, SG_STAT_pages_moved, run->pages);
     sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
-    if (tokens > device->move_tokens)
+    if (!paid)
         sg_count(device, SG_STAT_moves_forced, run->pages);
-    spend(device, tokens);
 }
 
 /* What became of the runs: those unmapped are holes now, the others free again. */
@@ -416,14 +470,14 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_run *run = &plan->runs[i];
         if (run->alias && moved) {
-            count_moved(device, run);
+            count_moved(device, run, plan->paid);
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
                 run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
             if (moved)
-                count_moved(device, run);
+                count_moved(device, run, plan->paid);
             if (!run->lost)
                 sg_region_cut_done(run->region, run->busy);
         } else {
@@ -438,6 +492,9 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
 {
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created, moved = plan->place.new_pages - plan->created + anew;
     uint64_t sewn = plan->place.head + plan->place.tail;
+    uint64_t late = sewn; /* old addresses, which are unmapped some time later */
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        late += plan->runs[i].alias;
     uint64_t moves = (moved + sewn) * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
     uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
     if (!moved && !sewn) {
@@ -447,6 +504,9 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     *(moved || sewn ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
+    spend(device, moves + late * (uint64_t)SG_COST_unmap, plan->paid);
+    if (!plan->paid)
+        sg_count(device, SG_STAT_moves_forced, sewn);
 }
 
 /* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after the present
@@ -490,7 +550,6 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     sg_count(device, SG_STAT_pages_created, plan->created);
     uint32_t block = sg_region_commit(region, plan->busy, &plan->place, plan->slot);
     sg_sew_commit(device, &plan->sewing, block);
-    spend(device, (uint64_t)(plan->place.head + plan->place.tail) * TOKENS_PER_PAGE);
     return block;
 }
 

@@ -126,7 +126,7 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     if (want->class != SG_CLASS_REGULAR && want->class != SG_CLASS_CROWD)
         return false;
     /* What stays would keep the pages of what is gone in a moment. */
-    if (want->class == SG_CLASS_CROWD)
+    if (want->class == SG_CLASS_CROWD && !want->last)
         search.born = device->serial > YOUNG ? device->serial - YOUNG : 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         bool larger = device->region_class[i] == SG_CLASS_REGULAR || device->region_class[i] == SG_CLASS_CROWD; /* the small ones' own rest is theirs */

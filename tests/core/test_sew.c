@@ -105,6 +105,46 @@ static void test_last_bytes_of_a_card(void **state)
     }
 }
 
+/* Whoever has made many allocations can pay for a block that saves one of the last pages of a card. */
+static void test_last_pages_are_saved(void **state)
+{
+    (void)state;
+    enum { EARNED = 400 };
+    for (int paid = 0; paid < 2; paid++) {
+        struct sg_core *core = inspect_start("limit:20MiB", MIB(512));
+        CUdeviceptr block[BLOCKS];
+        for (int i = 0; paid && i < EARNED; i++)
+            release(core, 0, allocate(core, 0, MIB(3)));
+        make_parts(core, 0, block);
+        (void)allocate(core, 0, MIB(6));
+        assert_int_equal(value(core, SG_STAT_sewn_pages), paid ? 2 : 0);
+        assert_int_equal(value(core, SG_STAT_reserved_bytes), paid ? MIB(18) : MIB(20));
+        stop(core);
+    }
+}
+
+/* On a full card a block of a crowd, which has a region of its own, is served by what others have left, too. */
+static void test_crowd_takes_what_others_left(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("limit:1GiB,alias:False", MIB(2048));
+    CUdeviceptr rest;
+    enum { CROWD = 20 };
+    (void)allocate(core, 0, MIB(460));
+    (void)allocate(core, 0, MIB(460));
+    (void)allocate(core, 0, MIB(1));
+    CUdeviceptr between = allocate(core, 0, MIB(7) / 4);
+    (void)allocate(core, 0, MIB(1));
+    for (int i = 0; i < CROWD; i++)
+        (void)allocate(core, 0, MIB(3) / 2);
+    while (try_allocate(core, 0, MIB(3) / 2, &rest) == CUDA_SUCCESS) {
+    }
+    release(core, 0, between);
+    assert_int_equal(try_allocate(core, 0, MIB(3) / 2, &rest), CUDA_SUCCESS);
+    assert_int_equal(try_allocate(core, 0, MIB(3) / 2, &rest), CUDA_ERROR_OUT_OF_MEMORY);
+    stop(core);
+}
+
 /* Part of a block's place is used again: it can't go home before that is free too. */
 static void test_part_goes_home_whole(void **state)
 {
@@ -209,6 +249,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_block_begins_and_ends_in_pages_of_others),
         cmocka_unit_test(test_last_bytes_of_a_card),
+        cmocka_unit_test(test_last_pages_are_saved),
+        cmocka_unit_test(test_crowd_takes_what_others_left),
         cmocka_unit_test(test_part_goes_home_whole),
         cmocka_unit_test(test_who_is_lent_what),
         cmocka_unit_test(test_old_addresses_are_not_in_the_way),

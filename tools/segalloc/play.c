@@ -385,6 +385,7 @@ static void collect_own(struct player *player)
         result->end_reserved += stats.value[SG_STAT_reserved_bytes];
         result->pages_moved += stats.value[SG_STAT_pages_moved];
         result->aliased_pages += stats.value[SG_STAT_aliased_pages];
+        result->sewn_pages += stats.value[SG_STAT_sewn_pages];
         result->late_unmaps += stats.value[SG_STAT_late_unmaps];
         result->bytes_moved += stats.value[SG_STAT_bytes_moved];
         result->host_waits += stats.value[SG_STAT_host_waits];

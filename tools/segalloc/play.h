@@ -45,7 +45,7 @@ struct sg_play_result {
     uint64_t failures; /* that were recorded */
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
-    uint64_t pages_moved, bytes_moved, aliased_pages, late_unmaps, host_waits, device_waits, event_calls; /* waits that the program did not make */
+    uint64_t pages_moved, bytes_moved, aliased_pages, sewn_pages, late_unmaps, host_waits, device_waits, event_calls; /* waits that the program did not make */
     uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for work */
     uint64_t growth_ns, move_ns; /* by the cost table */
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */

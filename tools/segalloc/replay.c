@@ -172,8 +172,9 @@ static void print_json(const struct replay *replay)
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
            ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
            result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved, utilization(result), result->end_reserved);
-    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64 ",\"late_unmaps\":%" PRIu64,
-           result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
+    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64 ",\"sewn_pages\":%" PRIu64
+           ",\"late_unmaps\":%" PRIu64,
+           result->pages_moved, result->bytes_moved, result->aliased_pages, result->sewn_pages, result->late_unmaps);
     printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64,
            result->host_waits, result->device_waits, result->ooms);
     if (replay->play.ordered)
