@@ -86,7 +86,7 @@ static uint64_t small_while_roomy(const struct sg_device *device)
 }
 
 /* Under the lock. */
-static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded, bool crowded)
+static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded, bool apart)
 {
     if (rounded <= SG_SMALL_BYTES || (rounded <= small_while_roomy(device) && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
@@ -95,7 +95,7 @@ static enum sg_class classify(const struct sg_device *device, uint32_t size_clas
     /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context little is free at a
        time, which had better be together. */
     uint64_t page = device->page_bytes[SG_CLASS_CROWD];
-    bool crowd = crowded && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity &&
+    bool crowd = apart && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity &&
                  !device->pending.first && device->usage.reserved.now / SG_CROWD_SHARE >= page;
     return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
 }
@@ -132,8 +132,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
     struct sg_region *region;
     sg_lock(&device->lock);
-    bool crowded = rounded > SG_SMALL_BYTES && sg_device_is_crowded(device, rounded);
-    enum sg_class class = classify(device, size_class, rounded, crowded);
+    bool apart = rounded > SG_SMALL_BYTES && sg_device_keeps_apart(device, rounded), crowded = apart && sg_device_is_crowded(device, rounded);
+    enum sg_class class = classify(device, size_class, rounded, apart);
     enum sg_end end = end_for(device, class, rounded, crowded);
     uint32_t least = units;
     units = sg_creep_allocate(&device->creep, size_class, units, crowded);

@@ -403,8 +403,11 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
 
-/* Whether, with them, parts of pages count: what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
+/* Whether, with them, parts of pages count. Under the lock. */
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
+
+/* Whether, with a block of `more` bytes, what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
+bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
 
 /* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several streams
    have free memory: what they hold for themselves in more places adds up. Under the lock. */

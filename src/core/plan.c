@@ -18,12 +18,16 @@ enum { PAGES_AN_ACCESS = 4, TOGETHER = 8, AHEAD_SHARE = 256 };
    from SLACK_LOOSE to 1 at TIGHT. */
 static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
 
-/* From here on parts of pages count, and crowds are kept apart: before, what that leaves idle elsewhere is more than what it saves. */
+/* Crowds are kept apart once that share has been allocated at a time: what was placed before stays where it is. What that leaves idle elsewhere counts on
+   cards of twice what a program needs, which never get there. */
+static const double APART = 0.60;
+
+/* From here on parts of pages count: before, what that leaves idle elsewhere is more than what it saves. */
 static const double CROWDED = 0.90;
 
 /* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table (cost.def),
    TOKEN_NS a token. */
-enum { TOKEN_NS = 700, TOKENS_MOST = 1 << 18 };
+enum { TOKEN_NS = 500, TOKENS_MOST = 1 << 18 };
 
 /* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are more. */
 enum { TOKENS_KEPT = 1 << 12 };
@@ -63,6 +67,22 @@ bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
     return device->core->conf.reserve_slack != 0 || is_filled(device, more, CROWDED);
 }
 
+/* The most bytes that have ever been allocated, with `more`. */
+static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
+{
+    const struct sg_usage *usage = &device->usage;
+    uint64_t now = usage->allocated.now + more, most = usage->allocated.peak, before = device->peak_before[SG_STAT_allocated_bytes];
+    most = most > before ? most : before;
+    return now > most ? now : most;
+}
+
+bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more)
+{
+    double most = (double)allocated_at_most(device, more);
+    return most + (double)device->outside_bytes >= APART * (double)device->total_bytes || most >= APART * (double)device->capacity_bytes ||
+           sg_device_is_crowded(device, more);
+}
+
 /* Whether others than `slot` have free memory. */
 static bool is_shared(const struct sg_device *device, sg_slot slot)
 {
@@ -80,11 +100,7 @@ bool sg_device_may_pack(const struct sg_device *device, sg_slot slot)
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
 static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
 {
-    const struct sg_usage *usage = &device->usage;
-    uint64_t now = usage->allocated.now + block_bytes;
-    uint64_t most = usage->allocated.peak, before = device->peak_before[SG_STAT_allocated_bytes];
-    most = most > before ? most : before;
-    double peak = (double)(now > most ? now : most), slack = device->core->conf.reserve_slack;
+    double peak = (double)allocated_at_most(device, block_bytes), slack = device->core->conf.reserve_slack;
     if (slack == 0) {
         double fill = fill_with(device, more);
         if (fill < LOOSE)

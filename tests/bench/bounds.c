@@ -12,7 +12,7 @@
 
 /* Of the policy, as docs/design.md has them. */
 static const double LOOSE = 0.80, SLACK_LOOSE = 1.10;
-enum { TOKEN_NS = 700, MAP_NS = 1500, UNIT = 512 };
+enum { TOKEN_NS = 500, MAP_NS = 1500, UNIT = 512 };
 
 static bool broken;
 

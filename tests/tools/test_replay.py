@@ -61,7 +61,8 @@ class Replay(unittest.TestCase):
         self.assertTrue(0 < ahead <= 16 * MIB, got)
         for limit, conf in (("16GiB", "reserve_slack:1.0"), ("4000MiB", "")):  # where memory is short there is none too many
             got = self.replay(rows, "--limit", limit, "--conf", conf)
-            self.assertEqual((got["peak_reserved_bytes"], got["pages_moved"], got["ooms"]), (live, 0, 0), (limit, conf))
+            self.assertEqual((got["peak_reserved_bytes"], got["ooms"]), (live, 0), (limit, conf))
+            self.assertLess(got["pages_moved"], 8, (limit, conf))  # those made ahead where the crowd first stood
 
     def test_recorded_failures(self):
         rows = (HEADER + "0,00:00:00:000000,allocate,0x200,8388608,0\n0,00:00:00:000001,allocate failure,0x0,33554432,0\n"
