@@ -418,8 +418,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         }
         sg_recorder_tick(core, device);
     }
-    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !is_block(core, address))
-        return CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_ERROR_NOT_FOUND || (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !is_block(core, address)))
+        return CUDA_ERROR_INVALID_VALUE; /* not found: it was the caller's when he asked, and has gone with its context since */
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* one has begun */
         return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
                                                    : sg_captures_park(core, address, origin);

@@ -1,6 +1,7 @@
 /* Preloaded, on two simulated devices: peer access, legacy IPC, NCCL's questions about addresses, and contexts that end beside
    frees. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -96,8 +97,7 @@ static void *free_often(void *user)
     return NULL;
 }
 
-/* A free waits for contexts that another thread is about to destroy, where segments are fixed, or has events recorded in them:
-   in none that is destroyed already. */
+/* Frees have events recorded in contexts that another thread is about to destroy: in none that is destroyed already. */
 static void ends(void)
 {
     enum { THREADS = 3, CONTEXTS = 300 };
@@ -117,6 +117,58 @@ static void ends(void)
     EXPECT(atomic_load(&frees_failed) == 0);
 }
 
+enum { OWNED = 256 };
+static _Atomic(CUdeviceptr) owned[OWNED]; /* blocks of a context that is soon destroyed; 0: taken */
+static atomic_int taken;
+
+/* Frees them from a context of the other device. They may have gone with theirs; no other error comes of its end. */
+static void *free_owned(void *unused)
+{
+    bool fine = cudaSetDevice(0) == cudaSuccess;
+    for (int i = 0; fine && !atomic_load(&freed_enough); i = (i + 1) % OWNED) {
+        CUdeviceptr block = atomic_exchange(&owned[i], 0);
+        if (!block) {
+            sched_yield();
+            continue;
+        }
+        atomic_fetch_add(&taken, 1);
+        CUresult result = cuMemFree_v2(block);
+        fine = result == CUDA_SUCCESS || result == CUDA_ERROR_INVALID_VALUE;
+    }
+    if (!fine)
+        atomic_fetch_add(&frees_failed, 1);
+    return unused;
+}
+
+/* A free waits for the context of its block, which another thread is about to destroy: either that comes after the wait, or the
+   free finds the context gone. */
+static void owner_ends(void)
+{
+    enum { THREADS = 6, CONTEXTS = 300, BYTES = 4096, MET = 64 };
+    pthread_t thread[THREADS];
+    atomic_store(&freed_enough, false);
+    EXPECT(cudaSetDevice(1) == cudaSuccess);
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&thread[i], NULL, free_owned, NULL) == 0);
+    for (int i = 0; i < CONTEXTS && atomic_load(&frees_failed) == 0; i++) {
+        CUcontext context;
+        CUdeviceptr block;
+        EXPECT(cuCtxCreate_v2(&context, 0, 1) == CUDA_SUCCESS);
+        atomic_store(&taken, 0);
+        for (int k = 0; k < OWNED; k++) {
+            EXPECT(cuMemAlloc_v2(&block, BYTES) == CUDA_SUCCESS);
+            atomic_store(&owned[k], block);
+        }
+        while (atomic_load(&taken) < MET && atomic_load(&frees_failed) == 0)
+            sched_yield();
+        EXPECT(cuCtxDestroy_v2(context) == CUDA_SUCCESS);
+    }
+    atomic_store(&freed_enough, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    EXPECT(atomic_load(&frees_failed) == 0);
+}
+
 int main(int count, char **argument)
 {
     (void)argument;
@@ -126,7 +178,8 @@ int main(int count, char **argument)
         legacy_ipc();
         addresses();
         pins();
+        ends();
     }
-    ends();
+    owner_ends();
     return failures != 0;
 }
