@@ -28,9 +28,9 @@ def directed(rule, free_sync, schedule=",schedule=1"):
 PLAYED = [(f"tests/hazard/played caches {streams}", "free_sync:stream,reserve_slack:1.0", f"1GiB,hazard,run_ahead={ahead}")
           for streams in ("1", "3", "3 200") for ahead in (30, 300)]
 
-
 # Whether a context ends between a free's look at it and its wait is a matter of moments: a run without that takes 0.1 s.
 ENDS_UNDER_FREES = [("tests/preload/preload_several ends", "free_sync:strict", "4GiB,count=2")] * 16
+
 
 def bug(name, what, file, find, replace, kinds=("all",), tests=(), programs=(), times=1):
     return {"name": name, "what": what, "file": file, "find": find, "replace": replace, "kinds": list(kinds),
