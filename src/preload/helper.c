@@ -121,6 +121,10 @@ static CUresult wait(void *context)
     int use = sg_users_enter(context);
     if (use < 0)
         return CUDA_SUCCESS; /* its work has gone with it */
+    if (atomic_load(&awaited.given_up) || sg_captures_live()) { /* one may have begun since this was asked for: the call would ruin it */
+        sg_users_leave(use);
+        return CUDA_ERROR_NOT_READY;
+    }
     CUresult result = sg_life_driver()->ctx_synchronize();
     sg_users_leave(use);
     return result;
