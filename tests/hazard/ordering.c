@@ -157,9 +157,10 @@ static int run_batch(const struct plan *plan, uint64_t from, uint64_t to, bool i
         extras.schedule(seed, seed % 7 == 0 ? (int64_t)(seed % 50) : -1);
         program_run(program);
         uint64_t hazards_now = extras.hazards(), lost_now = extras.used(0) + extras.used(1);
+        uint64_t lost_after = lost_now > lost ? lost_now - lost : 0;
         dprintf(3, "%llu %llu %llu %llu %llu\n", (unsigned long long)seed, (unsigned long long)program->operations,
             (unsigned long long)(hazards_now - hazards),
-            (unsigned long long)(lost_now > lost ? lost_now - lost : 0), (unsigned long long)program->errors);
+            (unsigned long long)(program->lost > lost_after ? program->lost : lost_after), (unsigned long long)program->errors);
         hazards = hazards_now;
         lost = lost_now;
         free(program);

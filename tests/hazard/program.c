@@ -140,14 +140,36 @@ static void end_thread(void *data)
     cuCtxSetCurrent(NULL);
 }
 
-/* What a graph held comes back once a thread of the driver has said that it is gone: soon. */
-static void trim(int device)
+static void wait_for_devices(struct program *p)
 {
+    CUcontext own, context;
+    int devices = 0;
+    MUST(p, cuCtxGetCurrent(&own));
+    MUST(p, cuDeviceGetCount(&devices));
+    for (int i = 0; i < devices; i++) {
+        unsigned flags;
+        int active = 0;
+        MUST(p, cuDevicePrimaryCtxGetState(i, &flags, &active));
+        if (!active)
+            continue;
+        MUST(p, cuDevicePrimaryCtxRetain(&context, i));
+        MUST(p, cuCtxSetCurrent(context));
+        MUST(p, cuCtxSynchronize());
+        MUST(p, cuDevicePrimaryCtxRelease_v2(i));
+    }
+    MUST(p, cuCtxSetCurrent(own));
+}
+
+void program_trim(struct program *p, int device)
+{
+    enum { TRIES = 1000 }; /* a millisecond each: with less, a busy machine would look like a loss */
     extras.trim(device, 0);
-    for (int tries = 0; tries < 200 && extras.used(device); tries++) {
+    for (int tries = 0; tries < TRIES && extras.used(device); tries++) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        wait_for_devices(p);
         extras.trim(device, 0);
     }
+    p->lost += extras.used(device);
 }
 
 static void end(struct program *p)
@@ -184,12 +206,12 @@ static void end(struct program *p)
     p->thread = 0;
     if (p->context[2]) {
         if (!p->alone)
-            trim(1);
+            program_trim(p, 1);
         MUST(p, cuDevicePrimaryCtxRelease_v2(1));
     }
     program_enter(p, 0);
     if (!p->alone)
-        trim(0);
+        program_trim(p, 0);
     MUST(p, cuDevicePrimaryCtxRelease_v2(0));
 }
 

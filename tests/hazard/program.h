@@ -89,7 +89,7 @@ struct program {
     bool alone;   /* its one thread runs beside others' programs */
     bool peers;   /* each device may reach the other's memory */
     bool registered; /* `pinned` is the program's own */
-    uint64_t operations, errors;
+    uint64_t operations, errors, lost; /* bytes that a device did not get back */
     int thread;   /* that has the turn */
     CUcontext context[CONTEXTS]; /* NULL: not in use */
     struct stream stream[STREAMS];
@@ -156,6 +156,11 @@ void block_show(struct program *program, struct block *block, int stream);
 /* Work on the block, in stream order; captured where the stream captures. */
 void block_touch(struct program *program, struct block *block, int stream);
 void block_used(struct program *program, struct block *block, int stream);
+
+/* Gives back what nobody uses, while the device's last context is still there: what is left after that is lost. What a graph
+   held comes back once a thread of the driver has said that it is gone: soon. And what the library asks of the driver only
+   now is complete once somebody waits: the laziest schedules do nothing before. */
+void program_trim(struct program *program, int device);
 
 /* What another thread does while a stream is captured. */
 void block_churn(struct program *program);

@@ -125,7 +125,7 @@ void ranks_run(struct program *p)
     }
     for (int i = 1; i >= 0; i--) {
         MUST(p, cuCtxSetCurrent(rank[i].context));
-        extras.trim(i, 0);
+        program_trim(p, i);
         MUST(p, cuDevicePrimaryCtxRelease_v2(i));
     }
     MUST(p, cuMemFreeHost(words));

@@ -38,7 +38,7 @@ void threads_run(struct program *p)
     }
     for (int i = devices - 1; i >= 0; i--) {
         MUST(p, cuCtxSetCurrent(context[i]));
-        extras.trim(i, 0);
+        program_trim(p, i);
         MUST(p, cuDevicePrimaryCtxRelease_v2(i));
     }
     free(part);
