@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "callers.h"
 #include "captures.h"
 #include "contexts.h"
 #include "declare.h"
@@ -166,12 +165,6 @@ CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUst
     if (sg_streams_context_of(stream) != block.context)
         sg_core_used_abroad(core, block.base);
     return CUDA_SUCCESS;
-}
-
-/* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
-static struct sg_origin observe(void)
-{
-    return sg_memory_origin(sg_caller_current());
 }
 
 static CUresult describe(struct sg_core *core, const struct sg_origin *origin, struct sg_tag *ret, int *ret_device)
@@ -429,9 +422,7 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
-/* The driver's own free waits for the context whose memory it is. Those who tell of other streams may have had work on it queued on
-   another device. */
-static void wait_for_other_devices(void)
+void sg_memory_wait_abroad(void)
 {
     bool abroad = sg_contexts_devices() && atomic_load_explicit(&served_abroad, memory_order_relaxed);
     struct sg_core *core = abroad ? sg_begin() : NULL;
@@ -452,174 +443,8 @@ CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *orig
         sg_end();
     }
     if (answer == SG_GRAPHS_FREE) {
-        wait_for_other_devices();
+        sg_memory_wait_abroad();
         return sg_real()->cuMemFree_v2(address);
     }
     return answer == SG_GRAPHS_KEPT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
-{
-    CUresult result = sg_quick_refused();
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct sg_core *core = sg_begin_allocation();
-    if (!core)
-        return sg_real()->cuMemAlloc_v2(ret, bytes);
-    struct sg_origin origin = observe();
-    result = sg_memory_alloc(core, bytes, &origin, ret);
-    sg_end();
-    return result;
-}
-
-CUresult cuMemFree_v2(CUdeviceptr address)
-{
-    if (!sg_life_owns(address)) {
-        (void)sg_graphs_keep(address, NULL, /* waited */ true);
-        if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
-            wait_for_other_devices();
-        return sg_real()->cuMemFree_v2(address);
-    }
-    if (sg_life_over())
-        return CUDA_SUCCESS;
-    struct sg_core *core = sg_begin();
-    if (!core)
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sg_origin origin = observe();
-    CUresult result = sg_memory_free(core, address, &origin);
-    sg_end();
-    return result;
-}
-
-/* What the driver says of a stream that a caller names. */
-static CUresult valid_stream(CUstream stream)
-{
-    const struct sg_driver *driver = sg_life_driver();
-    unsigned long long id;
-    if (!driver->stream_get_id || !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
-        return CUDA_SUCCESS;
-    return driver->stream_get_id(stream, &id);
-}
-
-static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
-{
-    if (!sg_life_owns(address))
-        return real(address, stream);
-    if (sg_life_over())
-        return CUDA_SUCCESS;
-    struct sg_core *core = sg_begin();
-    if (!core)
-        return CUDA_ERROR_INVALID_VALUE;
-    const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
-    CUresult result = valid_stream(stream);
-    if (result == CUDA_SUCCESS)
-        result = sg_memory_free(core, address, &origin);
-    sg_end();
-    return result;
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
-{
-    return free_async(sg_real()->cuMemFreeAsync, address, stream);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
-{
-    return free_async(sg_real()->cuMemFreeAsync_ptsz, address, stream ? stream : CU_STREAM_PER_THREAD);
-}
-
-/* How the driver aligns rows on this device, learnt from one small allocation of its own, for which what we hold idle makes room. 0
-   where it gave none. */
-static size_t pitch_alignment(struct sg_core *core, int device, unsigned element)
-{
-    static _Atomic(size_t) known[SG_DEVICES_MAX];
-    size_t alignment = device < SG_DEVICES_MAX ? atomic_load_explicit(&known[device], memory_order_relaxed) : 0;
-    CUdeviceptr probe;
-    if (alignment)
-        return alignment;
-    const struct sg_real *real = sg_real();
-    CUresult result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_live() && sg_core_trim(core, device, 0) > 0)
-        result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
-    if (result != CUDA_SUCCESS)
-        return 0;
-    real->cuMemFree_v2(probe);
-    if (alignment & (alignment - 1))
-        return 0;
-    if (device < SG_DEVICES_MAX)
-        atomic_store_explicit(&known[device], alignment, memory_order_relaxed);
-    return alignment;
-}
-
-CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
-{
-    struct sg_core *core = sg_begin_allocation();
-    if (!core)
-        return sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
-    CUcontext context;
-    int device;
-    size_t alignment = 0, row, bytes;
-    bool valid = ret && pitch && width && height && (element == 4 || element == 8 || element == 16);
-    if (valid && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
-        alignment = pitch_alignment(core, device, element);
-    CUresult result;
-    if (!alignment || __builtin_add_overflow(width, alignment - 1, &row) ||
-        __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
-        result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
-    } else {
-        struct sg_origin origin = observe();
-        result = sg_memory_alloc(core, bytes, &origin, ret);
-        if (result == CUDA_SUCCESS)
-            *pitch = row;
-    }
-    sg_end();
-    return result;
-}
-
-/* Before the first allocation there is no core: programs ask early how much they may plan with. */
-static void mem_info_early(size_t *available, size_t *total)
-{
-    const struct sg_conf *conf = sg_life_conf();
-    size_t limit = sg_conf_limit(conf, *total);
-    *available = *available < limit ? *available : limit;
-    if (conf->limit_visible)
-        *total = limit;
-}
-
-CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
-{
-    const struct sg_real *real = sg_real();
-    if (sg_thread_inside() || sg_life_over() || sg_life_passing())
-        return real->cuMemGetInfo_v2(free_bytes, total_bytes);
-    size_t available, total;
-    CUcontext context;
-    int device;
-    CUresult result = real->cuMemGetInfo_v2(&available, &total);
-    if (result != CUDA_SUCCESS)
-        return result;
-    struct sg_core *core = sg_begin();
-    if (core)
-        sg_memory_settle(core);
-    if (!core)
-        mem_info_early(&available, &total);
-    else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
-        sg_core_mem_info(core, device, &available, &total);
-    if (core)
-        sg_end();
-    if (free_bytes)
-        *free_bytes = available;
-    if (total_bytes)
-        *total_bytes = total;
-    return CUDA_SUCCESS;
-}
-
-CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
-{
-    CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);
-    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_life_passing())
-        return result;
-    const struct sg_conf *conf = sg_life_conf();
-    if (conf->limit_visible)
-        *bytes = sg_conf_limit(conf, *bytes);
-    return result;
 }

@@ -40,8 +40,14 @@ static inline bool sg_memory_unsettled(void)
     return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 || atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
 }
 
-/* Memory that the driver serves is used on a stream of another context: frees by those who tell of streams know from here on. */
+/* Memory that the driver serves is used on a stream of another context: frees by those who tell of streams know from
+   here on. */
 void sg_memory_served_abroad(void);
+
+/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory it
+   is, and not for work that he has queued on another device. Waits for all, once there is any such; not between
+   sg_begin() and sg_end(). */
+void sg_memory_wait_abroad(void);
 
 /* The same, where `stream` is of another context than the memory. */
 void sg_memory_record_served(CUdeviceptr address, CUstream stream);

@@ -64,6 +64,7 @@ bool sg_streams_complete(void);
 /* The stream's later work comes after something that can't be followed. */
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place);
 bool sg_streams_is_opaque(const struct sg_place *place);
+bool sg_streams_any_opaque(void); /* from the first one on */
 CUcontext sg_streams_context(const struct sg_place *place);
 
 /* All streams of a context, which can't be followed for a moment (a wait of the whole context). */
