@@ -236,11 +236,7 @@ static CUresult wait_for_contexts(void *user)
         int use = context ? core->enter_context(context) : -1;
         if (use < 0)
             continue;
-        result = begin_recording(device) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; /* the call would ruin a capture that has begun meanwhile */
-        if (result == CUDA_SUCCESS) {
-            end_recording(device);
-            result = core->driver->ctx_synchronize();
-        }
+        result = core->driver->ctx_synchronize();
         core->leave_context(use);
     }
     sg_lock(&device->lock);

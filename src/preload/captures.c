@@ -41,6 +41,13 @@ static struct {
     atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
 
+/* Waits of threads of ours for a context. The driver ruins a capture where such a call comes after its beginning, not where it came
+   before. */
+static struct {
+    atomic_uint begun, over;
+    atomic_uint entered; /* of those begun so many are in the driver by now */
+} aside;
+
 atomic_bool sg_captures_begun;
 atomic_int sg_captures_parked; /* entries of that list */
 atomic_uint sg_captures_ended; /* ends of captures, and of frees that were kept for them */
@@ -147,6 +154,31 @@ void sg_captures_joined(void)
     atomic_fetch_sub(&gate.joiners, 1);
 }
 
+CUresult sg_captures_wait_aside(void)
+{
+    sg_captures_hold();
+    bool live = sg_captures_live();
+    if (!live)
+        atomic_fetch_add(&aside.begun, 1);
+    sg_captures_unhold();
+    if (live)
+        return CUDA_ERROR_NOT_READY;
+    CUresult result = sg_life_driver()->ctx_synchronize();
+    atomic_fetch_add(&aside.over, 1);
+    return result;
+}
+
+/* Lets those who wait aside come into the driver. Whether they have can't be seen, and they may stay there for long: each is given
+   this much once. No other can begin meanwhile. */
+static void let_enter(void)
+{
+    enum { RESTS = 250 }; /* 5 ms and more */
+    unsigned begun = atomic_load(&aside.begun);
+    for (int i = 0; i < RESTS && atomic_load(&aside.entered) != begun && atomic_load(&aside.over) != begun; i++)
+        rest();
+    atomic_store(&aside.entered, begun);
+}
+
 static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_origin *origin)
 {
     CUresult result = CUDA_SUCCESS;
@@ -226,6 +258,7 @@ static unsigned begin(void)
     atomic_fetch_add(&captures.live, 1);
     atomic_fetch_add(&sg_life_gate, 1);
     sg_captures_joining();
+    let_enter();
     return atomic_load(&captures.joins) - !sg_following(); /* else joins are not seen: never equal again */
 }
 

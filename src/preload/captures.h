@@ -54,6 +54,10 @@ void sg_captures_unhold(void);
 void sg_captures_joining(void);
 void sg_captures_joined(void);
 
+/* Waits for the current context, for a thread of ours that no thread of the program's may wait for: CUDA_ERROR_NOT_READY while a
+   capture is live, which the call would ruin. A capture that is to begin waits for the call to be made, a few milliseconds at most. */
+CUresult sg_captures_wait_aside(void);
+
 /* A context has gone, with its captures and the blocks that were to be freed. */
 void sg_captures_context_gone(CUcontext context);
 

@@ -139,6 +139,8 @@ static CUresult synchronize_beside(CUcontext context)
 
 static CUresult synchronize_current(void)
 {
+    if (sg_this_thread()->aside && !(sg_captures_any() && real->ctx_record_event))
+        return sg_captures_wait_aside();
     return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
 }
 

@@ -54,6 +54,7 @@ static void *do_errand(void *user)
     struct errand *errand = user;
     CUstreamCaptureMode mode;
     sg_self.inside = true;
+    sg_self.aside = true;
     (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
     errand->result = errand->run(errand->user);
     atomic_store(&errand->done, true);
@@ -121,11 +122,7 @@ static CUresult wait(void *context)
     int use = sg_users_enter(context);
     if (use < 0)
         return CUDA_SUCCESS; /* its work has gone with it */
-    if (atomic_load(&awaited.given_up) || sg_captures_live()) { /* one may have begun since this was asked for: the call would ruin it */
-        sg_users_leave(use);
-        return CUDA_ERROR_NOT_READY;
-    }
-    CUresult result = sg_life_driver()->ctx_synchronize();
+    CUresult result = atomic_load(&awaited.given_up) ? CUDA_ERROR_NOT_READY : sg_captures_wait_aside();
     sg_users_leave(use);
     return result;
 }

@@ -37,6 +37,7 @@ struct sg_quick {
 /* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
+    bool aside;      /* it is one of ours: see helper.h */
     unsigned holding; /* times that it keeps captures from beginning */
     struct sg_row *row; /* of users.c; NULL: none yet */
     struct sg_met {     /* contexts that it named before, and sg_users_changes then */

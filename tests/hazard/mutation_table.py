@@ -253,4 +253,6 @@ MUTATIONS = [
         "        remove_block(block);", ["aware", "torch"]),
     bug("waits_in_a_capture", "a strict free waits while a capture is live", MEMORY,
         "    if (live && !wrong)", "    if (false && !wrong)", ["cuda"]),
+    bug("capture_before_a_wait_is_in_the_driver", "a capture begins while a thread of ours is on its way to wait for its context",
+        CAPTURES, "    let_enter();\n", "", ["cuda"], ["tests/preload/test_captures"]),
 ]

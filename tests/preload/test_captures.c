@@ -1,10 +1,14 @@
 /* Live captures, against a driver and a core made up here: what is counted, parked and freed afterwards. */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -24,12 +28,31 @@ static struct {
     CUdeviceptr freed[16];
     int freed_count;
     CUstreamCaptureMode mode;
+    atomic_bool called, inside, go; /* a wait for a context */
 } fake;
 
 static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
 {
     (void)stream, (void)mode;
+    assert_true(atomic_load(&fake.inside) == atomic_load(&fake.called));
     return fake.begin;
+}
+
+static void rest(void)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
+}
+
+/* Comes into the driver some time after it was called, and stays there. */
+static CUresult synchronize(void)
+{
+    atomic_store(&fake.called, true);
+    for (int i = 0; i < 10; i++) /* for longer than it takes to be seen on its way */
+        rest();
+    atomic_store(&fake.inside, true);
+    while (!atomic_load(&fake.go))
+        rest();
+    return CUDA_SUCCESS;
 }
 
 static CUresult end(CUstream stream, CUgraph *ret)
@@ -59,7 +82,7 @@ const struct sg_real *sg_real(void)
 
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.exchange_capture_mode = exchange};
+    static const struct sg_driver driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize};
     return &driver;
 }
 
@@ -213,6 +236,30 @@ static void relaxes_and_restores(void **state)
     assert_int_equal(fake.mode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
+static void *wait_aside(void *ret)
+{
+    *(CUresult *)ret = sg_captures_wait_aside();
+    return NULL;
+}
+
+/* Else the wait would come to the driver when the capture is there, and ruin it. */
+static void begins_after_a_wait_aside_is_in_the_driver(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    CUresult waited = CUDA_ERROR_UNKNOWN;
+    assert_int_equal(pthread_create(&thread, NULL, wait_aside, &waited), 0);
+    while (!atomic_load(&fake.called))
+        sched_yield();
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    assert_int_equal(sg_captures_wait_aside(), CUDA_ERROR_NOT_READY);
+    atomic_store(&fake.go, true);
+    pthread_join(thread, NULL);
+    assert_int_equal(waited, CUDA_SUCCESS);
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    assert_int_equal(sg_captures_wait_aside(), CUDA_SUCCESS);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -222,6 +269,7 @@ int main(void)
         cmocka_unit_test_setup(a_destroyed_stream_captures_no_more, start_afresh),
         cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
         cmocka_unit_test_setup(relaxes_and_restores, start_afresh),
+        cmocka_unit_test_setup(begins_after_a_wait_aside_is_in_the_driver, start_afresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
