@@ -1,5 +1,5 @@
-"""What ./demo prints: recorded PyTorch training replayed beside what PyTorch's own allocator made of it, and the trainer
-on a simulated GPU with and without the library.
+"""What ./demo prints: recorded PyTorch training replayed beside what PyTorch's own allocator made of it, and the
+trainer on a simulated GPU with and without the library.
 
 Usage: demo.py BUILD_FOLDER; exit status 1 when something that it shows does not hold."""
 import json
@@ -22,7 +22,8 @@ shortcomings = []
 
 
 def segalloc(*arguments, status=0, env=None):
-    result = subprocess.run([SEGALLOC, *arguments], stdout=subprocess.PIPE, text=True, env={**ENVIRONMENT, **(env or {})})
+    result = subprocess.run([SEGALLOC, *arguments], stdout=subprocess.PIPE, text=True,
+                            env={**ENVIRONMENT, **(env or {})})
     if result.returncode != status:
         sys.exit(f"segalloc {' '.join(arguments)}: exit status {result.returncode}")
     return result.stdout
@@ -39,7 +40,8 @@ def gib(size):
 def table(heads, rows):
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     for row in [heads, *rows]:
-        print("  " + "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))]).rstrip())
+        print("  " + "  ".join([row[0].ljust(widths[0]), *(cell.rjust(width)
+                                                           for cell, width in zip(row[1:], widths[1:]))]).rstrip())
 
 
 def holds(what, text):
@@ -101,7 +103,8 @@ def trainer(folder):
     native_calls = stats["allocs"] + stats["frees"]
     print("\nsegalloc-train, Qwen2.5-7B with LoRA r128, 2 steps without arithmetic, on a simulated card of 24 GiB")
     table(["", "outcome", "allocations", "served by us", "reserved ÷ live", "driver calls", "waits for the device"],
-          [["without segalloc", native["outcome"], str(native["allocations"]), "-", "-", str(native_calls), str(stats["frees"])],
+          [["without segalloc", native["outcome"], str(native["allocations"]), "-", "-", str(native_calls),
+            str(stats["frees"])],
            ["with segalloc", ours["outcome"], str(ours["allocations"]), f"{100 * served:.1f} %",
             f"{reserved / ours['peak_bytes']:.3f}", str(calls), str(waits)]])
     holds(native["outcome"] == ours["outcome"] == "completed", "the trainer ran out of memory")
@@ -116,11 +119,13 @@ def trainer(folder):
               for name, extra, library in (("without segalloc", [], False), ("with segalloc", [], True),
                                            ("with segalloc, --alloc arena", ["--alloc", "arena"], True))}
     print("\nsegalloc-train, a small model that really trains, 30 steps on a text")
-    table(["", "first loss", "last loss"], [[name, f"{float.fromhex(values[0]):.6f}", f"{float.fromhex(values[-1]):.6f}"]
+    table(["", "first loss", "last loss"], [[name, f"{float.fromhex(values[0]):.6f}",
+                                             f"{float.fromhex(values[-1]):.6f}"]
                                             for name, values in losses.items()])
     equal = len({tuple(values) for values in losses.values()}) == 1
     holds(equal, "the losses differ")
-    holds(float.fromhex(losses["with segalloc"][-1]) < 0.8 * float.fromhex(losses["with segalloc"][0]), "the loss does not fall")
+    holds(float.fromhex(losses["with segalloc"][-1]) < 0.8 * float.fromhex(losses["with segalloc"][0]),
+          "the loss does not fall")
     return [f"The trainer's {ours['allocations']} allocations were all served, from {gib(reserved)} for {gib(ours['peak_bytes'])} alive; "
             f"{native_calls / calls:.0f} times fewer driver calls.",
             "Trained for real, its losses are equal bit for bit with the library and without it."]

@@ -70,16 +70,16 @@ SEGALLOC_API size_t segalloc_option(const char *name, char *ret, size_t size);
 
    segalloc_malloc_on() allocates on the current device, as cudaMalloc does, for use on `stream`. NULL: zero bytes, out
    of memory, or no device. segalloc_free() gives such a block back: it belongs to that stream again at once, that is to
-   work given to the stream from then on, and to others that have waited for it; nothing waits, neither on the host nor on
-   the device. Where the block was used on other streams too, each of them must be named by segalloc_record_stream()
+   work given to the stream from then on, and to others that have waited for it; nothing waits, neither on the host nor
+   on the device. Where the block was used on other streams too, each of them must be named by segalloc_record_stream()
    before the free, unless the block's own stream has waited for that work. That is the rule of PyTorch's
    Tensor.record_stream().
 
-   Both take any memory that cudaFree() takes. cudaFree() of such a block waits as ever. The results are CUresult (0: fine);
-   where the order of the stream can't be followed (a driver before CUDA 12, or more than 63 streams), segalloc_free()
-   covers all work that there is, and segalloc_record_stream() may answer 801 (not supported) for a stream of another
-   device: then that work must be waited for. It answers 1 (invalid value) for what is no live block, and 0 for memory that
-   the driver served, whose free waits for every stream; any address within a block will do. */
+   Both take any memory that cudaFree() takes. cudaFree() of such a block waits as ever. The results are CUresult (0:
+   fine); where the order of the stream can't be followed (a driver before CUDA 12, or more than 63 streams),
+   segalloc_free() covers all work that there is, and segalloc_record_stream() may answer 801 (not supported) for a
+   stream of another device: then that work must be waited for. It answers 1 (invalid value) for what is no live block,
+   and 0 for memory that the driver served, whose free waits for every stream; any address within a block will do. */
 SEGALLOC_API void *segalloc_malloc_on(size_t bytes, void *stream);
 SEGALLOC_API int segalloc_free(void *pointer);
 SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
@@ -91,9 +91,9 @@ SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 SEGALLOC_API void *segalloc_torch_malloc(size_t bytes, int device, void *stream);
 SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream);
 
-/* Its optional hooks: set_record_stream_fn (without it PyTorch keeps Tensor.record_stream() to itself: until it is called
-   for the first time, a free covers every stream that could have seen the block, which holds memory back for longer),
-   set_reset_fn (torch.cuda.empty_cache: waits for freed memory that queued work still uses, then
+/* Its optional hooks: set_record_stream_fn (without it PyTorch keeps Tensor.record_stream() to itself: until it is
+   called for the first time, a free covers every stream that could have seen the block, which holds memory back for
+   longer), set_reset_fn (torch.cuda.empty_cache: waits for freed memory that queued work still uses, then
    gives everything idle back), set_memory_fraction_fn, set_base_alloc_fn. */
 SEGALLOC_API void segalloc_torch_record_stream(void *pointer, void *stream);
 SEGALLOC_API void segalloc_torch_reset(void);

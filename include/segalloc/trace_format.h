@@ -37,24 +37,31 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_PRESSURE = 33,         /* size: bytes of the device in use by others, quantised */
     /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
     SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
-    SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before it */
+    SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before
+                                              it */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
-    SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around it */
+    SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around
+                                              it */
     /* The order of streams as the allocator learnt it. A slot is a number under which a stream is followed; its
        DEFINE_STREAM comes with it. Time counts what happens on the device; allocations advance it. */
-    SEGALLOC_RECORD_SLOT = 40,             /* stream: index; id: slot; size: flags of the stream: is followed from here on */
+    SEGALLOC_RECORD_SLOT = 40,             /* stream: index; id: slot; size: flags of the stream: is followed from here
+                                              on */
     SEGALLOC_RECORD_SLOT_GONE = 41,        /* stream, id: slot: the stream was destroyed */
-    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; id: slots, a bit each, that were given work; size: the time is this now */
+    SEGALLOC_RECORD_TICK = 42,             /* stream: of the device; id: slots, a bit each, that were given work; size:
+                                              the time is this now */
     SEGALLOC_RECORD_ORDER = 43,            /* stream: what it is given from here on comes after; id: slot; size: time */
-    SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to there */
-    SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an event was recorded
-                                              on them */
+    SEGALLOC_RECORD_COMPLETE = 44,         /* stream: of the device; id: slot, size: time: known to be complete up to
+                                              there */
+    SEGALLOC_RECORD_MARK = 45,             /* stream: of the device; id: slots, a bit each; size: time up to which an
+                                              event was recorded on them */
     SEGALLOC_RECORD_LIMIT = 47,            /* stream: of the device; size: what may be held of it from here on */
-    SEGALLOC_RECORD_TURN = 48,             /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step of a slow
-                                              allocation, of a trim, or of the free of a huge block */
-    SEGALLOC_RECORD_PIN = 49,              /* stream: of the device; id: region << 32 | page; size: pages that may not move from here on */
-    SEGALLOC_RECORD_CONTEXT_GONE = 50,     /* stream: of the context; its blocks are freed, and its fixed segments have gone with it */
+    SEGALLOC_RECORD_TURN = 48,             /* stream: of the device; id: enum segalloc_turn; size: its outcome. A step
+                                              of a slow allocation, of a trim, or of the free of a huge block */
+    SEGALLOC_RECORD_PIN = 49,              /* stream: of the device; id: region << 32 | page; size: pages that may not
+                                              move from here on */
+    SEGALLOC_RECORD_CONTEXT_GONE = 50,     /* stream: of the context; its blocks are freed, and its fixed segments have
+                                              gone with it */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
@@ -73,7 +80,8 @@ enum segalloc_turn {
     SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
     SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
     SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
-    SEGALLOC_TURN_RETURN,       /* parts of pages that were lent to blocks at other addresses are free where they belong: how many */
+    SEGALLOC_TURN_RETURN,       /* parts of pages that were lent to blocks at other addresses are free where they
+                                   belong: how many */
 };
 
 enum segalloc_record_flags {

@@ -1,11 +1,12 @@
-/* A monotonic clock that is cheap enough to ask twice on every free: it stands still for a tick of the kernel's, 1 to 4 ms,
-   so a single short duration comes out as 0 or a tick, and the sum of many comes out right. */
+/* A monotonic clock that is cheap enough to ask twice on every free: it stands still for a tick of the kernel's, 1 to
+   4 ms, so a single short duration comes out as 0 or a tick, and the sum of many comes out right. */
 #ifndef SG_CLOCK_H
 #define SG_CLOCK_H
 
 #include <stdint.h>
 
-/* Nanoseconds since some moment. 6 ns a call where CLOCK_MONOTONIC takes 22 and the time stamp counter 10 (Xeon, KVM). */
+/* Nanoseconds since some moment. 6 ns a call where CLOCK_MONOTONIC takes 22 and the time stamp counter 10 (Xeon,
+   KVM). */
 uint64_t sg_clock_coarse_ns(void);
 
 #endif

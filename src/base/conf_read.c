@@ -131,9 +131,11 @@ static void unknown_key(struct reader *reader, const struct part *part)
         names[i] = sg_option_info(i)->name;
     const char *nearest = sg_ascii_nearest(key.text, names, SG_OPTION_COUNT);
     if (nearest)
-        bad_part(reader, "there is no option \"%s\"; did you mean %s?%s", key.text, nearest, reader->refuses ? "" : " It is ignored");
+        bad_part(reader, "there is no option \"%s\"; did you mean %s?%s", key.text, nearest,
+            reader->refuses ? "" : " It is ignored");
     else
-        bad_part(reader, "there is no option \"%s\"; %s", key.text, reader->refuses ? "segalloc conf lists them all" : "it is ignored");
+        bad_part(reader, "there is no option \"%s\"; %s", key.text,
+            reader->refuses ? "segalloc conf lists them all" : "it is ignored");
 }
 
 static void apply_value(struct reader *reader, enum sg_option option, const char *value, size_t length)
@@ -171,8 +173,9 @@ static void settle(struct reader *reader)
     if (conf->source[SG_OPTION_max_non_split_rounding_mb] == SG_CONF_DEFAULT || conf->max_non_split_rounding < segment)
         conf->max_non_split_rounding = segment;
     if (conf->max_split_size && conf->max_split_size < segment) {
-        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 "%s", conf->max_split_size / SG_MIB,
-                 segment / SG_MIB, reader->refuses ? ": it must be that or more, or 0 for off" : ", which takes its place");
+        bad_part(reader, "max_split_size_mb:%" PRIu64 " is less than large_segment_size_mb:%" PRIu64 "%s",
+            conf->max_split_size / SG_MIB, segment / SG_MIB,
+            reader->refuses ? ": it must be that or more, or 0 for off" : ", which takes its place");
         conf->max_split_size = segment;
     }
 }
@@ -203,13 +206,15 @@ static unsigned apply(struct reader *reader, const char *text)
 unsigned sg_conf_apply(struct sg_conf *conf, enum sg_conf_source source, const char *text, sg_conf_warn_fn *warn,
                        void *user)
 {
-    struct reader reader = {.conf = conf, .source = source, .place = sg_conf_source_name(source), .warn = warn, .user = user};
+    struct reader reader = {.conf = conf, .source = source, .place = sg_conf_source_name(source), .warn = warn,
+        .user = user};
     return text ? apply(&reader, text) : 0;
 }
 
 unsigned sg_conf_check(struct sg_conf *conf, const char *place, const char *text, sg_conf_warn_fn *warn, void *user)
 {
-    struct reader reader = {.conf = conf, .source = SG_CONF_ARGUMENT, .place = place, .warn = warn, .user = user, .refuses = true};
+    struct reader reader =
+        {.conf = conf, .source = SG_CONF_ARGUMENT, .place = place, .warn = warn, .user = user, .refuses = true};
     return text ? apply(&reader, text) : 0;
 }
 
@@ -256,9 +261,11 @@ unsigned sg_conf_load(struct sg_conf *conf, const struct sg_conf_inputs *inputs,
     if (inputs->conf_file && *inputs->conf_file)
         apply_file(&reader, inputs->conf_file);
     unsigned bad = reader.bad + sg_conf_apply(conf, SG_CONF_ENVIRONMENT, inputs->environment, warn, user);
-    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_TRACE", .warn = warn, .user = user};
+    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_TRACE", .warn = warn,
+        .user = user};
     bad += apply_path(&reader, SG_OPTION_trace, inputs->trace);
-    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_STATS", .warn = warn, .user = user};
+    reader = (struct reader){.conf = conf, .source = SG_CONF_ENVIRONMENT, .place = "SEGALLOC_STATS", .warn = warn,
+        .user = user};
     bad += apply_path(&reader, SG_OPTION_stats, inputs->stats);
     const char *pytorch = inputs->pytorch_cuda ? inputs->pytorch_cuda : inputs->pytorch;
     reader = (struct reader){.conf = conf, .source = SG_CONF_PYTORCH, .warn = warn, .user = user,

@@ -1,8 +1,8 @@
 /* A dictionary from 64-bit ids to 64-bit values, for replays: which live block a record means.
 
    Open addressing with linear probing and deletion by shifting back; half full at most. Where the project uses uthash
-   elsewhere, a replay looks an id up for every record, and uthash's allocation an entry alone costs more than the core's
-   own work on it, and its lookups take several times as long (tests/bench/structures.c). */
+   elsewhere, a replay looks an id up for every record, and uthash's allocation an entry alone costs more than the
+   core's own work on it, and its lookups take several times as long (tests/bench/structures.c). */
 #ifndef SG_IDMAP_H
 #define SG_IDMAP_H
 

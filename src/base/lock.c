@@ -2,11 +2,12 @@
 
 #include <time.h>
 
-/* Whoever finds the lock held stays away for a while, longer each time: looking takes the cache line from the holder, which is
-   about to need it again, and each change of hands moves the tables that the lock guards to the other core, which costs as
-   much as several operations. So a short first wait makes two eager threads slower together than one alone: with 64 pauses
-   they did 0.73 to 0.93 of its work, with 256 (3 us, where a pause takes 12 ns) 0.92 to 0.99. A waiter that has stayed away as
-   long as MOST a few times (50 us in all) sleeps: the holder has been descheduled or is asking the driver. */
+/* Whoever finds the lock held stays away for a while, longer each time: looking takes the cache line from the holder,
+   which is about to need it again, and each change of hands moves the tables that the lock guards to the other core,
+   which costs as much as several operations. So a short first wait makes two eager threads slower together than one
+   alone: with 64 pauses they did 0.73 to 0.93 of its work, with 256 (3 us, where a pause takes 12 ns) 0.92 to 0.99. A
+   waiter that has stayed away as long as MOST a few times (50 us in all) sleeps: the holder has been descheduled or is
+   asking the driver. */
 enum { FIRST = 256, MOST = 512, ROUNDS = 8, NAP_NS = 50000 };
 
 static void pause_briefly(void)
@@ -22,7 +23,8 @@ void sg_lock_wait(struct sg_lock *lock)
     for (unsigned round = 0;; round++) {
         uint32_t expected = 0;
         if (atomic_load_explicit(&lock->word, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_weak_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed))
+            atomic_compare_exchange_weak_explicit(&lock->word, &expected, 1, memory_order_acquire,
+                memory_order_relaxed))
             return;
         if (round >= ROUNDS)
             nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);

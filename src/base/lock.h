@@ -33,7 +33,8 @@ static inline void sg_lock(struct sg_lock *lock)
 static inline bool sg_lock_try(struct sg_lock *lock)
 {
     uint32_t expected = 0;
-    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire, memory_order_relaxed);
+    return atomic_compare_exchange_strong_explicit(&lock->word, &expected, 1, memory_order_acquire,
+        memory_order_relaxed);
 }
 
 static inline void sg_unlock(struct sg_lock *lock)

@@ -2,12 +2,12 @@
 
 #include <sys/mman.h>
 
-/* Large tables are touched here and there, so most of their cost is address translation (tests/bench, "mix"). Their first
-   part stays in small pages: most programs need no more of them. */
+/* Large tables are touched here and there, so most of their cost is address translation (tests/bench, "mix"). Their
+   first part stays in small pages: most programs need no more of them. */
 enum { HUGE_FROM = 16 << 20, HUGE_AFTER = 4 << 20 };
 
-/* A program that locks all its memory (mlockall) is given each page of what it maps at once, of tables of which nearly nothing will
-   be used. What nobody may read yet is not, and can be taken out of that before. */
+/* A program that locks all its memory (mlockall) is given each page of what it maps at once, of tables of which nearly
+   nothing will be used. What nobody may read yet is not, and can be taken out of that before. */
 enum { UNLOCKED_FROM = 1 << 20 };
 
 static void *map_unlocked(size_t bytes)

@@ -16,7 +16,8 @@
 /* Between processes, hence not FUTEX_PRIVATE_FLAG. */
 static void wait_for_change(_Atomic uint32_t *word, uint32_t seen, uint64_t timeout_ns)
 {
-    const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u), .tv_nsec = (long)(timeout_ns % 1000000000u)};
+    const struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
+        .tv_nsec = (long)(timeout_ns % 1000000000u)};
     syscall(SYS_futex, word, FUTEX_WAIT, seen, timeout_ns ? &timeout : NULL, NULL, 0);
 }
 
@@ -32,7 +33,8 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The start time of a process, field 22 of /proc/PID/stat; 0 for none, or one that has ended and not been waited for. */
+/* The start time of a process, field 22 of /proc/PID/stat; 0 for none, or one that has ended and not been waited
+   for. */
 static uint64_t start_of(pid_t pid)
 {
     char path[48], text[1024];
@@ -97,7 +99,8 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
         return error;
     struct sg_neighbours *table = memory;
     uint64_t magic = 0;
-    if (!__atomic_compare_exchange_n(&table->magic, &magic, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) && magic != MAGIC) {
+    if (!__atomic_compare_exchange_n(&table->magic, &magic, MAGIC, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) &&
+        magic != MAGIC) {
         munmap(memory, sizeof *table);
         return -EPROTO;
     }
@@ -126,7 +129,9 @@ struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
         for (int i = 0; i < SG_NEIGHBOURS; i++) {
             struct sg_neighbour *row = &table->list[i];
             int32_t pid = atomic_load(&row->pid);
-            bool free_for_us = pass == 0 ? pid == (int32_t)getpid() : pass == 1 ? pid == 0 : pid > 0 && !is_alive(row, pid);
+            bool free_for_us = pass == 0   ? pid == (int32_t)getpid()
+                               : pass == 1 ? pid == 0
+                                           : pid > 0 && !is_alive(row, pid);
             if (free_for_us && take_row(row, pid))
                 return row;
         }
@@ -185,7 +190,8 @@ static uint32_t bit_of(const struct sg_neighbour *row, uint64_t id)
     return 0;
 }
 
-uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id, uint64_t timeout_ns)
+uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns)
 {
     struct sg_neighbour *asked[SG_NEIGHBOURS];
     uint64_t before[SG_NEIGHBOURS], given = 0, end = now_ns() + timeout_ns;

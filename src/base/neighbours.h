@@ -30,8 +30,8 @@ struct sg_neighbours {
     _Alignas(64) struct sg_neighbour list[SG_NEIGHBOURS];
 };
 
-/* Maps the table of `user`, for good; `create` where it isn't there. 0 or a negative errno; -EPERM for a file that isn't
-   the user's own or that others can write to. */
+/* Maps the table of `user`, for good; `create` where it isn't there. 0 or a negative errno; -EPERM for a file that
+   isn't the user's own or that others can write to. */
 int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret);
 
 /* This process's row: that of its id, a free one, or one whose process has ended. NULL when none is left. */
@@ -44,9 +44,10 @@ struct sg_neighbour *sg_neighbours_find(struct sg_neighbours *table, pid_t pid);
 /* Asks a row's owner to trim the devices in `wanted` (bits) to `keep` bytes. */
 void sg_neighbour_ask(struct sg_neighbour *other, uint32_t wanted, uint64_t keep);
 
-/* Asks all living processes but `own` that use the device `id`, and waits for them, `timeout_ns` at most in all. Returns
-   the bytes that they gave back meanwhile. */
-uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id, uint64_t timeout_ns);
+/* Asks all living processes but `own` that use the device `id`, and waits for them, `timeout_ns` at most in all.
+   Returns the bytes that they gave back meanwhile. */
+uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns);
 
 /* Waits until the requests made so far are answered; false if that takes longer. */
 bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns);

@@ -102,12 +102,14 @@ static struct holder find_holder(const struct sg_device *device)
                     if (used && used < region->page_units) {
                         holder.pages++;
                         if (used < holder.used)
-                            holder = (struct holder){used, holder.pages, sg_region_address(region, page * region->page_units), block};
+                            holder = (struct holder){used, holder.pages,
+                                sg_region_address(region, page * region->page_units), block};
                     }
                     page = ends[e];
                     used = 0;
                 }
-                uint32_t from = page * region->page_units, to = from + region->page_units, end = node->begin + node->size;
+                uint32_t from = page * region->page_units, to = from + region->page_units,
+                         end = node->begin + node->size;
                 used += (end < to ? end : to) - (node->begin > from ? node->begin : from);
                 block = node->size;
             }
@@ -115,7 +117,8 @@ static struct holder find_holder(const struct sg_device *device)
         if (used && used < region->page_units) {
             holder.pages++;
             if (used < holder.used)
-                holder = (struct holder){used, holder.pages, sg_region_address(region, page * region->page_units), block};
+                holder =
+                    (struct holder){used, holder.pages, sg_region_address(region, page * region->page_units), block};
         }
     }
     holder.used = holder.used == UINT64_MAX ? 0 : holder.used << SG_UNIT_SHIFT;
@@ -150,11 +153,13 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
         return 0;
     }
     struct sg_stats stats;
-    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT], g[SG_SIZE_TEXT], h[SG_SIZE_TEXT], k[SG_SIZE_TEXT], l[SG_SIZE_TEXT];
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT],
+        g[SG_SIZE_TEXT], h[SG_SIZE_TEXT], k[SG_SIZE_TEXT], l[SG_SIZE_TEXT];
     sg_lock(&device->lock);
     collect(device, &stats);
     struct holder holder = find_holder(device);
-    uint64_t outside = device->outside_bytes, idle = sg_device_idle(device), asked = device->oom_request, capacity = device->capacity_bytes;
+    uint64_t outside = device->outside_bytes, idle = sg_device_idle(device), asked = device->oom_request,
+             capacity = device->capacity_bytes;
     const char *help = advice(device, &stats);
     sg_unlock(&device->lock);
     uint64_t held = stats.value[SG_STAT_reserved_bytes], room = capacity > held ? capacity - held : 0;
@@ -162,7 +167,8 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
     room = room < others ? room : others;
     char pinned[160] = "";
     if (holder.pages)
-        snprintf(pinned, sizeof pinned, "  pinned by %llu bytes in the emptiest of those pages (at 0x%llx, a block of %s)\n",
+        snprintf(pinned, sizeof pinned,
+            "  pinned by %llu bytes in the emptiest of those pages (at 0x%llx, a block of %s)\n",
             (unsigned long long)holder.used, (unsigned long long)holder.page, sg_size_format(holder.block, a));
     return (size_t)snprintf(buffer, size,
         "segalloc: out of memory on device %d: %s asked for\n"
@@ -173,7 +179,8 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
         "%s"
         "  advice    %s\n",
         ordinal, sg_size_format(asked, a), sg_size_format(device->total_bytes, b), sg_size_format(capacity, c),
-        sg_size_format(others, d), sg_size_format(stats.value[SG_STAT_requested_bytes], e), sg_size_format(stats.value[SG_STAT_allocated_bytes], f),
-        sg_size_format(stats.value[SG_STAT_pending_bytes], g), sg_size_format(held, h), sg_size_format(stats.value[SG_STAT_stranded_bytes], k),
+        sg_size_format(others, d), sg_size_format(stats.value[SG_STAT_requested_bytes], e),
+        sg_size_format(stats.value[SG_STAT_allocated_bytes], f), sg_size_format(stats.value[SG_STAT_pending_bytes], g),
+        sg_size_format(held, h), sg_size_format(stats.value[SG_STAT_stranded_bytes], k),
         (unsigned long long)holder.pages, sg_size_format(idle + room, l), pinned, help);
 }

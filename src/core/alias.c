@@ -7,8 +7,8 @@
 
 enum { REGION_SHIFT = 32 };
 
-/* Old addresses at one time, in what may be held. Where they fill a region another is added, as for blocks; so this bounds the
-   addresses that a program takes whose GPU is far behind, and what the driver keeps for them. */
+/* Old addresses at one time, in what may be held. Where they fill a region another is added, as for blocks; so this
+   bounds the addresses that a program takes whose GPU is far behind, and what the driver keeps for them. */
 enum { OLD_MOST = 16 };
 
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
@@ -21,7 +21,8 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
         core->record_end();
     const struct segalloc_trace_record *told = sg_turn(device);
     sg_lock(&device->lock);
-    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, !capture && !device->peers); /* work of other devices is not followed */
+    /* work of other devices is not followed */
+    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, !capture && !device->peers);
     sg_emit_turn(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
@@ -29,7 +30,8 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
 
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
 {
-    uint64_t most = OLD_MOST * device->capacity_bytes, now = device->usage.aliased.now, page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
+    uint64_t most = OLD_MOST * device->capacity_bytes, now = device->usage.aliased.now,
+             page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint64_t pages = most > now ? (most - now) / page_bytes : 0;
     bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
     if (!wide)
@@ -37,7 +39,8 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
     return pages < region->pages ? (uint32_t)pages : region->pages;
 }
 
-void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home, uint32_t at_home)
+void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
+    uint32_t at_home)
 {
     assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE);
     region->handle[page] = SG_PAGE_OLD;
@@ -59,16 +62,19 @@ void sg_alias_queue(struct sg_device *device, uint32_t busy)
     device->old.last = busy;
 }
 
-void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place)
+void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
+    const CUmemGenericAllocationHandle *place)
 {
     for (uint32_t i = 0; i < run->pages; i++) {
-        run->region->pinned -= run->region->pin[run->first + i] != 0; /* it has an old address itself, which goes before it */
+        /* it has an old address itself, which goes before it */
+        run->region->pinned -= run->region->pin[run->first + i] != 0;
         sg_alias_note(device, run->region, run->first + i, region, (uint32_t)place[i]);
     }
     sg_alias_queue(device, run->busy);
 }
 
-/* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are left. */
+/* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
+   left. */
 static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     for (uint32_t page = first; page < first + pages; page++)
@@ -84,7 +90,8 @@ static bool take_old(struct sg_device *device, bool all, struct sg_run *ret)
     for (uint32_t id = device->old.first; id; before = id, id = device->nodes.node[id].later) {
         struct sg_node *node = &device->nodes.node[id];
         struct sg_region *region = device->region[node->region];
-        struct sg_run run = {.region = region, .first = node->begin / region->page_units, .pages = node->size / region->page_units, .busy = id};
+        struct sg_run run = {.region = region, .first = node->begin / region->page_units,
+            .pages = node->size / region->page_units, .busy = id};
         if (!all && !may_go(region, run.first, run.pages))
             continue;
         if (before)
@@ -122,7 +129,8 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
         uint32_t place = (uint32_t)region->twin[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        now->pin[place] -= now->pin[place] >= SG_PIN_TWICE ? SG_PIN_TWICE : 0; /* at the end of the core pins count no more */
+        /* at the end of the core pins count no more */
+        now->pin[place] -= now->pin[place] >= SG_PIN_TWICE ? SG_PIN_TWICE : 0;
         now->pinned -= !now->pin[place] && now->handle[place] != SG_PAGE_OLD;
     }
     if (!unmapped)
@@ -132,7 +140,8 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
     sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap);
 }
 
-/* What was lent and is not in use goes home first: its pages may be wholly free then. Who holds `grow` may look at the list. */
+/* What was lent and is not in use goes home first: its pages may be wholly free then. Who holds `grow` may look at the
+   list. */
 static void return_lent(struct sg_device *device)
 {
     if (!device->sewn)
@@ -153,7 +162,8 @@ void sg_alias_settle(struct sg_device *device, bool all)
         const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
         sg_count(device, SG_STAT_calls_unmap, 1);
-        bool unmapped = device->core->driver->unmap(run.region->base + run.first * page_bytes, run.pages * page_bytes) == CUDA_SUCCESS;
+        bool unmapped = device->core->driver->unmap(run.region->base + run.first * page_bytes,
+                            run.pages * page_bytes) == CUDA_SUCCESS;
         unmapped = sg_turn_outcome(told, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);

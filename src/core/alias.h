@@ -1,11 +1,11 @@
-/* Pages at two addresses. Memory that a stream may use again although the work on it is not complete can be needed at another
-   address. Its pages are mapped there at once, and stay mapped where they were until that work is complete: so nobody waits.
-   The programming guide allows it where no two kernels that overlap write and read through the two addresses, which the order
-   of the streams excludes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
+/* Pages at two addresses. Memory that a stream may use again although the work on it is not complete can be needed at
+   another address. Its pages are mapped there at once, and stay mapped where they were until that work is complete: so
+   nobody waits. The programming guide allows it where no two kernels that overlap write and read through the two
+   addresses, which the order of the streams excludes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
 
-   An old address is a busy node that is in the device's queue of them. A place whose page has one (SG_PIN_TWICE) is not unmapped
-   before that is; it may become an old address itself, so that pages that are wanted again and again while the GPU is far behind
-   have a chain of them, each of which knows the next. */
+   An old address is a busy node that is in the device's queue of them. A place whose page has one (SG_PIN_TWICE) is not
+   unmapped before that is; it may become an old address itself, so that pages that are wanted again and again while the
+   GPU is far behind have a chain of them, each of which knows the next. */
 #ifndef SG_ALIAS_H
 #define SG_ALIAS_H
 
@@ -17,17 +17,20 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 /* Pages of a region that may get a second address now, at most. Under the lock. */
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region);
 
-/* A run's pages are mapped at their new place, which is page by page `place` of `region`: where they were is an old address.
-   Under the lock. */
-void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region, const CUmemGenericAllocationHandle *place);
+/* A run's pages are mapped at their new place, which is page by page `place` of `region`: where they were is an old
+   address. Under the lock. */
+void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
+    const CUmemGenericAllocationHandle *place);
 
 /* A page of `region` is a second address of one of `home`. Under the lock, like the next. */
-void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home, uint32_t at_home);
+void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
+    uint32_t at_home);
 
 /* A busy node of such pages is to be unmapped when the work there is complete. */
 void sg_alias_queue(struct sg_device *device, uint32_t busy);
 
-/* Unmaps old addresses the work on which is complete; `all`: every one, at the end of the core. Holds `grow`, not the lock. */
+/* Unmaps old addresses the work on which is complete; `all`: every one, at the end of the core. Holds `grow`, not the
+   lock. */
 void sg_alias_settle(struct sg_device *device, bool all);
 
 #endif

@@ -86,7 +86,8 @@ static CUresult free_segments(void *user)
         struct segment segment;
         int use = core->enter_context ? core->enter_context(context) : 0;
         sg_lock(&device->lock);
-        bool taken = take_doomed(classic, context, &segment); /* it may have gone with its context before that was kept */
+        /* it may have gone with its context before that was kept */
+        bool taken = take_doomed(classic, context, &segment);
         sg_unlock(&device->lock);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
@@ -98,8 +99,8 @@ static CUresult free_segments(void *user)
     return CUDA_SUCCESS;
 }
 
-/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may. Drops the lock
-   meanwhile; returns with it held. */
+/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
+   Drops the lock meanwhile; returns with it held. */
 static void free_doomed(struct sg_classic *classic)
 {
     struct sg_device *device = classic->device;
@@ -107,7 +108,8 @@ static void free_doomed(struct sg_classic *classic)
     if (!classic->doomed_count)
         return;
     sg_unlock(&device->lock);
-    (void)(core->aside ? core->aside(free_segments, classic) : free_segments(classic)); /* what it has not come to is left for the next time */
+    /* what it has not come to is left for the next time */
+    (void)(core->aside ? core->aside(free_segments, classic) : free_segments(classic));
     sg_lock(&device->lock);
 }
 
@@ -123,8 +125,8 @@ uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
     return pool;
 }
 
-/* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of it: what
-   the rules give back for it goes there. */
+/* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
+   it: what the rules give back for it goes there. */
 static void tell_slow(struct sg_classic *classic)
 {
     if (!classic->asked.told)
@@ -256,7 +258,8 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     usage->allocs++;
     usage->allocated_total += rounded;
     sg_usage_derive(device);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream, address, bytes);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream,
+        address, bytes);
     *ret = address;
     return 0;
 }
@@ -301,7 +304,8 @@ CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool in
     uint32_t id = block_at(device, address, inside, &base);
     const struct sg_node *node = &device->nodes.node[id];
     if (id)
-        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial, node->later != 0};
+        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
+            node->serial, node->later != 0};
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -373,7 +377,8 @@ static void release_all(struct sg_device *device, CUcontext context)
     struct sg_idmap *live = &device->classic->live;
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
-        bool goes = entry.value && (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
+        bool goes = entry.value &&
+                    (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
             release(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
@@ -387,7 +392,8 @@ void sg_classic_forget(struct sg_classic *classic, CUcontext context)
 {
     struct sg_device *device = classic->device;
     struct segment gone;
-    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0, 0);
+    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0,
+        0);
     sg_torch_empty_stream(classic->torch, (uint64_t)(uintptr_t)context);
     while (take_doomed(classic, context, &gone)) { /* those are not to be freed any more */
     }

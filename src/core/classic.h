@@ -4,9 +4,9 @@
    The rules want memory in the middle of a decision, and no lock may be held while the driver is asked: the lock is
    dropped for that and taken again, which the rules allow. What they give back is freed after the decision.
 
-   A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that one at any
-   time, and the driver give the addresses to somebody else before we hear of it. So what it gives out shows what is gone, and a
-   segment is freed only while its context is kept from ending. */
+   A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
+   one at any time, and the driver give the addresses to somebody else before we hear of it. So what it gives out shows
+   what is gone, and a segment is freed only while its context is kept from ending. */
 #ifndef SG_CLASSIC_H
 #define SG_CLASSIC_H
 
@@ -26,13 +26,15 @@ uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context);
 /* Whether `address` lies in a segment. Takes the lock. */
 bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);
 
-/* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the lock. */
+/* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the
+   lock. */
 CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
 
 /* Notes that work of other contexts is on the live block that holds `address`, if there is one. Takes the lock. */
 void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address);
 
-/* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none does. */
+/* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none
+   does. */
 CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
 
 /* Gives all unsplit free segments back to the driver. Returns their bytes. */
@@ -41,8 +43,8 @@ uint64_t sg_classic_trim(struct sg_device *device);
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);
 
-/* The driver has given out [address, address + bytes): what we hold there it has freed, with the context, whose end we are about to
-   be told of. Under the lock. */
+/* The driver has given out [address, address + bytes): what we hold there it has freed, with the context, whose end we
+   are about to be told of. Under the lock. */
 void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes);
 
 /* The driver has freed the segments of a context, in which nothing lives. Under the lock. */

@@ -54,7 +54,8 @@ static void destroy_device(struct sg_device *device)
         sg_classic_destroy(device->classic);
     }
     for (uint32_t i = 0; i < device->region_count; i++) {
-        (void)driver->address_free(device->region[i]->base, device->region[i]->reserved); /* a range that isn't taken back costs nothing */
+        /* a range that isn't taken back costs nothing */
+        (void)driver->address_free(device->region[i]->base, device->region[i]->reserved);
         sg_region_fini(device->region[i]);
         sg_meta_unmap(device->region[i], sizeof *device->region[i]);
     }
@@ -82,7 +83,8 @@ void sg_core_destroy(struct sg_core *core)
 static uint64_t small_while_roomy(const struct sg_device *device)
 {
     const struct sg_usage *usage = &device->usage;
-    return usage->small_reserved.now < usage->reserved.now / SG_SMALL_ROOMY_SHARE ? SG_SMALL_ROOMY_MOST : SG_SMALL_ROOMY_BYTES;
+    return usage->small_reserved.now < usage->reserved.now / SG_SMALL_ROOMY_SHARE ? SG_SMALL_ROOMY_MOST
+                                                                                  : SG_SMALL_ROOMY_BYTES;
 }
 
 /* Under the lock. */
@@ -92,17 +94,19 @@ static enum sg_class classify(const struct sg_device *device, uint32_t size_clas
         return SG_CLASS_SMALL;
     if (rounded > device->capacity_bytes / 2)
         return SG_CLASS_HUGE;
-    /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context little is free at a
-       time, which had better be together. */
+    /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context
+       little is free at a time, which had better be together. */
     uint64_t page = device->page_bytes[SG_CLASS_CROWD];
-    bool crowd = apart && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) && page == device->granularity &&
-                 !device->pending.first && device->usage.reserved.now / SG_CROWD_SHARE >= page;
+    bool crowd = apart && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) &&
+                 page == device->granularity && !device->pending.first &&
+                 device->usage.reserved.now / SG_CROWD_SHARE >= page;
     return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
 }
 
-/* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there isn't,
-   every request goes where it costs the fewest pages: another order of placement would only move other pages, and more. And as
-   long as no page is to be moved it is not whole ones that count but large ranges, which blocks from the low end leave. */
+/* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there
+   isn't, every request goes where it costs the fewest pages: another order of placement would only move other pages,
+   and more. And as long as no page is to be moved it is not whole ones that count but large ranges, which blocks from
+   the low end leave. */
 static enum sg_end end_for(const struct sg_device *device, enum sg_class class, size_t rounded, bool crowded)
 {
     uint64_t least = device->core->conf.max_split_size;
@@ -115,7 +119,8 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct sg_device *device = (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device =
+        (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
     if (!device)
         device = sg_device_get(core, ordinal);
     if (!device || device->mode == SG_MODE_PASS_ON)
@@ -132,12 +137,14 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
     struct sg_region *region;
     sg_lock(&device->lock);
-    bool apart = rounded > SG_SMALL_BYTES && sg_device_keeps_apart(device, rounded), crowded = apart && sg_device_is_crowded(device, rounded);
+    bool apart = rounded > SG_SMALL_BYTES && sg_device_keeps_apart(device, rounded),
+         crowded = apart && sg_device_is_crowded(device, rounded);
     enum sg_class class = classify(device, size_class, rounded, apart);
     enum sg_end end = end_for(device, class, rounded, crowded);
     uint32_t least = units;
     units = sg_creep_allocate(&device->creep, size_class, units, crowded);
-    const struct sg_want want = {.class = class, .units = units, .least = least, .size_class = size_class, .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
+    const struct sg_want want = {.class = class, .units = units, .least = least, .size_class = size_class,
+        .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
         *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);
@@ -177,7 +184,8 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         const struct sg_node *node = &device->nodes.node[id];
         CUdeviceptr base = sg_region_address(range->region, node->begin);
         if (address - base < node->requested) {
-            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context, node->serial, false};
+            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
+                node->serial, false};
             result = CUDA_SUCCESS;
         }
     }
@@ -198,9 +206,11 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
     uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device) + sg_pending_returnable(device);
     uint64_t held = device->usage.reserved.now - idle;
-    uint64_t available = *free_bytes + idle, allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t available = *free_bytes + idle,
+             allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
-    if (!device->classic && available <= device->capacity_bytes / 2) /* would be made of the regular region's pages, which may be large */
+    /* would be made of the regular region's pages, which may be large */
+    if (!device->classic && available <= device->capacity_bytes / 2)
         available -= available % device->page_bytes[SG_CLASS_REGULAR];
     *free_bytes = available;
     if (core->conf.limit_visible)
@@ -287,7 +297,8 @@ static void pin_pages(struct sg_device *device, struct sg_region *region, uint32
         any = true;
     }
     if (any)
-        sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device), (uint64_t)region->index << PIN_REGION_SHIFT | first, pages);
+        sg_emit(device, SEGALLOC_RECORD_PIN, 0, sg_device_unknown_stream(device),
+            (uint64_t)region->index << PIN_REGION_SHIFT | first, pages);
 }
 
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)

@@ -1,8 +1,8 @@
 /* The allocator, as the layers above see it.
 
-   A `struct sg_core` serves every device of a process. It has no globals, reads no clock and no environment: the driver,
-   the configuration, the observer and a clock for measuring come with sg_core_create(). One lock a device; no call here
-   may be made with that lock held, and none of them holds it across a driver call that can wait.
+   A `struct sg_core` serves every device of a process. It has no globals, reads no clock and no environment: the
+   driver, the configuration, the observer and a clock for measuring come with sg_core_create(). One lock a device; no
+   call here may be made with that lock held, and none of them holds it across a driver call that can wait.
 
    Functions that stand for driver calls return CUresult: exactly what the driver would have returned, with outputs
    untouched on failure. */
@@ -24,29 +24,34 @@ enum { SG_DEVICES_MAX = 64 };
 
 struct sg_core;
 
-/* Who asks, and when a free takes effect. SG_FREE_SYNC_AUTO: the caller knows that all work on the block is complete. */
+/* Who asks, and when a free takes effect. SG_FREE_SYNC_AUTO: the caller knows that all work on the block is
+   complete. */
 struct sg_tag {
     CUcontext context; /* that was current, NULL if unknown */
     CUstream stream;   /* meaningful when `has_stream` */
     bool has_stream;
     bool torch;        /* the caller was PyTorch */
-    bool tentative;    /* of a free: the caller asks again in another way unless this succeeds, so that a failure is not counted.
-                          An allocation is asked for once only: that it was tried is in the trace, and in what a replay does */
+    bool tentative;    /* of a free: the caller asks again in another way unless this succeeds, so that a failure is not
+                          counted. An allocation is asked for once only: that it was tried is in the trace, and in what
+                          a replay does */
     enum sg_free_sync sync;
-    sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as EVENT */
+    sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as
+                          EVENT */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
-    bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that are not followed */
+    bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
+                          are not followed */
 };
 
-/* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(), sg_core_waited()
-   and sg_core_settle(); the driver is asked nothing about it.
+/* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(),
+   sg_core_waited() and sg_core_settle(); the driver is asked nothing about it.
 
-   An operation that drops the lock goes on at *turns*: each of its sections under the lock emits one record, and before it
-   does anything for the next one, driver calls included, it calls `turn`. That returns once the section's own record has come
-   in the trace, with this record, which says what the driver answered and what else is not the core's to decide; or with NULL:
-   there is none, and the core is to decide and to ask the driver afresh. No lock but `grow` is held. `give_way` is called, as
-   often as it takes, where `grow` is held by an operation that stands at a turn of its own. */
+   An operation that drops the lock goes on at *turns*: each of its sections under the lock emits one record, and before
+   it does anything for the next one, driver calls included, it calls `turn`. That returns once the section's own record
+   has come in the trace, with this record, which says what the driver answered and what else is not the core's to
+   decide; or with NULL: there is none, and the core is to decide and to ask the driver afresh. No lock but `grow` is
+   held. `give_way` is called, as often as it takes, where `grow` is held by an operation that stands at a turn of its
+   own. */
 struct sg_replay {
     const struct segalloc_trace_record *(*turn)(void);
     void (*give_way)(void);
@@ -58,21 +63,24 @@ struct sg_core_params {
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
-    bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is live, which then */
+    bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is
+                                        live, which then */
     void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
     const struct sg_replay *replay;  /* kept; NULL: this is none */
-    CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where that was
-                                        given up. Of one that is gone there is none. No lock is held. NULL: that the current one is,
-                                        by cuCtxSynchronize */
-    CUresult (*aside)(CUresult (*run)(void *user), void *user); /* has `run` called on another thread, and waits for that as
-                                        `wait_for_context` does. NULL: it is called there and then */
-    bool (*begin_aside)(CUresult (*run)(void *user), void *user); /* the same without a wait; false: it could not begin, or what was
-                                        begun so before goes on. NULL: never */
-    int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which it does not
-                                        until leave_context() with what this returns. Below 0: it is gone. No lock is held. Both NULL: */
+    CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where
+                                                        that was given up. Of one that is gone there is none. No lock is
+                                                        held. NULL: that the current one is, by cuCtxSynchronize */
+    /* has `run` called on another thread, and waits for that as `wait_for_context` does. NULL: it is called there and
+       then */
+    CUresult (*aside)(CUresult (*run)(void *user), void *user);
+    /* the same without a wait; false: it could not begin, or what was begun so before goes on. NULL: never */
+    bool (*begin_aside)(CUresult (*run)(void *user), void *user);
+    int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which
+                                                it does not until leave_context() with what this returns. Below 0: it is
+                                                gone. No lock is held. Both NULL: */
     void (*leave_context)(int use);  /* nobody ends one */
-    bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not where a
-                                        collective library could be waiting too. NULL: never */
+    bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not
+                                        where a collective library could be waiting too. NULL: never */
 };
 
 /* Creates the allocator; nothing is asked of the driver yet. NULL when there is no host memory. */
@@ -94,16 +102,16 @@ CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const st
    allocated. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
-/* Waits as a strict free of the block at `address` does; `current` is the calling thread's context. *ret_all: that nobody else
-   can be using it either. */
+/* Waits as a strict free of the block at `address` does; `current` is the calling thread's context. *ret_all: that
+   nobody else can be using it either. */
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all);
 
 /* Waits for every context that there is. Returns the first error. */
 CUresult sg_core_wait_for_all(struct sg_core *core);
 
-/* A copy between devices touches the block that holds `address`, if there is one: who frees it has to know, unless it was
-   allocated for a stream, whose caller tells of others (sg_core_record_stream()). Of a block in a fixed segment that is how a stream
-   of another context is told of. */
+/* A copy between devices touches the block that holds `address`, if there is one: who frees it has to know, unless it
+   was allocated for a stream, whose caller tells of others (sg_core_record_stream()). Of a block in a fixed segment
+   that is how a stream of another context is told of. */
 void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address);
 
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
@@ -146,13 +154,13 @@ void sg_core_context_gone(struct sg_core *core, int device, CUcontext context);
 /* For replays: as a CONTEXT_GONE record says. */
 void sg_core_segments_gone(struct sg_core *core, int device, CUcontext context);
 
-/* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or its
-   events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so. Takes
-   `asking`. sg_core_context_gone() says that it has ended. */
+/* A call that may end `context` is about to be made (`ending`), or has left it alive. In between no call names it or
+   its events that isn't under way when this returns; one that is may be waited for. What is pending on it stays so.
+   Takes `asking`. sg_core_context_gone() says that it has ended. */
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending);
 
-/* A context of `device` exists (created, or primary retained); strict and event frees must cover it. Of one that is known
-   it costs no lock. */
+/* A context of `device` exists (created, or primary retained); strict and event frees must cover it. Of one that is
+   known it costs no lock. */
 void sg_core_context_seen(struct sg_core *core, int device, CUcontext context);
 
 /* It exists no more after all: sg_core_context_gone() may have been before sg_core_context_seen(). */
@@ -165,7 +173,8 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool en
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
 
 /* From here on nothing is asked of the driver: frees succeed and do nothing, allocations answer
-   CUDA_ERROR_NOT_SUPPORTED. For forked children, after the driver has gone or returned a sticky error. Takes no lock. */
+   CUDA_ERROR_NOT_SUPPORTED. For forked children, after the driver has gone or returned a sticky error. Takes no
+   lock. */
 void sg_core_disable(struct sg_core *core);
 
 /* Takes, or gives back, every lock in order, around fork(); in the child the locks are made anew. */
@@ -173,25 +182,27 @@ void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);
 void sg_core_fork_child(struct sg_core *core);
 
-/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside). The rules
-   that callers keep, so that nothing is believed that isn't so:
-     - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it succeeded;
-     - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had before
-       the call, and not at all where the event was recorded anew meanwhile, or may have been by means that aren't seen;
+/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside). The
+   rules that callers keep, so that nothing is believed that isn't so:
+     - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
+       succeeded;
+     - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had
+       before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
+       aren't seen;
      - sg_core_slot_touched() comes after a call that gave the stream work, before that call returns to the program. */
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
 
-/* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that has
-   passed. Calls the driver; no lock may be held. */
+/* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that
+   has passed. Calls the driver; no lock may be held. */
 void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
 
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);
 
-/* The host has learnt, or may learn at any time in a way that isn't seen, that the work of `clock` is complete; NULL: all that
-   the device was given so far. It may show blocks from before then to any stream. */
+/* The host has learnt, or may learn at any time in a way that isn't seen, that the work of `clock` is complete; NULL:
+   all that the device was given so far. It may show blocks from before then to any stream. */
 void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock);
 
 /* The stream may have been given work. No lock. */
@@ -225,8 +236,8 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 /* A consistent snapshot. False for a device never used. */
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 
-/* The same with the peaks since sg_core_reset_peaks(), which makes those of the levels begin again at the present value.
-   What is decided by a peak, and what sg_core_stats() says, is as if that had not been done. */
+/* The same with the peaks since sg_core_reset_peaks(), which makes those of the levels begin again at the present
+   value. What is decided by a peak, and what sg_core_stats() says, is as if that had not been done. */
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
 void sg_core_reset_peaks(struct sg_core *core, int device);
 

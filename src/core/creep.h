@@ -1,7 +1,7 @@
-/* Sizes that creep: a buffer that is grown by allocating a slightly larger one and freeing the old one, again and again,
-   as caches of keys and values are while text is generated. Each size is asked for once, so no freed range ever fits
-   the next request exactly, and what is left between the blocks is of no use to anybody. Such requests are rounded up
-   to a step of 1/64, which lets a freed range serve the next buffers of a crowd that grows together.
+/* Sizes that creep: a buffer that is grown by allocating a slightly larger one and freeing the old one, again and
+   again, as caches of keys and values are while text is generated. Each size is asked for once, so no freed range ever
+   fits the next request exactly, and what is left between the blocks is of no use to anybody. Such requests are rounded
+   up to a step of 1/64, which lets a freed range serve the next buffers of a crowd that grows together.
 
    A size class creeps when SCORE_ON frees in a row came right after an allocation a little larger; a free of just the
    size allocated last speaks against it. docs/design.md has what it saves and what it costs. */

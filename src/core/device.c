@@ -119,12 +119,15 @@ static bool can_expand(struct sg_device *device)
     int vmm = 0;
     size_t granularity = 0;
     if (!conf->expandable_segments || conf->ipc == SG_IPC_ALWAYS || !sg_driver_has_vmm(driver) ||
-        driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) != CUDA_SUCCESS || !vmm ||
-        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS || granularity < SG_UNIT)
+        driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) !=
+            CUDA_SUCCESS ||
+        !vmm || driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+        granularity < SG_UNIT)
         return false;
     device->granularity = granularity;
     device->page_bytes[SG_CLASS_SMALL] = granularity;
-    device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity : round_up(conf->page_size, granularity);
+    device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity
+                                                                      : round_up(conf->page_size, granularity);
     device->page_bytes[SG_CLASS_CROWD] = device->page_bytes[SG_CLASS_REGULAR];
     return probe(device);
 }
@@ -133,7 +136,8 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     size_t total = 0;
-    if (core->conf.backend != SG_BACKEND_NATIVE || core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0)
+    if (core->conf.backend != SG_BACKEND_NATIVE ||
+        core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0)
         return SG_MODE_PASS_ON;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
@@ -166,15 +170,16 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
     return device;
 }
 
-/* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. A hole lies between
-   free ranges too, so a slot is no longer than a page either. */
+/* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. A hole lies
+   between free ranges too, so a slot is no longer than a page either. */
 static uint32_t slot_shift_of(enum sg_class class, uint64_t page_bytes)
 {
     uint64_t least = page_bytes < SG_SMALL_BYTES ? page_bytes : SG_SMALL_BYTES;
     return class == SG_CLASS_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
 }
 
-static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes, bool huge)
+static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes,
+    bool huge)
 {
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->range_count, memory_order_relaxed);
@@ -195,7 +200,8 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
     for (uint32_t i = 0; i < device->region_count && !done; i++) {
         struct sg_region *region = device->region[i];
         bool empty = device->region_class[i] == SG_CLASS_HUGE && sg_region_is_hole(region);
-        done = empty && region->reserved >= bytes && sg_region_remake(region, bytes, slot_shift_of(SG_CLASS_HUGE, bytes));
+        done = empty && region->reserved >= bytes &&
+               sg_region_remake(region, bytes, slot_shift_of(SG_CLASS_HUGE, bytes));
     }
     if (done)
         sg_emit_turn(device, SEGALLOC_TURN_REUSE, bytes);
@@ -203,8 +209,10 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
     return done;
 }
 
-/* Reserves addresses for a region: *bytes of them, or half as many and so on, but at least `least`. *bytes: how many. */
-static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step, uint64_t alignment, uint64_t *bytes, CUdeviceptr *ret)
+/* Reserves addresses for a region: *bytes of them, or half as many and so on, but at least `least`. *bytes: how
+   many. */
+static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step, uint64_t alignment, uint64_t *bytes,
+    CUdeviceptr *ret)
 {
     for (;;) {
         sg_count(device, SG_STAT_calls_reserve, 1);
@@ -216,12 +224,14 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
 }
 
 /* Makes a region of what was reserved, of `bytes` in pages of `page`. NULL: no host memory, or too many there are. */
-static struct sg_region *make_region(struct sg_device *device, enum sg_class class, CUdeviceptr base, uint64_t bytes, uint64_t page)
+static struct sg_region *make_region(struct sg_device *device, enum sg_class class, CUdeviceptr base, uint64_t bytes,
+    uint64_t page)
 {
     bool huge = class == SG_CLASS_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_lock(&device->lock);
-    bool made = region && sg_region_init(region, &device->nodes, base, huge ? page : bytes, page, slot_shift_of(class, page));
+    bool made = region &&
+                sg_region_init(region, &device->nodes, base, huge ? page : bytes, page, slot_shift_of(class, page));
     sg_unlock(&device->lock);
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
@@ -232,7 +242,8 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_class cla
 }
 
 /* Under the lock. */
-static void append_region(struct sg_device *device, enum sg_class class, uint8_t lane, struct sg_region *region, uint64_t bytes)
+static void append_region(struct sg_device *device, enum sg_class class, uint8_t lane, struct sg_region *region,
+    uint64_t bytes)
 {
     uint32_t index = device->region_count;
     region->index = index;
@@ -253,9 +264,11 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     const struct segalloc_trace_record *told = sg_turn(device);
     if (huge && sg_turn_is(told, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
-    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge block
-       fits where one has been. */
-    uint64_t want = huge ? device->capacity_bytes : class == SG_CLASS_SMALL ? device->total_bytes / 8 : 2 * device->total_bytes;
+    /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge
+       block fits where one has been. */
+    uint64_t want = huge                      ? device->capacity_bytes
+                    : class == SG_CLASS_SMALL ? device->total_bytes / 8
+                                              : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
@@ -265,7 +278,8 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     want = sg_turn_outcome(told, SEGALLOC_TURN_REGION, want);
     if (want)
-        result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity, &want, &base);
+        result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity,
+            &want, &base);
     struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, class, base, want, page) : NULL;
     if (result == CUDA_SUCCESS && !region) {
         device->core->driver->address_free(base, want);
@@ -297,7 +311,8 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class, uint8_t lane, struct sg_region **ret)
+static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class,
+    uint8_t lane, struct sg_region **ret)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
@@ -311,8 +326,8 @@ static inline uint32_t take_of_class(struct sg_device *device, const struct sg_w
     return node;
 }
 
-/* For a block of a crowd: what one that stood among the others before it was a crowd has left, so that blocks which are renewed
-   one by one stay where they are; else among its like. */
+/* For a block of a crowd: what one that stood among the others before it was a crowd has left, so that blocks which are
+   renewed one by one stay where they are; else among its like. */
 static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
@@ -325,7 +340,8 @@ static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *wa
 }
 
 /* The rest of a take, where its class has nothing that a short look finds. */
-__attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
+__attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want,
+    struct sg_region **ret)
 {
     uint32_t node = 0;
     bool moves = want->class == SG_CLASS_CROWD && sg_device_may_pack(device, want->slot); /* where that is worth it */
@@ -342,7 +358,8 @@ __attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *devic
 /* The quick looks, and after them the thorough ones where that is wanted. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret) : take_of_class(device, want, want->class, want->lane, ret);
+    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret)
+                                                  : take_of_class(device, want, want->class, want->lane, ret);
     return node ? node : take_elsewhere(device, want, ret);
 }
 
@@ -359,7 +376,8 @@ uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, st
 uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
-    bool large = want->class == SG_CLASS_REGULAR || want->class == SG_CLASS_CROWD; /* a small one would take 64 KiB among them */
+    /* a small one would take 64 KiB among them */
+    bool large = want->class == SG_CLASS_REGULAR || want->class == SG_CLASS_CROWD;
     for (uint32_t i = 0; i < device->region_count && !node && large; i++) {
         *ret = device->region[i];
         if (device->region_class[i] != SG_CLASS_HUGE)
@@ -378,8 +396,8 @@ bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
 
 enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
 
-/* Indices are unique over all devices; the first of each device stands for a stream that is not known. Fixed segments have a pool
-   for each context, so there a stream of another context is another one. */
+/* Indices are unique over all devices; the first of each device stands for a stream that is not known. Fixed segments
+   have a pool for each context, so there a stream of another context is another one. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
@@ -402,7 +420,8 @@ uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
     return unknown + i + 1;
 }
 
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes, uint32_t size_class, const struct sg_tag *tag)
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
+    uint32_t size_class, const struct sg_tag *tag)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_usage *usage = &device->usage;
@@ -483,7 +502,8 @@ void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot
     if (node->also >> slot & 1 || (slot && node->stream == stream))
         return;
     node->also |= UINT64_C(1) << slot;
-    sg_emit(device, SEGALLOC_RECORD_RECORD_STREAM, 0, stream, sg_region_address(device->region[node->region], node->begin), 0);
+    sg_emit(device, SEGALLOC_RECORD_RECORD_STREAM, 0, stream,
+        sg_region_address(device->region[node->region], node->begin), 0);
 }
 
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)
@@ -499,7 +519,8 @@ void sg_device_release_all(struct sg_device *device, struct sg_region *region, C
     while (doomed) {
         uint32_t id = doomed;
         doomed = nodes[id].later;
-        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, nodes[id].stream, sg_region_address(region, nodes[id].begin), nodes[id].requested);
+        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, nodes[id].stream,
+            sg_region_address(region, nodes[id].begin), nodes[id].requested);
         sg_device_release(device, id, 0, 0);
     }
 }

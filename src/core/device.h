@@ -1,8 +1,8 @@
 /* One device: its regions, its counters and its lock. Internal to the core.
 
-   Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), the core's
-   `setup`, then `lock` (everything below; never held across a driver call). `asking` comes before `lock` and is not taken
-   while `grow` is held but at the end of the core. */
+   Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), the
+   core's `setup`, then `lock` (everything below; never held across a driver call). `asking` comes before `lock` and is
+   not taken while `grow` is held but at the end of the core. */
 #ifndef SG_DEVICE_H
 #define SG_DEVICE_H
 
@@ -15,13 +15,13 @@
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
-/* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's pages,
-   which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
+/* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's
+   pages, which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
 #define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
-/* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES, and as long as the small region holds less than that share of all even
-   those up to SG_SMALL_ROOMY_MOST. One that would stand inside, or beside, what a large one needs next, and lives longer, costs as
-   much again as that one (docs/design.md). */
+/* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES, and as long as the small region holds less than that
+   share of all even those up to SG_SMALL_ROOMY_MOST. One that would stand inside, or beside, what a large one needs
+   next, and lives longer, costs as much again as that one (docs/design.md). */
 #define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
 #define SG_SMALL_ROOMY_MOST (UINT64_C(1) << 20)
 enum { SG_SMALL_ROOMY_SHARE = 128 };
@@ -118,7 +118,8 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
     struct sg_pending_queue blocked; /* free after work of several streams */
-    uint32_t sewn;                   /* busy nodes beside blocks in pages of others (sew.h), linked by `later`; changed with `grow` held too */
+    uint32_t sewn;                   /* busy nodes beside blocks in pages of others (sew.h), linked by `later`; changed
+                                        with `grow` held too */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
@@ -139,12 +140,14 @@ struct sg_device {
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;
-    struct sg_mark mark[SG_MARKS]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a context */
+    struct sg_mark mark[SG_MARKS]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a
+                                      context */
     uint32_t mark_count;
     uint64_t mark_number;                /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
-    uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits (sg_pending_can_wait()) */
+    uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits
+                                (sg_pending_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
     bool reached;            /* another device has had access: what is mapped keeps it */
     struct sg_order order;
@@ -178,7 +181,8 @@ struct sg_core {
     _Atomic uint8_t context_device[SG_CONTEXTS_MAX];
     _Atomic uint32_t context_count;              /* entries in use or used before; only grows */
     _Atomic bool contexts_missed;                /* there were more than fit */
-    _Atomic uint32_t context_ending[SG_CONTEXTS_MAX]; /* calls under way that may end it: no call of ours names it meanwhile */
+    _Atomic uint32_t context_ending[SG_CONTEXTS_MAX]; /* calls under way that may end it: no call of ours names it
+                                                         meanwhile */
     _Atomic uint32_t ending;                     /* the sum of those */
     struct sg_device *_Atomic device[SG_DEVICES_MAX];
     /* Ranges of addresses that are ours, for sg_core_owns(): only ever appended. */
@@ -209,7 +213,8 @@ static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_
     __atomic_fetch_add(&device->counter[stat], amount, __ATOMIC_RELAXED);
 }
 
-static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id, uint64_t size)
+static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags, uint32_t stream, uint64_t id,
+    uint64_t size)
 {
     const struct sg_event_sink *observer = &device->core->observer;
     if (observer->emit) {
@@ -224,12 +229,12 @@ enum {
 #include "cost.def"
 };
 
-/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there was
-   anything. */
+/* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there
+   was anything. */
 bool sg_device_flush(struct sg_device *device);
 
-/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at. Under
-   the lock. */
+/* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at.
+   Under the lock. */
 bool sg_device_tidy(struct sg_device *device);
 
 /* Notes how much of the device others use. Under the lock. */
@@ -241,16 +246,21 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`, of crowds for `lane`: asks the driver for addresses, or for a huge block takes those of one that
-   is gone. Ranges of addresses are kept for good, so looking an address up needs no lock. Holds `grow`. */
+/* Adds a region of at least `bytes` for `class`, of crowds for `lane`: asks the driver for addresses, or for a huge
+   block takes those of one that is gone. Ranges of addresses are kept for good, so looking an address up needs no lock.
+   Holds `grow`. */
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes);
 
-/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit; one for crowds a lane. */
-static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint8_t lane, uint32_t units)
+/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit; one for crowds a
+   lane. */
+static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint8_t lane,
+    uint32_t units)
 {
     const struct sg_region *region = device->region[index];
-    return device->region_class[index] == class && (class != SG_CLASS_CROWD || lane == SG_CROWD_LANES || device->region_lane[index] == lane) &&
-           (class != SG_CLASS_HUGE || (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
+    return device->region_class[index] == class &&
+           (class != SG_CLASS_CROWD || lane == SG_CROWD_LANES || device->region_lane[index] == lane) &&
+           (class != SG_CLASS_HUGE ||
+               (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
 /* Access rights of [address, address + bytes) for the device and its peers. */
@@ -281,11 +291,13 @@ static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
 {
     device->order.owed |= slots & (device->order.alive | 1);
 }
-/* The time now, before which all that these slots were given so far was submitted, and nothing that they are given later. */
+/* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
+   later. */
 uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
-/* A block of `own`, which was used on `others` too (bits), is free: up to which time all that could touch it was given to them.
-   `unseen`: they may have been given work, or waited, without that having been noticed. *ret_worked: `own` had been given work
-   since its clock was last read, which whoever replays has to be told. Of the others a record says so. */
+/* A block of `own`, which was used on `others` too (bits), is free: up to which time all that could touch it was given
+   to them. `unseen`: they may have been given work, or waited, without that having been noticed. *ret_worked: `own` had
+   been given work since its clock was last read, which whoever replays has to be told. Of the others a record says
+   so. */
 uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked);
 /* A slot's work is complete up to `time`. */
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
@@ -295,7 +307,8 @@ void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
 void sg_order_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
-/* Those that a free has to wait for under SG_SEES_POSSIBLE besides `slot`, for which the block was allocated at `born`. */
+/* Those that a free has to wait for under SG_SEES_POSSIBLE besides `slot`, for which the block was allocated at
+   `born`. */
 uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born);
 
 /* Whether no other context than this one is known. No lock needed. */
@@ -304,8 +317,8 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 /* How many contexts there are of this device (`own`), or of others. No lock needed. */
 uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
-/* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only device,
-   where `followed` says that all are followed. Under the lock. */
+/* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only
+   device, where `followed` says that all are followed. Under the lock. */
 bool sg_pending_can_cover(const struct sg_device *device, bool followed);
 
 /* Whether a thread of ours can wait for that instead, where no event tells. No lock needed. */
@@ -314,31 +327,34 @@ bool sg_pending_can_wait(const struct sg_device *device);
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
-/* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those tell
-   nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may have been by
-   another thread. No lock but `grow` may be held. */
+/* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those
+   tell nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may
+   have been by another thread. No lock but `grow` may be held. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
-/* Waits until what was freed so far is complete: for whoever asks for memory to be given back, which natively waits too. */
+/* Waits until what was freed so far is complete: for whoever asks for memory to be given back, which natively waits
+   too. */
 void sg_device_drain(struct sg_device *device);
 
-/* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock held. */
+/* Has the device make the stream of `slot` wait for the others whose memory is free. Whether that was done. No lock
+   held. */
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 
-/* Appends a suspended node, which is free after what `slots` were given before `time`; bit 0: all streams of the context.
-   Under the lock, like all of these. */
+/* Appends a suspended node, which is free after what `slots` were given before `time`; bit 0: all streams of the
+   context. Under the lock, like all of these. */
 void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 /* What `slots` were given before `time` is complete. */
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
 /* Epochs whose marks have all been heard of are over. */
 void sg_pending_settle_epochs(struct sg_device *device);
-/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively it is. */
+/* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
+   it is. */
 uint64_t sg_pending_returnable(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
-/* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's once that
-   one has come after the others. */
+/* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's
+   once that one has come after the others. */
 void sg_pending_settle(struct sg_device *device);
 /* And it is that of any stream that has come after all of them, where that one needs it. Whether there was any. */
 bool sg_pending_inherit(struct sg_device *device, sg_slot slot);
@@ -353,8 +369,9 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
 /* Whether any free range is owned by `slot`. */
 bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 
-/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by reference: of one
-   passed by value the compiler puts small members together in memory, and reading them back at once stalls. */
+/* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by
+   reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
+   stalls. */
 struct sg_want {
     enum sg_class class;
     uint32_t units, least; /* what is allocated for it, and how little would do (creep.h) */
@@ -376,7 +393,8 @@ uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want 
    0, 0: for all. Under the lock. */
 void sg_device_release(struct sg_device *device, uint32_t node, sg_slot owner, uint64_t time);
 
-/* Makes a live block pending until what `slots` were given before `time` is complete, as of sg_pending_push(). Under the lock. */
+/* Makes a live block pending until what `slots` were given before `time` is complete, as of sg_pending_push(). Under
+   the lock. */
 void sg_device_suspend(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 
 /* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
@@ -386,15 +404,18 @@ void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot sl
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);
 
 /* The slow half of an allocation: pages are mapped, moved or waited for. Takes `grow`. */
-CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret);
 
 /* Notes and reports an allocation that cannot be had; returns CUDA_ERROR_OUT_OF_MEMORY. No lock held. */
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes, uint32_t size_class, const struct sg_tag *tag);
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes,
+    uint32_t size_class, const struct sg_tag *tag);
 
-/* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how much. */
+/* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
+   much. */
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 
 /* Gives all pages of a region that holds nothing back to the driver. Holds `grow`. False: the driver refused. */
@@ -406,11 +427,12 @@ bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
 /* Whether, with them, parts of pages count. Under the lock. */
 bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
 
-/* Whether, with a block of `more` bytes, what stays is kept apart from what comes and goes (crowd.h). Under the lock. */
+/* Whether, with a block of `more` bytes, what stays is kept apart from what comes and goes (crowd.h). Under the
+   lock. */
 bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
 
-/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several streams
-   have free memory: what they hold for themselves in more places adds up. Under the lock. */
+/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several
+   streams have free memory: what they hold for themselves in more places adds up. Under the lock. */
 bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */

@@ -37,14 +37,15 @@ struct users {
     bool abroad;     /* other devices' too */
 };
 
-/* Whether work of this context, which is not the block's own, may be using it: one of the same device can reach all of its
-   memory, one of another only what it was given access to or has copied. */
+/* Whether work of this context, which is not the block's own, may be using it: one of the same device can reach all of
+   its memory, one of another only what it was given access to or has copied. */
 static bool may_use(const struct users *users, uint32_t place)
 {
     const struct sg_core *core = users->device->core;
     CUcontext context = atomic_load_explicit(&core->context[place], memory_order_relaxed);
     return context && context != users->owner &&
-        (users->abroad || atomic_load_explicit(&core->context_device[place], memory_order_relaxed) == users->device->ordinal);
+           (users->abroad ||
+               atomic_load_explicit(&core->context_device[place], memory_order_relaxed) == users->device->ordinal);
 }
 
 static bool has_others(const struct users *users)
@@ -56,15 +57,15 @@ static bool has_others(const struct users *users)
     return any;
 }
 
-/* Whether streams of the device are followed. Without the lock, which is a good part of what a free costs: one that is only just
-   now may be missed, and then what a wait tells is learnt another time. */
+/* Whether streams of the device are followed. Without the lock, which is a good part of what a free costs: one that is
+   only just now may be missed, and then what a wait tells is learnt another time. */
 __attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
 {
     return *(const volatile uint64_t *)&device->order.alive;
 }
 
-/* Streams of the device are followed, and the host has waited for a context: that tells of all others that its streams may
-   have waited for. */
+/* Streams of the device are followed, and the host has waited for a context: that tells of all others that its streams
+   may have waited for. */
 static void tell_of_others(const struct sg_core *core)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++)
@@ -116,7 +117,8 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_region_flush(region);
-    bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages && !region->pinned;
+    bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages &&
+                !region->pinned;
     sg_emit_turn(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)
@@ -131,8 +133,8 @@ static void count_wait(struct sg_device *device, uint64_t ns)
     device->usage.strict_wait_ns += ns;
 }
 
-/* Classic blocks are freed at once, so whoever has not waited does now, and as the driver's own memory would: for its context. Who tells
-   of streams expects more, where those are of others. */
+/* Classic blocks are freed at once, so whoever has not waited does now, and as the driver's own memory would: for its
+   context. Who tells of streams expects more, where those are of others. */
 static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
@@ -159,15 +161,17 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     return result;
 }
 
-/* Events are worth recording for so many frees that wait for more than their own stream, or so large a part of the device. */
+/* Events are worth recording for so many frees that wait for more than their own stream, or so large a part of the
+   device. */
 enum { EPOCH_FREES = 32, EPOCH_SHARE = 512, EPOCH_BYTES_LEAST = 1 << 22 };
 
 /* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
 static bool ends_epoch(struct sg_device *device, uint32_t id)
 {
     device->epoch_bytes += (uint64_t)device->nodes.node[id].size << SG_UNIT_SHIFT;
-    bool ends = ++device->epoch_frees >= EPOCH_FREES ||
-                (device->epoch_bytes >= EPOCH_BYTES_LEAST && device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE);
+    bool ends =
+        ++device->epoch_frees >= EPOCH_FREES ||
+        (device->epoch_bytes >= EPOCH_BYTES_LEAST && device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE);
     if (ends) {
         device->epoch_frees = 0;
         device->epoch_bytes = 0;
@@ -175,8 +179,9 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
     return ends;
 }
 
-/* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False: the block
-   is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the lock. */
+/* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
+   the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the
+   lock. */
 static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
 {
     struct sg_order *order = &device->order;
@@ -193,7 +198,8 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     bool worked;
     uint64_t time = sg_order_freed(device, slot, others, tag->unseen, &worked);
     flags |= worked ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream,
+        sg_region_address(device->region[node->region], node->begin), node->requested);
     if (others) {
         *ret_ask = ends_epoch(device, id);
         sg_device_suspend(device, id, others | UINT64_C(1) << slot, time);
@@ -204,15 +210,18 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     return true;
 }
 
-/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must wait; one that has
-   waited for the owner leaves the others to a thread of ours. *ret_ask: the epoch is over. Under the lock. */
-static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
+/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must
+   wait; one that has waited for the owner leaves the others to a thread of ours. *ret_ask: the epoch is over. Under the
+   lock. */
+static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
+    bool *ret_ask)
 {
     struct sg_node *node = &device->nodes.node[id];
     bool covered = sg_pending_can_cover(device, tag->followed);
     if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_pending_can_wait(device)))
         return false;
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream,
+        sg_region_address(device->region[node->region], node->begin), node->requested);
     *ret_ask = ends_epoch(device, id);
     uint64_t time = sg_order_tick(device);
     sg_device_suspend(device, id, /* all streams of all contexts */ 1, time);
@@ -238,7 +247,8 @@ INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext contex
 }
 
 /* Frees a block; MUST_WAIT: that can't be without a wait for more. `waited_ns`: what the wait took. */
-INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, enum waited waited, uint64_t waited_ns)
+INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
+    const struct sg_tag *tag, enum waited waited, uint64_t waited_ns)
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
@@ -301,17 +311,21 @@ static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t
     return id != 0;
 }
 
-/* What is_own() will say, by a look without the lock: another thread may be changing it, so that is asked under it all the same. */
-__attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely, CUcontext context)
+/* What is_own() will say, by a look without the lock: another thread may be changing it, so that is asked under it all
+   the same. */
+__attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
+    CUcontext context)
 {
     const struct sg_node *node = &device->nodes.node[likely];
     return likely && *(const volatile uint64_t *)&node->context == (uint64_t)(uintptr_t)context &&
-        !*(const volatile uint64_t *)&node->also && !*(const volatile bool *)&device->reached && !follows_streams(device);
+           !*(const volatile uint64_t *)&node->also && !*(const volatile bool *)&device->reached &&
+           !follows_streams(device);
 }
 
-/* The usual free beside contexts of other devices: the block is of the calling thread's context, which is its device's only one.
-   One look under the lock instead of two. MUST_WAIT, after a wait or without: it is not that. */
-ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, CUresult *ret)
+/* The usual free beside contexts of other devices: the block is of the calling thread's context, which is its device's
+   only one. One look under the lock instead of two. MUST_WAIT, after a wait or without: it is not that. */
+ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
+    const struct sg_tag *tag, CUresult *ret)
 {
     const struct users users = {range->device, tag->context, /* abroad */ false};
     uint64_t waited_ns;
@@ -321,10 +335,12 @@ ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, u
     return *ret == CUDA_SUCCESS ? free_now(range, address, likely, tag, WAITED_FOR_OWN, waited_ns) : MUST_WAIT;
 }
 
-/* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and work of
-   others may be waiting for what the program does only after the free: so that one alone is waited for here, and what others
-   were given before keeps the block from being used again, but nobody from going on. *ret: the first error. */
-ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr address, uint32_t likely, const struct sg_tag *tag, CUresult *ret)
+/* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and
+   work of others may be waiting for what the program does only after the free: so that one alone is waited for here,
+   and what others were given before keeps the block from being used again, but nobody from going on. *ret: the first
+   error. */
+ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
+    const struct sg_tag *tag, CUresult *ret)
 {
     struct sg_device *device = range->device;
     struct sg_core *core = device->core;
@@ -335,7 +351,8 @@ ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr 
     *ret = wait_for_owner(&users, tag->context);
     if (*ret != CUDA_SUCCESS)
         return MUST_WAIT;
-    enum outcome outcome = free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWNER : WAITED_FOR_ALL, now_ns(core) - began);
+    enum outcome outcome = free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWNER : WAITED_FOR_ALL,
+        now_ns(core) - began);
     if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, now_ns(core) - began);
     return outcome;
@@ -375,18 +392,22 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
         struct sg_device *classic = sg_core_classic_at(core, address);
         if (!classic)
             return CUDA_ERROR_NOT_FOUND;
-        return atomic_load_explicit(&core->disabled, memory_order_relaxed) ? CUDA_SUCCESS : free_classic(classic, address, tag);
+        return atomic_load_explicit(&core->disabled, memory_order_relaxed) ? CUDA_SUCCESS
+                                                                           : free_classic(classic, address, tag);
     }
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
     struct sg_device *device = range->device;
     uint32_t likely = 0;
     if (!range->huge)
-        likely = sg_region_expect_free(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
-    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT : free_now(range, address, likely, tag, WAITED_FOR_NONE, 0);
+        likely = sg_region_expect_free(range->region,
+            (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT)); /* is there when the wait is over */
+    enum outcome outcome = tag->sync == SG_FREE_SYNC_STRICT ? MUST_WAIT
+                                                            : free_now(range, address, likely, tag, WAITED_FOR_NONE, 0);
     if (outcome == MUST_WAIT && is_alone(core, tag->context)) {
         uint64_t waited_ns = 0;
-        CUresult result = wait_would_tell(device) ? wait_and_learn(device, &waited_ns) : wait_for_current(core, &waited_ns);
+        CUresult result = wait_would_tell(device) ? wait_and_learn(device, &waited_ns)
+                                                  : wait_for_current(core, &waited_ns);
         if (result != CUDA_SUCCESS)
             return result;
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, waited_ns);

@@ -52,7 +52,8 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
         if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create)
             return result;
         sg_lock(&device->lock);
-        device->refused_at = device->usage.reserved.now + ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
+        device->refused_at = device->usage.reserved.now +
+                             ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
         emit_step(device, tag, plan->created, result);
         bool more = sg_plan_make_do(plan);
         sg_unlock(&device->lock);
@@ -155,10 +156,10 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     return worth ? SG_ASK_MARK : SG_ASK_QUERY;
 }
 
-/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may be held, once
-   nearly all of that has been allocated and no more can be had: with more in the way, blocks are placed wherever there is
-   room, until the parts of pages between them add up to what the next large block would need. That is for frees that wait for
-   all work; others are usable by their own stream. Under the lock. */
+/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may be
+   held, once nearly all of that has been allocated and no more can be had: with more in the way, blocks are placed
+   wherever there is room, until the parts of pages between them add up to what the next large block would need. That is
+   for frees that wait for all work; others are usable by their own stream. Under the lock. */
 static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes)
 {
     const struct sg_usage *usage = &device->usage;
@@ -166,7 +167,8 @@ static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_roomy(device, bytes);
     return device->pending.first && usage->pending.now > device->capacity_bytes / PENDING_SHARE &&
-           (double)usage->allocated.peak >= SHORT * (double)device->capacity_bytes && usage->reserved.now + bytes > device->capacity_bytes;
+           (double)usage->allocated.peak >= SHORT * (double)device->capacity_bytes &&
+           usage->reserved.now + bytes > device->capacity_bytes;
 }
 
 /* Waits for the oldest of what is pending until no more than that is left. */
@@ -180,8 +182,8 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
     }
 }
 
-/* All that has failed: learns of more that is complete, or makes it so. False: there is nothing that is worth another try. No lock
-   is held: what is waited for may need another thread that is about to grow. */
+/* All that has failed: learns of more that is complete, or makes it so. False: there is nothing that is worth another
+   try. No lock is held: what is waited for may need another thread that is about to grow. */
 static bool wait_for_memory(struct sg_device *device, sg_slot slot, bool *made_wait)
 {
     if (device->core->replay) {
@@ -193,7 +195,8 @@ static bool wait_for_memory(struct sg_device *device, sg_slot slot, bool *made_w
     return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
 }
 
-CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
+    CUdeviceptr *ret)
 {
     struct request request = {want, bytes, tag};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;

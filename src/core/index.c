@@ -79,7 +79,8 @@ bool sg_index_init(struct sg_index *index, uint32_t slots, enum sg_index_kind ki
     }
     assert(levels <= SG_INDEX_LEVELS);
     uint64_t words = kind == SG_INDEX_LATE ? (rounded(slots) / SG_INDEX_FANOUT + 63) / 64 : 0;
-    uint64_t bytes = entries * sizeof(int32_t), bytes_behind = words ? sizeof(struct sg_index_behind) + words * sizeof(uint64_t) : 0;
+    uint64_t bytes = entries * sizeof(int32_t),
+             bytes_behind = words ? sizeof(struct sg_index_behind) + words * sizeof(uint64_t) : 0;
     int32_t *memory = sg_meta_map(bytes + bytes_behind);
     if (!memory)
         return false;

@@ -52,7 +52,8 @@ static inline int32_t sg_index_get(const struct sg_index *index, uint32_t slot)
     return index->level[0][slot];
 }
 
-/* Lowest slot >= from, or highest slot < before, whose size is at least `size` (> 0); SG_INDEX_NONE if there is none. */
+/* Lowest slot >= from, or highest slot < before, whose size is at least `size` (> 0); SG_INDEX_NONE if there is
+   none. */
 uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t size);
 uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t size);
 

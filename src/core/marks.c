@@ -1,12 +1,12 @@
-/* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is something to
-   learn from them, a few outstanding, oldest first. What they tell pending.c acts on. Driver calls are made with `asking`
-   held, never with `lock`. */
+/* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is
+   something to learn from them, a few outstanding, oldest first. What they tell pending.c acts on. Driver calls are
+   made with `asking` held, never with `lock`. */
 #include "device.h"
 
 enum { MARKS_OF_A_STREAM = 64 }; /* outstanding: enough that one of them is not much younger than what is complete */
 
-/* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that has just
-   ended may be another one's by now. Under the lock. */
+/* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that
+   has just ended may be another one's by now. Under the lock. */
 static bool take_mark(struct sg_device *device, uint64_t number, struct sg_mark *ret)
 {
     for (uint32_t i = 0; i < device->mark_count; i++) {
@@ -51,7 +51,8 @@ static void query_marks(struct sg_device *device)
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->mark_count && (about(&device->mark[i]) & busy || sg_core_is_ending(device->core, device->mark[i].context)))
+        while (i < device->mark_count &&
+               (about(&device->mark[i]) & busy || sg_core_is_ending(device->core, device->mark[i].context)))
             i++;
         struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
         sg_unlock(&device->lock);
@@ -67,9 +68,9 @@ static void query_marks(struct sg_device *device)
     }
 }
 
-/* Where as many marks of a stream are out as there may be, the event of that one which leaves the smallest gap: so what is out
-   tells of the whole time that the work is behind, in steps that become larger as that does. The oldest stays, and so do those
-   that an epoch waits for. NULL: there is room for another. Under the lock. */
+/* Where as many marks of a stream are out as there may be, the event of that one which leaves the smallest gap: so what
+   is out tells of the whole time that the work is behind, in steps that become larger as that does. The oldest stays,
+   and so do those that an epoch waits for. NULL: there is room for another. Under the lock. */
 static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_t slots)
 {
     uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
@@ -192,15 +193,16 @@ static bool is_recordable(const struct sg_order *order, sg_slot slot)
     return order->state[slot] == SG_SLOT_ALIVE && !is_unmarked(&order->stream[slot]);
 }
 
-/* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of threads' own
-   streams, other than those first met after `time`. Under the lock. */
+/* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of
+   threads' own streams, other than those first met after `time`. Under the lock. */
 static uint64_t untold(const struct sg_order *order, uint64_t time)
 {
     uint64_t slots = 0, fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
     for (uint64_t left = order->alive; left; left &= left - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(left);
         bool gone = order->state[slot] == SG_SLOT_GONE;
-        if (gone ? (fresh | order->unproven) >> slot & 1 && (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
+        if (gone ? (fresh | order->unproven) >> slot & 1 &&
+                       (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
                  : is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)
             slots |= sg_slot_bit(slot);
     }
@@ -212,13 +214,15 @@ bool sg_pending_can_cover(const struct sg_device *device, bool followed)
     const struct sg_core *core = device->core;
     if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
         return false;
-    return core->driver->ctx_record_event || (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
+    return core->driver->ctx_record_event ||
+           (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
 }
 
 bool sg_pending_can_wait(const struct sg_device *device)
 {
     const struct sg_core *core = device->core;
-    return core->begin_aside && !core->driver->ctx_record_event && !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
+    return core->begin_aside && !core->driver->ctx_record_event &&
+           !atomic_load_explicit(&core->contexts_missed, memory_order_relaxed);
 }
 
 /* Waits for the work of every context: what was pending before is free then. For a thread of its own. */
@@ -283,13 +287,15 @@ static bool mark_streams(struct sg_device *device, uint64_t time)
     return can;
 }
 
-/* Begins an epoch: what is pending so far is free once the marks are complete that are recorded here, and those before them.
-   Where as many are out as there may be, the youngest takes its place. */
+/* Begins an epoch: what is pending so far is free once the marks are complete that are recorded here, and those before
+   them. Where as many are out as there may be, the youngest takes its place. */
 static void record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    uint64_t time = device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
-    bool streams = time && device->nodes.node[device->pending.first].time > device->uncovered; /* enough, of what is pending */
+    uint64_t time =
+        device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    /* enough, of what is pending */
+    bool streams = time && device->nodes.node[device->pending.first].time > device->uncovered;
     device->epoch_count -= time && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
     if (!time)
@@ -343,7 +349,8 @@ static void record_marks(struct sg_device *device, uint64_t wanted)
     end_recording(device);
 }
 
-/* Waits for a context, no longer than whoever uses the core allows. Who is about to end it waits for those that ask first. */
+/* Waits for a context, no longer than whoever uses the core allows. Who is about to end it waits for those that ask
+   first. */
 static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 {
     const struct sg_core *core = device->core;
@@ -364,8 +371,9 @@ static CUresult wait_for_all(struct sg_device *device)
     return result;
 }
 
-/* Waits for the oldest mark of a context that is not ending. Where all are, for the context of the oldest, to end or to stay; and without
-   any, which means that none could be recorded, for every one, or for the current one. Whether that succeeded and there may be more to wait for. */
+/* Waits for the oldest mark of a context that is not ending. Where all are, for the context of the oldest, to end or to
+   stay; and without any, which means that none could be recorded, for every one, or for the current one. Whether that
+   succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
@@ -380,7 +388,8 @@ static bool wait_for_oldest(struct sg_device *device)
     uint64_t number = mark ? mark->number : 0;
     context = mark ? mark->context : context;
     bool all = !mark && device->pending.first && sg_pending_can_wait(device);
-    bool owed = mark || (device->order.owed != 0 && (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
+    bool owed = mark || (device->order.owed != 0 &&
+                            (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
     if (!event && (!owed || !begin_recording(device)))
         return false;
@@ -389,7 +398,9 @@ static bool wait_for_oldest(struct sg_device *device)
     struct sg_clock clock;
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
-    CUresult result = event ? core->driver->event_synchronize(event) : all ? wait_for_all(device) : wait_for_context(device, context);
+    CUresult result = event ? core->driver->event_synchronize(event)
+                      : all ? wait_for_all(device)
+                            : wait_for_context(device, context);
     sg_count(device, SG_STAT_host_waits, 1);
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
@@ -478,7 +489,8 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
         struct sg_clock clock;
         struct sg_mark mark;
         sg_lock(&device->lock);
-        bool useful = other != slot && is_recordable(order, other) && is_recordable(order, slot) && sg_device_has_free_of(device, other);
+        bool useful = other != slot && is_recordable(order, other) && is_recordable(order, slot) &&
+                      sg_device_has_free_of(device, other);
         CUcontext context = order->stream[other].context;
         CUstream stream = order->stream[slot].handle;
         clock = order->knows[other];
@@ -499,14 +511,17 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
 
 void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     if (!device || !slot || slot >= SG_SLOTS)
         return;
     struct sg_order *order = &device->order;
     struct sg_mark mark;
     sg_lock(&device->asking); /* nobody records on it from here on */
     sg_lock(&device->lock);
-    bool alive = order->state[slot] == SG_SLOT_ALIVE, ask = alive && is_recordable(order, slot) && !core->disabled && !core->replay;
+    bool alive = order->state[slot] == SG_SLOT_ALIVE,
+         ask = alive && is_recordable(order, slot) && !core->disabled && !core->replay;
     sg_order_owe(device, alive ? sg_slot_bit(slot) : 0);
     CUcontext context = order->stream[slot].context;
     sg_unlock(&device->lock);

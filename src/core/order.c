@@ -7,7 +7,9 @@
 
 static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
@@ -49,9 +51,12 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->unseen |= sg_slot_bit(slot);
     order->unproven &= ~sg_slot_bit(slot);
     atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
-    order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot) : order->opaque & ~sg_slot_bit(slot);
-    order->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? order->blocking | sg_slot_bit(slot) : order->blocking & ~sg_slot_bit(slot);
-    sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle, (uint64_t)device->ordinal);
+    order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot)
+                                                                   : order->opaque & ~sg_slot_bit(slot);
+    order->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? order->blocking | sg_slot_bit(slot)
+                                                                          : order->blocking & ~sg_slot_bit(slot);
+    sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle,
+        (uint64_t)device->ordinal);
     sg_emit(device, SEGALLOC_RECORD_SLOT, 0, index, slot, id->flags);
 }
 
@@ -98,8 +103,8 @@ void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
         atomic_fetch_or_explicit(&device->order.fresh, sg_slot_bit(slot), memory_order_release);
 }
 
-/* Moves the time of those of `slots` on that may have been given work, and of those of `unsure` in any case: what they are given
-   from here on is later than this. Returns the bits of all of them. */
+/* Moves the time of those of `slots` on that may have been given work, and of those of `unsure` in any case: what they
+   are given from here on is later than this. Returns the bits of all of them. */
 static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsure)
 {
     struct sg_order *order = &device->order;
@@ -143,9 +148,9 @@ static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
     return with_blocking(order, sg_slot_bit(slot)) == sg_slot_bit(slot);
 }
 
-/* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time` too, and so is
-   whoever has come after all of that, and what is complete. A free that waits for several streams has one time for all of them,
-   the latest: without this nobody would have come after the others up to then. */
+/* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time`
+   too, and so is whoever has come after all of that, and what is complete. A free that waits for several streams has
+   one time for all of them, the latest: without this nobody would have come after the others up to then. */
 static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
 {
     for (; slots; slots &= slots - 1) {
@@ -212,7 +217,9 @@ uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context)
 
 void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_clock *ret)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     memset(ret, 0, sizeof *ret);
     if (!device)
         return;
@@ -238,12 +245,13 @@ static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slo
     return true;
 }
 
-/* `slot` comes after what `other` was given up to some time. Since then `other` may have waited, and been given nothing: where
-   `slot` comes after what was waited for anyhow, it comes after all of `other` up to now. So a stream that waits for its
-   neighbour keeps nothing from the neighbour by that. */
+/* `slot` comes after what `other` was given up to some time. Since then `other` may have waited, and been given
+   nothing: where `slot` comes after what was waited for anyhow, it comes after all of `other` up to now. So a stream
+   that waits for its neighbour keeps nothing from the neighbour by that. */
 static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
 {
-    uint64_t *known = &order->knows[slot].at[other], since = *known > order->complete[other] ? *known : order->complete[other];
+    uint64_t *known = &order->knows[slot].at[other],
+             since = *known > order->complete[other] ? *known : order->complete[other];
     if (slot == other || since >= order->moved_on[other] || since < order->given[other])
         return;
     if (is_ordered_by_waits(order, other) && comes_after_what_it_learnt(order, slot, other, since))
@@ -269,7 +277,8 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
     struct sg_order *order = &device->order;
     order->unseen &= ~sg_slot_bit(slot);
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
-        if (other == slot || clock->at[other] <= order->knows[slot].at[other] || clock->at[other] <= order->complete[other])
+        if (other == slot || clock->at[other] <= order->knows[slot].at[other] ||
+            clock->at[other] <= order->complete[other])
             continue;
         order->knows[slot].at[other] = clock->at[other];
         order->version++;
@@ -283,7 +292,9 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
 
 void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *clock)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -305,7 +316,9 @@ void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time)
 
 void sg_core_marked(struct sg_core *core, int ordinal, uint64_t slots, uint64_t time)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -328,7 +341,9 @@ void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time)
 
 void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock *clock)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -338,13 +353,15 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock 
     sg_unlock(&device->lock);
 }
 
-/* Whether `slot` has come after all that `other` was given so far. `fresh`: bits of those given work since their clock was read. */
+/* Whether `slot` has come after all that `other` was given so far. `fresh`: bits of those given work since their clock
+   was read. */
 static bool has_come_after(const struct sg_order *order, sg_slot slot, unsigned other, uint64_t fresh)
 {
     return !(fresh >> other & 1) && order->knows[slot].at[other] >= order->folded[other];
 }
 
-/* `seen` without those whose work comes before what another that stays is given: who comes after that one has come after them. */
+/* `seen` without those whose work comes before what another that stays is given: who comes after that one has come
+   after them. */
 static uint64_t without_those_before_others(const struct sg_order *order, uint64_t seen, uint64_t fresh)
 {
     uint64_t stay = 0;
@@ -362,9 +379,9 @@ static uint64_t without_those_before_others(const struct sg_order *order, uint64
     return seen;
 }
 
-/* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to wait for
-   them: they have work left that `slot` has not come after, and have either come after the block's allocation, or may have in a
-   way that is not seen. */
+/* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to
+   wait for them: they have work left that `slot` has not come after, and have either come after the block's allocation,
+   or may have in a way that is not seen. */
 uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born)
 {
     const struct sg_order *order = &device->order;

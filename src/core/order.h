@@ -2,10 +2,11 @@
    memory that was freed by one stream may be used by another.
 
    Streams are followed under small numbers, their slots. All that happens on a device is numbered by one counter, its
-   *time*: an allocation takes the next number, and so do the reading of a stream's clock when the stream may have been given
-   work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means that all which was submitted to it
-   before that time is meant; time never goes back and is never reset, so what was once true of a slot stays true, also
-   when the slot has been given to another stream after all work of the one before was complete. */
+   *time*: an allocation takes the next number, and so do the reading of a stream's clock when the stream may have been
+   given work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means
+   that all which was submitted to it before that time is meant; time never goes back and is never reset, so what was
+   once true of a slot stays true, also when the slot has been given to another stream after all work of the one before
+   was complete. */
 #ifndef SG_ORDER_H
 #define SG_ORDER_H
 
@@ -57,7 +58,11 @@ struct sg_after {
     uint64_t time;
 };
 
-enum sg_slot_state { SG_SLOT_UNUSED, SG_SLOT_ALIVE, SG_SLOT_GONE /* its stream is destroyed, its work perhaps not done */ };
+enum sg_slot_state {
+    SG_SLOT_UNUSED,
+    SG_SLOT_ALIVE,
+    SG_SLOT_GONE /* its stream is destroyed, its work perhaps not done */
+};
 
 struct sg_order {
     uint64_t complete[SG_SLOTS];     /* time up to which a slot's work is known to be complete */
@@ -73,9 +78,11 @@ struct sg_order {
     uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
     uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
     struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
-    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, not by our knowledge */
+    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, not by
+                                        our knowledge */
     uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
-    uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit 0: context */
+    uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit
+                                        0: context */
     uint64_t version;                /* changes whenever something is learnt */
 };
 

@@ -45,7 +45,8 @@ bool sg_region_tidy(struct sg_region *region)
     for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
         uint32_t id = region->free_at[slot], prev = at(region, id)->prev, next = at(region, id)->next, owner;
         uint64_t time;
-        bool left = has_state(region, prev, SG_NODE_HELD) && may_join(region, at(region, id), at(region, prev), &owner, &time);
+        bool left = has_state(region, prev, SG_NODE_HELD) &&
+                    may_join(region, at(region, id), at(region, prev), &owner, &time);
         bool right = (has_state(region, next, SG_NODE_HELD) || has_state(region, next, SG_NODE_FREE)) &&
                      may_join(region, at(region, id), at(region, next), &owner, &time);
         if (left || right) {
@@ -101,7 +102,8 @@ static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
 {
     struct search search = {.region = region, .units = units};
-    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE; at_slot++) {
+    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE;
+         at_slot++) {
         uint32_t id = region->free_at[at_slot];
         if (is_usable(region, at(region, id), slot))
             extend(&search, id, at(region, id)->begin, end_of(at(region, id)));

@@ -29,7 +29,8 @@ static void settle_pending(struct sg_device *device, uint64_t time)
         device->pending.first = node->later;
         if (!node->later)
             device->pending.last = 0;
-        sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+        sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream,
+            sg_region_address(device->region[node->region], node->begin), node->requested);
         sg_device_release(device, id, 0, 0);
         device->learnt++;
     }
@@ -37,7 +38,9 @@ static void settle_pending(struct sg_device *device, uint64_t time)
 
 void sg_core_settle(struct sg_core *core, int ordinal)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
+                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                   : NULL;
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -75,13 +78,14 @@ static bool waits_for_others(const struct sg_node *node)
 static uint64_t pages_between(const struct sg_region *region, uint32_t begin, uint32_t end)
 {
     uint64_t pages = 0;
-    for (uint32_t page = (begin + region->page_units - 1) / region->page_units; (page + 1) * (uint64_t)region->page_units <= end; page++)
+    for (uint32_t page = (begin + region->page_units - 1) / region->page_units;
+         (page + 1) * (uint64_t)region->page_units <= end; page++)
         pages += !region->pin[page];
     return pages;
 }
 
-/* What the run of free and such pending pieces around one of these has more in whole pages than its free ones; 0 if that is not
-   the run's first, so that each counts once. */
+/* What the run of free and such pending pieces around one of these has more in whole pages than its free ones; 0 if
+   that is not the run's first, so that each counts once. */
 static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
 {
     const struct sg_node *nodes = device->nodes.node;
@@ -92,7 +96,8 @@ static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
         first = nodes[first].prev;
     if (nodes[first].prev && waits_for_others(&nodes[nodes[first].prev]))
         return 0;
-    for (uint32_t at = first; at && (nodes[at].state == SG_NODE_FREE || waits_for_others(&nodes[at])); at = nodes[at].next) {
+    for (uint32_t at = first; at && (nodes[at].state == SG_NODE_FREE || waits_for_others(&nodes[at]));
+         at = nodes[at].next) {
         if (nodes[at].state == SG_NODE_FREE)
             free_pages += pages_between(region, nodes[at].begin, nodes[at].begin + nodes[at].size);
         last = at;
@@ -110,7 +115,8 @@ uint64_t sg_pending_returnable(const struct sg_device *device)
     return units << SG_UNIT_SHIFT;
 }
 
-/* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was any. */
+/* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
+   any. */
 static bool settle_blocked(struct sg_device *device, sg_slot heir)
 {
     struct sg_order *order = &device->order;
@@ -158,7 +164,8 @@ static void forget_queue(struct sg_device *device, struct sg_pending_queue *queu
         const struct sg_node *node = &device->nodes.node[id];
         next = node->later;
         if (node->also & 1)
-            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream, sg_region_address(device->region[node->region], node->begin), node->requested);
+            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream,
+                sg_region_address(device->region[node->region], node->begin), node->requested);
         sg_device_release(device, id, 0, 0);
     }
     *queue = (struct sg_pending_queue){0};

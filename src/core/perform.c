@@ -27,7 +27,8 @@ static CUresult unmap_pages(struct sg_device *device, const struct sg_region *re
     return device->core->driver->unmap(page_address(region, first), pages * page_bytes(region));
 }
 
-static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page, CUmemGenericAllocationHandle handle)
+static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
+    CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_map, 1);
     return device->core->driver->map(page_address(region, page), page_bytes(region), 0, handle, 0);
@@ -36,7 +37,8 @@ static CUresult map_page(struct sg_device *device, const struct sg_region *regio
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_release, 1);
-    (void)device->core->driver->release(handle); /* nothing could be done about a handle that the driver won't take back */
+    (void)device->core->driver->release(handle); /* nothing could be done about a handle that the driver won't take
+                                                    back */
 }
 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
@@ -69,15 +71,16 @@ static CUresult create_pages(struct sg_plan *plan)
     return CUDA_SUCCESS;
 }
 
-/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or lost
-   if what has been mapped there does not go away. */
+/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or
+   lost if what has been mapped there does not go away. */
 static void restore_run(struct sg_plan *plan, struct sg_run *run)
 {
     struct sg_device *device = plan->device;
     uint32_t page = run->first, end = run->first + run->pages;
     while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
         page++;
-    if (page == end && sg_device_set_access(device, page_address(run->region, run->first), run->pages * page_bytes(run->region)) == CUDA_SUCCESS) {
+    if (page == end && sg_device_set_access(device, page_address(run->region, run->first),
+                           run->pages * page_bytes(run->region)) == CUDA_SUCCESS) {
         run->unmapped = false;
         return;
     }
@@ -142,7 +145,8 @@ static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
             ++*ret_mapped;
         }
         plan->accesses++;
-        CUresult result = sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));
+        CUresult result =
+            sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -196,7 +200,8 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
         uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
-        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX, &run.first, &run.busy);
+        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX,
+            &run.first, &run.busy);
         if (run.pages) {
             *ret = run;
             return true;

@@ -4,8 +4,8 @@
 /* Whether a node is addresses that will be a hole when the work there is complete (alias.h). */
 static bool is_old(const struct sg_region *region, const struct sg_node *node)
 {
-    return node->state == SG_NODE_BUSY && node->begin % region->page_units == 0 && node->size % region->page_units == 0 &&
-           region->handle[page_of(region, node->begin)] == SG_PAGE_OLD;
+    return node->state == SG_NODE_BUSY && node->begin % region->page_units == 0 &&
+           node->size % region->page_units == 0 && region->handle[page_of(region, node->begin)] == SG_PAGE_OLD;
 }
 
 /* Whether there is no memory, or will be none. */
@@ -22,14 +22,17 @@ static bool is_open(const struct sg_region *region, const struct sg_node *node, 
 /* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
 static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, uint32_t end, struct sg_taker taker)
 {
-    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1), others = 0;
+    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1),
+             others = 0;
     for (uint32_t page = first; region->ordered && page < first + whole; page++)
-        others += !sg_after_complete(region->order, region->after[page]) && !(taker.aliases && sg_region_shareable(region, page, taker.slot));
+        others += !sg_after_complete(region->order, region->after[page]) &&
+                  !(taker.aliases && sg_region_shareable(region, page, taker.slot));
     return whole - others;
 }
 
 /* Prices [begin, begin + units), which starts in the open node `id`. */
-static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units, struct sg_taker taker)
+static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units,
+    struct sg_taker taker)
 {
     struct sg_place place = {.begin = begin, .units = units, .node = id};
     uint32_t end = begin + units;
@@ -39,7 +42,8 @@ static struct sg_place price(const struct sg_region *region, uint32_t id, uint32
         if (is_vacant(region, node, taker))
             place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
-            place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) - pages_to_be_had(region, node->begin, from, taker) -
+            place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) -
+                           pages_to_be_had(region, node->begin, from, taker) -
                            pages_to_be_had(region, to, end_of(node), taker);
     }
     return place;
@@ -61,8 +65,8 @@ static void consider(struct search *search, struct sg_place place)
         cost += place.whole;
         least += search->best.whole;
     }
-    /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so are the parts
-       of pages at their ends. */
+    /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so
+       are the parts of pages at their ends. */
     bool nearer = search->high                        ? place.begin > search->best.begin
                   : search->room != search->best_room ? search->room > search->best_room
                                                       : place.begin < search->best.begin;
@@ -114,14 +118,16 @@ static uint32_t try_around(const struct sg_region *region, uint32_t id, struct s
     return end_of(at(region, right));
 }
 
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
-    struct sg_place *ret)
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
+    struct sg_taker taker, struct sg_place *ret)
 {
     struct search search = {.units = units, .high = high, .thrift = thrift, .taker = taker};
-    for (uint32_t page = 0; page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
+    for (uint32_t page = 0;
+         page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
         page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
     /* Where addresses are to be a hole there is none yet; of interest is what is free beside them. */
-    for (uint32_t slot = 0; taker.later && (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
+    for (uint32_t slot = 0; taker.later && (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE;
+         slot++) {
         uint32_t id = region->free_at[slot];
         if (is_usable(region, at(region, id), taker.slot))
             slot = (try_around(region, id, &search) - 1) >> region->slot_shift;
@@ -194,8 +200,8 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
     return busy;
 }
 
-/* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's past: none,
-   but for memory that has another address still. */
+/* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's
+   past: none, but for memory that has another address still. */
 static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
 {
     at(region, id)->owner = slot;
@@ -282,8 +288,10 @@ static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_tak
     return taker.aliases ? sg_region_shareable(region, page, taker.slot) : sg_region_movable(region, page);
 }
 
-/* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is none. */
-static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin, uint32_t *end)
+/* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is
+   none. */
+static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin,
+    uint32_t *end)
 {
     uint32_t from = page_of(region, node->begin + region->page_units - 1);
     if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
@@ -298,7 +306,8 @@ static bool next_run(const struct sg_region *region, const struct sg_node *node,
     return *end > *begin;
 }
 
-/* Whether a run of `pages` is a better source of `want` than one of `best`: the smallest that is enough, or else the largest there is. */
+/* Whether a run of `pages` is a better source of `want` than one of `best`: the smallest that is enough, or else the
+   largest there is. */
 static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 {
     return pages >= want ? best < want || pages <= best : best < want && pages >= best;
@@ -307,7 +316,8 @@ static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
 {
     bool found = false;
-    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+    for (uint32_t slot = 0;
+         (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
         uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
         for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
             if (is_better_source(end - begin, best->pages, want)) {
@@ -319,7 +329,8 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
     return found;
 }
 
-uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want, uint32_t *ret_first)
+uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
+    uint32_t *ret_first)
 {
     const struct sg_node *node = at(region, source->node);
     uint32_t pages = source->pages < want ? source->pages : want;
@@ -331,7 +342,8 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
     return cut_out(region, source->node, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
 }
 
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy)
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
+    uint32_t *ret_busy)
 {
     if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
         return 0;
@@ -351,7 +363,8 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
 
 uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
 {
-    assert((has_state(region, id, SG_NODE_FREE) || has_state(region, id, SG_NODE_HELD)) && at(region, id)->begin <= begin && end_of(at(region, id)) >= end);
+    assert((has_state(region, id, SG_NODE_FREE) || has_state(region, id, SG_NODE_HELD)) &&
+           at(region, id)->begin <= begin && end_of(at(region, id)) >= end);
     return cut_out(region, id, begin, end);
 }
 

@@ -9,32 +9,33 @@
 
 enum { SCRATCH_LEAST = 1 << 16 };
 
-/* While there is room a program that grows by a page or two at a time is given some ahead, since one call gives access to all of
-   them: where there has been more than one call to PAGES_AN_ACCESS granules, TOGETHER at a time, but not more ahead than that share of
-   what is held. */
+/* While there is room a program that grows by a page or two at a time is given some ahead, since one call gives access
+   to all of them: where there has been more than one call to PAGES_AN_ACCESS granules, TOGETHER at a time, but not more
+   ahead than that share of what is held. */
 enum { PAGES_AN_ACCESS = 4, TOGETHER = 8, AHEAD_SHARE = 256 };
 
 /* With reserve_slack:auto nothing is moved while less than LOOSE of the device is in use; from there the slack slides
    from SLACK_LOOSE to 1 at TIGHT. */
 static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
 
-/* Crowds are kept apart once that share has been allocated at a time: what was placed before stays where it is. What that leaves idle elsewhere counts on
-   cards of twice what a program needs, which never get there. */
+/* Crowds are kept apart once that share has been allocated at a time: what was placed before stays where it is. What
+   that leaves idle elsewhere counts on cards of twice what a program needs, which never get there. */
 static const double APART = 0.60;
 
 /* From here on parts of pages count: before, what that leaves idle elsewhere is more than what it saves. */
 static const double CROWDED = 0.90;
 
-/* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table (cost.def),
-   TOKEN_NS a token. */
+/* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table
+   (cost.def), TOKEN_NS a token. */
 enum { TOKEN_NS = 500, TOKENS_MOST = 1 << 18 };
 
-/* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are more. */
+/* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are
+   more. */
 enum { TOKENS_KEPT = 1 << 12 };
 
-/* Pages are scarce while less than this part of what is held could be had besides those that are wanted. At a slack that the user has
-   fixed, where moves may cost anything, that is what is free. Else it is what is free or may still be made, and with fewer tokens than
-   TOKENS_AMPLE the part is smaller: who has few keeps them for the last pages. */
+/* Pages are scarce while less than this part of what is held could be had besides those that are wanted. At a slack
+   that the user has fixed, where moves may cost anything, that is what is free. Else it is what is free or may still be
+   made, and with fewer tokens than TOKENS_AMPLE the part is smaller: who has few keeps them for the last pages. */
 enum { SCARCE_SHARE_FIXED = 4, SCARCE_SHARE = 16, TOKENS_AMPLE = 1 << 15 };
 
 static uint64_t page_bytes(const struct sg_region *region)
@@ -46,7 +47,8 @@ static uint64_t page_bytes(const struct sg_region *region)
 static double fill_with(const struct sg_device *device, uint64_t more)
 {
     double held = (double)(device->usage.reserved.now + more);
-    double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes, own = held / (double)device->capacity_bytes;
+    double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes,
+           own = held / (double)device->capacity_bytes;
     return fill > own ? fill : own;
 }
 
@@ -54,7 +56,8 @@ static double fill_with(const struct sg_device *device, uint64_t more)
 static bool is_filled(const struct sg_device *device, uint64_t more, double share)
 {
     double held = (double)(device->usage.reserved.now + more);
-    return held + (double)device->outside_bytes >= share * (double)device->total_bytes || held >= share * (double)device->capacity_bytes;
+    return held + (double)device->outside_bytes >= share * (double)device->total_bytes ||
+           held >= share * (double)device->capacity_bytes;
 }
 
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
@@ -71,7 +74,8 @@ bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
 static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
 {
     const struct sg_usage *usage = &device->usage;
-    uint64_t now = usage->allocated.now + more, most = usage->allocated.peak, before = device->peak_before[SG_STAT_allocated_bytes];
+    uint64_t now = usage->allocated.now + more, most = usage->allocated.peak,
+             before = device->peak_before[SG_STAT_allocated_bytes];
     most = most > before ? most : before;
     return now > most ? now : most;
 }
@@ -79,8 +83,8 @@ static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
 bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more)
 {
     double most = (double)allocated_at_most(device, more);
-    return most + (double)device->outside_bytes >= APART * (double)device->total_bytes || most >= APART * (double)device->capacity_bytes ||
-           sg_device_is_crowded(device, more);
+    return most + (double)device->outside_bytes >= APART * (double)device->total_bytes ||
+           most >= APART * (double)device->capacity_bytes || sg_device_is_crowded(device, more);
 }
 
 /* Whether others than `slot` have free memory. */
@@ -118,7 +122,8 @@ struct wanted { /* bytes */
 static struct wanted moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
 {
     uint64_t held = device->usage.reserved.now + more, allowed = budget(device, more, block_bytes);
-    uint64_t should = held > allowed ? held - allowed : 0, must = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
+    uint64_t should = held > allowed ? held - allowed : 0,
+             must = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
     if (device->refused_at && held > device->refused_at && held - device->refused_at > should)
         should = held - device->refused_at;
     should = should > must ? should : must;
@@ -187,10 +192,12 @@ static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *r
 }
 
 /* How many of a region's pages may be had from a source, of `bytes`. */
-static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes, enum source source)
+static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes,
+    enum source source)
 {
     bool same = region->page_units == plan->region->page_units;
-    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page, most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page,
+             most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
     if (same == (source == ANEW) || region->whole_free == 0)
         return 0;
     return (uint32_t)(want < most ? want : most);
@@ -204,7 +211,8 @@ static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source sourc
     struct sg_run run = {.alias = source == TWICE};
     for (uint32_t i = 0; i < device->region_count; i++) {
         uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
-        if (want && sg_region_find_source(device->region[i], want, (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
+        if (want && sg_region_find_source(device->region[i], want,
+                        (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
             run.region = device->region[i];
     }
     if (!run.region || !room_for_run(plan))
@@ -226,8 +234,8 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
     return got;
 }
 
-/* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use goes first.
-   Returns what could be had. */
+/* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use
+   goes first. Returns what could be had. */
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
@@ -246,7 +254,8 @@ static void settle(struct sg_plan *plan)
     plan->create = pages < plan->place.new_pages ? plan->place.new_pages - (uint32_t)pages : 0;
 }
 
-static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, bool later, struct sg_plan *plan)
+static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, bool later,
+    struct sg_plan *plan)
 {
     const struct sg_taker taker = {want.slot, want.aliases, later};
     bool found = false;
@@ -288,7 +297,8 @@ static bool feasible(const struct sg_device *device, const struct sg_plan *plan,
 
 static struct wanted moves_of(const struct sg_plan *plan)
 {
-    return moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region), (uint64_t)plan->place.units << SG_UNIT_SHIFT);
+    return moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
+        (uint64_t)plan->place.units << SG_UNIT_SHIFT);
 }
 
 static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
@@ -296,15 +306,16 @@ static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
     return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
 }
 
-/* Whether there are tokens for moving some pages to one place, likely from one or two others. What it did cost is paid in the end, so
-   there may be less than nothing left. */
+/* Whether there are tokens for moving some pages to one place, likely from one or two others. What it did cost is paid
+   in the end, so there may be less than nothing left. */
 static bool is_affordable(const struct sg_device *device, uint64_t pages)
 {
     uint64_t cost = pages * SG_COST_map + SG_COST_set_access + 2 * SG_COST_unmap;
     return device->move_tokens >= (int64_t)(cost / TOKEN_NS);
 }
 
-/* Pages to make beyond those that the place needs, for whoever comes next: only where nothing has to be moved for them. */
+/* Pages to make beyond those that the place needs, for whoever comes next: only where nothing has to be moved for
+   them. */
 static uint32_t pages_ahead(const struct sg_plan *plan)
 {
     const struct sg_device *device = plan->device;
@@ -313,11 +324,13 @@ static uint32_t pages_ahead(const struct sg_plan *plan)
     if (device->grown.accesses * PAGES_AN_ACCESS <= device->grown.pages)
         return 0;
     ahead = ahead < most ? ahead : (uint32_t)most;
-    return needed && !plan->sewing.region && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page) ? ahead : 0;
+    return needed && !plan->sewing.region && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page)
+               ? ahead
+               : 0;
 }
 
-/* Whether there would be a place that takes fewer pages if old addresses were gone: beside them part of a page is free, which the
-   block could begin or end in. It can do that elsewhere. */
+/* Whether there would be a place that takes fewer pages if old addresses were gone: beside them part of a page is free,
+   which the block could begin or end in. It can do that elsewhere. */
 static bool are_old_in_the_way(const struct sg_plan *plan, struct sg_want want)
 {
     struct sg_plan later = {.device = plan->device};
@@ -336,7 +349,8 @@ static uint64_t reserve_of(const struct sg_device *device)
 static bool is_scarce(const struct sg_plan *plan, struct wanted wanted)
 {
     const struct sg_device *device = plan->device;
-    uint64_t held = device->usage.reserved.now, room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t held = device->usage.reserved.now,
+             room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     uint64_t need = plan->place.new_pages * page_bytes(plan->region) + reserve_of(device);
     if (!wanted.should)
         return false;
@@ -345,12 +359,13 @@ static bool is_scarce(const struct sg_plan *plan, struct wanted wanted)
     return !feasible(device, plan, need > room ? need - room : 0);
 }
 
-/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does: where pages are scarce, by
-   itself only as long as tokens pay for it, or where the limit leaves no other way. Where a run-ahead alone keeps the block from such
-   parts it does not take what is free elsewhere instead. */
+/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does: where pages
+   are scarce, by itself only as long as tokens pay for it, or where the limit leaves no other way. Where a run-ahead
+   alone keeps the block from such parts it does not take what is free elsewhere instead. */
 static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct wanted wanted)
 {
-    uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2; /* all that it may touch would be moved, or borrowed */
+    /* all that it may touch would be moved, or borrowed */
+    uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2;
     bool paid = plan->device->core->conf.reserve_slack != 0 || is_affordable(plan->device, pages);
     if (!feasible(plan->device, plan, wanted.must) || (paid && is_scarce(plan, wanted)))
         return true;
@@ -361,7 +376,8 @@ static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, str
 static bool sew(struct sg_plan *plan, const struct sg_want *want)
 {
     struct sg_sewing sewing;
-    if (!plan->device->core->conf.alias || !sg_sew_find(plan->device, want, plan->place.new_pages + plan->place.whole, &sewing))
+    if (!plan->device->core->conf.alias ||
+        !sg_sew_find(plan->device, want, plan->place.new_pages + plan->place.whole, &sewing))
         return false;
     plan->sewing = sewing;
     plan->region = sewing.region;
@@ -369,8 +385,8 @@ static bool sew(struct sg_plan *plan, const struct sg_want *want)
     return true;
 }
 
-/* The limit leaves no other way: whatever place takes the fewest pages, among whose blocks it may be and however soon those whose pages
-   it borrows may be gone. */
+/* The limit leaves no other way: whatever place takes the fewest pages, among whose blocks it may be and however soon
+   those whose pages it borrows may be gone. */
 static void find_anywhere(const struct sg_device *device, struct sg_want want, struct sg_plan *plan)
 {
     static const enum sg_class large[] = {SG_CLASS_CROWD, SG_CLASS_REGULAR};
@@ -383,7 +399,8 @@ static void find_anywhere(const struct sg_device *device, struct sg_want want, s
     for (uint32_t i = 0; i < sizeof large / sizeof *large; i++) {
         struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases};
         want.class = large[i];
-        if (device->page_bytes[large[i]] == page && find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
+        if (device->page_bytes[large[i]] == page &&
+            find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
             other.place.new_pages + other.place.whole < plan->place.new_pages + plan->place.whole)
             *plan = other;
     }
@@ -396,7 +413,8 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     sg_device_flush(device);
     sg_device_tidy(device);
     /* Crowds stand close together: a block of one takes no whole page where the end of another's would do. */
-    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false, &plan))
+    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false,
+            &plan))
         return CUDA_ERROR_NOT_FOUND;
     struct wanted wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.should)) {
@@ -447,7 +465,8 @@ bool sg_plan_make_do(struct sg_plan *plan)
     struct sg_device *device = plan->device;
     uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
     uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
-    uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0; /* what the driver can still have: one large page may need both */
+    /* what the driver can still have: one large page may need both */
+    uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
     uint32_t runs = plan->run_count;
     sg_device_flush(device);
     uint64_t got = take(plan, missing);
@@ -502,16 +521,18 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     }
 }
 
-/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved, and mapping one
-   that is borrowed saves making one. */
+/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved,
+   and mapping one that is borrowed saves making one. */
 static void charge(struct sg_device *device, const struct sg_plan *plan)
 {
-    uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created, moved = plan->place.new_pages - plan->created + anew;
+    uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
+             moved = plan->place.new_pages - plan->created + anew;
     uint64_t sewn = plan->place.head + plan->place.tail;
     uint64_t late = sewn; /* old addresses, which are unmapped some time later */
     for (uint32_t i = 0; i < plan->run_count; i++)
         late += plan->runs[i].alias;
-    uint64_t moves = (moved + sewn) * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap + plan->releases * (uint64_t)SG_COST_release;
+    uint64_t moves = (moved + sewn) * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap +
+                     plan->releases * (uint64_t)SG_COST_release;
     uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
     if (!moved && !sewn) {
         device->grown.pages += plan->created * (page_bytes(plan->region) / device->granularity);
@@ -525,8 +546,8 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
         sg_count(device, SG_STAT_moves_forced, sewn);
 }
 
-/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after the present
-   time of the stream that they are for has come after what was done at the old address. */
+/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after
+   the present time of the stream that they are for has come after what was done at the old address. */
 static void keep_aliases(struct sg_plan *plan)
 {
     uint32_t next = plan->created;

@@ -47,8 +47,9 @@ struct sg_plan {
     uint32_t run_count;
 };
 
-/* Chooses a place for what is wanted and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no region has
-   room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under the lock. */
+/* Chooses a place for what is wanted and where its pages come from, and makes them all busy. CUDA_ERROR_NOT_FOUND: no
+   region has room for the addresses. CUDA_ERROR_OUT_OF_MEMORY: the limit forbids it and too few pages are free. Under
+   the lock. */
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few. Under the lock. */

@@ -4,7 +4,8 @@
 
 #include "meta.h"
 
-/* Host memory set aside (untouched) for nodes: 16 M of them and cells for 16 GiB, down to 64 K of each where address space is short. */
+/* Host memory set aside (untouched) for nodes: 16 M of them and cells for 16 GiB, down to 64 K of each where address
+   space is short. */
 enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 
 bool sg_nodes_init(struct sg_nodes *nodes)
@@ -35,22 +36,26 @@ void sg_node_drop(struct sg_nodes *nodes, uint32_t node)
     node_drop(nodes, node);
 }
 
-bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes, uint64_t page_bytes, uint32_t slot_shift)
+bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes,
+    uint64_t page_bytes, uint32_t slot_shift)
 {
     assert(bytes % page_bytes == 0 && bytes >> SG_UNIT_SHIFT <= INT32_MAX && nodes_left(nodes, 1));
     uint32_t units = (uint32_t)(bytes >> SG_UNIT_SHIFT), page_units = (uint32_t)(page_bytes >> SG_UNIT_SHIFT);
     uint32_t pages = units / page_units, slots = (units >> slot_shift) + 1;
-    *region = (struct sg_region){.nodes = nodes, .node = nodes->node, .base = base, .units = units, .page_units = page_units, .pages = pages, .slot_shift = slot_shift};
+    *region = (struct sg_region){.nodes = nodes, .node = nodes->node, .base = base, .units = units,
+        .page_units = page_units, .pages = pages, .slot_shift = slot_shift};
     if ((page_units & (page_units - 1)) == 0)
         region->page_shift = (uint32_t)__builtin_ctz(page_units);
     /* Where a slot is one unit only one node starts in it, so one table does for both. */
     uint32_t block_slots = slot_shift ? slots : 0;
-    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->twin + sizeof *region->hole_at + sizeof *region->pin) +
+    region->tables_bytes = pages * (sizeof *region->after + sizeof *region->handle + sizeof *region->twin +
+                                       sizeof *region->hole_at + sizeof *region->pin) +
                            slots * sizeof *region->free_at + block_slots * sizeof *region->block_at;
     region->tables = sg_meta_map(region->tables_bytes);
     region->fit = slot_shift == 0 ? SG_FIT_LOWEST : SG_FIT_SMALLEST;
     /* Where the lists say which range is the smallest, the index serves only who looks for pages. */
-    bool have_free = sg_index_init(&region->free_index, slots, region->fit == SG_FIT_LOWEST ? SG_INDEX_EAGER : SG_INDEX_LATE);
+    bool have_free =
+        sg_index_init(&region->free_index, slots, region->fit == SG_FIT_LOWEST ? SG_INDEX_EAGER : SG_INDEX_LATE);
     bool have_holes = sg_index_init(&region->hole_index, pages, SG_INDEX_EAGER);
     if (!region->tables || !have_free || !have_holes) {
         sg_region_fini(region);
@@ -107,7 +112,8 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* The bin of a size and an owner: the small region has one for each size; the others keep one block of an owner at most. */
+/* The bin of a size and an owner: the small region has one for each size; the others keep one block of an owner at
+   most. */
 static inline uint32_t bin_of(const struct sg_region *region, uint32_t units, uint32_t owner)
 {
     uint32_t of_owner = owner % SG_BIN_OWNERS * SG_BIN_SIZES;
@@ -123,15 +129,18 @@ static inline bool can_grow(const struct sg_region *region, uint32_t id)
     return has_state(region, at(region, id)->next, SG_NODE_HOLE);
 }
 
-/* For what a range counts when the least is wanted: its size, or `by_reach` what it could grow to, next to which all others are small. */
+/* For what a range counts when the least is wanted: its size, or `by_reach` what it could grow to, next to which all
+   others are small. */
 static inline uint32_t worth(const struct sg_region *region, uint32_t id, bool by_reach)
 {
     return at(region, id)->size + (by_reach && can_grow(region, id) ? (uint32_t)INT32_MAX : 0);
 }
 
-/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. With `grows` those
-   that can grow don't count: one of them is put there if nothing is yet; and of equals it is the lowest. */
-static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot, bool all, uint32_t *grows)
+/* The smallest of the first few ranges of a class that hold `units`; of all, where the first few do not and `all`. With
+   `grows` those that can grow don't count: one of them is put there if nothing is yet; and of equals it is the
+   lowest. */
+static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot,
+    bool all, uint32_t *grows)
 {
     uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? FEW - 1 : 0;
     for (uint32_t id = first; id && (seen++ < FEW || (all && !best)); id = at(region, id)->of_class.more) {
@@ -149,11 +158,13 @@ static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_
     return best;
 }
 
-/* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does. `by_reach`: one that can grow
-   only where there is no other. */
-static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units, sg_slot slot, bool all, bool by_reach)
+/* A range of some lists that holds `units` and is close to the smallest one that does; 0 if none does. `by_reach`: one
+   that can grow only where there is no other. */
+static uint32_t smallest_listed(const struct sg_region *region, const struct sg_lists *lists, uint32_t units,
+    sg_slot slot, bool all, bool by_reach)
 {
-    uint32_t grows = 0, class = class_of(units), best = smallest_of_class(region, lists->first[class], units, slot, all, by_reach ? &grows : NULL);
+    uint32_t grows = 0, class = class_of(units),
+             best = smallest_of_class(region, lists->first[class], units, slot, all, by_reach ? &grows : NULL);
     if (best)
         return best;
     for (uint32_t word = ++class / 64; word < SG_CLASSES / 64; class = ++word * 64) {
@@ -184,7 +195,8 @@ static uint32_t smallest_of_others(const struct sg_region *region, uint32_t unit
 
 static uint32_t smallest_range(const struct sg_region *region, uint32_t units, sg_slot slot, bool by_reach)
 {
-    uint32_t best = region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true, by_reach) : 0;
+    uint32_t best =
+        region->stocked & 1 ? smallest_listed(region, &region->common, units, slot, /* all */ true, by_reach) : 0;
     if (slot && region->stocked >> slot & 1) {
         uint32_t own = smallest_listed(region, region->lists[slot], units, slot, /* all */ true, by_reach);
         if (own && (!best || worth(region, own, by_reach) <= worth(region, best, by_reach)))
@@ -205,7 +217,8 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
         return smallest_range(region, units, slot, /* by_reach */ false);
     uint32_t from = high ? region->free_index.slots : 0;
     for (uint32_t looks = 0; looks < FEW; looks++) {
-        uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units) : sg_index_first(&region->free_index, from, (int32_t)units);
+        uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units)
+                              : sg_index_first(&region->free_index, from, (int32_t)units);
         if (found == SG_INDEX_NONE)
             return 0;
         if (!high)
@@ -227,8 +240,8 @@ static bool goes_to_end(const struct sg_region *region, const struct sg_node *no
     return pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
-/* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once, not one
-   after another. */
+/* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once,
+   not one after another. */
 static inline void expect_merges(const struct sg_region *region, const struct sg_bin *bin)
 {
     if (bin->count < 2)
@@ -291,8 +304,8 @@ bool sg_region_flush_some(struct sg_region *region)
     return false;
 }
 
-/* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is free behind
-   it. (None is kept that follows a free range.) */
+/* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is
+   free behind it. (None is kept that follows a free range.) */
 static bool is_outdone(const struct sg_region *region, uint32_t kept, sg_slot slot)
 {
     const struct sg_node *node = at(region, kept), *next = at(region, node->next);
@@ -304,12 +317,15 @@ static bool is_outdone(const struct sg_region *region, uint32_t kept, sg_slot sl
     uint32_t other = smallest_range(region, node->size, slot, /* by_reach */ true);
     if (!other || other == node->next)
         return false;
-    uint32_t joined = node->size + (joins ? worth(region, node->next, /* by_reach */ true) : 0), counts = worth(region, other, /* by_reach */ true);
+    uint32_t joined = node->size + (joins ? worth(region, node->next, /* by_reach */ true) : 0),
+             counts = worth(region, other, /* by_reach */ true);
     return counts < joined || (counts == joined && at(region, other)->begin < node->begin);
 }
 
-/* A block that is kept as it was, and is of this size and usable; 0 if none is, or `end` says that another range does better. */
-static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_end end, sg_slot slot)
+/* A block that is kept as it was, and is of this size and usable; 0 if none is, or `end` says that another range does
+   better. */
+static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_end end,
+    sg_slot slot)
 {
     struct sg_bin *bin = &region->bin[bin_of(region, units, owner)];
     uint32_t id = bin->top;
@@ -336,7 +352,8 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end en
         id = take_cached(region, units, 0, end, slot);
     if (id)
         return id;
-    if (region->fit == SG_FIT_SMALLEST && region->cached) /* what is kept for others is theirs until nothing else fits */
+    /* what is kept for others is theirs until nothing else fits */
+    if (region->fit == SG_FIT_SMALLEST && region->cached)
         bin_empty(region, slot);
     id = find_range(region, units, end, slot);
     if (!id)
@@ -422,7 +439,8 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
     node->time = time;
     if (region->fit == SG_FIT_SMALLEST) {
         if (region->cached)
-            bin_empty(region, owner); /* one at most, until the next request: what is kept from its neighbours costs pages */
+            bin_empty(region, owner); /* one at most, until the next request: what is kept from its neighbours costs
+                                         pages */
         /* One that follows a free range would be given out again in the middle of what is free, and part it. */
         if (node->size < SG_KEPT_LEAST || at(region, node->prev)->state == SG_NODE_FREE) {
             become_free(region, block);
@@ -450,7 +468,8 @@ uint32_t sg_region_idle(const struct sg_region *region)
     uint32_t idle = region->whole_free;
     if ((region->pinned == 0 && !region->ordered) || idle == 0)
         return idle;
-    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+    for (uint32_t slot = 0;
+         (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
         const struct sg_node *node = at(region, region->free_at[slot]);
         uint32_t to = page_of(region, end_of(node));
         for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
@@ -464,7 +483,9 @@ uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
     uint32_t pages = 0;
     if (!region->ordered || region->whole_free == 0)
         return 0;
-    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, (int32_t)region->page_units)) != SG_INDEX_NONE; at_slot++) {
+    for (uint32_t at_slot = 0;
+         (at_slot = sg_index_first(&region->free_index, at_slot, (int32_t)region->page_units)) != SG_INDEX_NONE;
+         at_slot++) {
         const struct sg_node *node = at(region, region->free_at[at_slot]);
         uint32_t to = page_of(region, end_of(node));
         for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
@@ -502,7 +523,8 @@ void sg_region_check(const struct sg_region *region)
                 assert((region->handle[page] == 0) == (node->state == SG_NODE_HOLE));
         }
         if (prev && (node->state == SG_NODE_FREE || node->state == SG_NODE_HOLE))
-            assert(at(region, prev)->state != node->state || (node->state == SG_NODE_FREE && at(region, prev)->owner != node->owner));
+            assert(at(region, prev)->state != node->state ||
+                   (node->state == SG_NODE_FREE && at(region, prev)->owner != node->owner));
         if (node->state == SG_NODE_FREE)
             assert(node->owner == 0 || (region->ordered && region->owners >> node->owner & 1));
         position += node->size;

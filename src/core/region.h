@@ -4,18 +4,20 @@
    page mapped), busy (pages being mapped or taken away outside the lock), cached: free, but kept as it was for the next
    request of that size, or held: a free piece shorter than a slot beside a range that it can't join yet.
 
-   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time: it comes after all that the
-   owner was given before then (order.h). So it is the owner's own at once, and another stream's when that has come after the
-   time. Neighbours of one owner are one range, with the later time. What came into a range when is kept a page at a time
-   (`after`), so that another stream can use the older parts of a range and pages whose work is complete can be moved.
-   Invariants, checked by sg_region_check():
-     - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or held, or
-       free for different streams;
-     - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes aside);
+   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time: it comes after all
+   that the owner was given before then (order.h). So it is the owner's own at once, and another stream's when that has
+   come after the time. Neighbours of one owner are one range, with the later time. What came into a range when is kept
+   a page at a time (`after`), so that another stream can use the older parts of a range and pages whose work is
+   complete can be moved. Invariants, checked by sg_region_check():
+     - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or
+       held, or free for different streams;
+     - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
+       aside);
      - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
        entirely inside free ranges.
-   A slot is 1 << slot_shift units, chosen not larger than the smallest block of the region: so at most one block and one
-   free range start in any slot, and plain arrays serve as dictionaries. (A slot here is one of addresses, not of order.h.)
+   A slot is 1 << slot_shift units, chosen not larger than the smallest block of the region: so at most one block and
+   one free range start in any slot, and plain arrays serve as dictionaries. (A slot here is one of addresses, not of
+   order.h.)
 
    No function here calls the driver, waits or locks: the owner's lock is held. */
 #ifndef SG_REGION_H
@@ -29,14 +31,24 @@
 #include "index.h"
 #include "order.h"
 
-enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of cudaMalloc's users */
+enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of
+                                                             cudaMalloc's users */
 
 static inline uint32_t sg_units_of(uint64_t bytes)
 {
     return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
 }
 
-enum sg_node_state { SG_NODE_UNUSED, SG_NODE_FREE, SG_NODE_BLOCK, SG_NODE_PENDING, SG_NODE_HOLE, SG_NODE_BUSY, SG_NODE_CACHED, SG_NODE_HELD };
+enum sg_node_state {
+    SG_NODE_UNUSED,
+    SG_NODE_FREE,
+    SG_NODE_BLOCK,
+    SG_NODE_PENDING,
+    SG_NODE_HOLE,
+    SG_NODE_BUSY,
+    SG_NODE_CACHED,
+    SG_NODE_HELD
+};
 
 struct sg_node {
     uint32_t begin, size;  /* units */
@@ -49,14 +61,18 @@ struct sg_node {
     uint64_t requested;    /* bytes asked for, of a block or pending block */
     union {
         uint64_t serial;   /* block: the time of its allocation, differs for every allocation of the process */
-        uint64_t time;     /* free, cached, held: comes after what the owner was given before; pending: what `also` was given */
+        uint64_t time;     /* free, cached, held: comes after what the owner was given before; pending: what `also` was
+                              given */
     };
-    uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is done */
+    uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is
+                              done */
     union {
         uint64_t event;                    /* for who keeps other things in nodes */
-        uint32_t lent;                     /* busy beside a block that begins or ends in a page of others: what is lent at home (sew.h) */
-        uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on others;
-                                              pending: bits of those it has to wait for, bit 0: for the whole context */
+        uint32_t lent;                     /* busy beside a block that begins or ends in a page of others: what is lent
+                                              at home (sew.h) */
+        uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on
+                                              others; pending: bits of those it has to wait for, bit 0: for the whole
+                                              context */
         struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
     };
     uint32_t later;        /* pending: the next one in order */
@@ -83,10 +99,18 @@ uint32_t sg_node_new(struct sg_nodes *nodes);
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
-   sizes again and again; this answers them without touching the index. SG_BIN_DEPTH of them are kept, or where that is more one
-   for each SG_BIN_SHARE nodes of the device: with very many, joining and cutting means looking at memory that is far away. */
-enum { SG_BIN_SIZES = 128, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS, SG_BIN_DEPTH = 16, SG_BIN_SHARE = 8192 };
-enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to 1.2 % */
+   sizes again and again; this answers them without touching the index. SG_BIN_DEPTH of them are kept, or where that is
+   more one for each SG_BIN_SHARE nodes of the device: with very many, joining and cutting means looking at memory that
+   is far away. */
+enum {
+    SG_BIN_SIZES = 128,
+    SG_BIN_OWNERS = 8,
+    SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS,
+    SG_BIN_DEPTH = 16,
+    SG_BIN_SHARE = 8192
+};
+enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to
+                                                 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
     uint32_t owner;             /* of all in it */
@@ -120,8 +144,9 @@ struct sg_region {
     uint32_t pinned;     /* pages that may not move */
     uint32_t old;        /* pages of addresses behind which there is memory that has another address by now */
     enum sg_fit fit;
-    /* Cells: whatever begins in units [2 i, 2 i + 2) has node cell_first + i, if that was unused when it came to be. So most blocks
-       of the small region are found with one look at memory where the table below costs two, one after the other. */
+    /* Cells: whatever begins in units [2 i, 2 i + 2) has node cell_first + i, if that was unused when it came to be. So
+       most blocks of the small region are found with one look at memory where the table below costs two, one after the
+       other. */
     uint32_t cell_first, cells;
     bool listed;         /* the lists are kept: of SG_FIT_SMALLEST, and where there is more than one owner */
     bool ordered;        /* something in it has, or had, an owner: `after` tells */
@@ -134,7 +159,8 @@ struct sg_region {
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
     uint32_t cached;     /* nodes in bins */
     uint32_t whole_cached; /* pages entirely inside one of them */
-    uint32_t stays;      /* the kept block that no listed range outdoes, as was found since the last of these came to be or changed */
+    uint32_t stays;      /* the kept block that no listed range outdoes, as was found since the last of these came to be
+                            or changed */
     struct sg_bin bin[SG_BINS];
     uint64_t bins_used[SG_BINS / 64]; /* bit set: there may be something in it */
     struct sg_index free_index; /* slot -> size of the free range that starts there */
@@ -151,25 +177,29 @@ struct sg_region {
 
 /* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
    1 << slot_shift units. False when there is no host memory. */
-bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes, uint64_t page_bytes, uint32_t slot_shift);
+bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes,
+    uint64_t page_bytes, uint32_t slot_shift);
 void sg_region_fini(struct sg_region *region);
 
 /* Whether nothing is mapped in it, nor about to be. */
 bool sg_region_is_hole(const struct sg_region *region);
 
-/* Such a region becomes one of `bytes`, which are one page, at the same addresses. False, changing nothing, when there is no
-   host memory. */
+/* Such a region becomes one of `bytes`, which are one page, at the same addresses. False, changing nothing, when there
+   is no host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
 /* From which end of a free range a block is taken. */
 enum sg_end {
-    SG_END_LOW,   /* in regions of SG_FIT_SMALLEST: of the range that could grow to the least where it is, of equals the lowest */
-    SG_END_WHOLE, /* in regions of SG_FIT_SMALLEST: the one that leaves more whole pages in the rest, which can be moved */
+    SG_END_LOW,   /* in regions of SG_FIT_SMALLEST: of the range that could grow to the least where it is, of equals the
+                     lowest */
+    SG_END_WHOLE, /* in regions of SG_FIT_SMALLEST: the one that leaves more whole pages in the rest, which can be
+                     moved */
     SG_END_HIGH   /* and of the highest range that fits */
 };
 
-/* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the highest. Only of what `slot` may use (0: of what is complete), and what is its own first.
-   Returns the new block's node; 0 when none fits, as far as a short look tells, or no node is to be had. */
+/* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the
+   highest. Only of what `slot` may use (0: of what is complete), and what is its own first. Returns the new block's
+   node; 0 when none fits, as far as a short look tells, or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot);
 
 /* The same where a range of just this size is found; others are left whole. */
@@ -178,12 +208,12 @@ uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot 
 /* The same after a thorough look, over the borders of ranges and at single pages. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
 
-/* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the last
-   time. */
+/* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
+   last time. */
 bool sg_region_tidy(struct sg_region *region);
 
-/* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which it may be,
-   by sg_region_expect_free(), or 0. */
+/* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which
+   it may be, by sg_region_expect_free(), or 0. */
 static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely);
 uint32_t sg_region_block_in_table(const struct sg_region *region, uint32_t position); /* its slower half */
 uint32_t sg_region_block_around(const struct sg_region *region, uint32_t position);
@@ -191,27 +221,28 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region keeps those of
-   a size until they are too many or another size wants the bin, the others the latest one until the next request. */
+/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region
+   keeps those of a size until they are too many or another size wants the bin, the others the latest one until the next
+   request. */
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
 bool sg_region_flush(struct sg_region *region);
 
-/* The same for a request that nothing free holds, which is to be tried again after each call: one bin at a time where they may be
-   deep, that of the largest blocks first. False: nothing is cached any more. */
+/* The same for a request that nothing free holds, which is to be tried again after each call: one bin at a time where
+   they may be deep, that of the largest blocks first. False: nothing is cached any more. */
 bool sg_region_flush_some(struct sg_region *region);
 
-/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not complete. `later`: old
-   addresses count as holes, which they will be; what is found cannot be claimed. */
+/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not
+   complete. `later`: old addresses count as holes, which they will be; what is found cannot be claimed. */
 struct sg_taker {
     sg_slot slot;
     bool aliases, later;
 };
 
-/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open addresses
-   around it, then the lowest (or simply the highest). False: none. */
+/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open
+   addresses around it, then the lowest (or simply the highest). False: none. */
 struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
@@ -224,17 +255,18 @@ enum sg_thrift {
     SG_FEWEST_NEW,  /* the fewest new pages: least work */
     SG_FEWEST_WHOLE /* the fewest new and whole free pages together: what may still succeed when no page is to be had */
 };
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift, struct sg_taker taker,
-    struct sg_place *ret);
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
+    struct sg_taker taker, struct sg_place *ret);
 
-/* Makes the place busy, with the whole of every page it needs and those ahead. Returns the busy node; 0: no node is to be had, and
-   nothing was changed. */
+/* Makes the place busy, with the whole of every page it needs and those ahead. Returns the busy node; 0: no node is to
+   be had, and nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
 
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
 
-/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h, sew.h). */
+/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h,
+   sew.h). */
 #define SG_PAGE_OLD (UINT64_MAX - 1)
 
 /* Whether there is memory behind a page that is the page's own. */
@@ -245,34 +277,43 @@ static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
 
 enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
 
-/* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes again
-   and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set aside by the claim.
-   What is left over of new pages is `slot`'s, for whom the place was found; so is, at `now`, what an abandoned claim had joined. */
+/* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes
+   again and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set
+   aside by the claim. What is left over of new pages is `slot`'s, for whom the place was found; so is, at `now`, what
+   an abandoned claim had joined. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
-/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page `before`. Returns how
-   many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there is none. */
-uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first, uint32_t *ret_busy);
+/* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page
+   `before`. Returns how many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there
+   is none. */
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
+    uint32_t *ret_busy);
 
-/* Free pages next to each other that could be cut: as above, or for a taker with aliases such as are not complete, and only those. */
+/* Free pages next to each other that could be cut: as above, or for a taker with aliases such as are not complete, and
+   only those. */
 struct sg_source {
     uint32_t node; /* the free range that they are in */
     uint32_t first, pages;
 };
 
-/* Looks for a better source of `want` pages than *best (none: no pages), and puts it there: the smallest that is enough, or else the
-   largest there is. So large ranges stay whole, which is what large blocks need next. False: there is none. */
-bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best);
+/* Looks for a better source of `want` pages than *best (none: no pages), and puts it there: the smallest that is
+   enough, or else the largest there is. So large ranges stay whole, which is what large blocks need next. False: there
+   is none. */
+bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker,
+    struct sg_source *best);
 
-/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy node; 0: no node is to be had. */
-uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want, uint32_t *ret_first);
+/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy node; 0: no node is to be
+   had. */
+uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
+    uint32_t *ret_first);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
 
-/* Cuts just [begin, end) out of the free range `id`, which holds it; it may be held too. The caller has asked for nodes. Returns the busy node. */
+/* Cuts just [begin, end) out of the free range `id`, which holds it; it may be held too. The caller has asked for
+   nodes. Returns the busy node. */
 uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end);
 
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
@@ -281,13 +322,15 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
     return !region->pin[page] && (!region->ordered || sg_after_complete(region->order, region->after[page]));
 }
 
-/* Whether a page's memory may have another address for `slot` while this one stays: all that can touch it comes before what the
-   slot is given, and an event of ours tells when it is complete. Also of a page that has an old address already: then this one
-   becomes another, which goes after that. */
+/* Whether a page's memory may have another address for `slot` while this one stays: all that can touch it comes before
+   what the slot is given, and an event of ours tells when it is complete. Also of a page that has an old address
+   already: then this one becomes another, which goes after that. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
-    return !(region->pin[page] & SG_PIN_ASKED) && region->ordered && sg_after_usable(region->order, region->after[page], slot) &&
-           sg_after_marked(region->order, region->after[page]) && !sg_after_complete(region->order, region->after[page]);
+    return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&
+           sg_after_usable(region->order, region->after[page], slot) &&
+           sg_after_marked(region->order, region->after[page]) &&
+           !sg_after_complete(region->order, region->after[page]);
 }
 
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
@@ -302,13 +345,15 @@ void sg_region_check(const struct sg_region *region);
 
 enum { SG_CELL_SHIFT = 1 };
 
-/* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block is likely
-   to have. No lock needed: it reads what another thread may be writing, and does no more than look. The position must lie inside
-   a region that is never remade. */
-__attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_free(const struct sg_region *region, uint32_t position)
+/* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block
+   is likely to have. No lock needed: it reads what another thread may be writing, and does no more than look. The
+   position must lie inside a region that is never remade. */
+__attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_free(const struct sg_region *region,
+    uint32_t position)
 {
     uint32_t cell = position >> SG_CELL_SHIFT;
-    uint32_t id = cell < region->cells ? region->cell_first + cell : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
+    uint32_t id = cell < region->cells ? region->cell_first + cell
+                                       : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
     __builtin_prefetch(&region->node[id], 1);
     return id;
 }

@@ -55,13 +55,14 @@ static inline uint32_t node_new_at(struct sg_region *region, uint32_t begin)
 /* The free range that begins in a slot of addresses in which one does. */
 static inline uint32_t free_in_slot(const struct sg_region *region, uint32_t slot)
 {
-    uint32_t cell = slot >> SG_CELL_SHIFT, id = region->cell_first + cell; /* there are cells only where a slot is a unit */
+    /* there are cells only where a slot is a unit */
+    uint32_t cell = slot >> SG_CELL_SHIFT, id = region->cell_first + cell;
     bool is = cell < region->cells && at(region, id)->begin == slot && at(region, id)->state == SG_NODE_FREE;
     return is ? id : region->free_at[slot];
 }
 
-/* Fetches into the processor's cache what cutting `units` from the beginning of the range in a slot will look at, all at once: each
-   is found by way of the one before. */
+/* Fetches into the processor's cache what cutting `units` from the beginning of the range in a slot will look at, all
+   at once: each is found by way of the one before. */
 static inline void expect_cut(const struct sg_region *region, uint32_t slot, uint32_t units)
 {
     uint32_t rest = slot + units;
@@ -99,7 +100,8 @@ static inline uint32_t class_of(uint32_t size)
     return high * 8 + (high >= 3 ? size >> (high - 3) & 7 : 0);
 }
 
-/* What only regions with owners need (owner.c): the lists of one more owner, or `common`; all free ranges into lists. */
+/* What only regions with owners need (owner.c): the lists of one more owner, or `common`; all free ranges into
+   lists. */
 struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner);
 void sg_region_make_listed(struct sg_region *region);
 /* [begin, begin + size) has become free, for all after some work. */
@@ -108,7 +110,9 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
 {
     struct sg_lists *lists = region->lists[owner];
-    return lists ? lists : owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
+    return lists                                         ? lists
+           : owner == 0 || region->listless >> owner & 1 ? &region->common
+                                                         : sg_region_make_lists(region, owner);
 }
 
 /* The bit of `stocked` for some lists that hold what is `owner`'s. */
@@ -243,7 +247,8 @@ static inline void hole_remove(struct sg_region *region, const struct sg_node *n
 static inline uint32_t insert_after(struct sg_region *region, uint32_t left, uint32_t begin, uint32_t size)
 {
     uint32_t id = node_new_at(region, begin), right = at(region, left)->next;
-    *at(region, id) = (struct sg_node){.begin = begin, .size = size, .prev = left, .next = right, .region = region->index};
+    *at(region, id) =
+        (struct sg_node){.begin = begin, .size = size, .prev = left, .next = right, .region = region->index};
     at(region, left)->next = id;
     if (right)
         at(region, right)->prev = id;
@@ -289,12 +294,14 @@ static inline bool is_complete(const struct sg_region *region, const struct sg_n
 /* Whether `slot` may use a free range as a whole. */
 static inline bool is_usable(const struct sg_region *region, const struct sg_node *node, sg_slot slot)
 {
-    return node->owner == slot || is_complete(region, node) || (slot && region->order->knows[slot].at[node->owner] >= node->time);
+    return node->owner == slot || is_complete(region, node) ||
+           (slot && region->order->knows[slot].at[node->owner] >= node->time);
 }
 
-/* Whether two neighbouring pieces of free memory can be one range without loss worth mentioning, and whose it is then: those
-   of one owner always; what is complete joins the other where that is larger, or where it is less than a page. */
-static inline bool may_join(const struct sg_region *region, const struct sg_node *a, const struct sg_node *b, uint32_t *ret_owner, uint64_t *ret_time)
+/* Whether two neighbouring pieces of free memory can be one range without loss worth mentioning, and whose it is then:
+   those of one owner always; what is complete joins the other where that is larger, or where it is less than a page. */
+static inline bool may_join(const struct sg_region *region, const struct sg_node *a, const struct sg_node *b,
+    uint32_t *ret_owner, uint64_t *ret_time)
 {
     const struct sg_node *whose = a->time > b->time ? a : b;
     if (a->owner != b->owner) {
@@ -340,11 +347,13 @@ static inline uint32_t free_down_in_slot(const struct sg_region *region, uint32_
     return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
 }
 
-/* Turns a node that is in no index, and joins nothing, into a free range. Of neighbours that begin in one slot of addresses, which may
-   be more than two, only the last is one; the others, which are shorter than a slot, are held until they can join. */
+/* Turns a node that is in no index, and joins nothing, into a free range. Of neighbours that begin in one slot of
+   addresses, which may be more than two, only the last is one; the others, which are shorter than a slot, are held
+   until they can join. */
 static inline void free_put(struct sg_region *region, uint32_t id)
 {
-    uint32_t slot = at(region, id)->begin >> region->slot_shift, below = free_down_in_slot(region, at(region, id)->prev, slot);
+    uint32_t slot = at(region, id)->begin >> region->slot_shift,
+             below = free_down_in_slot(region, at(region, id)->prev, slot);
     if (below) {
         free_remove(region, at(region, below));
         at(region, below)->state = SG_NODE_HELD;

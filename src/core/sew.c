@@ -22,8 +22,10 @@ struct shelf {
 /* Whether a part of a page may be lent: nobody remembers the page, and its bytes may be used at another address now. */
 static bool may_lend(const struct sg_region *region, uint32_t page, struct sg_taker taker)
 {
-    return region->pin[page] < LENT_MOST * SG_PIN_TWICE && !(region->pin[page] & SG_PIN_ASKED) && sg_page_is_there(region->handle[page]) &&
-           (!region->ordered || sg_after_complete(region->order, region->after[page]) || (taker.aliases && sg_region_shareable(region, page, taker.slot)));
+    return region->pin[page] < LENT_MOST * SG_PIN_TWICE && !(region->pin[page] & SG_PIN_ASKED) &&
+           sg_page_is_there(region->handle[page]) &&
+           (!region->ordered || sg_after_complete(region->order, region->after[page]) ||
+               (taker.aliases && sg_region_shareable(region, page, taker.slot)));
 }
 
 /* What is looked for: parts for whom, and where their pages have a user that is older than `born`. */
@@ -34,7 +36,8 @@ struct search {
 };
 
 /* Puts a part of the free range `id` on its shelf. `beside` is what is on the same page next to it. */
-static void offer(struct search *search, struct shelf *shelf, struct sg_region *region, uint32_t id, uint32_t beside, uint32_t begin, uint32_t end)
+static void offer(struct search *search, struct shelf *shelf, struct sg_region *region, uint32_t id, uint32_t beside,
+    uint32_t begin, uint32_t end)
 {
     struct sg_patch *at_size = &shelf->of[(uint64_t)(end - begin) * SIZES / region->page_units];
     bool young = has_state(region, beside, SG_NODE_BLOCK) && at(region, beside)->serial > search->born;
@@ -42,7 +45,8 @@ static void offer(struct search *search, struct shelf *shelf, struct sg_region *
         *at_size = (struct sg_patch){region, id, begin, end - begin};
 }
 
-/* What a region's free ranges have of pages that are partly used: at the ends of some and at the beginnings of others. */
+/* What a region's free ranges have of pages that are partly used: at the ends of some and at the beginnings of
+   others. */
 static void look_through(struct sg_region *region, struct search *search)
 {
     uint32_t page_units = region->page_units;
@@ -64,10 +68,12 @@ static uint32_t largest(const struct shelf *shelf)
     return size;
 }
 
-/* The head and tail, either of which may be none, that hold `units` together with the least left over: that lies between others where
-   it is. `own`: with one of them alone, which is lent whole, what is over is in a page of the block's own instead, of the end of which
-   somebody else can borrow; so for a part of `own` units the other is spared. */
-static void choose(const struct shelf *heads, const struct shelf *tails, uint32_t units, uint32_t own, struct sg_sewing *ret)
+/* The head and tail, either of which may be none, that hold `units` together with the least left over: that lies
+   between others where it is. `own`: with one of them alone, which is lent whole, what is over is in a page of the
+   block's own instead, of the end of which somebody else can borrow; so for a part of `own` units the other is
+   spared. */
+static void choose(const struct shelf *heads, const struct shelf *tails, uint32_t units, uint32_t own,
+    struct sg_sewing *ret)
 {
     const struct sg_patch none = {0};
     uint32_t least = UINT32_MAX;
@@ -98,21 +104,24 @@ static void choose(const struct shelf *heads, const struct shelf *tails, uint32_
 }
 
 /* Finds addresses for it: in the largest hole, and not right behind what is there, which may be wanted to grow. */
-static bool find_addresses(const struct sg_device *device, const struct sg_want *want, uint32_t whole, struct sg_sewing *ret)
+static bool find_addresses(const struct sg_device *device, const struct sg_want *want, uint32_t whole,
+    struct sg_sewing *ret)
 {
     uint32_t pages = whole + (ret->head.size > 0) + (ret->tail.size > 0);
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_region *region = device->region[i];
         uint32_t room = (uint32_t)sg_index_largest(&region->hole_index);
-        if (!sg_device_suits(device, i, want->class, want->lane, want->units) || room < pages || sg_alias_room(device, region) < 2)
+        if (!sg_device_suits(device, i, want->class, want->lane, want->units) || room < pages ||
+            sg_alias_room(device, region) < 2)
             continue;
-        uint32_t hole = sg_index_first(&region->hole_index, 0, (int32_t)room), gap = room - pages < pages ? room - pages : pages;
+        uint32_t hole = sg_index_first(&region->hole_index, 0, (int32_t)room),
+                 gap = room - pages < pages ? room - pages : pages;
         uint32_t begin = (hole + gap + 1) * region->page_units - ret->head.size;
         if (!ret->head.size)
             begin = (hole + gap + whole) * region->page_units + ret->tail.size - want->units;
         ret->region = region;
-        ret->place = (struct sg_place){.begin = begin, .units = want->units, .node = region->hole_at[hole], .new_pages = whole,
-                                       .head = ret->head.size > 0, .tail = ret->tail.size > 0};
+        ret->place = (struct sg_place){.begin = begin, .units = want->units, .node = region->hole_at[hole],
+            .new_pages = whole, .head = ret->head.size > 0, .tail = ret->tail.size > 0};
         return true;
     }
     return false;
@@ -129,7 +138,8 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     if (want->class == SG_CLASS_CROWD && !want->last)
         search.born = device->serial > YOUNG ? device->serial - YOUNG : 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
-        bool larger = device->region_class[i] == SG_CLASS_REGULAR || device->region_class[i] == SG_CLASS_CROWD; /* the small ones' own rest is theirs */
+        /* the small ones' own rest is theirs */
+        bool larger = device->region_class[i] == SG_CLASS_REGULAR || device->region_class[i] == SG_CLASS_CROWD;
         if (larger && device->region[i]->page_units == page_units)
             look_through(device->region[i], &search);
     }
@@ -138,7 +148,8 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     if (!borrowed || whole >= most)
         return false;
     *ret = (struct sg_sewing){0};
-    choose(&search.heads, &search.tails, want->units - whole * page_units, device->old.first ? page_units / OWN_PART : 0, ret);
+    choose(&search.heads, &search.tails, want->units - whole * page_units,
+        device->old.first ? page_units / OWN_PART : 0, ret);
     return find_addresses(device, want, whole, ret);
 }
 
@@ -188,7 +199,8 @@ void sg_sew_commit(struct sg_device *device, const struct sg_sewing *sewing, uin
         note(device, region, at(region, block)->next, &sewing->tail);
 }
 
-/* The free range that holds all of what was lent here; 0: some of it is in use. `others`: what is not free beside it. */
+/* The free range that holds all of what was lent here; 0: some of it is in use. `others`: what is not free beside
+   it. */
 static uint32_t unused_part(const struct sg_region *region, uint32_t others, uint32_t *ret_begin, uint32_t *ret_end)
 {
     const struct sg_node *node = at(region, others);
@@ -197,12 +209,15 @@ static uint32_t unused_part(const struct sg_region *region, uint32_t others, uin
     uint32_t id = head ? node->next : node->prev;
     *ret_begin = head ? end_of(node) : from;
     *ret_end = head ? to : node->begin;
-    bool unused = has_state(region, id, SG_NODE_FREE) && at(region, id)->begin <= *ret_begin && end_of(at(region, id)) >= *ret_end;
+    bool unused = has_state(region, id, SG_NODE_FREE) && at(region, id)->begin <= *ret_begin &&
+                  end_of(at(region, id)) >= *ret_end;
     return unused && !region->pin[page] ? id : 0;
 }
 
-/* What was lent, and is the free range `id` here, is free at home, for whom it was here. The whole page is an old address now. */
-static void go_home(struct sg_device *device, struct sg_region *region, uint32_t others, uint32_t id, uint32_t begin, uint32_t end)
+/* What was lent, and is the free range `id` here, is free at home, for whom it was here. The whole page is an old
+   address now. */
+static void go_home(struct sg_device *device, struct sg_region *region, uint32_t others, uint32_t id, uint32_t begin,
+    uint32_t end)
 {
     uint32_t page = page_of(region, begin), lent = at(region, others)->lent;
     struct sg_region *home = device->region[at(region, lent)->region];

@@ -23,7 +23,8 @@ struct sg_torch_conf {
     uint64_t roundup_divisions[SG_TORCH_INTERVALS]; /* interval i: [2^i MiB, 2^(i+1) MiB), open at both ends; 0: off */
     double garbage_collection_threshold;            /* 0: off */
     double memory_fraction;                         /* per_process_memory_fraction; 1: no limit */
-    bool whole_segments; /* not PyTorch's: a block is a segment of its own, which is what a process can give to another */
+    bool whole_segments; /* not PyTorch's: a block is a segment of its own, which is what a process can give to
+                            another */
 };
 
 /* PyTorch's defaults. */

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it idle. */
+/* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
+   idle. */
 enum { WHOLE_SLACK = 8 };
 
 struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t total_bytes, const struct sg_torch_ops *ops,

@@ -1,15 +1,15 @@
 /* Turns: how an operation that drops the lock can be played again exactly (struct sg_replay). Internal to the core.
 
-   What is decided depends on what there is when the lock is held. So each section of such an operation that reads or changes
-   anything that decides emits one record, which has the section's place among all others, and a replay lets the operation
-   have the lock when that record comes, never sooner. */
+   What is decided depends on what there is when the lock is held. So each section of such an operation that reads or
+   changes anything that decides emits one record, which has the section's place among all others, and a replay lets the
+   operation have the lock when that record comes, never sooner. */
 #ifndef SG_TURN_H
 #define SG_TURN_H
 
 #include "device.h"
 
-/* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the core is to
-   decide afresh. No lock but `grow` is held. */
+/* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the
+   core is to decide afresh. No lock but `grow` is held. */
 static inline const struct segalloc_trace_record *sg_turn(const struct sg_device *device)
 {
     const struct sg_replay *replay = device->core->replay;
@@ -23,7 +23,8 @@ static inline bool sg_turn_is(const struct segalloc_trace_record *told, enum seg
 }
 
 /* What came of `what`, where that is not the core's to decide: as the record of a replay says, else as was `found`. */
-static inline uint64_t sg_turn_outcome(const struct segalloc_trace_record *told, enum segalloc_turn what, uint64_t found)
+static inline uint64_t sg_turn_outcome(const struct segalloc_trace_record *told, enum segalloc_turn what,
+    uint64_t found)
 {
     return told && sg_turn_is(told, what) ? told->size : found;
 }
@@ -34,7 +35,8 @@ static inline void sg_emit_turn(struct sg_device *device, enum segalloc_turn wha
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
 }
 
-/* Takes `grow` for the next section, which is a turn, for no other reason may an operation of a replay have it. No lock is held. */
+/* Takes `grow` for the next section, which is a turn, for no other reason may an operation of a replay have it. No lock
+   is held. */
 static inline void sg_lock_grow(struct sg_device *device)
 {
     const struct sg_replay *replay = device->core->replay;

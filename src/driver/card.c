@@ -9,7 +9,8 @@ static _Thread_local int ordinal;
 void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity)
 {
     /* Addresses like those of a real card, so that nothing depends on small ones. */
-    *card = (struct sg_card){.total_bytes = total_bytes, .granularity = granularity, .next_address = UINT64_C(0x7f0000000000)};
+    *card = (struct sg_card){.total_bytes = total_bytes, .granularity = granularity,
+        .next_address = UINT64_C(0x7f0000000000)};
 }
 
 void sg_card_fini(struct sg_card *card)
@@ -49,7 +50,8 @@ static CUresult take(struct sg_card_device *device, uint64_t bytes)
     return CUDA_SUCCESS;
 }
 
-static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
 {
     (void)alignment;
     (void)hint;
@@ -75,7 +77,8 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
 }
 
 /* A handle is its page's size, a multiple of 512, and the device: all that the books need. */
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
 {
     (void)flags;
     uint32_t device = prop ? (uint32_t)prop->location.id % SG_CARD_DEVICES : 0;
@@ -91,7 +94,8 @@ static CUresult release(CUmemGenericAllocationHandle handle)
     return CUDA_SUCCESS;
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
 {
     (void)address;
     (void)offset;

@@ -44,7 +44,8 @@ static bool grow(struct sg_card_queue *queue)
 
 void sg_card_queue_submit(struct sg_card_queue *queue, uint32_t stream)
 {
-    uint64_t position = ++queue->submitted[stream], when = queue->allocations + queue->ahead, last = queue->last_due[stream];
+    uint64_t position = ++queue->submitted[stream], when = queue->allocations + queue->ahead,
+             last = queue->last_due[stream];
     if (!queue->ahead) {
         queue->complete[stream] = position;
         return;

@@ -72,7 +72,10 @@ typedef struct {
     CUcontext ctx;
 } CUDA_MEMSET_NODE_PARAMS_v2;
 
-typedef enum { CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1 } CUgraphChildGraphNodeOwnership;
+typedef enum {
+    CU_GRAPH_CHILD_GRAPH_OWNERSHIP_CLONE = 0,
+    CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE = 1
+} CUgraphChildGraphNodeOwnership;
 
 typedef struct {
     CUgraph graph;

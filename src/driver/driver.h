@@ -12,17 +12,20 @@ struct sg_driver {
 #include "calls.def"
 };
 
-/* Fills the table through `lookup`, which answers a symbol of libcuda or NULL. Returns the first REQUIRED symbol that is missing, NULL when there is none. */
+/* Fills the table through `lookup`, which answers a symbol of libcuda or NULL. Returns the first REQUIRED symbol that
+   is missing, NULL when there is none. */
 const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user, const char *symbol), void *user);
 
 /* Whether every call of the virtual memory management interface is there. */
 bool sg_driver_has_vmm(const struct sg_driver *driver);
 
 /* Waits for the work of a context that need not be the current one, which stays so. The driver's error. */
-CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context); /* of a driver without a call for that */
+/* of a driver without a call for that */
+CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context);
 static inline CUresult sg_driver_synchronize(const struct sg_driver *driver, CUcontext context)
 {
-    return driver->ctx_synchronize_of ? driver->ctx_synchronize_of(context) : sg_driver_synchronize_pushed(driver, context);
+    return driver->ctx_synchronize_of ? driver->ctx_synchronize_of(context)
+                                      : sg_driver_synchronize_pushed(driver, context);
 }
 
 #endif

@@ -41,8 +41,8 @@ static struct {
     atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
 
-/* Waits of threads of ours for a context. The driver ruins a capture where such a call comes after its beginning, not where it came
-   before. */
+/* Waits of threads of ours for a context. The driver ruins a capture where such a call comes after its beginning, not
+   where it came before. */
 static struct {
     atomic_uint begun, over;
     atomic_uint entered; /* of those begun so many are in the driver by now */
@@ -168,8 +168,8 @@ CUresult sg_captures_wait_aside(void)
     return result;
 }
 
-/* Lets those who wait aside come into the driver. Whether they have can't be seen, and they may stay there for long: each is given
-   this much once. No other can begin meanwhile. */
+/* Lets those who wait aside come into the driver. Whether they have can't be seen, and they may stay there for long:
+   each is given this much once. No other can begin meanwhile. */
 static void let_enter(void)
 {
     enum { RESTS = 250 }; /* 5 ms and more */
@@ -249,8 +249,8 @@ void sg_captures_restore(CUstreamCaptureMode *mode)
     sg_life_driver()->exchange_capture_mode(mode);
 }
 
-/* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins until
-   then. */
+/* A begin counts before the driver is asked: between its answer and ours other threads must see it. Returns the joins
+   until then. */
 static unsigned begin(void)
 {
     sg_memory_mark(); /* once it has begun, no event of ours is recorded any more */
@@ -339,14 +339,16 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins, stream, false);
+    return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins, stream,
+        false);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
     const CUgraphEdgeData *edges, size_t count, CUstreamCaptureMode mode)
 {
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins, stream, true);
+    return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins, stream,
+        true);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)

@@ -21,8 +21,8 @@ static inline bool sg_captures_any(void)
 /* Whether a stream is being captured. Asks the driver, while a capture is live only. */
 bool sg_captures_capturing(CUstream stream, bool per_thread);
 
-/* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this thread has
-   begun one itself. No lock of ours may be held. */
+/* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this
+   thread has begun one itself. No lock of ours may be held. */
 bool sg_captures_await(uint64_t *left_ns);
 
 /* Changes whenever a capture has ended, or a free that was kept for that has been made. */
@@ -41,12 +41,13 @@ void sg_captures_settle(struct sg_core *core);
 /* The stream whose capture this thread began last, of those still live. */
 bool sg_captures_own(CUstream *ret);
 
-/* Whether another stream may have joined the capture that began on this one, so that it may use what was allocated in it; true
-   for a stream that no capture began on. */
+/* Whether another stream may have joined the capture that began on this one, so that it may use what was allocated in
+   it; true for a stream that no capture began on. */
 bool sg_captures_forked(CUstream stream);
 
 /* Calls that a capture could be ruined by, or could begin beside, are made between these two: they keep captures from
-   beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. They nest. */
+   beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. They
+   nest. */
 void sg_captures_hold(void);
 void sg_captures_unhold(void);
 
@@ -54,8 +55,9 @@ void sg_captures_unhold(void);
 void sg_captures_joining(void);
 void sg_captures_joined(void);
 
-/* Waits for the current context, for a thread of ours that no thread of the program's may wait for: CUDA_ERROR_NOT_READY while a
-   capture is live, which the call would ruin. A capture that is to begin waits for the call to be made, a few milliseconds at most. */
+/* Waits for the current context, for a thread of ours that no thread of the program's may wait for:
+   CUDA_ERROR_NOT_READY while a capture is live, which the call would ruin. A capture that is to begin waits for the
+   call to be made, a few milliseconds at most. */
 CUresult sg_captures_wait_aside(void);
 
 /* A context has gone, with its captures and the blocks that were to be freed. */
@@ -69,9 +71,9 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
 
 /* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
-   CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and given up
-   with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread ends is one
-   for its end. */
+   CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and
+   given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread
+   ends is one for its end. */
 void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
 
 /* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */

@@ -83,7 +83,8 @@ static void seen_as(struct sg_core *core, const struct context *context)
 {
     sg_guard(SG_GUARD_CONTEXTS);
     const struct context *entry = find(context->context);
-    bool known = entry != NULL, several = !known && contexts.count > 0, green = (known ? entry : context)->green != NULL;
+    bool known = entry != NULL, several = !known && contexts.count > 0,
+         green = (known ? entry : context)->green != NULL;
     if (green)
         atomic_store(&contexts.greens, true);
     if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
@@ -98,7 +99,8 @@ static void seen_as(struct sg_core *core, const struct context *context)
         core = sg_life_core();
     if (!core || green)
         return;
-    /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts already. */
+    /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts
+       already. */
     told(core, context);
 }
 
@@ -143,8 +145,8 @@ static void end_ending(struct sg_core *core, CUcontext context)
         sg_core_context_ending(core, context, false);
 }
 
-/* Takes it upon itself to tell of the end of a context. False: another thread has done that, or taken up or made another one of this
-   handle, which comes to the same; it has also told when this returns. */
+/* Takes it upon itself to tell of the end of a context. False: another thread has done that, or taken up or made
+   another one of this handle, which comes to the same; it has also told when this returns. */
 static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 {
     for (;; sg_users_rest()) {
@@ -198,10 +200,10 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
         (void)sg_core_trim(core, was.device, 0);
 }
 
-/* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's call has
-   ended and not yet forgotten here: then that is done now, before anything is known of this one. Without numbers that call is waited
-   for; not for long, since one that lets a primary context go may itself wait in the driver, for work that ends only when this
-   thread goes on. */
+/* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's
+   call has ended and not yet forgotten here: then that is done now, before anything is known of this one. Without
+   numbers that call is waited for; not for long, since one that lets a primary context go may itself wait in the
+   driver, for work that ends only when this thread goes on. */
 static void came(struct sg_core *core, CUcontext context, int device, bool primary)
 {
     enum { RESTS = 1000 };
@@ -415,7 +417,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
     return result;
 }
 
-/* Whether a primary context is there and still that one; another thread may have ended it, or taken up the next one since. */
+/* Whether a primary context is there and still that one; another thread may have ended it, or taken up the next one
+   since. */
 static bool is_still(int device, CUcontext context, uint64_t id)
 {
     const struct sg_driver *driver = sg_life_driver();

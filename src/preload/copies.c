@@ -1,8 +1,8 @@
-/* Copies between two addresses of unified space: work for a stream like any other, but for two things. Memory that is mapped
-   piece by piece can be reached from another device only where access was given to it: a plain copy between devices, which
-   works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both contexts works. And
-   the stream of another device has used a block that no free of this device would ask it about: without peer access there is
-   no other way. */
+/* Copies between two addresses of unified space: work for a stream like any other, but for two things. Memory that is
+   mapped piece by piece can be reached from another device only where access was given to it: a plain copy between
+   devices, which works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both
+   contexts works. And the stream of another device has used a block that no free of this device would ask it about:
+   without peer access there is no other way. */
 #include <stddef.h>
 
 #include "contexts.h"
@@ -66,7 +66,8 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_core_used_abroad(core, block.base);
 }
 
-/* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between devices. */
+/* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
+   devices. */
 static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing)
 {
     sg_touched(stream, per_thread);
@@ -152,10 +153,11 @@ static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
 static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
     const CUDA_MEMCPY3D deep = {
-        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcMemoryType = copy->srcMemoryType, .srcHost = copy->srcHost,
-        .srcDevice = copy->srcDevice, .srcPitch = copy->srcPitch, .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY,
-        .dstMemoryType = copy->dstMemoryType, .dstHost = copy->dstHost, .dstDevice = copy->dstDevice,
-        .dstPitch = copy->dstPitch, .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1,
+        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcMemoryType = copy->srcMemoryType,
+        .srcHost = copy->srcHost, .srcDevice = copy->srcDevice, .srcPitch = copy->srcPitch,
+        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstMemoryType = copy->dstMemoryType,
+        .dstHost = copy->dstHost, .dstDevice = copy->dstDevice, .dstPitch = copy->dstPitch,
+        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1,
     };
     return as_peer_copy(&deep, ret);
 }

@@ -1,5 +1,6 @@
-/* On the simulated GPU, with its hazard checker on, each block is declared when it is handed out and when it is freed, so that
-   work of two blocks' owners on the same bytes, in no order, is noticed in any program. Elsewhere nothing is done. */
+/* On the simulated GPU, with its hazard checker on, each block is declared when it is handed out and when it is freed,
+   so that work of two blocks' owners on the same bytes, in no order, is noticed in any program. Elsewhere nothing is
+   done. */
 #ifndef SG_DECLARE_H
 #define SG_DECLARE_H
 

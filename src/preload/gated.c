@@ -29,8 +29,8 @@ static CUresult query_held(CUevent event)
     return result;
 }
 
-/* Whether a stream may be given work of ours: not while it is captured, nor the legacy one beside a captured one that it
-   orders. */
+/* Whether a stream may be given work of ours: not while it is captured, nor the legacy one beside a captured one that
+   it orders. */
 static bool is_open(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

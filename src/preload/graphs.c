@@ -7,11 +7,19 @@
 #include "captures.h"
 #include "life.h"
 
-enum { HOLDS = 4096, CHUNKS = 256, BUCKETS_FIRST = 1 << 12, BATCH = 64, BLOCK_HOLDS = 4, SPARES_MAX = 4096, UNIT = 512 };
+enum {
+    HOLDS = 4096,
+    CHUNKS = 256,
+    BUCKETS_FIRST = 1 << 12,
+    BATCH = 64,
+    BLOCK_HOLDS = 4,
+    SPARES_MAX = 4096,
+    UNIT = 512
+};
 
-/* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the graph,
-   its clones and its executables, after their last launch. That happens on a thread of the driver's, which may not call
-   it, nor wait for us: it sets a flag. */
+/* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the
+   graph, its clones and its executables, after their last launch. That happens on a thread of the driver's, which may
+   not call it, nor wait for us: it sets a flag. */
 static struct {
     struct hold {
         unsigned long long capture; /* the driver's number of the capture; 0: unused */
@@ -313,8 +321,8 @@ bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
     for (int i = graphs.spares - 1; i >= 0 && !found; i--) {
         const struct spare *spare = &graphs.spare[i];
         struct block *block = find(spare->address);
-        found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) && block->address &&
-            block->freed;
+        found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) &&
+                block->address && block->freed;
         if (!found)
             continue;
         *ret = spare->address;

@@ -1,5 +1,6 @@
-/* Memory that graphs use. A graph touches the memory that it captured whenever it is launched, so a block that was handed
-   out or freed in its capture stays out of others' hands until the graph, its clones and its executables are gone. */
+/* Memory that graphs use. A graph touches the memory that it captured whenever it is launched, so a block that was
+   handed out or freed in its capture stays out of others' hands until the graph, its clones and its executables are
+   gone. */
 #ifndef SG_GRAPHS_H
 #define SG_GRAPHS_H
 
@@ -15,19 +16,20 @@ static inline bool sg_graphs_holding(void)
     return atomic_load_explicit(&sg_graphs_blocks, memory_order_acquire) > 0;
 }
 
-/* A live block belongs to the graph that `stream` is being captured for, from here on; `fresh`: it has just been handed out,
-   to that stream. False: it is not being captured,
+/* A live block belongs to the graph that `stream` is being captured for, from here on; `fresh`: it has just been handed
+   out, to that stream. False: it is not being captured,
    or the driver has no way to say when a graph is gone. */
 bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh);
 
 enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };
 
-/* The program frees a block; without `origin` the driver does. Kept: freed once its graph is gone, as `origin` says; `waited`: whoever else used it is done. */
+/* The program frees a block; without `origin` the driver does. Kept: freed once its graph is gone, as `origin` says;
+   `waited`: whoever else used it is done. */
 enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited);
 
-/* PyTorch's own caches serve a stream again, within a capture, what that stream has freed in it: a graph runs one stream's
-   work in its order. A kept block that was handed out to `stream` in its capture and freed there becomes a spare, unless
-   another stream has joined the capture and may use it. */
+/* PyTorch's own caches serve a stream again, within a capture, what that stream has freed in it: a graph runs one
+   stream's work in its order. A kept block that was handed out to `stream` in its capture and freed there becomes a
+   spare, unless another stream has joined the capture and may use it. */
 void sg_graphs_spare(CUstream stream, CUdeviceptr address);
 /* A spare of that size, which is live again and belongs to its graph as before. False: there is none. */
 bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret);

@@ -199,8 +199,8 @@ static void *look_up(void *user, const char *symbol)
     return sg_cuda_symbol(symbol);
 }
 
-/* A libcuda may export calls that the driver beneath it is too old for (the simulated one, and the forward compatibility
-   packages): they aren't there. Source of the versions: hooks.def. */
+/* A libcuda may export calls that the driver beneath it is too old for (the simulated one, and the forward
+   compatibility packages): they aren't there. Source of the versions: hooks.def. */
 static void leave_out_newer(struct sg_driver *driver)
 {
     CUresult (*get_version)(int *);
@@ -245,8 +245,8 @@ static void confirm_conf(const struct sg_conf *conf)
     }
 }
 
-/* Whether a library that gives memory to other processes by legacy handles is at work here. MPI is in many programs that
-   run alone, or is built without CUDA; and NVSHMEM in all that use PyTorch, whose libraries need it by name. */
+/* Whether a library that gives memory to other processes by legacy handles is at work here. MPI is in many programs
+   that run alone, or is built without CUDA; and NVSHMEM in all that use PyTorch, whose libraries need it by name. */
 static bool shares_memory(void)
 {
     static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};

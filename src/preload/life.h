@@ -25,7 +25,8 @@
 
 enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3 };
 
-/* What quick.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is current. */
+/* What quick.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is
+   current. */
 struct sg_quick {
     unsigned gate;
     int device;
@@ -65,7 +66,8 @@ struct sg_thread {
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 
-/* The same where it matters: a pointer to it is small enough for the room that the loader keeps for what is reached without a call. */
+/* The same where it matters: a pointer to it is small enough for the room that the loader keeps for what is reached
+   without a call. */
 extern __thread struct sg_thread *sg_self_found __attribute__((visibility("hidden"), tls_model("initial-exec")));
 struct sg_thread *sg_thread_find(void); /* its slow half */
 static inline struct sg_thread *sg_this_thread(void)
@@ -74,7 +76,8 @@ static inline struct sg_thread *sg_this_thread(void)
     return __builtin_expect(self != NULL, 1) ? self : sg_thread_find();
 }
 
-/* Counts what can make an earlier finding of quick.c wrong: the state changes, a capture begins or ends, a context goes. */
+/* Counts what can make an earlier finding of quick.c wrong: the state changes, a capture begins or ends, a context
+   goes. */
 extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
 
 /* The core where it is LIVE, else NULL; and as soon as it is there, to be told of contexts. No lock. */
@@ -117,7 +120,13 @@ void sg_life_say(const char *line);
 /* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
    lock, call the driver or wait. fork() takes them all, so that the child finds them free. */
 enum sg_guard {
-    SG_GUARD_LIFE, SG_GUARD_CONTEXTS, SG_GUARD_CAPTURES, SG_GUARD_CALLERS, SG_GUARD_REAL, SG_GUARD_STREAMS, SG_GUARD_EVENTS,
+    SG_GUARD_LIFE,
+    SG_GUARD_CONTEXTS,
+    SG_GUARD_CAPTURES,
+    SG_GUARD_CALLERS,
+    SG_GUARD_REAL,
+    SG_GUARD_STREAMS,
+    SG_GUARD_EVENTS,
     SG_GUARD_COUNT
 };
 void sg_guard(enum sg_guard guard);

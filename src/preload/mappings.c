@@ -1,5 +1,6 @@
-/* What a program does to memory that it maps itself. Memory of ours is mapped piece by piece too, but for the program it is
-   cuMemAlloc's, of which these calls know nothing: to the driver they would succeed, and take pages from under other blocks. */
+/* What a program does to memory that it maps itself. Memory of ours is mapped piece by piece too, but for the program
+   it is cuMemAlloc's, of which these calls know nothing: to the driver they would succeed, and take pages from under
+   other blocks. */
 #include <stddef.h>
 
 #include "hooks.h"

@@ -117,7 +117,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
     struct sg_place place;
     if (sg_following() && (origin->has_stream || !sg_life_driver()->ctx_record_event))
         sg_streams_serve(device);
-    /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be complete. */
+    /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be
+       complete. */
     if (sg_following() && origin->has_stream && !origin->stream_order &&
         !sg_captures_capturing(origin->stream, false) &&
         sg_streams_place(core, origin->stream, false, &place) && place.device == device)
@@ -141,8 +142,8 @@ void sg_memory_record_served(CUdeviceptr address, CUstream stream)
         sg_memory_served_abroad();
 }
 
-/* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks of
-   fixed segments, and those that the driver served, need none of their context: their free waits for that. */
+/* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks
+   of fixed segments, and those that the driver served, need none of their context: their free waits for that. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
@@ -243,14 +244,15 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
 static bool is_held_by_captures(struct sg_core *core, int device)
 {
     struct sg_stats stats;
-    return sg_captures_settling() || (sg_captures_live() && (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
-        (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
+    return sg_captures_settling() ||
+           (sg_captures_live() && (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
+                                      (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
 }
 
-/* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be free.
-   `ends`: sg_captures_ends() before the core was asked, since one may have ended after that. */
-static CUresult malloc_after_captures(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
-    CUdeviceptr *ret)
+/* Where all that is left waits for captures to end, so does this, for a bounded time: natively that memory would be
+   free. `ends`: sg_captures_ends() before the core was asked, since one may have ended after that. */
+static CUresult malloc_after_captures(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag,
+    unsigned ends, CUdeviceptr *ret)
 {
     enum { TRIES = 16 }; /* others may go on capturing for ever */
     uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
@@ -266,8 +268,8 @@ static CUresult malloc_after_captures(struct sg_core *core, int device, size_t b
     return result;
 }
 
-CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends, CUresult result,
-    CUdeviceptr *ret)
+CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
+    CUresult result, CUdeviceptr *ret)
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
@@ -297,7 +299,8 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         tag.context = sg_contexts_primary_of(device);
     CUstreamCaptureMode mode;
     bool live = sg_captures_live();
-    if (live && origin->torch && origin->has_stream && sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret))
+    if (live && origin->torch && origin->has_stream &&
+        sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret))
         return CUDA_SUCCESS;
     bool relaxed = live && sg_captures_relax(&mode);
     sg_memory_settle(core);
@@ -317,9 +320,9 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     return result;
 }
 
-/* What the driver answers to a free while a capture is live: it judges by the mode of this thread and of the captures, and
-   a call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it waits as
-   freeing the program's block would. */
+/* What the driver answers to a free while a capture is live: it judges by the mode of this thread and of the captures,
+   and a call that it forbids ruins those. Asked by a small allocation of its own; where it allows that, freeing it
+   waits as freeing the program's block would. */
 static CUresult forbidden(void)
 {
     const struct sg_real *real = sg_real();
@@ -412,7 +415,8 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         sg_recorder_tick(core, device);
     }
     if (result == CUDA_ERROR_NOT_FOUND || (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !is_block(core, address)))
-        return CUDA_ERROR_INVALID_VALUE; /* not found: it was the caller's when he asked, and has gone with its context since */
+        return CUDA_ERROR_INVALID_VALUE; /* not found: it was the caller's when he asked, and has gone with its context
+                                            since */
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* one has begun */
         return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
                                                    : sg_captures_park(core, address, origin);

@@ -23,8 +23,8 @@ struct sg_origin {
 struct sg_origin sg_memory_origin(int caller);
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
 
-/* The same of an address that is the driver's, for callers that order their own work: waits for all work of all devices,
-   as such a caller may have told of any. */
+/* The same of an address that is the driver's, for callers that order their own work: waits for all work of all
+   devices, as such a caller may have told of any. */
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
 
 /* Has events recorded for what was freed so far, on all devices; not while a capture is live. */
@@ -34,18 +34,20 @@ void sg_memory_mark(void);
 void sg_memory_settle(struct sg_core *core);
 
 /* Whether there is any of that, which is counted by captures.c and graphs.c. No lock. */
-extern atomic_int sg_captures_parked __attribute__((visibility("hidden"))), sg_graphs_gone __attribute__((visibility("hidden")));
+extern atomic_int sg_captures_parked __attribute__((visibility("hidden"))),
+    sg_graphs_gone __attribute__((visibility("hidden")));
 static inline bool sg_memory_unsettled(void)
 {
-    return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 || atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
+    return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
 }
 
 /* Memory that the driver serves is used on a stream of another context: frees by those who tell of streams know from
    here on. */
 void sg_memory_served_abroad(void);
 
-/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory it
-   is, and not for work that he has queued on another device. Waits for all, once there is any such; not between
+/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory
+   it is, and not for work that he has queued on another device. Waits for all, once there is any such; not between
    sg_begin() and sg_end(). */
 void sg_memory_wait_abroad(void);
 
@@ -64,10 +66,11 @@ void sg_memory_follow(void);
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
 
-/* What to do where the core has answered `result`, which is no success: others are asked for memory, then the driver, and
-   what nobody has is reported. `ends`: sg_captures_ends() before the core was asked. Returns what the program is to be told. */
-CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends, CUresult result,
-    CUdeviceptr *ret);
+/* What to do where the core has answered `result`, which is no success: others are asked for memory, then the driver,
+   and what nobody has is reported. `ends`: sg_captures_ends() before the core was asked. Returns what the program is to
+   be told. */
+CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
+    CUresult result, CUdeviceptr *ret);
 
 /* cuMemFree of an address that sg_core_owns(). */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);

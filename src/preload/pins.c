@@ -61,7 +61,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 {
     const struct sg_real *real = sg_real();
     struct sg_block_info block = {0};
-    struct sg_core *core = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sg_life_owns(address) ? sg_begin() : NULL;
+    struct sg_core *core = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sg_life_owns(address) ? sg_begin()
+                                                                                                           : NULL;
     if (!core)
         return real->cuPointerSetAttribute(value, attribute, address);
     bool ours = sg_core_block(core, address, &block) == CUDA_SUCCESS;

@@ -112,14 +112,16 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     CUdeviceptr base;
     size_t bytes;
     int legacy = 0;
-    bool whole = real->cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) == CUDA_SUCCESS &&
-        legacy && real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base;
+    bool whole = real->cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) ==
+                     CUDA_SUCCESS &&
+                 legacy && real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base;
     if (whole)
         return real->cuIpcGetMemHandle(handle, address);
     if (!atomic_flag_test_and_set(&explained))
-        sg_life_say(legacy ? "cuIpcGetMemHandle: this block lies inside a larger allocation of the driver's, which is what a "
-                             "legacy handle gives away; with SEGALLOC_CONF=ipc:always each is its own"
-                           : "cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
-                             "legacy handle; with SEGALLOC_CONF=ipc:always it is served from memory that can");
+        sg_life_say(
+            legacy ? "cuIpcGetMemHandle: this block lies inside a larger allocation of the driver's, which is what a "
+                     "legacy handle gives away; with SEGALLOC_CONF=ipc:always each is its own"
+                   : "cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
+                     "legacy handle; with SEGALLOC_CONF=ipc:always it is served from memory that can");
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -51,7 +51,9 @@ void sg_quick_learn(const struct sg_module *module)
     struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() || (self->runtime == runtime_of(module) && self->quick.gate == gate && self->quick.tag.context == self->last.context))
+    if (!core || sg_captures_live() ||
+        (self->runtime == runtime_of(module) && self->quick.gate == gate &&
+            self->quick.tag.context == self->last.context))
         return;
     bool fine = module->quick && self->last.context && !sg_declare_on && sg_contexts_primary(self->last.context);
     const struct sg_origin origin = {0};
@@ -66,7 +68,8 @@ void sg_quick_learn_named(void)
     struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() || sg_declare_on || !self->last.context || (self->named.gate == gate && self->named.tag.context == self->last.context))
+    if (!core || sg_captures_live() || sg_declare_on || !self->last.context ||
+        (self->named.gate == gate && self->named.tag.context == self->last.context))
         return;
     const struct sg_origin origin = {.named = true};
     learn(&self->named, gate, core, &origin);
@@ -90,7 +93,8 @@ static inline void end(struct sg_thread *self, const struct sg_quick *quick)
     self->inside = false;
 }
 
-static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick, size_t bytes,
+    const struct sg_tag *tag, CUdeviceptr *ret)
 {
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(quick->core, quick->device, bytes, tag, ret);
@@ -100,7 +104,8 @@ static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick
     return result;
 }
 
-static inline bool give(struct sg_thread *self, const struct sg_quick *quick, CUdeviceptr address, const struct sg_tag *tag)
+static inline bool give(struct sg_thread *self, const struct sg_quick *quick, CUdeviceptr address,
+    const struct sg_tag *tag)
 {
     CUresult result = sg_core_free(quick->core, address, tag);
     end(self, quick);
@@ -116,7 +121,8 @@ static __attribute__((noinline)) const struct sg_tag *torch_tag(const struct sg_
 }
 
 /* What to tell the core of a call through a runtime; `spare` may hold it. */
-static inline const struct sg_tag *tag_of(const struct sg_quick *quick, const struct sg_module *module, struct sg_tag *spare)
+static inline const struct sg_tag *tag_of(const struct sg_quick *quick, const struct sg_module *module,
+    struct sg_tag *spare)
 {
     return module->kind == SG_CALLER_TORCH ? torch_tag(quick, spare) : &quick->tag;
 }
@@ -159,7 +165,8 @@ bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
     struct sg_thread *self = sg_this_thread();
     const struct sg_quick *quick = &self->named;
     sg_slot slot;
-    if (sg_memory_unsettled() || !sg_streams_remembered(self, stream, quick->tag.context, quick->device, &slot) || !begin(self, quick))
+    if (sg_memory_unsettled() || !sg_streams_remembered(self, stream, quick->tag.context, quick->device, &slot) ||
+        !begin(self, quick))
         return false;
     struct sg_tag tag = quick->tag;
     tag.stream = stream;

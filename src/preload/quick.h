@@ -1,11 +1,12 @@
-/* The short way through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls; and through
-   our own functions for callers that name their streams, without finding out again what is known of thread and stream.
+/* The short way through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls; and
+   through our own functions for callers that name their streams, without finding out again what is known of thread and
+   stream.
 
    Taken only where the result can't differ from the long way's: the caller's own runtime is 12.0 or later (older ones
-   set the device lazily, in their first call), this thread's current context is the one that it had when a call went the
-   long way through that same runtime, it is its device's primary context, no capture is live and the core answers.
-   Everything else goes the long way, and so does every error, so that the runtime's error slot is right: of an allocation,
-   which is asked for once only, the hook of the driver's call then tells what is known already. */
+   set the device lazily, in their first call), this thread's current context is the one that it had when a call went
+   the long way through that same runtime, it is its device's primary context, no capture is live and the core answers.
+   Everything else goes the long way, and so does every error, so that the runtime's error slot is right: of an
+   allocation, which is asked for once only, the hook of the driver's call then tells what is known already. */
 #ifndef SG_QUICK_H
 #define SG_QUICK_H
 
@@ -15,7 +16,8 @@
 #include "callers.h"
 #include "cuda_abi.h"
 
-/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_quick_refused() tells. */
+/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_quick_refused()
+   tells. */
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
 bool sg_quick_free(const struct sg_module *module, void *address);
 
@@ -25,8 +27,8 @@ CUresult sg_quick_refused(void);
 /* An allocation through the module's runtime went the long way and succeeded. */
 void sg_quick_learn(const struct sg_module *module);
 
-/* The same for segalloc_malloc_on() and segalloc_free(), which have no runtime to tell of errors. True: done; *ret is 0 where
-   there is no memory. */
+/* The same for segalloc_malloc_on() and segalloc_free(), which have no runtime to tell of errors. True: done; *ret is 0
+   where there is no memory. */
 bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
 bool sg_quick_free_named(CUdeviceptr address);
 

@@ -81,7 +81,8 @@ bool sg_streams_any_served(void)
 
 static bool is_served(int device)
 {
-    return device >= 0 && device < SG_DEVICES_MAX && atomic_load_explicit(&streams.served, memory_order_relaxed) >> device & 1;
+    return device >= 0 && device < SG_DEVICES_MAX &&
+           atomic_load_explicit(&streams.served, memory_order_relaxed) >> device & 1;
 }
 
 bool sg_streams_complete(void)
@@ -107,7 +108,8 @@ static int entry_of(uint64_t key, int device)
 {
     for (int i = 0; i < streams.used; i++) {
         const struct entry *entry = &streams.list[i];
-        if (entry->live && entry->key == key && (device < 0 ? !entry->foreign : entry->foreign && entry->device == device))
+        if (entry->live && entry->key == key &&
+            (device < 0 ? !entry->foreign : entry->foreign && entry->device == device))
             return i;
     }
     return -1;
@@ -227,7 +229,8 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext co
 {
     CUstream named = sg_stream_named(stream, false);
     const struct sg_stream_seen *seen = seen_as(self, named);
-    bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) && (seen->device == device || !seen->slot) &&
+    bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) &&
+                 (seen->device == device || !seen->slot) &&
                  seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire);
     if (holds)
         *ret = seen->slot;

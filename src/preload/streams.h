@@ -2,8 +2,8 @@
    through slots.
 
    A stream is known by the number that the driver gives it (cuStreamGetId), which is never used again, not by its
-   handle: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and 0 in a per-thread call are different streams in each context and
-   each thread, and a destroyed stream's handle comes back while its work still runs. */
+   handle: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and 0 in a per-thread call are different streams in each context
+   and each thread, and a destroyed stream's handle comes back while its work still runs. */
 #ifndef SG_STREAMS_H
 #define SG_STREAMS_H
 
@@ -42,8 +42,8 @@ bool sg_follow_blind(void);
 bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
 bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
 
-/* What the calling thread remembers of where a stream that was named in `context` is followed: slot 0: nowhere. False: nothing
-   that still holds. No lock. */
+/* What the calling thread remembers of where a stream that was named in `context` is followed: slot 0: nowhere. False:
+   nothing that still holds. No lock. */
 bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext context, int device, sg_slot *ret);
 
 /* The same for a stream that uses memory of `device`, whichever its own is. */
@@ -53,8 +53,8 @@ bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, stru
 CUcontext sg_streams_context_of(CUstream stream);
 bool sg_streams_device(CUstream stream, int *ret_device);
 
-/* Memory of the device is given out from here on: its streams are followed. Before that on any, nothing can be known that
-   matters. */
+/* Memory of the device is given out from here on: its streams are followed. Before that on any, nothing can be known
+   that matters. */
 void sg_streams_serve(int device);
 bool sg_streams_any_served(void);
 
@@ -81,8 +81,8 @@ static inline void sg_touched(CUstream stream, bool per_thread)
         sg_streams_touch(stream, per_thread);
 }
 
-/* What a stream was given so far may show its end to the host without a call: a function of the host, a copy to it. Where
-   nobody tells us who uses a block, the host may show it to any stream then. After the driver's call. */
+/* What a stream was given so far may show its end to the host without a call: a function of the host, a copy to it.
+   Where nobody tells us who uses a block, the host may show it to any stream then. After the driver's call. */
 void sg_streams_tell(CUstream stream, bool per_thread);
 
 /* The host knows that work is complete which isn't followed, so it may know of any. */

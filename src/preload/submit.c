@@ -1,6 +1,6 @@
-/* Calls that give a stream work: handed on as they are, and the stream is noted after them, so that whoever knows of the
-   work finds it noted. A block that is freed while its free may not ask for every stream waits only for those. The first launch
-   of a kernel, and a graph's, may take memory. */
+/* Calls that give a stream work: handed on as they are, and the stream is noted after them, so that whoever knows of
+   the work finds it noted. A block that is freed while its free may not ask for every stream waits only for those. The
+   first launch of a kernel, and a graph's, may take memory. */
 #include <stddef.h>
 
 #include "beside.h"

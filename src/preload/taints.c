@@ -91,7 +91,8 @@ CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_O
     return sg_real()->cuGraphBatchMemOpNodeSetParams(node, params);
 }
 
-CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
 {
     atomic_store(&graphs_wait, true);
     return sg_real()->cuGraphExecBatchMemOpNodeSetParams(exec, node, params);
@@ -122,7 +123,8 @@ static void look_at(const CUgraphNodeParams *params)
     }
 }
 
-CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraphNodeParams *params)
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    CUgraphNodeParams *params)
 {
     look_at(params);
     return sg_real()->cuGraphAddNode(ret, graph, nodes, count, params);
@@ -236,10 +238,10 @@ WAITS(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
 WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
-WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz, (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags),
-      (stream, count, params, flags))
+WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
+    (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
 WAITS(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
-      (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
+    (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
 WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
       (const void *semaphores, const void *params, unsigned count, CUstream stream),
       (semaphores, params, count, stream))

@@ -42,7 +42,8 @@ bool sg_torch_direct(void)
 static void explain_failure(int status, void *pid)
 {
     if (status != 0 && (pid_t)(intptr_t)pid == getpid())
-        sg_life_say("if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, SEGALLOC_CONF=pytorch:beneath");
+        sg_life_say(
+            "if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, SEGALLOC_CONF=pytorch:beneath");
 }
 
 void sg_torch_captures(CUstreamCaptureMode mode)

@@ -10,8 +10,9 @@
 /* Whether PyTorch was told not to cache, so that its every tensor is a cudaMalloc. */
 bool sg_torch_direct(void);
 
-/* A capture of that mode begins. torch.compile makes its graphs thread-locally, and looks for their memory in PyTorch's own
-   cache, which is not in use in direct mode: where such a process then ends with a failure, a line says the way out. */
+/* A capture of that mode begins. torch.compile makes its graphs thread-locally, and looks for their memory in PyTorch's
+   own cache, which is not in use in direct mode: where such a process then ends with a failure, a line says the way
+   out. */
 void sg_torch_captures(CUstreamCaptureMode mode);
 
 /* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is

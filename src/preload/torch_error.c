@@ -2,8 +2,8 @@
 
    c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
-   and libstdc++'s std::string; of the names: PyTorch 2.9 to 2.11, whose libraries export them. Each is looked up when it
-   is first needed; where one is missing, nothing is thrown. Compiled with unwind tables. */
+   and libstdc++'s std::string; of the names: PyTorch 2.9 to 2.11, whose libraries export them. Each is looked up when
+   it is first needed; where one is missing, nothing is thrown. Compiled with unwind tables. */
 #include "glibc.h"
 
 #include "torch_error.h"
@@ -199,8 +199,9 @@ void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
     sg_torch_throw_out_of_memory(-1, bytes);
 }
 
-/* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked for in
-   PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is added. */
+/* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked
+   for in PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is
+   added. */
 void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct cxx_string *message)
 {
     static const char unknown[] = "invalid device pointer: ";

@@ -11,8 +11,8 @@
    Returns where PyTorch's libraries lack something that this takes. Takes the loader's lock the first time. */
 void sg_torch_throw_out_of_memory(int device, size_t bytes);
 
-/* The same from cudaMalloc, if `module` is PyTorch and its every tensor comes to us; the error that its runtime keeps is
-   taken away, as PyTorch does itself before it throws. Returns where the error code is to be returned. */
+/* The same from cudaMalloc, if `module` is PyTorch and its every tensor comes to us; the error that its runtime keeps
+   is taken away, as PyTorch does itself before it throws. Returns where the error code is to be returned. */
 void sg_torch_ran_out(const struct sg_module *module, size_t bytes);
 
 #endif

@@ -58,12 +58,15 @@ void segalloc_torch_memory_fraction(double fraction, int device)
         segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
 }
 
-SG_EXPORT void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device, size_t *largest);
+SG_EXPORT void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device,
+    size_t *largest);
 
-/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::cacheInfo(device, largest), a virtual function: how much can
-   be had at once. PyTorch's raises, and convolutions under torch.backends.cudnn.benchmark ask before they try their
-   workspaces. There is no cache above us, so what the device has left is the answer, idle pages and the limit included. */
-void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device, size_t *largest)
+/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::cacheInfo(device, largest), a virtual function: how much
+   can be had at once. PyTorch's raises, and convolutions under torch.backends.cudnn.benchmark ask before they try their
+   workspaces. There is no cache above us, so what the device has left is the answer, idle pages and the limit
+   included. */
+void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device,
+    size_t *largest)
 {
     (void)self;
     const struct sg_driver *driver = sg_life_driver();

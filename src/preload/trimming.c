@@ -56,7 +56,8 @@ void sg_trimming_use(int device)
 {
     struct sg_neighbour *own = atomic_load_explicit(&neighbours.own, memory_order_acquire);
     uint64_t bit = UINT64_C(1) << device;
-    if (!own || atomic_load_explicit(&neighbours.known, memory_order_acquire) & bit || atomic_flag_test_and_set(&neighbours.adding))
+    if (!own || atomic_load_explicit(&neighbours.known, memory_order_acquire) & bit ||
+        atomic_flag_test_and_set(&neighbours.adding))
         return;
     int index = atomic_load(&neighbours.devices);
     uint64_t id = index < SG_NEIGHBOUR_DEVICES && !(atomic_load(&neighbours.known) & bit) ? id_of(device) : 0;
@@ -69,7 +70,8 @@ void sg_trimming_use(int device)
     atomic_flag_clear(&neighbours.adding);
 }
 
-/* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any more. */
+/* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any
+   more. */
 static int enter(const struct sg_driver *driver, int device)
 {
     CUcontext context = sg_contexts_any(device);
@@ -128,7 +130,8 @@ static bool is_short(struct sg_core *core, int device)
     struct sg_stats stats;
     size_t available, total;
     bool known = false;
-    if (!sg_core_stats(core, device, &stats) || stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
+    if (!sg_core_stats(core, device, &stats) ||
+        stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
         return false;
     int use = enter(driver, device);
     if (use >= 0) {

@@ -10,8 +10,8 @@
 void sg_trimming_open(const struct sg_conf *conf);
 void sg_trimming_use(int device);
 
-/* `bytes` could not be had on `device`, which is current: where the device itself lacks them, asks the others that use it
-   and waits for them, a fraction of a second at most. Whether they gave anything back. Not with a lock held. */
+/* `bytes` could not be had on `device`, which is current: where the device itself lacks them, asks the others that use
+   it and waits for them, a fraction of a second at most. Whether they gave anything back. Not with a lock held. */
 bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes);
 
 /* At the end of the process, and in a forked child, which has no such thread. */

@@ -8,7 +8,8 @@
 enum { ROWS = 64 };
 
 static struct {
-    _Atomic(CUcontext) context[SG_CONTEXTS_KNOWN]; /* NULL: nobody's place (any more). A context keeps its place while it lives */
+    _Atomic(CUcontext) context[SG_CONTEXTS_KNOWN]; /* NULL: nobody's place (any more). A context keeps its place while
+                                                      it lives */
     atomic_int ending[SG_CONTEXTS_KNOWN];          /* calls under way that may end it */
     atomic_int places;                             /* that are, or were, somebody's */
     atomic_uint threads;                           /* that have a row */
@@ -108,7 +109,8 @@ void sg_users_gone(CUcontext context)
 void sg_users_ending(CUcontext context, int more)
 {
     int place = place_of(context);
-    if (place < 0 || (more < 0 && atomic_load(&table.ending[place]) == 0)) /* another call may have ended it since, and it have come back */
+    /* another call may have ended it since, and it have come back */
+    if (place < 0 || (more < 0 && atomic_load(&table.ending[place]) == 0))
         return;
     atomic_fetch_add(&table.ending[place], more);
     atomic_fetch_add(&sg_users_changes, 1);

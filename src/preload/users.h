@@ -1,6 +1,6 @@
-/* Calls of ours that name a context which another thread may end, so that who ends it can wait for them. Each strict free
-   beside a second context is one, so they take no lock, write no cache line that threads share, and leave what is dear to
-   whoever ends a context. */
+/* Calls of ours that name a context which another thread may end, so that who ends it can wait for them. Each strict
+   free beside a second context is one, so they take no lock, write no cache line that threads share, and leave what is
+   dear to whoever ends a context. */
 #ifndef SG_USERS_H
 #define SG_USERS_H
 
@@ -20,8 +20,9 @@ struct sg_row {
     atomic_int calls[SG_CONTEXTS_KNOWN];    /* by the long one: how many name the context of each place */
 };
 
-/* Around a call of ours that names a context of another thread's: nobody destroys it meanwhile; one that is being destroyed is
-   waited for. Returns what sg_users_end() takes; below 0, and no end then: the context is gone, with its work. No lock. */
+/* Around a call of ours that names a context of another thread's: nobody destroys it meanwhile; one that is being
+   destroyed is waited for. Returns what sg_users_end() takes; below 0, and no end then: the context is gone, with its
+   work. No lock. */
 int sg_users_begin(CUcontext context);
 void sg_users_end(int use);
 
@@ -29,11 +30,13 @@ void sg_users_end(int use);
 int sg_users_enter(CUcontext context);
 void sg_users_leave(int use);
 
-/* The same for a thread that names one context at a time, and has named it before. Who uses says so first and looks second, who
-   ends marks first and looks at what is used second, so that one sees the other. That takes a fence between the two on both
-   sides. Where the kernel can make one in all threads (membarrier) it is left to who ends, since a locked instruction in each
-   free is a tenth of it. False: it is to be done the long way, which notes for this one what it finds. */
-extern atomic_uint sg_users_changes __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
+/* The same for a thread that names one context at a time, and has named it before. Who uses says so first and looks
+   second, who ends marks first and looks at what is used second, so that one sees the other. That takes a fence between
+   the two on both sides. Where the kernel can make one in all threads (membarrier) it is left to who ends, since a
+   locked instruction in each free is a tenth of it. False: it is to be done the long way, which notes for this one what
+   it finds. */
+extern atomic_uint sg_users_changes
+    __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
 static inline struct sg_met *sg_users_met(struct sg_thread *self, CUcontext context)
 {
     return &self->met[(uintptr_t)context * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SG_CONTEXTS_MET_BITS)];
@@ -71,7 +74,8 @@ bool sg_users_is_ending(CUcontext context);
 /* Between two looks at either: sleeps 20 us. What is waited for is rare and short. */
 void sg_users_rest(void);
 
-/* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel can. */
+/* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel
+   can. */
 void sg_users_expect(void);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the program learns of its own streams and contexts by asking about them or waiting for them, the core learns too:
-   their work is complete. The same of events is in events.c. */
+/* What the program learns of its own streams and contexts by asking about them or waiting for them, the core learns
+   too: their work is complete. The same of events is in events.c. */
 #include <stddef.h>
 
 #include "contexts.h"

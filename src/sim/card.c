@@ -1,6 +1,6 @@
-/* A card that several processes share, under a name (the setting card=NAME): what each of them holds is in a file of the
-   machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a lock on
-   it, which the kernel takes back however the process ends. */
+/* A card that several processes share, under a name (the setting card=NAME): what each of them holds is in a file of
+   the machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a
+   lock on it, which the kernel takes back however the process ends. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>

@@ -156,15 +156,15 @@ CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct 
 void sim_graph_memory_unref(struct sim_graph_memory *memory);
 CUresult sim_graph_memory_take(struct sim_graph_memory *memory);
 void sim_graph_memory_give(struct sim_graph_memory *memory);
-/* A free was submitted as the work at that position, unless it has taken effect by now: who launches the memory's graph again
-   comes after it. Nothing for other memory. */
+/* A free was submitted as the work at that position, unless it has taken effect by now: who launches the memory's graph
+   again comes after it. Nothing for other memory. */
 void sim_graph_memory_freed(uint64_t address, CUstream stream, uint64_t position);
 
 /* The executable does `step`, which it takes in any case, where it did what `node` does. */
 CUresult sim_image_replace(CUgraphExec exec, CUgraphNode node, struct sim_step step);
 
-/* Of a launch, whose payload is its image: what it does, not locked; what its nodes touch, whichever way conditions turn out; and
-   whether the host learns of it by what it does. */
+/* Of a launch, whose payload is its image: what it does, not locked; what its nodes touch, whichever way conditions
+   turn out; and whether the host learns of it by what it does. */
 void sim_image_run(struct sim_work *launch);
 void sim_image_parts(CUstream stream, const struct sim_work *launch);
 bool sim_image_host_sees(const struct sim_image *image);

@@ -7,8 +7,8 @@ static CUDA_MEMSET_NODE_PARAMS set_of(const CUDA_MEMSET_NODE_PARAMS_v2 *params)
         .elementSize = params->elementSize, .width = params->width, .height = params->height};
 }
 
-CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges, size_t
-    count, CUgraphNodeParams *params)
+CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges,
+    size_t count, CUgraphNodeParams *params)
 {
     SIM_ENTER(cuGraphAddNode_v2);
     (void)edges;
@@ -48,7 +48,8 @@ CUresult cuGraphAddNode_v2(CUgraphNode *node, CUgraph graph, const CUgraphNode *
     }
 }
 
-CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count, CUgraphNodeParams *params)
+CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count,
+    CUgraphNodeParams *params)
 {
     return cuGraphAddNode_v2(node, graph, deps, NULL, count, params);
 }

@@ -119,8 +119,8 @@ CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgrap
     CUresult result = sim_graph_get(graph);
     struct sim_condition *made = result == CUDA_SUCCESS ? calloc(1, sizeof *made) : NULL;
     if (made) {
-        *made = (struct sim_condition){.handle = ++last_handle, .graph = graph, .value = at_launch, .at_launch = at_launch,
-            .assigned = flags != 0, .refs = 1, .next = conditions};
+        *made = (struct sim_condition){.handle = ++last_handle, .graph = graph, .value = at_launch,
+            .at_launch = at_launch, .assigned = flags != 0, .refs = 1, .next = conditions};
         conditions = made;
         *handle = made->handle;
     } else if (result == CUDA_SUCCESS) {

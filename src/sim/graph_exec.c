@@ -214,7 +214,8 @@ static CUresult wait_for_memory(CUgraphExec exec)
 static CUresult wait_for_frees(CUgraphExec exec)
 {
     CUresult result = CUDA_SUCCESS;
-    for (unsigned i = 0; result == CUDA_SUCCESS && sim_handle_valid(exec, SIM_KIND_EXEC) && i < exec->image->count; i++) {
+    for (unsigned i = 0; result == CUDA_SUCCESS && sim_handle_valid(exec, SIM_KIND_EXEC) && i < exec->image->count;
+         i++) {
         const struct sim_graph_memory *memory = exec->image->at[i].step.memory;
         if (memory && memory->live && memory->freed_on)
             result = sim_wait(memory->freed_on, memory->freed_at);
@@ -245,7 +246,8 @@ static CUresult record_events(const struct sim_image *image, CUstream stream, ui
     return result;
 }
 
-/* Memory of other graphs that nodes of this one free: nobody else may free it, and whoever launches its graph comes after. */
+/* Memory of other graphs that nodes of this one free: nobody else may free it, and whoever launches its graph comes
+   after. */
 static void leave(const struct sim_image *image, bool leaving)
 {
     for (unsigned i = 0; i < image->count; i++) {

@@ -1,5 +1,5 @@
-/* Green contexts: a share of a device's multiprocessors with streams of its own. Kernels do nothing here, so the share is a
-   number; what counts is whose work is waited for. Memory and modules are those of the primary context. */
+/* Green contexts: a share of a device's multiprocessors with streams of its own. Kernels do nothing here, so the share
+   is a number; what counts is whose work is waited for. Memory and modules are those of the primary context. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -153,7 +153,8 @@ CUresult cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc description, CUde
     sim_lock();
     struct sim_device *device = sim_device(ordinal);
     CUresult result = device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-    if (result == CUDA_SUCCESS && (!sim_handle_valid(description, SIM_KIND_RESOURCES) || description->device != ordinal))
+    if (result == CUDA_SUCCESS &&
+        (!sim_handle_valid(description, SIM_KIND_RESOURCES) || description->device != ordinal))
         result = CUDA_ERROR_INVALID_VALUE;
     if (result == CUDA_SUCCESS)
         result = create(device, description->count, green);

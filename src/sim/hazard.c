@@ -2,8 +2,9 @@
    work to be complete; and compares what is submitted with it.
 
    Reported: two pieces of work that touch the same physical bytes for different owners, one at least writing, with
-   nothing that puts one after the other (order.h), or, whatever puts them in order, while both own them, at two addresses; work on bytes that nobody owns any more, or on unmapped ones; and
-   memory that is unmapped while the host does not know that the work on it is complete. */
+   nothing that puts one after the other (order.h), or, whatever puts them in order, while both own them, at two
+   addresses; work on bytes that nobody owns any more, or on unmapped ones; and memory that is unmapped while the host
+   does not know that the work on it is complete. */
 #include "hazard.h"
 
 #include <inttypes.h>
@@ -422,8 +423,10 @@ void sim_hazard_lost(const struct sim_work *work)
     for (unsigned i = 0; i < work->touch_count; i++) {
         const struct sim_touch *touch = &work->touches[i];
         uint64_t bytes;
-        const struct sim_owner *owner = touch->settled ? touch->owner : sim_owner_at(touch->address, touch->bytes, &bytes);
-        fprintf(stderr, "    %s 0x%" PRIx64 " + %" PRIu64 "\n", touch->write ? "writes" : "reads", touch->address, touch->bytes);
+        const struct sim_owner *owner = touch->settled ? touch->owner
+                                                       : sim_owner_at(touch->address, touch->bytes, &bytes);
+        fprintf(stderr, "    %s 0x%" PRIx64 " + %" PRIu64 "\n", touch->write ? "writes" : "reads", touch->address,
+            touch->bytes);
         if (owner)
             say_owner("now of", owner);
         if (owner && owner->before)

@@ -163,7 +163,8 @@ static size_t argument_bytes(const struct sim_integers *what, unsigned i)
         return 0;
     case SIM_FORM_EACH:
     case SIM_FORM_CAST: {
-        const size_t each[] = {4, state_of(what).bytes, 8 * operands, 0, 0, up(what->arity, 4) + 4 * (size_t)what->arity, 8};
+        const size_t each[] = {4, state_of(what).bytes, 8 * operands, 0, 0,
+            up(what->arity, 4) + 4 * (size_t)what->arity, 8};
         return i < (what->form == SIM_FORM_CAST ? 7 : 3) ? each[i] : 0;
     }
     case SIM_FORM_STRIDED: {
@@ -304,7 +305,8 @@ static bool may_touch(const struct job *job)
         if (o->strides)
             bytes = size_of(o->type);
         for (unsigned d = 0; o->strides && d < job->dims; d++)
-            bytes += (uint64_t)(word(job->sizes + DIVIDER_BYTES * (size_t)d) - 1) * word(o->strides + o->step * (size_t)d);
+            bytes += (uint64_t)(word(job->sizes + DIVIDER_BYTES * (size_t)d) - 1) *
+                     word(o->strides + o->step * (size_t)d);
         fine = size_of(o->type) && there(o->address, bytes, i == 0);
     }
     sim_unlock();
@@ -441,7 +443,8 @@ static void run_scan(const struct kept *kept)
     bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
     uint64_t from = pointer(argument(kept, rows ? 1 : 0)), to = pointer(argument(kept, rows ? 0 : 1));
     uint64_t height = rows ? word(argument(kept, 2)) : 1, width = word(argument(kept, rows ? 3 : 6));
-    const struct job job = {.count = height * width, .operands = 2, .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
+    const struct job job = {.count = height * width, .operands = 2,
+        .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
     if (!may_touch(&job))
         return;
     uint64_t sum = 0;
@@ -452,7 +455,8 @@ static void run_scan(const struct kept *kept)
 }
 
 /* CatArrayIndexToOffset: where an element of an input of that size lies in what is joined, in elements. */
-static uint64_t joined_offset(const struct kept *kept, const unsigned char *sizes, uint64_t own, unsigned dim, uint64_t index)
+static uint64_t joined_offset(const struct kept *kept, const unsigned char *sizes, uint64_t own, unsigned dim,
+    uint64_t index)
 {
     uint64_t offset = 0;
     for (unsigned d = kept->what.arity - 1; d >= 1; d--) {
@@ -497,7 +501,8 @@ static bool may_join(const struct kept *kept, const struct input *input, uint64_
 {
     const unsigned char *sizes = argument(kept, 2);
     uint64_t last = input->elements - 1, element = kept->what.element;
-    uint64_t most = kept->what.arity == 1 && !input->sizes ? BYTES_MOST : ELEMENTS_MOST; /* what is one copy may be longer */
+    /* what is one copy may be longer */
+    uint64_t most = kept->what.arity == 1 && !input->sizes ? BYTES_MOST : ELEMENTS_MOST;
     if (input->elements == 0 || input->elements > most || !has_sizes(kept, sizes, input->size, dim) ||
         (input->sizes && !has_sizes(kept, input->sizes, input->size, dim)))
         return false;
@@ -521,7 +526,8 @@ static void run_join(const struct kept *kept)
             continue;
         bool whole = kept->what.arity == 1 && !input.sizes && word(sizes + 4 * JOINED_DIMS) == 1;
         if (whole)
-            memmove((void *)(uintptr_t)(to + begin * element), (const void *)(uintptr_t)input.from, input.elements * element);
+            memmove((void *)(uintptr_t)(to + begin * element), (const void *)(uintptr_t)input.from,
+                input.elements * element);
         for (uint64_t n = 0; !whole && n < input.elements; n++) {
             uint64_t read = input.sizes ? joined_offset(kept, input.sizes, input.size, dim, n) : n;
             uint64_t written = begin + joined_offset(kept, sizes, input.size, dim, n);

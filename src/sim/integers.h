@@ -1,7 +1,7 @@
-/* Kernels of PyTorch on a few integers or truth values, and those that join tensors: they are done, because programs decide
-   by what comes out (whether all sequences have ended, how long a message is). What a kernel does stands in its name, which
-   has its types; its arguments lie as PyTorch's headers have them (2.9 to 2.15), and every address is looked up before it
-   is used. All other kernels do nothing. */
+/* Kernels of PyTorch on a few integers or truth values, and those that join tensors: they are done, because programs
+   decide by what comes out (whether all sequences have ended, how long a message is). What a kernel does stands in its
+   name, which has its types; its arguments lie as PyTorch's headers have them (2.9 to 2.15), and every address is
+   looked up before it is used. All other kernels do nothing. */
 #ifndef SIM_INTEGERS_H
 #define SIM_INTEGERS_H
 
@@ -37,7 +37,8 @@ struct sim_integers {
     char type, result; /* of what is read, and written */
     char start;        /* of a reduction: what it starts from */
     unsigned arity;    /* tensors that are read; of a join: its dimensions */
-    unsigned batch, strides, element; /* of a join: inputs and strides that its arguments have room for, bytes of an element */
+    unsigned batch, strides, element; /* of a join: inputs and strides that its arguments have room for, bytes of an
+                                         element */
 };
 
 /* What the kernel of that (mangled) name does; form SIM_FORM_NONE where it isn't one of them. */

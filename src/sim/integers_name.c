@@ -114,8 +114,8 @@ static bool element_wise(const char *name, struct sim_integers *what)
     return false;
 }
 
-/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true or false
-   of whatever type, and what it starts from is of the lambda's first argument. */
+/* ReduceOp<type, func_wrapper_t<result, functor>, unsigned, result, 4, 4>. Whether any or all are true is itself true
+   or false of whatever type, and what it starts from is of the lambda's first argument. */
 static bool reduces(const char *name, struct sim_integers *what)
 {
     const char *at = strstr(name, "8ReduceOpI");
@@ -129,16 +129,18 @@ static bool reduces(const char *name, struct sim_integers *what)
         bool truth = what->operation == SIM_LOGICAL_OR || what->operation == SIM_LOGICAL_AND;
         const char *lambda = truth ? strstr(at, "EUl") : NULL;
         what->start = lambda ? lambda[3] : what->type;
-        return is_integer(what->type) && is_integer(what->start) && (what->type == what->result || (truth && what->result == 'b'));
+        return is_integer(what->type) && is_integer(what->start) &&
+               (what->type == what->result || (truth && what->result == 'b'));
     }
     return false;
 }
 
-/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. Elements of 2 and 4 bytes are floating
-   point nearly always, and many. */
+/* CatArrayBatchedCopy<OpaqueType<element>, unsigned, dimensions, batch, strides, …>. Elements of 2 and 4 bytes are
+   floating point nearly always, and many. */
 static bool joins(const char *name, struct sim_integers *what)
 {
-    static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI", "35CatArrayBatchedCopy_alignedK_contigI"};
+    static const char *const kinds[] = {"19CatArrayBatchedCopyI", "26CatArrayBatchedCopy_contigI",
+        "35CatArrayBatchedCopy_alignedK_contigI"};
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const char *at = strstr(name, kinds[i]);
         const char *types = at ? strstr(at, "10OpaqueTypeILj") : NULL;
@@ -159,10 +161,11 @@ static bool ranges(const char *name)
 /* Sums up to each element, of CUB and of PyTorch. */
 static enum sim_form scans(const char *name)
 {
-    if (strstr(name, "16DeviceScanKernelI") && strstr(name, "EPKlPlNS0_13ScanTileStateIl") && strstr(name, "St4plusIl") &&
-        strstr(name, "8NullTypeEj") && strstr(name, "EEvT0_T1_T2_iT3_T4_T5_"))
+    if (strstr(name, "16DeviceScanKernelI") && strstr(name, "EPKlPlNS0_13ScanTileStateIl") &&
+        strstr(name, "St4plusIl") && strstr(name, "8NullTypeEj") && strstr(name, "EEvT0_T1_T2_iT3_T4_T5_"))
         return SIM_FORM_SCAN;
-    return strstr(name, "32tensor_kernel_scan_innermost_dimIlSt4plusIlEEEvPT_PKS4_jjj") ? SIM_FORM_SCAN_ROWS : SIM_FORM_NONE;
+    return strstr(name, "32tensor_kernel_scan_innermost_dimIlSt4plusIlEEEvPT_PKS4_jjj") ? SIM_FORM_SCAN_ROWS
+                                                                                        : SIM_FORM_NONE;
 }
 
 struct sim_integers sim_integers_named(const char *name)

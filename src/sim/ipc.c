@@ -1,7 +1,7 @@
-/* Legacy handles of memory for other processes. A handle says where the memory lies in the exporting process's memory file,
-   which the importing one opens by way of /proc: both must belong to one user, and the exporter must still be there. As
-   the reference has it, a handle is opened elsewhere only, once a context: further opens return the same address and are
-   counted. */
+/* Legacy handles of memory for other processes. A handle says where the memory lies in the exporting process's memory
+   file, which the importing one opens by way of /proc: both must belong to one user, and the exporter must still be
+   there. As the reference has it, a handle is opened elsewhere only, once a context: further opens return the same
+   address and are counted. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>

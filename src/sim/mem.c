@@ -195,7 +195,9 @@ CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned int flag
 static struct sim_memory *freeable(uint64_t address, unsigned kinds)
 {
     struct sim_memory *memory = sim_memory_find(address);
-    return memory && memory->range.base == address && sim_memory_is_freeable(memory) && kinds >> memory->kind & 1 ? memory : NULL;
+    return memory && memory->range.base == address && sim_memory_is_freeable(memory) && kinds >> memory->kind & 1
+               ? memory
+               : NULL;
 }
 
 /* Waits for the work of the allocation's context, as the driver does, and then takes it away. Another thread that frees

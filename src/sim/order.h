@@ -36,8 +36,8 @@ static inline bool sim_clock_covers(const struct sim_clock *clock, struct sim_po
 void sim_order_stream_new(CUstream stream);
 void sim_order_stream_closed(CUstream stream); /* by the program: its work is still its context's */
 void sim_order_stream_end(CUstream stream);
-/* `work` has just been given its position: it comes after what its stream, the legacy stream's rules, cuCtxWaitEvent and
-   the host say. */
+/* `work` has just been given its position: it comes after what its stream, the legacy stream's rules, cuCtxWaitEvent
+   and the host say. */
 void sim_order_submitted(CUstream stream, struct sim_work *work);
 struct sim_point sim_order_point(CUstream stream, uint64_t position);
 /* The latest work of the stream, and with the legacy stream that of the blocking ones. */

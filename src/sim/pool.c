@@ -346,7 +346,8 @@ CUresult cuMemFreeAsync(CUdeviceptr address, CUstream handle)
     CUresult result = sim_stream_get(handle, &stream);
     struct sim_memory *memory = sim_memory_find(address);
     bool node = result == CUDA_SUCCESS && sim_capturing(stream); /* frees what a launch will have taken by then */
-    bool known = memory && memory->range.base == address && !memory->uncharged && (node || sim_memory_is_freeable(memory)) &&
+    bool known = memory && memory->range.base == address && !memory->uncharged &&
+                 (node || sim_memory_is_freeable(memory)) &&
                  (memory->kind == SIM_MEMORY_POOL || memory->kind == SIM_MEMORY_DEVICE);
     if (result == CUDA_SUCCESS && !known)
         result = CUDA_ERROR_INVALID_VALUE;

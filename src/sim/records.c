@@ -10,8 +10,8 @@
 
 #include "mem.h"
 
-/* As many records of one event can be under way as there are places, so that they may be reached in any order; with more,
-   one that is reached late counts as reached with the one that has its place. */
+/* As many records of one event can be under way as there are places, so that they may be reached in any order; with
+   more, one that is reached late counts as reached with the one that has its place. */
 enum { PAGE = 4096, PLACES = 15 };
 
 static const uint64_t magic = UINT64_C(0x7365676970653031);
@@ -111,8 +111,8 @@ uint64_t sim_records_last(const struct sim_records *records)
     return atomic_load(&records->cell->last) - records->cell->before;
 }
 
-/* A process that has ended and that nobody has waited for yet counts as ended. Where the kernel has no such descriptors, before
-   Linux 5.3, none does. */
+/* A process that has ended and that nobody has waited for yet counts as ended. Where the kernel has no such
+   descriptors, before Linux 5.3, none does. */
 static bool has_ended(pid_t process)
 {
     int fd = (int)syscall(SYS_pidfd_open, process, 0);

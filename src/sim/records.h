@@ -1,5 +1,5 @@
-/* The records of an event that several processes share: which was the last, and which of them have been reached. They lie
-   in memory that all of these processes see. A record has a number, from 1 on. */
+/* The records of an event that several processes share: which was the last, and which of them have been reached. They
+   lie in memory that all of these processes see. A record has a number, from 1 on. */
 #ifndef SIM_RECORDS_H
 #define SIM_RECORDS_H
 

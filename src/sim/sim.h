@@ -57,8 +57,21 @@ enum sim_state {
 };
 
 /* Every handle that the program is given begins with this, and is looked up before it is believed. */
-enum sim_kind { SIM_KIND_CONTEXT, SIM_KIND_STREAM, SIM_KIND_EVENT, SIM_KIND_MODULE, SIM_KIND_FUNCTION,
-    SIM_KIND_POOL, SIM_KIND_PHYSICAL, SIM_KIND_GRAPH, SIM_KIND_NODE, SIM_KIND_EXEC, SIM_KIND_USER_OBJECT, SIM_KIND_GREEN, SIM_KIND_RESOURCES };
+enum sim_kind {
+    SIM_KIND_CONTEXT,
+    SIM_KIND_STREAM,
+    SIM_KIND_EVENT,
+    SIM_KIND_MODULE,
+    SIM_KIND_FUNCTION,
+    SIM_KIND_POOL,
+    SIM_KIND_PHYSICAL,
+    SIM_KIND_GRAPH,
+    SIM_KIND_NODE,
+    SIM_KIND_EXEC,
+    SIM_KIND_USER_OBJECT,
+    SIM_KIND_GREEN,
+    SIM_KIND_RESOURCES
+};
 
 struct sim_handle {
     const void *key;

@@ -269,7 +269,8 @@ void sim_schedule_step(void)
     }
 }
 
-/* A program that asks again and again for one thing, and does nothing else, is waiting; and while it waits, work goes on. */
+/* A program that asks again and again for one thing, and does nothing else, is waiting; and while it waits, work goes
+   on. */
 void sim_schedule_polled(const void *what, bool ready)
 {
     enum { PATIENCE = 16 };

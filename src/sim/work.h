@@ -7,8 +7,8 @@
 #include "order.h"
 #include "sim.h"
 
-/* Around what moves the program's own bytes. That two pieces of work race for them is the program's affair, as on a GPU, and
-   the hazard checker's: ThreadSanitizer, in a build with it, need not look. */
+/* Around what moves the program's own bytes. That two pieces of work race for them is the program's affair, as on a
+   GPU, and the hazard checker's: ThreadSanitizer, in a build with it, need not look. */
 #if defined __has_feature
 #if __has_feature(thread_sanitizer)
 #define SIM_THREAD_SANITIZER
@@ -68,7 +68,8 @@ struct sim_work {
     void (*parts)(CUstream stream, const struct sim_work *work); /* tells the hazard checker of more */
     bool unknown;       /* it may touch more than it says */
     bool keeps_clock;   /* `after` becomes all that it comes after */
-    bool host_sees;     /* that too; and the program can notice that it ran, and knows then that what came before is complete */
+    bool host_sees;     /* that too; and the program can notice that it ran, and knows then that what came before is
+                           complete */
     struct sim_clock after; /* what it comes after beside its stream's work */
     const char *name;   /* of a kernel; the function's, or NULL */
     uint64_t allocated; /* allocations made before it was submitted */

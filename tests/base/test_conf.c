@@ -207,14 +207,18 @@ static void nothing_is_said_to_stay_where_all_is_refused(void **state)
 {
     (void)state;
     struct lines lines;
-    assert_string_equal(refused("--conf", "max_split_size_mb:5", &lines), "--conf: max_split_size_mb:5: must be 0 for off, or 20 to 16777216 (MiB)");
-    assert_string_equal(refused(NULL, "nonsense:1", &lines), "there is no option \"nonsense\"; segalloc conf lists them all");
-    assert_string_equal(refused(NULL, "max_splitsize_mb:64", &lines), "there is no option \"max_splitsize_mb\"; did you mean max_split_size_mb?");
+    assert_string_equal(refused("--conf", "max_split_size_mb:5", &lines),
+        "--conf: max_split_size_mb:5: must be 0 for off, or 20 to 16777216 (MiB)");
+    assert_string_equal(refused(NULL, "nonsense:1", &lines),
+        "there is no option \"nonsense\"; segalloc conf lists them all");
+    assert_string_equal(refused(NULL, "max_splitsize_mb:64", &lines),
+        "there is no option \"max_splitsize_mb\"; did you mean max_split_size_mb?");
     struct sg_conf conf;
     sg_conf_init(&conf);
     assert_int_equal(apply(&conf, "max_split_size_mb:32", &lines), 0);
     assert_int_equal(sg_conf_check(&conf, NULL, "large_segment_size_mb:64", keep, &lines), 1);
-    assert_string_equal(lines.last, "max_split_size_mb:32 is less than large_segment_size_mb:64: it must be that or more, or 0 for off");
+    assert_string_equal(lines.last,
+        "max_split_size_mb:32 is less than large_segment_size_mb:64: it must be that or more, or 0 for off");
 }
 
 static void unknown_keys_name_the_nearest(void **state)

@@ -42,17 +42,19 @@ static uint64_t play_torch(const struct events *events, const char *conf_text)
     return peak;
 }
 
-static void print_outcome(bool json, const char *name, const struct terms *terms, const struct outcome *outcome, const struct facts *facts)
+static void print_outcome(bool json, const char *name, const struct terms *terms, const struct outcome *outcome,
+    const struct facts *facts)
 {
     if (json)
-        printf(", \"%s\": {\"card_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64 ", \"peak_touched_bytes\": %" PRIu64
-               ", \"pages_moved\": %" PRIu64 ", \"moves_forced\": %" PRIu64 ", \"thrash_backoffs\": %" PRIu64 ", \"ooms\": %" PRIu64 "}",
-               name, terms->card_bytes, outcome->peak_reserved, outcome->peak_touched, outcome->pages_moved, outcome->forced,
-               outcome->backoffs, outcome->ooms);
+        printf(", \"%s\": {\"card_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64
+               ", \"peak_touched_bytes\": %" PRIu64 ", \"pages_moved\": %" PRIu64 ", \"moves_forced\": %" PRIu64
+               ", \"thrash_backoffs\": %" PRIu64 ", \"ooms\": %" PRIu64 "}",
+            name, terms->card_bytes, outcome->peak_reserved, outcome->peak_touched, outcome->pages_moved,
+            outcome->forced, outcome->backoffs, outcome->ooms);
     else
         printf("  %-6s reserved %.4f touched %.4f moved %" PRIu64 " ooms %" PRIu64 "\n", name,
-               (double)outcome->peak_reserved / (double)facts->peak_live, (double)outcome->peak_touched / (double)facts->peak_live,
-               outcome->pages_moved, outcome->ooms);
+            (double)outcome->peak_reserved / (double)facts->peak_live,
+            (double)outcome->peak_touched / (double)facts->peak_live, outcome->pages_moved, outcome->ooms);
 }
 
 static void run(const struct adversary *adversary, bool json)
@@ -68,16 +70,16 @@ static void run(const struct adversary *adversary, bool json)
     struct outcome fixed = bounds_play(&tight, &events, &facts), split = bounds_play(&with_split, &events, &facts);
     struct outcome snug = bounds_play(&on_snug, &events, &facts), twice = bounds_play(&on_twice, &events, &facts);
     bounds_expect(&tight, fixed.ooms == 0, "refusals on a card with room", fixed.ooms, 0);
-    bounds_expect(&with_split, split.pages_moved <= fixed.pages_moved, "pages moved with max_split_size over those without",
-                  split.pages_moved, fixed.pages_moved);
+    bounds_expect(&with_split, split.pages_moved <= fixed.pages_moved,
+        "pages moved with max_split_size over those without", split.pages_moved, fixed.pages_moved);
     uint64_t native = play_torch(&events, ""), expandable = play_torch(&events, "expandable_segments:True");
     uint64_t both = adversary->torch_conf ? play_torch(&events, adversary->torch_conf) : 0;
     if (json)
-        printf("{\"name\": \"%s\", \"events\": %zu, \"peak_live_bytes\": %" PRIu64 ", \"peak_reach_bytes\": %" PRIu64, adversary->name,
-               events.count, facts.peak_live, facts.peak_reach);
+        printf("{\"name\": \"%s\", \"events\": %zu, \"peak_live_bytes\": %" PRIu64 ", \"peak_reach_bytes\": %" PRIu64,
+            adversary->name, events.count, facts.peak_live, facts.peak_reach);
     else
-        printf("%s: %s; %zu events, %.2f GiB live at most, reach %.4f\n", adversary->name, adversary->text, events.count,
-               (double)facts.peak_live / (double)SG_GIB, (double)facts.peak_reach / (double)facts.peak_live);
+        printf("%s: %s; %zu events, %.2f GiB live at most, reach %.4f\n", adversary->name, adversary->text,
+            events.count, (double)facts.peak_live / (double)SG_GIB, (double)facts.peak_reach / (double)facts.peak_live);
     print_outcome(json, "tight", &tight, &fixed, &facts);
     print_outcome(json, "x1.02", &on_snug, &snug, &facts);
     print_outcome(json, "x2", &on_twice, &twice, &facts);
@@ -87,7 +89,8 @@ static void run(const struct adversary *adversary, bool json)
             printf(", \"torch_both\": %" PRIu64, both);
         printf("}\n");
     } else {
-        printf("  PyTorch: default %.4f expandable %.4f", (double)native / (double)facts.peak_live, (double)expandable / (double)facts.peak_live);
+        printf("  PyTorch: default %.4f expandable %.4f", (double)native / (double)facts.peak_live,
+            (double)expandable / (double)facts.peak_live);
         if (both)
             printf(" with max_split_size too %.4f", (double)both / (double)facts.peak_live);
         printf("\n");
@@ -100,7 +103,8 @@ static void search(uint64_t first, uint64_t last)
 {
     for (uint64_t seed = first; seed <= last; seed++) {
         struct random random = {~seed};
-        uint64_t page = PAGE << random_below(&random, 5), hundredths = random_below(&random, 4) ? 0 : random_below(&random, 30);
+        uint64_t page = PAGE << random_below(&random, 5),
+                 hundredths = random_below(&random, 4) ? 0 : random_below(&random, 30);
         bool fixed = random_below(&random, 2), roomy = random_below(&random, 3) == 0;
         char name[32], conf[96] = "";
         struct events events = {0};
@@ -120,15 +124,17 @@ static void search(uint64_t first, uint64_t last)
         if (events.count)
             split = bounds_play(&terms, &events, &facts);
         if (fixed)
-            bounds_expect(&terms, memcmp(&plain, &split, sizeof plain) == 0, "pages moved, unlike without max_split_size",
-                          split.pages_moved, plain.pages_moved);
+            bounds_expect(&terms, memcmp(&plain, &split, sizeof plain) == 0,
+                "pages moved, unlike without max_split_size", split.pages_moved, plain.pages_moved);
         events_free(&events);
     }
 }
 
 static int usage(const char *wrong)
 {
-    fprintf(stderr, "usage: adversaries [--json] [NAME...], adversaries --random FIRST LAST\n\"%s\" is no adversary; there are:", wrong);
+    fprintf(stderr,
+        "usage: adversaries [--json] [NAME...], adversaries --random FIRST LAST\n\"%s\" is no adversary; there are:",
+        wrong);
     for (size_t k = 0; k < adversary_count; k++)
         fprintf(stderr, " %s", adversaries[k].name);
     fprintf(stderr, "\n");

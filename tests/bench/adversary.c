@@ -215,7 +215,8 @@ static void logits(struct events *events)
         weights[i] = events_take(events, mib(97.3));
     for (int step = 0; step < 60; step++) {
         uint64_t half = tokens[step % 4] * 151936 * 2;
-        uint32_t hidden = events_take(events, tokens[step % 4] * 3584 * 2), out = events_take(events, half), full = events_take(events, 2 * half);
+        uint32_t hidden = events_take(events, tokens[step % 4] * 3584 * 2), out = events_take(events, half),
+                 full = events_take(events, 2 * half);
         events_give(events, out);
         uint32_t loss = events_take(events, tokens[step % 4] * 4), gradient = events_take(events, 2 * half);
         events_give(events, full);
@@ -237,7 +238,8 @@ static void pairs(struct events *events)
 {
     uint32_t large = events_take(events, mib(530)), small = events_take(events, mib(270));
     for (int step = 0; step < 200; step++) {
-        uint32_t first = events_take(events, mib(step % 2 ? 530 : 270)), second = events_take(events, mib(step % 2 ? 270 : 530));
+        uint32_t first = events_take(events, mib(step % 2 ? 530 : 270)),
+                 second = events_take(events, mib(step % 2 ? 270 : 530));
         if (step % 3 == 0) {
             events_give(events, large);
             large = events_take(events, mib(530));
@@ -291,7 +293,8 @@ const struct adversary adversaries[] = {
     {"longer_sequences", "activations that grow by a few tokens a step", longer_sequences, NULL},
     {"heavy_tails", "heavy-tailed sizes and lifetimes", heavy_tails, NULL},
     {"runaway", "pytorch#123548, below max_split_size", runaway, "expandable_segments:True,max_split_size_mb:128"},
-    {"runaway_large", "pytorch#123548, above max_split_size", runaway_large, "expandable_segments:True,max_split_size_mb:128"},
+    {"runaway_large", "pytorch#123548, above max_split_size", runaway_large,
+        "expandable_segments:True,max_split_size_mb:128"},
     {"logits", "logits of 17000, 19000, 20480 and 14500 tokens", logits, NULL},
     {"pairs", "pairs of 530 and 270 MiB", pairs, NULL},
     {"serving", "many caches that grow by being copied", serving, NULL},

@@ -21,7 +21,8 @@ struct events {
 struct adversary {
     const char *name, *text;
     void (*write)(struct events *events);
-    const char *torch_conf; /* PyTorch's settings under which it is told of, beside the default and expandable ones; or NULL */
+    const char *torch_conf; /* PyTorch's settings under which it is told of, beside the default and expandable ones; or
+                               NULL */
 };
 
 extern const struct adversary adversaries[];

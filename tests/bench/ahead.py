@@ -2,8 +2,9 @@
 
 Usage: ahead.py SEGALLOC TRACE[=SLACK]...
 
-SLACK is the reserve_slack at which frees wait for recorded streams (1.0). A trace NAME.sync.csv.zst has rows about work and several streams; of others work follows each allocation on its stream.
-Multiples of the peak of live memory. Waits are those that the program did not make; none is shown as nothing."""
+SLACK is the reserve_slack at which frees wait for recorded streams (1.0). A trace NAME.sync.csv.zst has rows about work
+and several streams; of others work follows each allocation on its stream. Multiples of the peak of live memory. Waits
+are those that the program did not make; none is shown as nothing."""
 import concurrent.futures
 import json
 import os
@@ -22,9 +23,11 @@ def call(*arguments):
 
 
 def cell(result, live):
-    waits = "".join(f", {result[key]} {word}" for key, word in (("host_waits", "host"), ("device_waits", "device"), ("strict_waits", "strict"))
+    waits = "".join(f", {result[key]} {word}" for key, word in (("host_waits", "host"), ("device_waits", "device"),
+                                                                ("strict_waits", "strict"))
                     if result[key])
-    return f"{result['peak_reserved_bytes'] / live:.4f}{waits}" + (f", **{result['ooms']} failed**" if result["ooms"] else "")
+    return f"{result['peak_reserved_bytes'] / live:.4f}{waits}" + (f", **{result['ooms']} failed**"
+                                                                   if result["ooms"] else "")
 
 
 def table(title, head, rows):
@@ -63,13 +66,16 @@ class Bench:
     def by_ahead(self, title, first, jobs):
         """`jobs`: rows of (cells, function of K that starts a replay)."""
         started = [(cells, [job(ahead) for ahead in AHEAD]) for cells, job in jobs]
-        table(title, [*first, *(f"K = {ahead}" for ahead in AHEAD)], [[*cells, *(one.result() for one in row)] for cells, row in started])
+        table(title, [*first, *(f"K = {ahead}" for ahead in AHEAD)],
+              [[*cells, *(one.result() for one in row)] for cells, row in started])
 
     def one_stream(self):
-        jobs = [([self.names[path], conf], lambda ahead, path=path, conf=conf: self.replay(path, f"reserve_slack:1.0,{conf}", ahead))
+        jobs = [([self.names[path], conf], lambda ahead, path=path,
+                 conf=conf: self.replay(path, f"reserve_slack:1.0,{conf}", ahead))
                 for path in self.single for conf in ("free_sync:stream", "free_sync:event", "free_sync:strict")]
         self.by_ahead("**One stream**, `reserve_slack:1.0`", ["trace", "frees"], jobs)
-        jobs = [([self.names[path]], lambda ahead, path=path: self.pool.submit(lambda: self.smallest(path, ahead))) for path in self.single]
+        jobs = [([self.names[path]], lambda ahead, path=path: self.pool.submit(lambda: self.smallest(path, ahead)))
+                for path in self.single]
         self.by_ahead("**One stream: the smallest card**, and the waits on it, `free_sync:stream`", ["trace"], jobs)
 
     def streams(self):
@@ -80,7 +86,8 @@ class Bench:
             own = self.slack[path]
             for text, conf, *more in (
                 (f"stream, recorded, slack {own}", f"free_sync:stream,reserve_slack:{own}"),
-                (f"stream, possible, slack {SLACK_POSSIBLE}", f"free_sync:stream,reserve_slack:{SLACK_POSSIBLE}", "--sees", "possible"),
+                (f"stream, possible, slack {SLACK_POSSIBLE}", f"free_sync:stream,reserve_slack:{SLACK_POSSIBLE}",
+                 "--sees", "possible"),
                 (f"event, slack {own}", f"free_sync:event,reserve_slack:{own}"),
                 (f"strict, slack {own}", f"free_sync:strict,reserve_slack:{own}"),
             ):
@@ -91,13 +98,15 @@ class Bench:
         cards, jobs = (1.01, 1.02, 1.05, 1.10, 1.20), []
         for path in self.several + self.single:
             live = self.info[path]["peak_requested_bytes"]
-            for text, conf, *more in (("stream", "free_sync:stream"), ("stream, device waits", "free_sync:stream", "--device-waits"),
+            for text, conf, *more in (("stream", "free_sync:stream"),
+                                      ("stream, device waits", "free_sync:stream", "--device-waits"),
                                       ("event", "free_sync:event")):
                 if "--device-waits" in more and path in self.single:
                     continue
-                jobs.append(([self.names[path], text], [self.replay(path, conf, ahead, "--limit", str(int(live * card)), *more) for card in cards]))
-        table(f"**Memory against waits**, K = {ahead}: reserved on cards of so many times live", ["trace", "frees", *map(str, cards)],
-              [[*cells, *(one.result() for one in row)] for cells, row in jobs])
+                jobs.append(([self.names[path], text], [self.replay(path, conf, ahead, "--limit", str(int(live * card)),
+                                                                    *more) for card in cards]))
+        table(f"**Memory against waits**, K = {ahead}: reserved on cards of so many times live",
+              ["trace", "frees", *map(str, cards)], [[*cells, *(one.result() for one in row)] for cells, row in jobs])
 
 
 def main():

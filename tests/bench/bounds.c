@@ -26,9 +26,10 @@ void bounds_expect(const struct terms *terms, bool holds, const char *bound, uin
     if (holds)
         return;
     broken = true;
-    fprintf(stderr, "adversaries: %s on %.3f GiB with \"%s\", pages of %" PRIu64 " MiB: %s: %" PRIu64 " > %" PRIu64 "\n",
-            terms->name, (double)terms->card_bytes / (double)SG_GIB, terms->conf, terms->page_bytes / SG_MIB, bound, value,
-            most);
+    fprintf(stderr,
+        "adversaries: %s on %.3f GiB with \"%s\", pages of %" PRIu64 " MiB: %s: %" PRIu64 " > %" PRIu64 "\n",
+        terms->name, (double)terms->card_bytes / (double)SG_GIB, terms->conf, terms->page_bytes / SG_MIB, bound, value,
+        most);
 }
 
 /* The most that a request can be rounded up to: the unit, and a step of 1/64 where sizes creep. */
@@ -160,7 +161,8 @@ static void check_any(const struct terms *terms, const struct facts *facts, cons
     bounds_expect(terms, outcome->peak_touched <= facts->peak_reach, "pages touched over the reach of the live blocks",
                   outcome->peak_touched, facts->peak_reach);
     bounds_expect(terms, moved <= least, "moved over the reach of all blocks", moved, least);
-    /* Each page that tokens paid for took a call to map it at least; the last plan may have cost more than there was. */
+    /* Each page that tokens paid for took a call to map it at least; the last plan may have cost more than there
+       was. */
     uint64_t most = outcome->allocs * TOKEN_NS / MAP_NS + facts->largest_reach / terms->page_bytes + outcome->forced;
     bounds_expect(terms, outcome->pages_moved <= most, "pages moved over the tokens", outcome->pages_moved, most);
 }

@@ -1,6 +1,6 @@
-/* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc and
-   mimalloc in the same run; and through segalloc_malloc_on() and segalloc_free(), for one stream and for eight in turn. The
-   driver underneath does nothing (null/), so what is timed is ours.
+/* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc
+   and mimalloc in the same run; and through segalloc_malloc_on() and segalloc_free(), for one stream and for eight in
+   turn. The driver underneath does nothing (null/), so what is timed is ours.
 
    hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json. */
 #include <dlfcn.h>
@@ -129,9 +129,10 @@ static size_t mixed_size(uint64_t *state)
     return low + (bits >> 32) % low;
 }
 
-/* What the loops are about to do: drawn AHEAD operations before it is done, so that the list of blocks, 8 MB of them at the most, is
-   not what is measured. It is the loop's own, looked through at random, where a program that is about to free a block has the
-   address at hand. Only the list's entry is fetched, never what an allocator has behind it, and for all of them alike. */
+/* What the loops are about to do: drawn AHEAD operations before it is done, so that the list of blocks, 8 MB of them at
+   the most, is not what is measured. It is the loop's own, looked through at random, where a program that is about to
+   free a block has the address at hand. Only the list's entry is fetched, never what an allocator has behind it, and
+   for all of them alike. */
 enum { AHEAD = 4 };
 struct draws {
     uint64_t state;
@@ -221,16 +222,19 @@ static void report(const struct work *work, int threads, int devices)
         rate += (double)work[i].pairs / work[i].elapsed_ns * 1e9;
     }
     qsort(all, samples, sizeof *all, by_value);
-    const char *format = wanted.json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"streams\":%d,\"ns_median\":%.1f,"
-                                "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
-                              : "%-9s %-16s %8zu live %2d threads %2d devices %2d streams %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
-    printf(format, work->name, work->allocator->name, work->live, threads, devices, work->allocator->streams, (double)all[samples / 2],
-           (double)all[samples - 1 - samples / 100], (double)all[samples - 1], rate);
+    const char *format =
+        wanted.json
+            ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"streams\":%d,\"ns_median\":%.1f,"
+              "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
+            : "%-9s %-16s %8zu live %2d threads %2d devices %2d streams %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
+    printf(format, work->name, work->allocator->name, work->live, threads, devices, work->allocator->streams,
+        (double)all[samples / 2], (double)all[samples - 1 - samples / 100], (double)all[samples - 1], rate);
     fflush(stdout);
     free(all);
 }
 
-static void measure(const struct allocator *allocator, const char *name, size_t live, size_t pair_bytes, int threads, int devices, double seconds)
+static void measure(const struct allocator *allocator, const char *name, size_t live, size_t pair_bytes, int threads,
+    int devices, double seconds)
 {
     if ((wanted.name && strcmp(wanted.name, name) != 0) || (wanted.live && wanted.live != live))
         return;
@@ -239,8 +243,9 @@ static void measure(const struct allocator *allocator, const char *name, size_t 
     pthread_barrier_t barrier;
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {
-        work[i] = (struct work){.allocator = allocator, .name = name, .live = live, .pair_bytes = pair_bytes, .device = i % devices,
-                                .seconds = seconds, .barrier = &barrier, .sample = malloc(SAMPLES_MOST * sizeof(float))};
+        work[i] = (struct work){.allocator = allocator, .name = name, .live = live, .pair_bytes = pair_bytes,
+            .device = i % devices, .seconds = seconds, .barrier = &barrier,
+            .sample = malloc(SAMPLES_MOST * sizeof(float))};
         pthread_create(&thread[i], NULL, run, &work[i]);
     }
     for (int i = 0; i < threads; i++)
@@ -295,10 +300,12 @@ static void measure_traced(char **argv)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'}, {"name", required_argument, NULL, 'n'},
-                                            {"live", required_argument, NULL, 'l'}, {"seconds", required_argument, NULL, 's'}, {0}};
+    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"only", required_argument, NULL, 'o'},
+        {"name", required_argument, NULL, 'n'}, {"live", required_argument, NULL, 'l'},
+        {"seconds", required_argument, NULL, 's'}, {0}};
     int version;
-    cudaRuntimeGetVersion(&version); /* makes this an ordinary user of the runtime: nothing else of it is called directly */
+    cudaRuntimeGetVersion(&version); /* makes this an ordinary user of the runtime: nothing else of it is called
+                                        directly */
     for (int option; (option = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (option == 'j')
             wanted.json = true;

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Programs of many kinds, beside those that were recorded: writes traces in RMM's replay format, each the same for a seed.
+"""Programs of many kinds, beside those that were recorded: writes traces in RMM's replay format, each the same for a
+seed.
 
     loads.py FOLDER [--seed N] [--replay SEGALLOC [--pytorch] [--tight-most X] [--roomy]] [NAME…]
 
 One file a program, NAME.csv. They imitate the order in which frameworks allocate (a tensor for each operation, the
 inputs freed when the last reference goes), with sizes drawn from the seed; nothing is copied from a recording. With
 --replay each is played, and a row of a table printed: multiples of live; --pytorch adds the smallest card of PyTorch's
-best configuration. Exit status 1 when one reserves more than --tight-most at reserve_slack:1.0, or with --roomy, on a card
-of twice live, more than 1.110 x live and than PyTorch's expandable segments."""
+best configuration. Exit status 1 when one reserves more than --tight-most at reserve_slack:1.0, or with --roomy, on a
+card of twice live, more than 1.110 x live and than PyTorch's expandable segments."""
 import argparse
 import json
 import pathlib
@@ -95,7 +96,8 @@ class Decoder:
         return turned
 
     def layer(self, hidden, rows, attend, keep=None):
-        """One layer of the forward; attend(keys, values) takes this step's keys and values. keep: a list of what the backward needs."""
+        """One layer of the forward; attend(keys, values) takes this step's keys and values. keep: a list of what the
+        backward needs."""
         p, h, kv = self.p, rows * self.hidden * 2, rows * self.kv_heads * self.head * 2
         gone = (lambda *blocks: keep.extend(blocks)) if keep is not None else p.free
         normed = self.norm(rows)
@@ -333,7 +335,8 @@ def rl_alternation(p):
         cache = DynamicCache(model, batch)
         generate(model, cache, batch, prompt, steps, True)
         cache.drop()
-        train(p, model, lambda: p.random.randint(1, 3) * (prompt + p.random.randint(steps // 2, steps)), 5, optimizer=False)
+        train(p, model, lambda: p.random.randint(1, 3) * (prompt + p.random.randint(steps // 2, steps)), 5,
+              optimizer=False)
 
 
 def vision_transformer(p):
@@ -371,7 +374,8 @@ def convnet(p):
 
 
 def diffusion(p):
-    """A denoiser called for twice the batch each step (guidance), attention over large maps, then a decoder with one high peak."""
+    """A denoiser called for twice the batch each step (guidance), attention over large maps, then a decoder with one
+    high peak."""
     widths = (320, 640, 1280, 1280)
     weights = [p.new(wide * wide * p.random.choice((1, 4, 9)) * 2) for wide in widths for _ in range(40)]
     for _ in range(4):
@@ -573,7 +577,8 @@ def lora_lengths(p):
 
 
 def serve_bursts(p):
-    """A pool of cache blocks as large as a first run leaves room for, buffers of captured graphs, prompts in bursts, adapters that come and go."""
+    """A pool of cache blocks as large as a first run leaves room for, buffers of captured graphs, prompts in bursts,
+    adapters that come and go."""
     model = Decoder(p, 24, 2048, 16, 4, 5632, 64000)
 
     def step(rows, some):
@@ -587,7 +592,8 @@ def serve_bursts(p):
 
     step(4096, 256)  # to see what is left
     pool = [p.new(96 * MIB) for _ in range(model.layers)]
-    graphs = [p.new(rows * model.hidden * 2 * p.random.choice((1, 2, 3))) for rows in range(8, 264, 8) for _ in range(3)]
+    graphs = [p.new(rows * model.hidden * 2 * p.random.choice((1, 2, 3))) for rows in range(8, 264, 8)
+              for _ in range(3)]
     adapters = []
     for _ in range(140):
         if p.random.random() < 0.15:
@@ -610,7 +616,8 @@ def serve_bursts(p):
 
 
 def video_diffusion(p):
-    """A denoiser over all frames at once; then the decoder, tile by tile and few frames at a time, whose results are kept and joined."""
+    """A denoiser over all frames at once; then the decoder, tile by tile and few frames at a time, whose results are
+    kept and joined."""
     wide = 1536
     weights = [p.new(size) for _ in range(24) for size in (wide * wide * 2,) * 4 + (wide * 4 * wide * 2,) * 2]
     decoder = [p.new(p.random.choice((1, 2, 4)) * 384 * 384 * 27 * 2) for _ in range(24)]
@@ -674,7 +681,8 @@ def video_diffusion(p):
 def moe_training(p):
     """Tokens go to experts in other numbers each time: what each of them keeps has a size of its own."""
     layers, hidden, inner, experts = 8, 1024, 1408, 16
-    weights = [p.new(size * 2) for _ in range(layers) for size in [hidden * hidden] * 4 + [hidden * inner] * 3 * experts]
+    weights = [p.new(size * 2) for _ in range(layers)
+               for size in [hidden * hidden] * 4 + [hidden * inner] * 3 * experts]
     states = None
     for _ in range(16):
         rows = p.random.randint(3, 8) * 1024
@@ -715,9 +723,11 @@ def moe_training(p):
 
 
 def speech_beams(p):
-    """Recordings of all lengths are encoded; the caches of several beams grow a token a step and are put in another order each time."""
+    """Recordings of all lengths are encoded; the caches of several beams grow a token a step and are put in another
+    order each time."""
     wide, heads_layers, beams = 1280, 24, 5
-    weights = [p.new(size) for _ in range(2 * heads_layers) for size in [wide * wide * 2] * 4 + [4 * wide * wide * 2] * 2]
+    weights = [p.new(size) for _ in range(2 * heads_layers)
+               for size in [wide * wide * 2] * 4 + [4 * wide * wide * 2] * 2]
     for _ in range(14):
         batch = p.random.randint(1, 6)
         frames = int(min(3000, 150 * p.random.paretovariate(0.8)))
@@ -751,7 +761,8 @@ def speech_beams(p):
 
 
 def xla_train(p):
-    """A compiled step: one arena, state donated in place, the figures of a few steps kept until they are written; now and then an evaluation in another arena."""
+    """A compiled step: one arena, state donated in place, the figures of a few steps kept until they are written; now
+    and then an evaluation in another arena."""
     state = [p.new(p.random.choice((0.01, 0.5, 8, 32, 32, 96)) * MIB) for _ in range(150)]
     train, evaluate, figures = p.random.uniform(1, 3), p.random.uniform(0.5, 2), []
     for step in range(150):
@@ -772,7 +783,8 @@ def xla_train(p):
 
 
 def renderer(p):
-    """Textures come and go under a budget, trees over meshes are built with scratch memory and then compacted, targets follow the window."""
+    """Textures come and go under a budget, trees over meshes are built with scratch memory and then compacted, targets
+    follow the window."""
     textures, held, targets, trees, budget = [], 0, [], [], 2600 * MIB
     for frame in range(900):
         if frame % 150 == 0:
@@ -801,9 +813,10 @@ def renderer(p):
     p.free(*textures, *targets, *trees)
 
 
-PROGRAMS = (serve_dyncache, serve_dyn_gqa2, serve_dyn_mha, serve_dyn_one, serve_batching, serve_static, serve_paged, train_lengths, rl_alternation,
-            vision_transformer, convnet, diffusion, graph_batches, rapids, cupy_small, cupy_tiny, cupy_large, jax_arena, lora_lengths,
-            serve_bursts, video_diffusion, moe_training, speech_beams, xla_train, renderer)
+PROGRAMS = (serve_dyncache, serve_dyn_gqa2, serve_dyn_mha, serve_dyn_one, serve_batching, serve_static, serve_paged,
+            train_lengths, rl_alternation, vision_transformer, convnet, diffusion, graph_batches, rapids, cupy_small,
+            cupy_tiny, cupy_large, jax_arena, lora_lengths, serve_bursts, video_diffusion, moe_training, speech_beams,
+            xla_train, renderer)
 
 
 def replayed(segalloc, path, conf, *more):
@@ -823,7 +836,8 @@ def replay(segalloc, path, options):
     close = replayed(segalloc, path, "", "--limit", str(live * 102 // 100))
     card = replayed(segalloc, path, "", "--min-limit")["min_limit_bytes"]
     theirs = ("", "max_split_size_mb:128", "expandable_segments:True", "expandable_segments:True,max_split_size_mb:128")
-    best = [replayed(segalloc, path, conf, "--min-limit", "--policy", "pytorch")["min_limit_bytes"] for conf in theirs if options.pytorch]
+    best = [replayed(segalloc, path, conf, "--min-limit", "--policy", "pytorch")["min_limit_bytes"] for conf in theirs
+            if options.pytorch]
     print(f"{path.stem:18} {live / GIB:7.2f} GiB, slack 1.0 {tight['peak_reserved_bytes'] / live:.4f}, roomy {roomy / live:.4f} ({expandable / live:.4f}), "
           f"moves on 1.02 {close['driver_us']['moves'] / close['allocs']:.3f} ms/1000, card {card / live:.4f}"
           + (f", PyTorch's {min(best) / live:.4f}" if best else ""), flush=True)

@@ -1,5 +1,5 @@
-/* What finding free memory and finding a block costs, by structure and by how many there are: the core's index of maxima
-   beside a balanced tree, its arrays beside two hash tables. Mean ns of an operation, best of several rounds. */
+/* What finding free memory and finding a block costs, by structure and by how many there are: the core's index of
+   maxima beside a balanced tree, its arrays beside two hash tables. Mean ns of an operation, best of several rounds. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>

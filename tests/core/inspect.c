@@ -71,7 +71,8 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
         if (handle == SG_PAGE_OLD) {
             const struct sg_region *now = region;
             uint32_t twin = page;
-            for (bool first = true; now->handle[twin] == SG_PAGE_OLD; first = false) { /* each of a chain knows the next */
+            /* each of a chain knows the next */
+            for (bool first = true; now->handle[twin] == SG_PAGE_OLD; first = false) {
                 const struct sg_region *next = device->region[now->twin[twin] >> 32];
                 assert_true(first || now->pin[twin] >= SG_PIN_TWICE);
                 twin = (uint32_t)now->twin[twin];
@@ -124,7 +125,8 @@ static void inspect_device(struct sg_device *device)
     assert_true(value[SG_STAT_reserved_bytes] <= device->capacity_bytes);
     for (int i = 0; i < SG_STAT_COUNT; i++)
         assert_true(stats.peak[i] == 0 || stats.peak[i] >= value[i]);
-    if (strict_used(device->ordinal) > sums.mapped + strict_stuck(device->ordinal) || strict_used(device->ordinal) < sums.mapped)
+    if (strict_used(device->ordinal) > sums.mapped + strict_stuck(device->ordinal) ||
+        strict_used(device->ordinal) < sums.mapped)
         fail_msg("the core holds %llu bytes, the driver has given it %llu", (unsigned long long)sums.mapped,
                  (unsigned long long)strict_used(device->ordinal));
 }
@@ -144,12 +146,13 @@ void inspect_empty(struct sg_core *core, int devices)
         struct sg_stats stats;
         if (!sg_core_stats(core, i, &stats))
             continue;
-        static const enum sg_stat zero[] = {SG_STAT_requested_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes, SG_STAT_reserved_bytes,
-                                            SG_STAT_active_bytes, SG_STAT_inactive_split_bytes, SG_STAT_stranded_bytes,
-                                            SG_STAT_small_allocated_bytes, SG_STAT_small_reserved_bytes, SG_STAT_allocations, SG_STAT_pages,
-                                            SG_STAT_largest_free_bytes};
+        static const enum sg_stat zero[] = {SG_STAT_requested_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes,
+            SG_STAT_reserved_bytes, SG_STAT_active_bytes, SG_STAT_inactive_split_bytes, SG_STAT_stranded_bytes,
+            SG_STAT_small_allocated_bytes, SG_STAT_small_reserved_bytes, SG_STAT_allocations, SG_STAT_pages,
+            SG_STAT_largest_free_bytes};
         for (size_t k = 0; k < sizeof zero / sizeof *zero; k++)
             if (stats.value[zero[k]])
-                fail_msg("%s of device %d is %llu when all is given back", sg_stat_info(zero[k])->name, i, (unsigned long long)stats.value[zero[k]]);
+                fail_msg("%s of device %d is %llu when all is given back", sg_stat_info(zero[k])->name, i,
+                    (unsigned long long)stats.value[zero[k]]);
     }
 }

@@ -4,7 +4,8 @@
 
 #include "core.h"
 
-/* A core over the strict driver's two devices, emptied, of `total` bytes each with pages of 2 MiB, by the text of a configuration. */
+/* A core over the strict driver's two devices, emptied, of `total` bytes each with pages of 2 MiB, by the text of a
+   configuration. */
 struct sg_core *inspect_start(const char *text, uint64_t total);
 
 /* A capture is live: nothing can be recorded. False when a core starts. */

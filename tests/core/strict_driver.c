@@ -101,7 +101,8 @@ static uint32_t first_at_or_after(CUdeviceptr address)
 static struct range *range_around(CUdeviceptr address, uint64_t bytes)
 {
     for (uint32_t i = 0; i < the.ranges; i++)
-        if (the.range[i].live && address >= the.range[i].address && address + bytes <= the.range[i].address + the.range[i].bytes)
+        if (the.range[i].live && address >= the.range[i].address &&
+            address + bytes <= the.range[i].address + the.range[i].bytes)
             return &the.range[i];
     return NULL;
 }
@@ -117,7 +118,8 @@ static void drop_if_unused(struct handle *handle)
         the.used[handle->device] -= handle->bytes;
 }
 
-static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
 {
     CUresult result = CUDA_SUCCESS;
     (void)hint;
@@ -170,12 +172,14 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
     return leave(CUDA_SUCCESS);
 }
 
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
 {
     CUresult result;
     enter();
     int device = prop->location.id;
-    if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE || device < 0 || device >= the.devices || flags)
+    if (prop->type != CU_MEM_ALLOCATION_TYPE_PINNED || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        device < 0 || device >= the.devices || flags)
         return leave(breaks("create with bad properties, device %d", device));
     if (bytes == 0 || bytes % the.granularity)
         return leave(breaks("create of %zu bytes", bytes));
@@ -201,7 +205,8 @@ static CUresult release(CUmemGenericAllocationHandle id)
     if (!handle || !handle->held)
         return leave(breaks("release of handle %llu, which is not held", id));
     if (fails("release", CUDA_ERROR_INVALID_VALUE, &result))
-        handle->left = true; /* as a driver that is going down: the memory is gone from the books, the error comes back */
+        handle->left = true; /* as a driver that is going down: the memory is gone from the books, the error comes
+                                back */
     else
         result = CUDA_SUCCESS;
     handle->held = false;
@@ -209,7 +214,8 @@ static CUresult release(CUmemGenericAllocationHandle id)
     return leave(result);
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle id, unsigned long long flags)
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle id,
+    unsigned long long flags)
 {
     CUresult result;
     enter();
@@ -276,7 +282,8 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     if (!mappings || count == 0)
         return leave(breaks("access rights of what is not whole mappings: 0x%llx, %zu", address, bytes));
     for (size_t i = 0; i < count; i++) {
-        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id < 0 || access[i].location.id >= the.devices)
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id < 0 ||
+            access[i].location.id >= the.devices)
             return leave(breaks("access rights for device %d", access[i].location.id));
         if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
             bits |= UINT64_C(1) << access[i].location.id;
@@ -307,7 +314,8 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
             return leave(CUDA_SUCCESS);
         }
     }
-    the.range[the.ranges++] = (struct range){.address = the.next_address, .bytes = bytes, .live = true, .plain = the.handles};
+    the.range[the.ranges++] =
+        (struct range){.address = the.next_address, .bytes = bytes, .live = true, .plain = the.handles};
     *ret = the.next_address;
     the.next_address += (bytes + 2 * the.granularity - 1) / the.granularity * the.granularity;
     return leave(CUDA_SUCCESS);
@@ -621,9 +629,11 @@ bool strict_backing(CUdeviceptr address, size_t bytes, int device, uint64_t *ret
 }
 
 /* The part of a mapping that lies in a range, as offsets into its memory. */
-static void part_in(const struct mapping *mapping, CUdeviceptr address, size_t bytes, uint64_t *ret_begin, uint64_t *ret_end)
+static void part_in(const struct mapping *mapping, CUdeviceptr address, size_t bytes, uint64_t *ret_begin,
+    uint64_t *ret_end)
 {
-    CUdeviceptr begin = address > mapping->address ? address : mapping->address, end = mapping->address + mapping->bytes;
+    CUdeviceptr begin = address > mapping->address ? address : mapping->address,
+                end = mapping->address + mapping->bytes;
     *ret_begin = begin - mapping->address;
     *ret_end = (address + bytes < end ? address + bytes : end) - mapping->address;
 }
@@ -632,11 +642,13 @@ bool strict_share(CUdeviceptr one, size_t one_bytes, CUdeviceptr other, size_t o
 {
     bool share = one < other + other_bytes && other < one + one_bytes;
     enter();
-    for (uint32_t i = first_at_or_after(one); !share && i < the.mappings && the.mapping[i].address < one + one_bytes; i++) {
+    for (uint32_t i = first_at_or_after(one); !share && i < the.mappings && the.mapping[i].address < one + one_bytes;
+         i++) {
         const struct mapping *a = &the.mapping[i];
         if (handle_of(a->handle)->mappings < 2)
             continue; /* at one address: that was looked at */
-        for (uint32_t k = first_at_or_after(other); !share && k < the.mappings && the.mapping[k].address < other + other_bytes; k++) {
+        for (uint32_t k = first_at_or_after(other);
+             !share && k < the.mappings && the.mapping[k].address < other + other_bytes; k++) {
             uint64_t a_begin, a_end, b_begin, b_end;
             part_in(a, one, one_bytes, &a_begin, &a_end);
             part_in(&the.mapping[k], other, other_bytes, &b_begin, &b_end);

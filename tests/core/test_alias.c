@@ -1,4 +1,5 @@
-/* Who gets pages at a second address, and who does not: pinned pages, captures, streams that have not waited, peers; and how many. */
+/* Who gets pages at a second address, and who does not: pinned pages, captures, streams that have not waited, peers;
+   and how many. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -90,7 +91,8 @@ static void test_old_address_stays_until_work_is_done(void **state)
     stop(core);
 }
 
-static uint64_t aliased_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
+static uint64_t aliased_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block),
+    uint64_t asker)
 {
     struct sg_core *core = inspect_start(conf, MIB(512));
     CUdeviceptr block[8];
@@ -177,7 +179,8 @@ static void test_peers_come_later(void **state)
     stop(core);
 }
 
-/* The small region has fewer addresses than what is held elsewhere would need; its pages need no more than it holds itself. */
+/* The small region has fewer addresses than what is held elsewhere would need; its pages need no more than it holds
+   itself. */
 static void test_pages_of_small_blocks(void **state)
 {
     (void)state;

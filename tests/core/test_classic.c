@@ -1,5 +1,5 @@
-/* Fixed segments go with the context that they were made in, and another thread may end it at any time: the driver gives the addresses
-   out again before the core is told. What lives there then is the new owner's. */
+/* Fixed segments go with the context that they were made in, and another thread may end it at any time: the driver
+   gives the addresses out again before the core is told. What lives there then is the new owner's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,8 @@ static void end_in_driver(const CUdeviceptr *segment, int count)
         assert_int_equal(strict_driver.mem_free(segment[i]), CUDA_SUCCESS);
 }
 
-/* Blocks that lived and a segment that was idle; all addresses are another context's before the core hears of the end. */
+/* Blocks that lived and a segment that was idle; all addresses are another context's before the core hears of the
+   end. */
 static void test_address_comes_before_the_news(void **state)
 {
     (void)state;
@@ -168,7 +169,8 @@ static void end_before_free(int answer)
     strict_reset(1, 256 * SG_MIB, 2 * SG_MIB);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, "ipc:always", NULL, NULL), 0);
-    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .enter_context = end_first, .leave_context = left});
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .enter_context = end_first,
+        .leave_context = left});
     assert_non_null(core);
     sg_core_context_seen(core, 0, first);
     sg_core_context_seen(core, 0, second);

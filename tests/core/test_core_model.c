@@ -1,5 +1,6 @@
-/* Random programs against the whole allocator on a strict driver. What must hold: live blocks lie apart, aligned and behind
-   mapped pages that nobody moves; the statistics are exact; limits are kept; and what cudaMemGetInfo calls free can be had. */
+/* Random programs against the whole allocator on a strict driver. What must hold: live blocks lie apart, aligned and
+   behind mapped pages that nobody moves; the statistics are exact; limits are kept; and what cudaMemGetInfo calls free
+   can be had. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +33,8 @@ struct program {
     uint64_t requested[STRICT_DEVICES];
 };
 
-static void program_init(struct program *program, const char *text, int devices, uint64_t total, uint64_t granule, uint64_t seed)
+static void program_init(struct program *program, const char *text, int devices, uint64_t total, uint64_t granule,
+    uint64_t seed)
 {
     struct sg_conf conf;
     memset(program, 0, sizeof *program);
@@ -75,7 +77,8 @@ static CUresult allocate(struct program *program, struct block *block, int devic
         fail_msg("memory was handed out that cannot be used");
     program->requested[device] += bytes;
     struct sg_block_info info;
-    assert_int_equal(sg_core_block(program->core, address + random_below(&program->random, bytes), &info), CUDA_SUCCESS);
+    assert_int_equal(sg_core_block(program->core, address + random_below(&program->random, bytes), &info),
+        CUDA_SUCCESS);
     assert_int_equal(info.base, address);
     assert_int_equal(info.bytes, bytes);
     assert_int_equal(info.device, device);
@@ -160,7 +163,8 @@ static void step(struct program *program)
     struct block *block = &program->block[random_below(random, BLOCKS)];
     int device = (int)random_below(random, (uint64_t)program->devices);
     if (block->address) {
-        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STRICT};
+        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO,
+            SG_FREE_SYNC_EVENT, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STRICT};
         release(program, block, syncs[random_below(random, 6)]);
     } else {
         uint64_t bytes = random_size(random, program->limit);
@@ -347,7 +351,8 @@ static void test_pins(void **state)
     release(&program, &pinned[0], SG_FREE_SYNC_AUTO);
     uint64_t held = strict_used(0);
     sg_core_trim(program.core, 0, 0);
-    assert_int_equal(held - strict_used(0), 76 * SG_MIB); /* all that is free but for the ten pinned ones of the block before */
+    /* all that is free but for the ten pinned ones of the block before */
+    assert_int_equal(held - strict_used(0), 76 * SG_MIB);
     inspect(program.core, 1);
     for (int i = 1; i < 8; i++)
         release(&program, &pinned[i], SG_FREE_SYNC_AUTO);
@@ -477,7 +482,8 @@ static void test_pending_limit(void **state)
     (void)state;
     for (int limited = 0; limited < 2; limited++) {
         static struct program program;
-        program_init(&program, limited ? "reserve_slack:1.0,pending_limit:16MiB" : "reserve_slack:1.0", 1, 1024 * SG_MIB, GRANULE, 1);
+        program_init(&program, limited ? "reserve_slack:1.0,pending_limit:16MiB" : "reserve_slack:1.0", 1,
+            1024 * SG_MIB, GRANULE, 1);
         uint64_t most = 0;
         struct sg_stats stats;
         for (int i = 0; i < 40; i++) {

@@ -44,18 +44,21 @@ static _Atomic uint32_t *claim_of(CUdeviceptr address)
 
 static void one_step(struct worker *worker, struct random *random, struct held *held)
 {
-    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)(worker->number + 1), .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)(worker->number + 1), .has_stream = true,
+        .sync = SG_FREE_SYNC_AUTO};
     if (held->address) {
         uint64_t backing = 0;
         bool same = strict_backing(held->address, held->bytes, worker->device, &backing) && backing == held->backing;
         worker->wrong += !same || atomic_exchange(claim_of(held->address), 0) != (uint32_t)worker->number + 1;
-        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STRICT};
+        static const enum sg_free_sync syncs[] = {SG_FREE_SYNC_AUTO, SG_FREE_SYNC_AUTO, SG_FREE_SYNC_EVENT,
+            SG_FREE_SYNC_STRICT};
         tag.sync = syncs[random_below(random, 4)];
         worker->wrong += sg_core_free(worker->core, held->address, &tag) != CUDA_SUCCESS;
         held->address = 0;
         return;
     }
-    held->bytes = random_below(random, 3) ? random_between(random, 1, SG_MIB) : random_between(random, SG_MIB, worker->most);
+    held->bytes = random_below(random, 3) ? random_between(random, 1, SG_MIB)
+                                          : random_between(random, SG_MIB, worker->most);
     CUresult result = sg_core_malloc(worker->core, worker->device, held->bytes, &tag, &held->address);
     if (result != CUDA_SUCCESS) {
         held->address = 0;
@@ -93,7 +96,8 @@ static void *work(void *argument)
         case 4:
             if (sg_core_stats(worker->core, worker->device, &stats))
                 worker->wrong += stats.value[SG_STAT_requested_bytes] > stats.value[SG_STAT_allocated_bytes] ||
-                                 stats.value[SG_STAT_allocated_bytes] + stats.value[SG_STAT_pending_bytes] > stats.value[SG_STAT_reserved_bytes];
+                                 stats.value[SG_STAT_allocated_bytes] + stats.value[SG_STAT_pending_bytes] >
+                                     stats.value[SG_STAT_reserved_bytes];
             break;
         case 5:
             sg_core_mem_info(worker->core, worker->device, &free_bytes, &total_bytes);
@@ -150,7 +154,8 @@ static sem_t creating, may_create;
 static _Atomic bool slow;
 
 /* As the strict driver's, but slow when told to be: until somebody lets it go on. */
-static CUresult slow_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult slow_create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
 {
     if (atomic_load(&slow)) {
         sem_post(&creating);
@@ -210,7 +215,8 @@ static void test_growth_stops_nobody(void **state)
     assert_int_equal(sg_core_free(core, held, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_malloc(core, 0, 4 * SG_MIB, &tag, &held), CUDA_SUCCESS);
     assert_true(sg_core_stats(core, 0, &after));
-    static const enum sg_stat calls[] = {SG_STAT_calls_create, SG_STAT_calls_map, SG_STAT_calls_unmap, SG_STAT_calls_sync, SG_STAT_calls_event, SG_STAT_calls_reserve};
+    static const enum sg_stat calls[] = {SG_STAT_calls_create, SG_STAT_calls_map, SG_STAT_calls_unmap,
+        SG_STAT_calls_sync, SG_STAT_calls_event, SG_STAT_calls_reserve};
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) /* and what is there costs no call of the driver */
         assert_int_equal(after.value[calls[i]], before.value[calls[i]]);
     sem_post(&may_create);

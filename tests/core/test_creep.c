@@ -84,7 +84,8 @@ static void test_widest(void **state)
     release(&creep, 1);
 }
 
-/* A size is a crowd's when enough of its blocks live and they are large enough together, none when a block alone is large. */
+/* A size is a crowd's when enough of its blocks live and they are large enough together, none when a block alone is
+   large. */
 static void test_crowds(void **state)
 {
     struct sg_crowd crowd = {0};
@@ -111,7 +112,8 @@ static void test_lanes(void **state)
     (void)state;
     uint32_t octave = 4096, used = 0;
     for (uint32_t part = 0; part < SG_CROWD_LANES; part++) {
-        uint32_t units = octave + octave * part / SG_CROWD_LANES, most = octave + octave * (part + 1) / SG_CROWD_LANES - 1;
+        uint32_t units = octave + octave * part / SG_CROWD_LANES,
+                 most = octave + octave * (part + 1) / SG_CROWD_LANES - 1;
         uint8_t lane = sg_crowd_lane(sg_creep_class(units));
         assert_in_range(lane, 0, SG_CROWD_LANES - 1);
         assert_int_equal(lane, sg_crowd_lane(sg_creep_class(most)));

@@ -85,7 +85,9 @@ static CUresult perform(struct run *run, const struct step *step)
     case FREE_STRICT:
         if (!run->slot[step->slot].address)
             return CUDA_SUCCESS;
-        tag.sync = step->op == FREE_EVENT ? SG_FREE_SYNC_EVENT : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_AUTO;
+        tag.sync = step->op == FREE_EVENT    ? SG_FREE_SYNC_EVENT
+                   : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT
+                                             : SG_FREE_SYNC_AUTO;
         if (run->script->ordered && step->op == FREE)
             tag.sync = SG_FREE_SYNC_STREAM;
         result = sg_core_free(run->core, run->slot[step->slot].address, &tag);
@@ -110,10 +112,12 @@ static void look(struct run *run)
     inspect(run->core, 1);
     for (int i = 0; i < SLOTS && run->expandable; i++) {
         uint64_t backing = 0;
-        if (run->slot[i].address && (!strict_backing(run->slot[i].address, run->slot[i].bytes, 0, &backing) || backing != run->slot[i].backing))
+        if (run->slot[i].address &&
+            (!strict_backing(run->slot[i].address, run->slot[i].bytes, 0, &backing) || backing != run->slot[i].backing))
             fail_msg("the memory of a live block was moved");
         for (int k = 0; k < i && run->slot[i].address; k++)
-            if (run->slot[k].address && strict_share(run->slot[i].address, run->slot[i].bytes, run->slot[k].address, run->slot[k].bytes))
+            if (run->slot[k].address &&
+                strict_share(run->slot[i].address, run->slot[i].bytes, run->slot[k].address, run->slot[k].bytes))
                 fail_msg("two live blocks share memory");
     }
 }
@@ -166,8 +170,8 @@ static void run_whole(struct script *script)
     finish(&run);
 }
 
-/* Whether a step may answer so where the run without faults had another answer: a fault that was got round leaves things
-   in other places, so at the end of memory something else may fit. It must really be the end, though. */
+/* Whether a step may answer so where the run without faults had another answer: a fault that was got round leaves
+   things in other places, so at the end of memory something else may fit. It must really be the end, though. */
 static bool acceptable(struct run *run, const struct step *step, CUresult expected, CUresult result)
 {
     struct sg_device *device = run->core->device[0];
@@ -179,7 +183,9 @@ static bool acceptable(struct run *run, const struct step *step, CUresult expect
         return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         return expected == CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t page = step->amount <= SG_SMALL_BYTES || step->amount > device->capacity_bytes / 2 ? 2 << 20 : device->page_bytes[SG_CLASS_REGULAR];
+    uint64_t page = step->amount <= SG_SMALL_BYTES || step->amount > device->capacity_bytes / 2
+                        ? 2 << 20
+                        : device->page_bytes[SG_CLASS_REGULAR];
     uint64_t need = (step->amount + page - 1) / page * page;
     uint64_t allowed = device->capacity_bytes - device->usage.reserved.now, left = device->total_bytes - strict_used(0);
     return result == CUDA_ERROR_OUT_OF_MEMORY && need > (allowed < left ? allowed : left) + sg_device_idle(device);
@@ -221,8 +227,8 @@ static bool run_faulty(const struct script *script, uint64_t number, enum fault 
         const char *call;
         if (!strict_failed(&call) || (fault == ONCE && met_before)) {
             if (!acceptable(&run, step, script->answer[i], result))
-                fail_msg("step %d (%llu bytes) answers %d instead of %d after a fault in %s, call %llu", i, (unsigned long long)step->amount, result,
-                         script->answer[i], call, (unsigned long long)number);
+                fail_msg("step %d (%llu bytes) answers %d instead of %d after a fault in %s, call %llu", i,
+                    (unsigned long long)step->amount, result, script->answer[i], call, (unsigned long long)number);
             continue;
         }
         struct sg_stats after = stats_of(&run);
@@ -236,15 +242,16 @@ static bool run_faulty(const struct script *script, uint64_t number, enum fault 
         result = perform(&run, step);
         look(&run);
         if (!acceptable(&run, step, script->answer[i], result))
-            fail_msg("step %d answers %d when tried again after a fault in %s, call %llu (fault %d, error %d)", i, result, call,
-                     (unsigned long long)number, fault, error);
+            fail_msg("step %d answers %d when tried again after a fault in %s, call %llu (fault %d, error %d)", i,
+                result, call, (unsigned long long)number, fault, error);
         strict_fail_at(0, false, CUDA_SUCCESS);
         for (i++; i < script->steps; i++) {
             result = perform(&run, &script->step[i]);
             look(&run);
             if (!acceptable(&run, &script->step[i], script->answer[i], result))
-                fail_msg("step %d answers %d instead of %d some time after a fault in %s, call %llu (fault %d, error %d)", i, result,
-                         script->answer[i], call, (unsigned long long)number, fault, error);
+                fail_msg(
+                    "step %d answers %d instead of %d some time after a fault in %s, call %llu (fault %d, error %d)", i,
+                    result, script->answer[i], call, (unsigned long long)number, fault, error);
         }
         finish(&run);
         return true;
@@ -259,7 +266,8 @@ static void sweep(struct script *script)
     static const struct {
         enum fault fault;
         CUresult error;
-    } kinds[] = {{ONCE, CUDA_SUCCESS}, {ONCE, CUDA_ERROR_OUT_OF_MEMORY}, {UNTIL_SEEN, CUDA_SUCCESS}, {TO_THE_END, CUDA_ERROR_ILLEGAL_ADDRESS}, {TO_THE_END, CUDA_SUCCESS}};
+    } kinds[] = {{ONCE, CUDA_SUCCESS}, {ONCE, CUDA_ERROR_OUT_OF_MEMORY}, {UNTIL_SEEN, CUDA_SUCCESS},
+        {TO_THE_END, CUDA_ERROR_ILLEGAL_ADDRESS}, {TO_THE_END, CUDA_SUCCESS}};
     run_whole(script);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         for (uint64_t number = 1; run_faulty(script, number, kinds[i].fault, kinds[i].error); number++) {
@@ -350,7 +358,8 @@ static void write_ordered_script(struct script *script)
     }
 }
 
-/* Blocks that begin and end in pages of others, while those who were there first stay, go, or are followed by the next. */
+/* Blocks that begin and end in pages of others, while those who were there first stay, go, or are followed by the
+   next. */
 static void write_sewn_script(struct script *script)
 {
     enum { ROW = 6 };
@@ -427,7 +436,8 @@ static void test_sewn(void **state)
     static const struct {
         const char *conf;
         bool ordered;
-    } kinds[] = {{"reserve_slack:1.0", false}, {"reserve_slack:1.0", true}, {"limit:24MiB", false}, {"limit:24MiB", true}};
+    } kinds[] = {{"reserve_slack:1.0", false}, {"reserve_slack:1.0", true}, {"limit:24MiB", false},
+        {"limit:24MiB", true}};
     (void)state;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         static struct script script;

@@ -48,7 +48,8 @@ static void run(uint32_t slots, unsigned steps, int32_t largest, enum sg_index_k
         sizes[slot] = size;
         assert_int_equal(sg_index_get(&index, slot), size);
         if (random_below(&random, 3) == 0) { /* what starts here starts elsewhere now, mostly nearby */
-            uint32_t to = (uint32_t)random_below(&random, 4) ? slot - slot % 16 + (uint32_t)random_below(&random, 16) : (uint32_t)random_below(&random, slots);
+            uint32_t to = (uint32_t)random_below(&random, 4) ? slot - slot % 16 + (uint32_t)random_below(&random, 16)
+                                                             : (uint32_t)random_below(&random, slots);
             to = to < slots ? to : slots - 1;
             size = (int32_t)random_below(&random, (uint64_t)largest + 1);
             sg_index_move(&index, slot, to, size);
@@ -57,7 +58,8 @@ static void run(uint32_t slots, unsigned steps, int32_t largest, enum sg_index_k
         }
         if (kind == SG_INDEX_LATE && random_below(&random, 4)) /* several are set between two looks */
             continue;
-        compare(&index, sizes, slots, (uint32_t)random_below(&random, slots + 1), (int32_t)random_between(&random, 1, (uint64_t)largest));
+        compare(&index, sizes, slots, (uint32_t)random_below(&random, slots + 1),
+            (int32_t)random_between(&random, 1, (uint64_t)largest));
         compare(&index, sizes, slots, 0, 1);
         compare(&index, sizes, slots, slots, (int32_t)random_between(&random, 1, (uint64_t)largest));
         assert_int_equal(sg_index_last(&index, UINT32_MAX, 1), naive_last(sizes, slots, slots, 1));

@@ -1,6 +1,7 @@
-/* Random programs of several streams against the allocator, beside a model that knows what really comes before what. What must
-   hold: memory is given to a stream only when all work that could still touch it comes before whatever that stream is given
-   next; no page is unmapped under work that is not complete; and when everything is over, everything can be given back. */
+/* Random programs of several streams against the allocator, beside a model that knows what really comes before what.
+   What must hold: memory is given to a stream only when all work that could still touch it comes before whatever that
+   stream is given next; no page is unmapped under work that is not complete; and when everything is over, everything
+   can be given back. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -198,7 +199,8 @@ static int add_stream(bool opaque)
     static uint64_t key;
     int i = the.streams++;
     struct stream *stream = &the.stream[i];
-    const struct sg_stream_id id = {.key = ++key, .handle = (CUstream)(uintptr_t)(i + 1), .flags = opaque ? SG_STREAM_OPAQUE : 0};
+    const struct sg_stream_id id = {.key = ++key, .handle = (CUstream)(uintptr_t)(i + 1),
+        .flags = opaque ? SG_STREAM_OPAQUE : 0};
     *stream = (struct stream){.alive = true, .opaque = opaque, .of_work = calloc(WORKS, sizeof *stream->of_work)};
     assert_non_null(stream->of_work);
     stream->slot = sg_core_slot(the.core, 0, &id);
@@ -283,7 +285,8 @@ static void expect_after_all(const struct block *block, int stream)
     }
     for (int i = 0; i < BLOCKS; i++) {
         const struct block *other = &the.block[i];
-        if (other->address && other != block && strict_share(other->address, other->bytes, block->address, block->bytes))
+        if (other->address && other != block &&
+            strict_share(other->address, other->bytes, block->address, block->bytes))
             fail_msg("two live blocks share memory");
     }
 }
@@ -292,7 +295,9 @@ static void allocate(struct block *block, uint64_t most)
 {
     int stream = random_below(&the.random, 40) ? some_stream() : -1;
     static const uint64_t common[] = {512, 4096, 40 << 10, 1 << 20, 3 << 20, 5 << 20, 8 << 20};
-    uint64_t bytes = random_below(&the.random, 3) ? common[random_below(&the.random, 7)] : random_between(&the.random, 1, random_below(&the.random, 4) ? 2 * SG_MIB : most);
+    uint64_t bytes = random_below(&the.random, 3)
+                         ? common[random_below(&the.random, 7)]
+                         : random_between(&the.random, 1, random_below(&the.random, 4) ? 2 * SG_MIB : most);
     const struct sg_tag tag = {.slot = stream < 0 ? 0 : the.stream[stream].slot, .has_stream = stream >= 0,
                                .stream = (CUstream)(uintptr_t)(stream + 1), .sync = SG_FREE_SYNC_STREAM};
     CUresult result = sg_core_malloc(the.core, 0, bytes, &tag, &block->address);
@@ -366,7 +371,8 @@ static void release(struct block *block)
 {
     struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees, .unseen = the.unseen};
     uint64_t how = random_below(&the.random, 60);
-    struct after own = block->stream < 0 ? all_work() : up_to(block->stream); /* what the stream came after may still touch it */
+    /* what the stream came after may still touch it */
+    struct after own = block->stream < 0 ? all_work() : up_to(block->stream);
     if (how == 0)
         tag.sync = SG_FREE_SYNC_STRICT;
     else if (how < 3 || block->stream < 0)

@@ -28,7 +28,8 @@ struct model {
     uint64_t handles;
 };
 
-static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint32_t others, uint64_t seed)
+static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint32_t others,
+    uint64_t seed)
 {
     memset(model, 0, sizeof *model);
     model->random.state = seed;
@@ -36,7 +37,8 @@ static void model_init(struct model *model, uint32_t pages, uint32_t page_units,
     assert_true(sg_nodes_init(&model->nodes));
     model->nodes.live = model->others = others;
     uint64_t page_bytes = (uint64_t)page_units << SG_UNIT_SHIFT;
-    assert_true(sg_region_init(&model->region, &model->nodes, 0x7f0000000000, pages * page_bytes, page_bytes, slot_shift));
+    assert_true(
+        sg_region_init(&model->region, &model->nodes, 0x7f0000000000, pages * page_bytes, page_bytes, slot_shift));
     model->unit = calloc(model->region.units, sizeof *model->unit);
     assert_non_null(model->unit);
     for (uint32_t i = 0; i < model->region.units; i++)
@@ -121,9 +123,11 @@ static void compare(struct model *model)
             largest = end - begin > largest ? end - begin : largest;
         } else if (what == HOLE) {
             assert_int_equal(node->state, SG_NODE_HOLE);
-            assert_int_equal(sg_index_get(&region->hole_index, begin / region->page_units), (end - begin) / region->page_units);
+            assert_int_equal(sg_index_get(&region->hole_index, begin / region->page_units),
+                (end - begin) / region->page_units);
         } else {
-            bool cached = model->block[what - FIRST_BLOCK].cached, pending = model->block[what - FIRST_BLOCK].pending || cached;
+            bool cached = model->block[what - FIRST_BLOCK].cached,
+                 pending = model->block[what - FIRST_BLOCK].pending || cached;
             assert_int_equal(node->state, cached ? SG_NODE_CACHED : pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
             whole_cached += cached ? whole_pages(model, begin, end) : 0;
             assert_int_equal(model->block[what - FIRST_BLOCK].node, id);
@@ -164,15 +168,16 @@ static uint32_t size_class(uint32_t size)
     return high * 8 + (high >= 3 ? (size >> (high - 3)) - 8 : 0);
 }
 
-/* A range's class among those that a block may be put into; where the low end is wanted, one that could grow comes after all others. */
+/* A range's class among those that a block may be put into; where the low end is wanted, one that could grow comes
+   after all others. */
 static uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_end from)
 {
     bool grows = end < model->region.units && model->unit[end] == HOLE;
     return size_class(end - begin) + (from == SG_END_LOW && grows ? SG_CLASSES : 0);
 }
 
-/* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or, where that
-   is wanted, at the one which leaves more pages whole. */
+/* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or,
+   where that is wanted, at the one which leaves more pages whole. */
 static void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_end from)
 {
     uint32_t least = UINT32_MAX, chosen = UINT32_MAX;
@@ -185,7 +190,8 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
         if (position < begin || position >= end)
             continue;
         chosen = class_among(model, begin, end, from);
-        bool above = from == SG_END_WHOLE && whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
+        bool above = from == SG_END_WHOLE &&
+                     whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
         assert_int_equal(position, above ? end - units : begin);
     }
     assert_int_equal(chosen, least);
@@ -220,7 +226,8 @@ static void take(struct model *model, uint32_t units, enum sg_end from)
     }
 }
 
-static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t units, enum sg_thrift thrift, uint32_t *ret_new, uint32_t *ret_whole)
+static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t units, enum sg_thrift thrift,
+    uint32_t *ret_new, uint32_t *ret_whole)
 {
     uint32_t new_pages = 0, whole = 0, page_units = model->region.page_units, last = UINT32_MAX;
     for (uint32_t i = begin; i < begin + units; i++) {
@@ -327,7 +334,8 @@ static bool movable(const struct model *model, uint32_t page)
 static void cut(struct model *model)
 {
     struct sg_region *region = &model->region;
-    uint32_t want = (uint32_t)random_between(&model->random, 1, 4), before = (uint32_t)random_between(&model->random, 0, region->pages), first, busy;
+    uint32_t want = (uint32_t)random_between(&model->random, 1, 4),
+             before = (uint32_t)random_between(&model->random, 0, region->pages), first, busy;
     flush(model);
     uint32_t highest = before;
     while (highest > 0 && !movable(model, highest - 1))
@@ -353,7 +361,8 @@ static void cut(struct model *model)
     }
 }
 
-/* What a plan takes pages from: the smallest run of movable pages that is enough, or else the largest, whole or in part. */
+/* What a plan takes pages from: the smallest run of movable pages that is enough, or else the largest, whole or in
+   part. */
 static void source(struct model *model)
 {
     struct sg_region *region = &model->region;
@@ -384,8 +393,10 @@ static void source(struct model *model)
 static void steps(struct model *model, unsigned count)
 {
     for (unsigned i = 0; i < count; i++) {
-        uint32_t most = random_below(&model->random, 8) ? 3 * model->region.page_units / 2 : 6 * model->region.page_units;
-        uint32_t units = (uint32_t)random_between(&model->random, model->least, most > model->least ? most : model->least);
+        uint32_t most = random_below(&model->random, 8) ? 3 * model->region.page_units / 2
+                                                        : 6 * model->region.page_units;
+        uint32_t units =
+            (uint32_t)random_between(&model->random, model->least, most > model->least ? most : model->least);
         bool high = random_below(&model->random, 3) == 0;
         switch (random_below(&model->random, 8)) {
         case 0:
@@ -560,7 +571,8 @@ static void test_range_that_can_grow(void **state)
     assert_int_equal(row_place(model, 2, SG_END_WHOLE), 17);
     sg_region_flush(&model->region);
     row_free(model, node[3]);
-    assert_int_equal(row_place(model, 9, SG_END_LOW), 1); /* nine pages just hold it; the other nine could become more */
+    /* nine pages just hold it; the other nine could become more */
+    assert_int_equal(row_place(model, 9, SG_END_LOW), 1);
     model_fini(model);
     free(model);
 }
@@ -578,7 +590,8 @@ static void test_kept_block(void **state)
     row_free(model, node[4]);
     sg_region_release(&model->region, node[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_WHOLE), 5); /* where moves count */
-    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);   /* three pages hold it, which is less than the seven that it would part */
+    /* three pages hold it, which is less than the seven that it would part */
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
     model_fini(model);
     row_init(model, pages, 6, node);
     row_free(model, node[4]);

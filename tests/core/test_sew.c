@@ -1,5 +1,6 @@
-/* Blocks that begin and end in pages of others: when they do, what is mapped where, that the parts go home, and when nothing is
-   lent. Six blocks of 3 MiB stand in nine pages; what the second and the fifth leave is two whole pages and half of two others. */
+/* Blocks that begin and end in pages of others: when they do, what is mapped where, that the parts go home, and when
+   nothing is lent. Six blocks of 3 MiB stand in nine pages; what the second and the fifth leave is two whole pages and
+   half of two others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,7 +163,8 @@ static void test_part_goes_home_whole(void **state)
     stop(core);
 }
 
-static uint64_t sewn_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block), uint64_t asker)
+static uint64_t sewn_when(const char *conf, void (*arrange)(struct sg_core *core, const CUdeviceptr *block),
+    uint64_t asker)
 {
     struct sg_core *core = inspect_start(conf, MIB(512));
     sg_slot slot[3] = {0};
@@ -207,13 +209,15 @@ static void test_who_is_lent_what(void **state)
     assert_int_equal(sewn_when(tight, NULL, 2), 0);     /* another has not come after that */
     assert_int_equal(sewn_when(tight, complete, 2), 2);
     assert_int_equal(sewn_when(tight, pin_both, 1), 0); /* somebody remembers those pages */
-    assert_int_equal(sewn_when(tight, capture, 1), 0);  /* no event can be recorded that would tell when they are complete */
+    assert_int_equal(sewn_when(tight, capture, 1), 0);  /* no event can be recorded that would tell when they are
+                                                           complete */
     assert_int_equal(sewn_when("reserve_slack:1.0,alias:False", NULL, 1), 0);
     assert_int_equal(sewn_when("", NULL, 1), 0);        /* there is room */
 }
 
-/* A block of 9 MiB has gone, whose whole pages were moved at once: what it had of another page lies beside its old addresses. The next of
-   its size begins there all the same, although idle pages are plenty: elsewhere, as it would in place. */
+/* A block of 9 MiB has gone, whose whole pages were moved at once: what it had of another page lies beside its old
+   addresses. The next of its size begins there all the same, although idle pages are plenty: elsewhere, as it would in
+   place. */
 static void test_old_addresses_are_not_in_the_way(void **state)
 {
     (void)state;

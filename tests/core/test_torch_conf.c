@@ -87,8 +87,10 @@ static void bad_values(void **state)
     refused("max_split_size_mb:x", "expected a number");
     refused("max_split_size_mb:128;expandable_segments:True", "expected ','");
     refused("backend:cudaMallocAsync", "only native");
-    refused("max_spilt_size_mb:128", "'max_spilt_size_mb' is not a key of PyTorch's CUDA allocator; did you mean max_split_size_mb?");
-    refused("max_split_size_mb:99999999999999999999", "max_split_size_mb:99999999999999999999: expected a number of 64 bits");
+    refused("max_spilt_size_mb:128",
+        "'max_spilt_size_mb' is not a key of PyTorch's CUDA allocator; did you mean max_split_size_mb?");
+    refused("max_split_size_mb:99999999999999999999",
+        "max_split_size_mb:99999999999999999999: expected a number of 64 bits");
     refused("roundup_power2_divisions:[1:99999999999999999999]", "expected a number of 64 bits");
     refused(",", "',' is not a key");
     refused("roundup_power2_divisions:3", "3 divisions are invalid, they must be a power of two");
@@ -110,9 +112,11 @@ static void without_effect(void **state)
                                        "pinned_max_cached_size_mb:0,pinned_max_round_threshold_mb:16,"
                                        "expandable_segments_reserve:half,release_lock_on_hipmalloc:True,max_split_size_mb:64");
     assert_int_equal(conf.max_split_size, 64 * SG_MIB);
-    refused("pinned_use_background_threads:maybe", "pinned_use_background_threads:maybe is invalid, it must be True or False");
+    refused("pinned_use_background_threads:maybe",
+        "pinned_use_background_threads:maybe is invalid, it must be True or False");
     refused("release_lock_on_cudamalloc:1", "True or False");
-    refused("pinned_num_register_threads:3", "pinned_num_register_threads:3 is invalid, it must be a power of two up to 128");
+    refused("pinned_num_register_threads:3",
+        "pinned_num_register_threads:3 is invalid, it must be a power of two up to 128");
     refused("pinned_num_register_threads:256", "up to 128");
     refused("pinned_reserve_segment_size_mb:0", "at least 1");
     refused("pinned_max_cached_size_mb:all", "expected a number");
@@ -139,7 +143,8 @@ static void roundup(void **state)
     assert_int_equal(sg_torch_round(&conf, 1200), 1536);       /* below 512 * 4 the step is 512 */
     assert_int_equal(sg_torch_round(&conf, 1200 * 1024), 1280 * 1024);
     /* So many divisions that their sizes, or 512 times their number, are beyond 64 bits: the next power of two. */
-    static const char *const many[] = {"roundup_power2_divisions:36028797018963968", "roundup_power2_divisions:9223372036854775808"};
+    static const char *const many[] = {"roundup_power2_divisions:36028797018963968",
+        "roundup_power2_divisions:9223372036854775808"};
     for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
         conf = parsed(many[i]);
         assert_int_equal(sg_torch_round(&conf, 1), 512);

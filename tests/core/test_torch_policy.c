@@ -99,13 +99,18 @@ static void segments_by_size(void **state)
     }
 }
 
-/* A setting of ours: no two blocks share a segment, also not one after the other's end, and one that is much too large for a
-   request isn't taken for it. */
+/* A setting of ours: no two blocks share a segment, also not one after the other's end, and one that is much too large
+   for a request isn't taken for it. */
 static void whole_segments(void **state)
 {
     (void)state;
-    static const struct { uint64_t request, segment; } cases[] = {
-        {1, 512}, {SG_MIB, SG_MIB}, {SG_MIB + 1, 2 * SG_MIB}, {9 * SG_MIB, 10 * SG_MIB}, {21 * SG_MIB - 512, 22 * SG_MIB},
+    static const struct { uint64_t request, segment;
+    } cases[] = {
+        {1, 512},
+        {SG_MIB, SG_MIB},
+        {SG_MIB + 1, 2 * SG_MIB},
+        {9 * SG_MIB, 10 * SG_MIB},
+        {21 * SG_MIB - 512, 22 * SG_MIB},
     };
     enum { CASES = sizeof cases / sizeof *cases };
     struct bench bench;

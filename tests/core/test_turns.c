@@ -1,4 +1,5 @@
-/* What the core tells its observer of sections that decide something, so that a replay has each of them in its place. */
+/* What the core tells its observer of sections that decide something, so that a replay has each of them in its
+   place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,7 +37,8 @@ static struct sg_core *start(const char *text, uint64_t total)
     strict_reset(1, total, MIB(2));
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .observer = {observe, NULL}});
+    struct sg_core *core = sg_core_create(
+        &(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .observer = {observe, NULL}});
     assert_non_null(core);
     return core;
 }
@@ -95,11 +97,12 @@ static void test_growth(void **state)
     forget();
     release(core, 0, block);
     (void)allocate(core, 0, MIB(6));
-    EXPECT(RECORD(FREE, 0, MIB(4)), RECORD(SLOW_BEGIN, 0, MIB(6)), RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(6)));
+    EXPECT(RECORD(FREE, 0, MIB(4)), RECORD(SLOW_BEGIN, 0, MIB(6)), RECORD(SLOW_STEP, 0, CUDA_SUCCESS),
+        RECORD(ALLOCATE, 0, MIB(6)));
     forget();
     assert_int_equal(ask(core, 0, MIB(60), &block), CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(SLOW_STEP, 0, CUDA_ERROR_NOT_FOUND), TURN(REGION, MIB(64)), RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY),
-        RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(SLOW_STEP, 0, CUDA_ERROR_NOT_FOUND), TURN(REGION, MIB(64)),
+        RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY), RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
     stop(core);
 }
 
@@ -116,7 +119,8 @@ static void test_what_goes_back(void **state)
     sg_core_pin(core, other, MIB(2));
     forget();
     (void)allocate(core, 0, MIB(12));
-    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(12)), TURN(GARBAGE, MIB(2)), TURN(CUT, 1), TURN(GIVEN, 1), RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(12)));
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(12)), TURN(GARBAGE, MIB(2)), TURN(CUT, 1), TURN(GIVEN, 1),
+        RECORD(SLOW_STEP, 0, CUDA_SUCCESS), RECORD(ALLOCATE, 0, MIB(12)));
     forget();
     sg_core_pin(core, other, MIB(2) + 1);
     sg_core_pin(core, other, MIB(1));

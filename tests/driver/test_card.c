@@ -82,7 +82,8 @@ static void test_table(void **state)
     sg_card_init(&card, 5 * GRANULE, GRANULE);
     sg_card_use(&card);
     assert_true(sg_driver_has_vmm(&sg_card_driver));
-    assert_int_equal(sg_card_driver.device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0), CUDA_SUCCESS);
+    assert_int_equal(sg_card_driver.device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
+        CUDA_SUCCESS);
     assert_int_equal(vmm, 1);
     assert_int_equal(sg_card_driver.granularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
     assert_int_equal(granularity, GRANULE);

@@ -65,10 +65,12 @@ static void print_row(const char *call, const char *key, size_t value, bool busy
     if (!sample->count)
         return;
     qsort(sample->ns, (size_t)sample->count, sizeof *sample->ns, by_value);
-    printf("%s\n  {\"call\": \"%s\", \"%s\": %zu, \"busy\": %s, \"median_ns\": %llu, \"p95_ns\": %llu, \"max_ns\": %llu, "
-           "\"rounds\": %d", first_row ? "" : ",", call, key, value, busy ? "true" : "false",
-           (unsigned long long)sample->ns[sample->count / 2], (unsigned long long)sample->ns[sample->count * 95 / 100],
-           (unsigned long long)sample->ns[sample->count - 1], sample->count);
+    printf(
+        "%s\n  {\"call\": \"%s\", \"%s\": %zu, \"busy\": %s, \"median_ns\": %llu, \"p95_ns\": %llu, \"max_ns\": %llu, "
+        "\"rounds\": %d",
+        first_row ? "" : ",", call, key, value, busy ? "true" : "false",
+        (unsigned long long)sample->ns[sample->count / 2], (unsigned long long)sample->ns[sample->count * 95 / 100],
+        (unsigned long long)sample->ns[sample->count - 1], sample->count);
     if (busy)
         printf(", \"kernel_outlived\": %d", sample->outlived);
     printf("}");

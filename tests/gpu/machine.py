@@ -39,9 +39,11 @@ def first_library(pattern, folders):
 
 
 def library_folders():
-    """Where the driver and the runtime may lie: what the loader knows, CUDA's own folders, wheels of the interpreter."""
+    """Where the driver and the runtime may lie: what the loader knows, CUDA's own folders, wheels of the
+    interpreter."""
     listed = subprocess.run(["ldconfig", "-p"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    known = [os.path.dirname(path) for path in re.findall(r"=> (\S*libcuda\.so\.1|\S*libcudart\.so\.\d+)$", listed, re.M)]
+    known = [os.path.dirname(path) for path in re.findall(r"=> (\S*libcuda\.so\.1|\S*libcudart\.so\.\d+)$", listed,
+                                                          re.M)]
     cuda = sorted(glob.glob("/usr/local/cuda*/lib64") + glob.glob("/usr/local/cuda*/targets/*/lib"))
     wheels = [folder for entry in sys.path if entry for folder in
               glob.glob(os.path.join(entry, "nvidia", "*", "lib"))]
@@ -109,8 +111,9 @@ class Machine:
         """The finished process. A failure of the time to suffice is one of the part."""
         environment = {**self.environment(mode, conf), **more}
         try:
-            return subprocess.run(self.command(mode, argv), env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True, errors="replace", timeout=self.timeout(timeout))
+            return subprocess.run(self.command(mode, argv), env=environment, stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                                  timeout=self.timeout(timeout))
         except subprocess.TimeoutExpired:
             raise Failed(f"{pathlib.Path(argv[0]).name} in mode {mode} took longer than {timeout:.0f} s") from None
 
@@ -126,7 +129,8 @@ class Machine:
 
     def client(self, name, mode, *arguments, timeout=120, conf="", **more):
         """What a client of tests/gpu/clients told."""
-        done = self.run(mode, [self.python, HERE / "clients" / f"{name}.py", *arguments], timeout=timeout, conf=conf, **more)
+        done = self.run(mode, [self.python, HERE / "clients" / f"{name}.py", *arguments], timeout=timeout, conf=conf,
+                        **more)
         told = [line[7:] for line in done.stdout.splitlines() if line.startswith("RESULT ")]
         if done.returncode or not told:
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1][:300]

@@ -1,4 +1,5 @@
-"""The parts of tests/gpu/run, in their order. Each returns what goes into results.json; Skipped and Failed say why not."""
+"""The parts of tests/gpu/run, in their order. Each returns what goes into results.json; Skipped and Failed say why
+not."""
 import concurrent.futures
 import json
 import os
@@ -16,7 +17,8 @@ GIB = 1 << 30
 
 def output(*command):
     try:
-        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=30).stdout.strip()
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              timeout=30).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):
         return ""
 
@@ -27,14 +29,16 @@ def what(machine):
              "commit": output("git", "-C", str(ROOT), "rev-parse", "HEAD"),
              "compiler": output("cc", "--version").splitlines()[:1],
              "nvcc": re.findall(r"release [\d.]+", output("nvcc", "--version")),
-             "gpu": output("nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader").splitlines()}
+             "gpu": output("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                           "--format=csv,noheader").splitlines()}
     versions = ("import importlib.metadata as m, json\n"
                 "def v(n):\n"
                 "    try: return m.version(n)\n"
                 "    except m.PackageNotFoundError: return None\n"
                 "print(json.dumps({n: v(n) for n in ('torch', 'transformers', 'peft', 'accelerate', 'cupy-cuda13x',"
                 " 'cupy-cuda12x', 'cupy', 'jax', 'triton')}))")
-    facts["modules"] = {name: version for name, version in json.loads(output(machine.python, "-c", versions) or "{}").items() if version}
+    facts["modules"] = {name: version for name, version in json.loads(output(machine.python, "-c", versions)
+                                                                      or "{}").items() if version}
     return facts
 
 
@@ -45,8 +49,9 @@ def build(machine):
     else:
         if not shutil.which("meson"):
             raise Failed("no meson")
-        headers = [str(path) for path in [pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
-                                          / "include", pathlib.Path("/usr/local/cuda/include")] if (path / "cuda.h").exists()]
+        nvcc = pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc").resolve()
+        headers = [str(path) for path in (nvcc.parent.parent / "include", pathlib.Path("/usr/local/cuda/include"))
+                   if (path / "cuda.h").exists()]
         options = ["-Dtools=" + ("enabled" if machine.sim else "disabled"), "-Dunit_tests=disabled", "-Dman=disabled"]
         if not shutil.which("pkg-config") or subprocess.run(["pkg-config", "--exists", "openblas"]).returncode:
             options.append("-Dplain_blas=true")
@@ -61,8 +66,8 @@ def build(machine):
     listed = output("ninja", "-C", str(machine.build), "-t", "targets", "all")
     strangers = sorted(set(re.findall(r"^(tests/preload/stranger/stranger_\w+): c_LINKER", listed, re.M)))
     targets += [*strangers, "tests/gpu/gpu_costs"]
-    done = subprocess.run(["ninja", "-C", str(machine.build), *targets], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=machine.timeout(240))
+    done = subprocess.run(["ninja", "-C", str(machine.build), *targets], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(240))
     if done.returncode:
         raise Failed(f"ninja: {done.stdout[-600:]}")
     return {"library": machine.library.exists(), "programs": len(strangers),
@@ -128,11 +133,13 @@ def judge_tuning(results, machine):
     if not machine.sim:  # there, kernels compute nothing
         problems += [f"{mode}: losses differ from the native ones" for mode, row in results.items()
                      if row["losses"] != results["native"]["losses"]]
-    return problems + [f"{mode}: nothing was served" for mode, row in results.items() if mode != "native" and not row["allocations"]]
+    return problems + [f"{mode}: nothing was served" for mode, row in results.items()
+                       if mode != "native" and not row["allocations"]]
 
 
 def smallest(machine, mode, size, low, high, rounds):
-    """The least limit under which the loop completes, to within (high - low) / 2 ** rounds; low fails, high completes."""
+    """The least limit under which the loop completes, to within (high - low) / 2 ** rounds; low fails, high
+    completes."""
     tried = []
     for _ in range(rounds):
         middle = (low + high) // 2 // (2 << 20) * (2 << 20)
@@ -144,13 +151,14 @@ def smallest(machine, mode, size, low, high, rounds):
 
 
 def limits(machine, tuned):
-    """The smallest limit that completes, found for each mode at once: they share the processors, so no times are taken."""
+    """The smallest limit that completes, found for each mode at once: they share the processors, so no times are
+    taken."""
     if not tuned:
         raise Skipped("the fine-tuning before it did not run")
     size = (2, *tune_size(machine)[1:]) if machine.sim else (6, *tune_size(machine)[1:])
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        jobs = {mode: pool.submit(smallest, machine, mode, size, row["peak_reserved"] // 2, row["peak_reserved"] + (64 << 20),
-                                  2 if machine.sim else 5)
+        jobs = {mode: pool.submit(smallest, machine, mode, size, row["peak_reserved"] // 2,
+                                  row["peak_reserved"] + (64 << 20), 2 if machine.sim else 5)
                 for mode, row in tuned.items()}
         return {mode: job.result() for mode, job in jobs.items()}
 
@@ -243,8 +251,8 @@ def static_runtime(machine):
         raise Failed(f"nvcc: {done.stdout[-300:]}")
     native = machine.run("native", [program])
     preloaded, statistics = machine.counted("preloaded", [program])
-    return {"native": [native.returncode, native.stdout.strip()], "preloaded": [preloaded.returncode, preloaded.stdout.strip()],
-            "served": statistics.get("allocs", 0)}
+    return {"native": [native.returncode, native.stdout.strip()],
+            "preloaded": [preloaded.returncode, preloaded.stdout.strip()], "served": statistics.get("allocs", 0)}
 
 
 def judge_static_runtime(results):
@@ -263,8 +271,8 @@ def trainer(machine):
     results = {}
     for mode in ("native", "preloaded"):
         for dtype in ("fp32", "bf16"):
-            done = machine.run(mode, [program, "--compare", "--json", "--dtype", dtype, "--steps", "8", "--max-len", "96",
-                                      "--text", ROOT / "LICENSE"], timeout=100)
+            done = machine.run(mode, [program, "--compare", "--json", "--dtype", dtype, "--steps", "8", "--max-len",
+                                      "96", "--text", ROOT / "LICENSE"], timeout=100)
             if done.returncode not in (0, 1) or not done.stdout.strip():
                 raise Failed(f"{mode}, {dtype}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
             results[f"{mode}, {dtype}"] = json.loads(done.stdout.splitlines()[-1])
@@ -272,7 +280,8 @@ def trainer(machine):
 
 
 def judge_trainer(results):
-    problems = [f"{name}: differs by {row['largest_relative_difference']}" for name, row in results.items() if not row["equal"]]
+    problems = [f"{name}: differs by {row['largest_relative_difference']}" for name, row in results.items()
+                if not row["equal"]]
     for dtype in ("fp32", "bf16"):
         if results[f"native, {dtype}"]["losses_gpu"] != results[f"preloaded, {dtype}"]["losses_gpu"]:
             problems.append(f"{dtype}: the GPU's losses are others with the library")

@@ -20,8 +20,10 @@ def costs(data):
         for (call, value), found in place.items():
             idle, busy = found.get(False), found.get(True)
             outlived = f"{busy['kernel_outlived']} of {busy['rounds']}" if busy and "kernel_outlived" in busy else "-"
-            yield [call, unit(value), micro(idle["median_ns"]) if idle else "-", micro(busy["median_ns"]) if busy else "-", outlived]
-    return ("Driver calls, microseconds in the median; with a kernel running, and in how many rounds that outlived the call:\n\n" +
+            yield [call, unit(value), micro(idle["median_ns"]) if idle else "-",
+                   micro(busy["median_ns"]) if busy else "-", outlived]
+    return ("Driver calls, microseconds in the median; with a kernel running, and in how many rounds that outlived "
+            "the call:\n\n" +
             rows(["call", "size", "idle", "busy", "kernel outlived it"],
                  lines(by_page, lambda value: f"{value // MIB} MiB" if value else "-")) + "\n" +
             rows(["call", "streams", "idle", "busy", "still at work"], lines(by_stream, str)))
@@ -30,11 +32,12 @@ def costs(data):
 def tuning(data):
     def line(mode, row):
         seconds = row["step_seconds"]
-        return [mode, row["ended"], "-" if seconds is None else f"{seconds * 1000:.1f}", f"{row['peak_reserved'] / MIB:.0f}",
-                row["allocations"] or "-", row["driver_calls"] or "-",
+        return [mode, row["ended"], "-" if seconds is None else f"{seconds * 1000:.1f}",
+                f"{row['peak_reserved'] / MIB:.0f}", row["allocations"] or "-", row["driver_calls"] or "-",
                 "yes" if row["losses"] == data["native"]["losses"] else "no"]
     return ("Fine-tuning a small decoder with LoRA:\n\n" +
-            rows(["mode", "ended", "step, ms", "peak reserved, MiB", "allocations served", "driver calls", "losses as natively"],
+            rows(["mode", "ended", "step, ms", "peak reserved, MiB", "allocations served", "driver calls",
+                  "losses as natively"],
                  [line(mode, row) for mode, row in data.items()]))
 
 
@@ -55,12 +58,15 @@ def text(results):
     parts = results["parts"]
     pieces = []
     if results["simulated"]:
-        pieces.append("**On the simulated GPU: shows that the commands work. No figure here says anything about a GPU.**\n")
+        pieces.append("**On the simulated GPU: shows that the commands work. No figure here says anything about a "
+                      "GPU.**\n")
     machine = parts.get("what", {}).get("data", {})
     pieces.append(", ".join(filter(None, [*machine.get("gpu", []), f"Python {machine.get('python')}",
-                                          *(f"{name} {version}" for name, version in machine.get("modules", {}).items())])) + "\n")
+                                          *(f"{name} {version}"
+                                            for name, version in machine.get("modules", {}).items())])) + "\n")
     pieces.append(rows(["part", "result", "seconds", ""],
-                       [[name, part["status"], part["seconds"], "; ".join(part.get("problems", [])) or part.get("why", "")]
+                       [[name, part["status"], part["seconds"],
+                         "; ".join(part.get("problems", [])) or part.get("why", "")]
                         for name, part in parts.items()]))
     for name, make in (("tuning", tuning), ("limits", limits), ("programs", programs), ("costs", costs)):
         if "data" in parts.get(name, {}):

@@ -35,8 +35,9 @@ class Run(unittest.TestCase):
             self.assertIn(f"| {name} |", text)
         self.assertIn("No figure here says anything about a GPU", text)
         rows = results["parts"]["costs"]["data"]["rows"]
-        self.assertTrue({row["call"] for row in rows} >= {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease",
-                                                          "cuEventRecord", "cuEventQuery", "cuCtxRecordEvent"})
+        self.assertTrue({row["call"] for row in rows} >= {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
+                                                          "cuMemRelease", "cuEventRecord", "cuEventQuery",
+                                                          "cuCtxRecordEvent"})
         self.assertEqual({row["streams"] for row in rows if "streams" in row}, {1, 8, 64})
 
     def test_clients_compile(self):

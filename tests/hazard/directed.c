@@ -1,18 +1,20 @@
-/* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated GPU.
+/* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated
+   GPU.
 
-     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared | opaque_free |
+     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared | opaque_free
+     |
        drivers | drivers_torch
 
    host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
    second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a
    wait for a third stream that waited for an event which gives no knowledge, or because a function of it has run. Then
    it is freed, and asked for again.
-   legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules or of an event
-   over the context; then it is freed, and asked for by a third stream that has waited for its own stream before that. In
-   legacy_shared it was used on a fourth stream too, which the third has waited for, and the second one's work is not done.
-   context, stream_context: memory that waits for work of one context is asked for while another one is current.
-   drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who names
-   streams and by PyTorch. */
+   legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
+   or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
+   before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
+   one's work is not done. context, stream_context: memory that waits for work of one context is asked for while another
+   one is current. drivers, drivers_torch: a block that the driver served is freed while work of another device uses it,
+   by one who names streams and by PyTorch. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -185,9 +187,10 @@ static void hold(void *unused)
         usleep(100);
 }
 
-/* A third stream has waited for the block's own, but not since the second one used the block. `fourth`, unless NULL, is a stream
-   that used it too. */
-static void used_after_a_wait(CUstream own, CUstream second, CUstream fourth, void (*come_after)(CUstream own, CUstream second))
+/* A third stream has waited for the block's own, but not since the second one used the block. `fourth`, unless NULL, is
+   a stream that used it too. */
+static void used_after_a_wait(CUstream own, CUstream second, CUstream fourth,
+    void (*come_after)(CUstream own, CUstream second))
 {
     CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
     MUST((CUresult)extras.free(block_on(third, 4))); /* all are followed */
@@ -315,7 +318,8 @@ static void *allocate(CUstream stream, bool torch, size_t bytes)
     return extras.tensor(bytes);
 }
 
-/* The program's own pool takes a little: what is left of the card in the end is no page, and only the driver can serve it. */
+/* The program's own pool takes a little: what is left of the card in the end is no page, and only the driver can serve
+   it. */
 static void freed_by_the_driver(CUcontext first, bool torch)
 {
     enum { BLOCKS = 80 };
@@ -370,7 +374,8 @@ int main(int count, char **argument)
     else if (strcmp(rule, "legacy_free") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
     else if (strcmp(rule, "legacy_shared") == 0)
-        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), stream_of(CU_STREAM_NON_BLOCKING), by_legacy_rules);
+        used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), stream_of(CU_STREAM_NON_BLOCKING),
+            by_legacy_rules);
     else if (strcmp(rule, "opaque_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
     else if (strcmp(rule, "tainted") == 0)

@@ -37,8 +37,8 @@ bool graph_has(const struct graph *graph, const struct block *block)
     return has;
 }
 
-/* What was freed in the capture, and has gone to another block there: each launch begins with the first one's work, so to
-   whoever uses the bytes outside the graph they are one. */
+/* What was freed in the capture, and has gone to another block there: each launch begins with the first one's work, so
+   to whoever uses the bytes outside the graph they are one. */
 static void forget_overlapped(struct graph *graph, struct block *new)
 {
     for (unsigned i = graph->blocks; i-- > 0;) {
@@ -159,8 +159,8 @@ static void instantiate(struct program *p, struct graph *graph, CUgraph captured
 
 static void capture(struct program *p, struct graph *graph);
 
-/* Another thread goes on: it allocates, frees and works, or captures a stream of its own. Only a relaxed one may beside a
-   global capture. */
+/* Another thread goes on: it allocates, frees and works, or captures a stream of its own. Only a relaxed one may beside
+   a global capture. */
 static void beside(void *data)
 {
     struct program *p = data;

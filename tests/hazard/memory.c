@@ -89,8 +89,8 @@ static uint64_t stat_of(int device, const char *name)
     return 0;
 }
 
-/* Running out ends the process there, so a pluggable allocator is asked only for what must be there: not for what counts as
-   available but is pending, since that may be held by work that ends only once the program goes on. */
+/* Running out ends the process there, so a pluggable allocator is asked only for what must be there: not for what
+   counts as available but is pending, since that may be held by work that ends only once the program goes on. */
 static void *allocate_on(struct program *p, size_t bytes, int home)
 {
     CUstream stream = p->stream[home].handle;
@@ -152,7 +152,9 @@ struct block *block_allocate(struct program *p, int home)
         .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position,
         .drivers = stat_of(device, "passed_on") != passed};
     int legacy = 0; /* mapped pieces are not */
-    b->fixed = cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b->address) == CUDA_SUCCESS && legacy;
+    b->fixed = cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b->address) ==
+                   CUDA_SUCCESS &&
+               legacy;
     check_apart(p, b);
     extras.owner(b->address, b->bytes, b->owner);
     return b;
@@ -224,8 +226,8 @@ bool block_may_go(const struct block *b)
     return !b->fixed || !b->abroad;
 }
 
-/* The driver's own cudaFree waits for the work of the context whose memory it is, and so does ours of a fixed segment. That of another
-   device may still be queued then and finds it gone: pytorch#196257 has seen it on GPUs. */
+/* The driver's own cudaFree waits for the work of the context whose memory it is, and so does ours of a fixed segment.
+   That of another device may still be queued then and finds it gone: pytorch#196257 has seen it on GPUs. */
 static void settle_abroad(struct program *p, const struct block *b)
 {
     for (int i = 0; i < CONTEXTS; i++) {

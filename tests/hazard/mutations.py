@@ -135,7 +135,8 @@ def failures(library, first, count, kinds):
     found = {}
     for kind in kinds:
         # Little patience where hanging is what a bug does; without one it would only be a busy machine.
-        command = [ORDERING, "--from", str(first), "--seeds", str(count), "--patience", "4" if library else "20", "--jobs", "1"]
+        command = [ORDERING, "--from", str(first), "--seeds", str(count), "--patience", "4" if library else "20",
+                   "--jobs", "1"]
         if library is not None:
             command.append("--first")
         if kind != "all":
@@ -185,7 +186,8 @@ def under_library(library, command, conf, sim):
     environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf,
                        LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
     try:
-        done = subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, capture_output=True, timeout=30)
+        done = subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, capture_output=True,
+                              timeout=30)
     except subprocess.TimeoutExpired:
         return f"{command}: hangs"
     return f"{command}: status {done.returncode}" if done.returncode else ""
@@ -224,9 +226,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--json", action="store_true", help="one object a seeded bug")
     parser.add_argument("--only", action="append", help="of this name; may be given again")
-    parser.add_argument("--seeds", type=int, default=sum(STEPS), help="random programs tried before one counts as missed")
+    parser.add_argument("--seeds", type=int, default=sum(STEPS),
+                        help="random programs tried before one counts as missed")
     parser.add_argument("--jobs", type=int, default=max(2, os.cpu_count() or 2))
-    parser.add_argument("--list", action="store_true", help="names the seeded bugs, and ends; fails where the code has left the table behind")
+    parser.add_argument("--list", action="store_true",
+                        help="names the seeded bugs, and ends; fails where the code has left the table behind")
     arguments = parser.parse_args()
     chosen = [m for m in MUTATIONS if not arguments.only or m["name"] in arguments.only]
     if arguments.list:

@@ -3,10 +3,10 @@
      ordering --seeds N [--from N] [--json] [--policy NAME] [--kind NAME] [--illegal] [--first]
              [--patience SECONDS] [--jobs N]
 
-   Each seed is a program of every policy and kind, with its own schedule of the work; those of kind "threads" are several
-   that run truly at once, so that a seed does not say all about them. Batches of seeds share a process; one that says
-   nothing for a while has deadlocked. Programs wait more than they compute, so there are more processes than cores. The
-   last line sums up; the exit status is 0 where nothing was found.
+   Each seed is a program of every policy and kind, with its own schedule of the work; those of kind "threads" are
+   several that run truly at once, so that a seed does not say all about them. Batches of seeds share a process; one
+   that says nothing for a while has deadlocked. Programs wait more than they compute, so there are more processes than
+   cores. The last line sums up; the exit status is 0 where nothing was found.
    SEGALLOC_LIBRARY names another library than the one built beside it. */
 #include <dlfcn.h>
 #include <errno.h>
@@ -160,7 +160,8 @@ static int run_batch(const struct plan *plan, uint64_t from, uint64_t to, bool i
         uint64_t lost_after = lost_now > lost ? lost_now - lost : 0;
         dprintf(3, "%llu %llu %llu %llu %llu\n", (unsigned long long)seed, (unsigned long long)program->operations,
             (unsigned long long)(hazards_now - hazards),
-            (unsigned long long)(program->lost > lost_after ? program->lost : lost_after), (unsigned long long)program->errors);
+            (unsigned long long)(program->lost > lost_after ? program->lost : lost_after),
+            (unsigned long long)program->errors);
         hazards = hazards_now;
         lost = lost_now;
         free(program);

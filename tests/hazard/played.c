@@ -1,6 +1,7 @@
-/* Preloaded, on the simulator with its hazard checker: plays a load so that all of the allocator's ways to use memory again come
-   together where memory is short: pages at two addresses, blocks that begin and end in pages of others, streams that are behind. Each
-   block is written when it is had, read now and then while it lives, and read before it is freed; what the checker finds is an error.
+/* Preloaded, on the simulator with its hazard checker: plays a load so that all of the allocator's ways to use memory
+   again come together where memory is short: pages at two addresses, blocks that begin and end in pages of others,
+   streams that are behind. Each block is written when it is had, read now and then while it lives, and read before it
+   is freed; what the checker finds is an error.
 
      played FILE STREAMS [JOIN]     rows `allocate` and `free` (RMM's replay format)
      played caches STREAMS [JOIN]   caches that grow by being copied, and come and go
@@ -105,7 +106,8 @@ static void joined_every(unsigned streams, unsigned every)
         join(streams);
 }
 
-/* Requests with a cache for each layer, each of which is made anew a little larger at every step; between them short-lived blocks. */
+/* Requests with a cache for each layer, each of which is made anew a little larger at every step; between them
+   short-lived blocks. */
 static void grow_caches(unsigned streams, unsigned every)
 {
     enum { CACHES = 24, STEPS = 60, LEAST = 700 << 10 };
@@ -182,7 +184,8 @@ int main(int count, char **argument)
     }
     MUST(cuCtxSynchronize());
     uint64_t aliased = statistic(0, "aliased_pages"), sewn = statistic(0, "sewn_pages");
-    printf("allocations %llu, refused %llu, host waits %llu, pages at two addresses %llu, of blocks that begin or end in them %llu, hazards %llu\n",
+    printf(
+        "allocations %llu, refused %llu, host waits %llu, pages at two addresses %llu, of blocks that begin or end in them %llu, hazards %llu\n",
         (unsigned long long)allocations, (unsigned long long)refused, (unsigned long long)statistic(0, "host_waits"),
         (unsigned long long)aliased, (unsigned long long)sewn, (unsigned long long)hazards());
     must(aliased > sewn && sewn > 0, "nothing was put to the test");

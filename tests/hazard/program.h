@@ -157,9 +157,9 @@ void block_show(struct program *program, struct block *block, int stream);
 void block_touch(struct program *program, struct block *block, int stream);
 void block_used(struct program *program, struct block *block, int stream);
 
-/* Gives back what nobody uses, while the device's last context is still there: what is left after that is lost. What a graph
-   held comes back once a thread of the driver has said that it is gone: soon. And what the library asks of the driver only
-   now is complete once somebody waits: the laziest schedules do nothing before. */
+/* Gives back what nobody uses, while the device's last context is still there: what is left after that is lost. What a
+   graph held comes back once a thread of the driver has said that it is gone: soon. And what the library asks of the
+   driver only now is complete once somebody waits: the laziest schedules do nothing before. */
 void program_trim(struct program *program, int device);
 
 /* What another thread does while a stream is captured. */

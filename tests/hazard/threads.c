@@ -1,4 +1,5 @@
-/* Programs at once, a thread each: they share the device, its streams 0 and the library, and none of their own memory. */
+/* Programs at once, a thread each: they share the device, its streams 0 and the library, and none of their own
+   memory. */
 #include <pthread.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* Preloaded, on the simulator, where one call of a name runs out of memory for once: with memory of ours idle it is made again,
-   without any the program hears of it. Usage: beside NAME (with SEGALLOC_SIM=...,fail=NAME:1:2) */
+/* Preloaded, on the simulator, where one call of a name runs out of memory for once: with memory of ours idle it is
+   made again, without any the program hears of it. Usage: beside NAME (with SEGALLOC_SIM=...,fail=NAME:1:2) */
 #include <stdbool.h>
 #include <string.h>
 
@@ -44,7 +44,8 @@ static CUresult make(const char *name)
         return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
     }
     if (strcmp(name, "cuLaunchKernelEx") == 0) {
-        const CUlaunchConfig config = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
+        const CUlaunchConfig config =
+            {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1};
         function = function_of(&module);
         return cuLaunchKernelEx(&config, function, NULL, NULL);
     }

@@ -1,5 +1,6 @@
-/* Preloaded, on the simulator: memory freed by the order of its stream. Who gets it again, and when, by every way in which a
-   program makes one stream come after another; and what frees in a forked child and after the end of a stream do. */
+/* Preloaded, on the simulator: memory freed by the order of its stream. Who gets it again, and when, by every way in
+   which a program makes one stream come after another; and what frees in a forked child and after the end of a stream
+   do. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -39,8 +40,8 @@ static void give_back(CUdeviceptr block)
     MUST((CUresult)segalloc_free((void *)(uintptr_t)block));
 }
 
-/* A block whose stream is held up behind gate `number`, freed; and another one, still held, so that there is no room for a
-   third. */
+/* A block whose stream is held up behind gate `number`, freed; and another one, still held, so that there is no room
+   for a third. */
 static void fill_card(CUstream stream, int number, CUdeviceptr *ret_freed, CUdeviceptr *ret_kept)
 {
     *ret_kept = on(stream);

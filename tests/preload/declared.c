@@ -1,5 +1,6 @@
-/* Preloaded, on the simulator with its hazard checker on: a program that declares nothing. The library says whose the bytes
-   are, so work of two blocks' users on the same bytes, in no order, is found although both lie in one page of the cache.
+/* Preloaded, on the simulator with its hazard checker on: a program that declares nothing. The library says whose the
+   bytes are, so work of two blocks' users on the same bytes, in no order, is found although both lie in one page of the
+   cache.
 
      declared legal | illegal */
 #include <stdbool.h>

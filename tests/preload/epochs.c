@@ -1,5 +1,5 @@
-/* Preloaded, on the simulator, free_sync:event: frees that wait for nothing and take effect once all work is complete that
-   there was, whichever stream and context it is in. By stream order too, where the caller names no stream.
+/* Preloaded, on the simulator, free_sync:event: frees that wait for nothing and take effect once all work is complete
+   that there was, whichever stream and context it is in. By stream order too, where the caller names no stream.
 
      epochs contexts    two contexts, and events over each
      epochs streams     a driver without such events: one on each stream
@@ -68,7 +68,8 @@ static int count_room(void)
     return got;
 }
 
-/* On a busy machine the simulated device's own threads take longer than wait_limit: what comes back is asked for again. */
+/* On a busy machine the simulated device's own threads take longer than wait_limit: what comes back is asked for
+   again. */
 enum { TRIES = 100, STEP_US = 50000 };
 
 /* Whether `room` blocks, or more, can be had again. */

@@ -1,6 +1,6 @@
-/* Preloaded, on the simulator: what is complete when a cudaFree that waits has returned, which is what it is natively, and that
-   the statistics say how long it took. Whose work is waited for: all streams' of the context that the memory is of, whichever is
-   current; not another context's, nor another device's. */
+/* Preloaded, on the simulator: what is complete when a cudaFree that waits has returned, which is what it is natively,
+   and that the statistics say how long it took. Whose work is waited for: all streams' of the context that the memory
+   is of, whichever is current; not another context's, nor another device's. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -41,7 +41,8 @@ static void make_streams(CUstream *stream)
         MUST(cuStreamCreate(&stream[i], i % 2 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT));
 }
 
-/* Frees a block of `own` beside work on one of its streams, or on all; false: the work was over before the wait began. */
+/* Frees a block of `own` beside work on one of its streams, or on all; false: the work was over before the wait
+   began. */
 static bool waits(CUcontext own, int device, CUcontext current, CUstream *stream, int first, int last)
 {
     CUdeviceptr block;
@@ -69,7 +70,8 @@ static void check(CUcontext own, int device, CUcontext current, CUstream *stream
     EXPECT(counted);
 }
 
-/* Work of `other` is neither waited for nor forgotten, where it may use the block: with `copies` because it has done. */
+/* Work of `other` is neither waited for nor forgotten, where it may use the block: with `copies` because it has
+   done. */
 static void check_beside(CUcontext own, CUcontext other, CUstream stream, bool copies, bool may_use)
 {
     CUdeviceptr block, copy;

@@ -158,7 +158,8 @@ static void *torch_alloc(size_t bytes, CUstream stream)
     return block;
 }
 
-/* PyTorch's own cache serves a capture again what the same stream has freed in it; so do we, and nobody else gets it. */
+/* PyTorch's own cache serves a capture again what the same stream has freed in it; so do we, and nobody else gets
+   it. */
 static void pytorch_has_memory_of_its_capture_again(void)
 {
     CUstream stream = stream_of(), other = stream_of();
@@ -180,7 +181,8 @@ static void pytorch_has_memory_of_its_capture_again(void)
         segalloc_torch_free(again, BYTES, 0, stream);
     }
     segalloc_torch_free(outside, BYTES, 0, stream); /* not this capture's */
-    void *taken = torch_alloc(BYTES, stream), *more = torch_alloc(BYTES, stream), *larger = torch_alloc(2 * BYTES, stream);
+    void *taken = torch_alloc(BYTES, stream), *more = torch_alloc(BYTES, stream),
+         *larger = torch_alloc(2 * BYTES, stream);
     EXPECT((taken == first) == followed && more != first && more != outside && larger != first);
     MUST(cuEventRecord(event, stream));
     MUST(cuStreamWaitEvent(other, event, 0)); /* from here on another stream may use what it is given */
@@ -338,7 +340,8 @@ static void *churn(void *context)
             size_t bytes = 1 + (size_t)rand_r(&seed) % (BYTES / 4);
             block[i] = segalloc_malloc_on(bytes, stream);
             EXPECT(block[i] != NULL);
-            MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block[i], (unsigned char)i, bytes < 4096 ? bytes : 4096, stream));
+            MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block[i], (unsigned char)i, bytes < 4096 ? bytes : 4096,
+                stream));
         }
         for (int i = 0; i < 8; i++)
             MUST((CUresult)segalloc_free(block[i]));

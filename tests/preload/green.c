@@ -1,5 +1,5 @@
-/* Preloaded, on the simulator: work of green contexts counts for the memory that it uses, whichever context is current at
-   a free, under the policy that the configuration has. */
+/* Preloaded, on the simulator: work of green contexts counts for the memory that it uses, whichever context is current
+   at a free, under the policy that the configuration has. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

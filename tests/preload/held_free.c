@@ -1,6 +1,6 @@
-/* Preloaded, on the simulator: frees by a caller who names streams, where the memory is not ours to keep: in fixed segments, or the
-   driver's own. They wait for the context of the memory, not for another device that is held until they are over; where that one was
-   told of, they wait for it too.
+/* Preloaded, on the simulator: frees by a caller who names streams, where the memory is not ours to keep: in fixed
+   segments, or the driver's own. They wait for the context of the memory, not for another device that is held until
+   they are over; where that one was told of, they wait for it too.
 
      held_free fixed | served */
 #include <stdatomic.h>
@@ -49,7 +49,8 @@ static void release(const CUdeviceptr *block, int count)
         MUST((CUresult)segalloc_free((void *)(uintptr_t)block[i]));
 }
 
-/* The program's own pool takes a little: what is left of the card in the end is no page, and one block only the driver can serve. */
+/* The program's own pool takes a little: what is left of the card in the end is no page, and one block only the driver
+   can serve. */
 static void fill(CUstream stream)
 {
     CUdeviceptr pooled;

@@ -1,6 +1,6 @@
-/* Preloaded, on the simulator: work that never ends by itself, on a device or in a context that may be using what this one frees. No
-   free waits for it, and no allocation does for long: memory grows, then there is a bounded wait, then the driver is asked, and
-   the report says what holds the memory. Run with a small wait_limit.
+/* Preloaded, on the simulator: work that never ends by itself, on a device or in a context that may be using what this
+   one frees. No free waits for it, and no allocation does for long: memory grows, then there is a bounded wait, then
+   the driver is asked, and the report says what holds the memory. Run with a small wait_limit.
 
      held_memory device | context */
 #include <stdatomic.h>
@@ -85,7 +85,8 @@ int main(int count, char **argument)
     int got = allocate_heard(block, MOST, report);
     EXPECT(got > 0 && got <= MOST - BLOCKS); /* by growing */
     EXPECT(statistic(0, "waits_given_up") > 0 && statistic(0, "ooms") > 0);
-    EXPECT(strstr(report, "segalloc: out of memory") && strstr(report, "freed but still in use by queued work") && strstr(report, "wait_limit"));
+    EXPECT(strstr(report, "segalloc: out of memory") && strstr(report, "freed but still in use by queued work") &&
+           strstr(report, "wait_limit"));
     EXPECT(!atomic_load(&let_go));
     atomic_store(&let_go, true);
     MUST(cuCtxSetCurrent(other));

@@ -1,5 +1,6 @@
-/* Preloaded, on the simulator: a kernel that ends only when the program says so keeps memory from being free for others.
-   Allocations go on all the same: memory grows, then there is a wait, but a bounded one, then the driver's answer. */
+/* Preloaded, on the simulator: a kernel that ends only when the program says so keeps memory from being free for
+   others. Allocations go on all the same: memory grows, then there is a wait, but a bounded one, then the driver's
+   answer. */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>

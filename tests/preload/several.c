@@ -1,5 +1,5 @@
-/* Preloaded, on two simulated devices: peer access, legacy IPC, NCCL's questions about addresses, and contexts that end beside
-   frees. */
+/* Preloaded, on two simulated devices: peer access, legacy IPC, NCCL's questions about addresses, and contexts that end
+   beside frees. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -74,7 +74,8 @@ static void pins(void)
     EXPECT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(address + 10 * MIB)) == CUDA_SUCCESS);
     EXPECT(statistic(0, "pinned_bytes") == before + 2 * MIB);
     EXPECT(cuMemRelease(handle) == CUDA_SUCCESS);
-    (void)cuMemGetHandleForAddressRange(&descriptor, address + 20 * MIB, 6 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
+    (void)cuMemGetHandleForAddressRange(&descriptor, address + 20 * MIB, 6 * MIB, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD,
+        0);
     EXPECT(statistic(0, "pinned_bytes") >= before + 8 * MIB);
     EXPECT(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, address) == CUDA_SUCCESS);
     EXPECT(cuCtxGetFlags(&flags) == CUDA_SUCCESS && flags & CU_CTX_SYNC_MEMOPS);
@@ -140,8 +141,8 @@ static void *free_owned(void *unused)
     return unused;
 }
 
-/* A free waits for the context of its block, which another thread is about to destroy: either that comes after the wait, or the
-   free finds the context gone. */
+/* A free waits for the context of its block, which another thread is about to destroy: either that comes after the
+   wait, or the free finds the context gone. */
 static void owner_ends(void)
 {
     enum { THREADS = 6, CONTEXTS = 300, BYTES = 4096, MET = 64 };

@@ -1,5 +1,6 @@
-/* Preloaded: contexts that are made while another thread allocates for the first time are known like all others, so that
-   nobody gets what was freed before their work is done. Each child begins anew; how the threads meet is chance, so not each of them shows a fault. */
+/* Preloaded: contexts that are made while another thread allocates for the first time are known like all others, so
+   that nobody gets what was freed before their work is done. Each child begins anew; how the threads meet is chance, so
+   not each of them shows a fault. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

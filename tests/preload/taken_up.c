@@ -1,5 +1,5 @@
-/* Preloaded: a primary context is taken up again while another thread lets it go, which waits for work that ends only after
-   that. Neither keeps the other waiting for good. */
+/* Preloaded: a primary context is taken up again while another thread lets it go, which waits for work that ends only
+   after that. Neither keeps the other waiting for good. */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

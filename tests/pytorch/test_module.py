@@ -23,7 +23,8 @@ CARD = f"module-{os.getpid()}"
 
 
 def run(script, *options, sim="4GiB"):
-    done = subprocess.run([SEGALLOC, "run", "--sim", sim, *options, "--conf", "oom_report:never", "--", PYTHON, HERE / "words" / script],
+    done = subprocess.run([SEGALLOC, "run", "--sim", sim, *options, "--conf", "oom_report:never", "--", PYTHON,
+                           HERE / "words" / script],
                           env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300)
     if done.returncode:
         raise AssertionError(f"{script}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
@@ -55,7 +56,8 @@ class Words(unittest.TestCase):
     def test_running_out(self):
         for text in (self.said["huge"], self.said["text"], self.said["limited"]):
             self.assertTrue(text.startswith("CUDA out of memory. Tried to allocate "), text)
-        self.assertIn("Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 4.00 GiB of which", self.said["text"])
+        self.assertIn("Tried to allocate 256.00 MiB. GPU 0 has a total capacity of 4.00 GiB of which",
+                      self.said["text"])
         self.assertIn("2.00 GiB allowed", self.said["limited"])
         self.assertGreaterEqual(self.said["filled"], 14)
         self.assertTrue(self.said["trained"])
@@ -77,7 +79,8 @@ class Report(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             trace = os.path.join(folder, "trace")
             said = run("peaks.py", "--torch", "-o", trace)
-            report = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], check=True, stdout=subprocess.PIPE).stdout)
+            report = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], check=True,
+                                               stdout=subprocess.PIPE).stdout)
         for name in ("requested_bytes", "allocated_bytes", "reserved_bytes"):
             self.assertEqual(said[name], report[f"peak_{name}"], name)
         self.assertEqual(said["allocations"], report["allocs"])
@@ -87,14 +90,18 @@ class Report(unittest.TestCase):
                   "except torch.cuda.OutOfMemoryError as error:\n    print(str(error)[:38])\n"
                   "torch.ones(10, device='cuda').sum().item()\n")
         for options in ((), ("--torch",)):
-            done = subprocess.run([SEGALLOC, "run", "--sim", "4GiB", *options, "--conf", "oom_report:never", "--", PYTHON, "-c", script],
-                                  env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=120)
-            self.assertEqual((done.returncode, done.stdout), (0, "CUDA out of memory. Tried to allocate \n"), done.stderr)
+            done = subprocess.run([SEGALLOC, "run", "--sim", "4GiB", *options, "--conf", "oom_report:never", "--",
+                                   PYTHON, "-c", script],
+                                  env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  timeout=120)
+            self.assertEqual((done.returncode, done.stdout), (0, "CUDA out of memory. Tried to allocate \n"),
+                             done.stderr)
 
 
 class Table(unittest.TestCase):
     def test_lists_what_this_version_has(self):
-        found = subprocess.run([PYTHON, "-c", "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"],
+        found = subprocess.run([PYTHON, "-c",
+                                "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])"],
                                check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
         source = pathlib.Path(found, "cuda", "memory.py").read_text()
         names = next(ast.literal_eval(node.value) for node in ast.parse(source).body

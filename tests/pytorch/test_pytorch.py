@@ -17,14 +17,16 @@ if SHORT:
     sys.argv.remove("--short")
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_", "TEST_MODE")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
-ENVIRONMENT.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2", PYTHONWARNINGS="ignore", TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
+ENVIRONMENT.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2", PYTHONWARNINGS="ignore",
+                   TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
 MODES = {
     "native": ["--no-preload"],
     "direct": [],
     "beneath": ["--conf", "pytorch:beneath"],
     "pluggable": [],
 }
-# PyTorch's newer NCCL backend (2.15) asks for a snapshot in its destructor, and ends the process under any pluggable allocator.
+# PyTorch's newer NCCL backend (2.15) asks for a snapshot in its destructor, and ends the process under any pluggable
+# allocator.
 SETTINGS = {"pluggable": {"TORCH_DIST_USE_NCCL2": "0"}}
 TOLERANCE = 0.02  # of peaks: the thread of the backward pass races with the main one
 
@@ -37,8 +39,8 @@ class Loop:
             traces = [] if mode == "native" else ["-o", os.path.join(folder, "%p.trace")]
             command = [SEGALLOC, "run", "--sim", sim, *MODES[mode], *traces, *options, "--", PYTHON, *launcher,
                        os.path.join(HERE, "loops", name + ".py")]
-            self.result = subprocess.run(command, env={**ENVIRONMENT, **SETTINGS.get(mode, {}), "TEST_MODE": mode}, capture_output=True, text=True,
-                                         timeout=600)
+            self.result = subprocess.run(command, env={**ENVIRONMENT, **SETTINGS.get(mode, {}), "TEST_MODE": mode},
+                                         capture_output=True, text=True, timeout=600)
             self.told = [json.loads(line[4:]) for line in self.result.stdout.splitlines() if line.startswith("RUN ")]
             self.reports = []
             for trace in sorted(os.listdir(folder)):
@@ -60,8 +62,8 @@ class Case(unittest.TestCase):
         self.assertEqual(loop.result.returncode, 0, f"{name}, {mode}:\n{loop.result.stdout}{loop.result.stderr}")
         self.assertEqual(len(loop.told), ranks, loop.result)
         for report in loop.reports:
-            self.assertEqual((report["ooms"], report["dropped"], report["served_share"], report["passed_on"]), (0, 0, 1, 0),
-                             f"{name}, {mode}")
+            self.assertEqual((report["ooms"], report["dropped"], report["served_share"], report["passed_on"]),
+                             (0, 0, 1, 0), f"{name}, {mode}")
             if report["peak_allocated_bytes"] is None:
                 continue  # a rank that its launcher ended: the events are there, the last figures are not
             self.assertLessEqual(report["peak_requested_bytes"], report["peak_allocated_bytes"])
@@ -71,7 +73,8 @@ class Case(unittest.TestCase):
         return loop
 
     def same(self, name, modes=tuple(MODES), ranks=1, tolerance=TOLERANCE, pools=False, **more):
-        """With `pools`, what graphs have freed counts as in use in direct mode, and as reserved in PyTorch's private pools."""
+        """With `pools`, what graphs have freed counts as in use in direct mode, and as reserved in PyTorch's private
+        pools."""
         native = self.run_loop(name, "native", ranks=ranks, **more)
         peaks = {"native": native.told[0]["requested"]}
         for mode in modes:
@@ -85,8 +88,8 @@ class Case(unittest.TestCase):
             if mode == "beneath":  # PyTorch's segments are what is asked for here
                 reserved = max(t["reserved"] for t in loop.told)
                 self.close(report["peak_requested_bytes"], reserved, f"{name}, {mode}: segments", tolerance)
-                self.close(max(t["requested"] for t in loop.told), max(t["requested"] for t in native.told), f"{name}, {mode}",
-                           tolerance)
+                self.close(max(t["requested"] for t in loop.told), max(t["requested"] for t in native.told),
+                           f"{name}, {mode}", tolerance)
             else:
                 peaks[mode] = report["peak_requested_bytes"]
                 if pools:
@@ -112,11 +115,11 @@ class Loops(Case):
         self.same("workers", ("direct",) if SHORT else tuple(MODES))
 
     def test_ddp(self):
-        """Two ranks of torchrun, each on a device of one simulated machine. What other streams have used is free once they are
-        done, so the peaks depend on who is fast."""
+        """Two ranks of torchrun, each on a device of one simulated machine. What other streams have used is free once
+        they are done, so the peaks depend on who is fast."""
         launcher = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--standalone"]
-        self.same("ddp", ("direct", "beneath") if SHORT else tuple(MODES), ranks=2, sim="4GiB,count=2", launcher=launcher,
-                  tolerance=0.25)
+        self.same("ddp", ("direct", "beneath") if SHORT else tuple(MODES), ranks=2, sim="4GiB,count=2",
+                  launcher=launcher, tolerance=0.25)
 
     def test_graphs(self):
         """A pluggable allocator cannot be captured by PyTorch without a pool of its own."""
@@ -125,8 +128,8 @@ class Loops(Case):
 
 class Faithful(Case):
     def python(self, *options, code, status=0):
-        result = subprocess.run([SEGALLOC, *options, "--", PYTHON, "-c", code], env=ENVIRONMENT, capture_output=True, text=True,
-                                timeout=600)
+        result = subprocess.run([SEGALLOC, *options, "--", PYTHON, "-c", code], env=ENVIRONMENT, capture_output=True,
+                                text=True, timeout=600)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return result
 
@@ -234,14 +237,15 @@ viz.segment_plot(data)
 
 class Rehearse(Case):
     def rehearse(self, *arguments, status=0):
-        result = subprocess.run([SEGALLOC, "rehearse", "--json", *arguments], env=ENVIRONMENT, capture_output=True, text=True,
-                                timeout=900)
+        result = subprocess.run([SEGALLOC, "rehearse", "--json", *arguments], env=ENVIRONMENT, capture_output=True,
+                                text=True, timeout=900)
         self.assertEqual(result.returncode, status, result.stdout + result.stderr)
         return json.loads(result.stdout)
 
     def test_lora_7b(self):
         """The recorded loop of 7B LoRA asked for 22,016,871,944 bytes at its peak."""
-        verdict = self.rehearse("--card", "16GiB,24GiB,40GiB", "--", PYTHON, os.path.join(SOURCE, "examples", "lora_sft.py"))
+        verdict = self.rehearse("--card", "16GiB,24GiB,40GiB", "--", PYTHON,
+                                os.path.join(SOURCE, "examples", "lora_sft.py"))
         self.assertEqual(verdict["outcome"], "completed")
         self.assertEqual([c["fits"] for c in verdict["cards"]], [False, True, True])
         self.assertLess(abs(verdict["peak_requested_bytes"] / 22016871944 - 1), 0.01, verdict)
@@ -258,7 +262,8 @@ class Rehearse(Case):
 
     def test_depends_on_results(self):
         verdict = self.rehearse("--card", "2GiB", "--", PYTHON, "-c",
-                                "import torch; torch.multinomial(torch.ones(8, device='cuda').softmax(0).cpu(), 1)", status=1)
+                                "import torch; torch.multinomial(torch.ones(8, device='cuda').softmax(0).cpu(), 1)",
+                                status=1)
         self.assertEqual(verdict["outcome"], "stopped")
         self.assertIn("multinomial", verdict["reason"])
         self.assertIn("compute nothing", verdict["reason"])

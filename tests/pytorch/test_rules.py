@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Compares `segalloc replay --policy pytorch` with PyTorch's own allocator on the simulated GPU, to the byte, under settings
-that few people combine.
+"""Compares `segalloc replay --policy pytorch` with PyTorch's own allocator on the simulated GPU, to the byte, under
+settings that few people combine.
 
 Usage: test_rules.py SEGALLOC PYTHON [--short] [TEST]…"""
 import json
@@ -45,7 +45,8 @@ class Rules(unittest.TestCase):
     def setUp(self):
         """Another version may refuse settings, or have no such key: it is asked first."""
         ask = "from importlib.metadata import version; print(version('torch'))"
-        version = subprocess.run([PYTHON, "-c", ask], check=True, env=ENVIRONMENT, stdout=subprocess.PIPE, text=True).stdout.strip()
+        version = subprocess.run([PYTHON, "-c", ask], check=True, env=ENVIRONMENT, stdout=subprocess.PIPE,
+                                 text=True).stdout.strip()
         if tuple(map(int, version.split(".")[:2])) != VERSION:
             self.skipTest(f"the rules are those of PyTorch {VERSION[0]}.{VERSION[1]}, and this is {version}")
 
@@ -54,12 +55,14 @@ class Rules(unittest.TestCase):
         # Work is complete when its event is asked for, as it is in a replay.
         done = subprocess.run([SEGALLOC, "run", "--no-preload", "--sim", "16GiB,at-once", "--", PYTHON,
                                os.path.join(HERE, "loops", "random_sizes.py"), csv, "7", "3000", str(streams), "1300"],
-                              env={**ENVIRONMENT, "PYTORCH_CUDA_ALLOC_CONF": settings}, capture_output=True, text=True, timeout=600)
+                              env={**ENVIRONMENT, "PYTORCH_CUDA_ALLOC_CONF": settings}, capture_output=True, text=True,
+                              timeout=600)
         told = [json.loads(line[6:]) for line in done.stdout.splitlines() if line.startswith("RULES ")]
         return csv, told[0] if told else None, done.stderr
 
     def replay(self, csv, settings, card):
-        return subprocess.run([SEGALLOC, "replay", csv, "--policy", "pytorch", "--limit", str(card), "--json", "--conf", settings],
+        return subprocess.run([SEGALLOC, "replay", csv, "--policy", "pytorch", "--limit", str(card), "--json", "--conf",
+                               settings],
                               env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
 
     def test_equal_to_the_byte(self):

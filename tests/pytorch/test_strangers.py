@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Scripts as others write them (strangers/), unmodified, in every mode: each must end as it does natively on the simulated GPU.
-And what a child of a program sees of its environment.
+"""Scripts as others write them (strangers/), unmodified, in every mode: each must end as it does natively on the
+simulated GPU. And what a child of a program sees of its environment.
 
 Usage: test_strangers.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in direct mode only)"""
 import json
@@ -25,9 +25,10 @@ RANKS = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0",
 
 def run(mode, *command, sim="4GiB", conf="oom_report:never", options=(), settings=None):
     conf = "pytorch:beneath," + conf if mode == "beneath" else conf
-    return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", conf, *options, "--", PYTHON, *command],
-                          env={**ENVIRONMENT, **(settings or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=600)
+    return subprocess.run([SEGALLOC, "run", "--sim", sim, *MODES[mode], "--conf", conf, *options, "--", PYTHON,
+                           *command],
+                          env={**ENVIRONMENT, **(settings or {})}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True, timeout=600)
 
 
 class Scripts(unittest.TestCase):
@@ -92,8 +93,8 @@ class Scripts(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout.count("\n")), (0, 3), f"{mode}, {name}: {done.stderr}")
 
     def test_sending(self):
-        """Tensors go to other processes where PyTorch's cache is on and its segments are such as can be given away; else the
-        way out is said."""
+        """Tensors go to other processes where PyTorch's cache is on and its segments are such as can be given away;
+        else the way out is said."""
         script = HERE / "strangers" / "sending.py"
         said = set()
         for mode in ("native", "beneath"):
@@ -130,7 +131,8 @@ class Scripts(unittest.TestCase):
 
     @unittest.skipIf(SHORT, "short")
     def test_accelerate_launch(self):
-        launcher = ("-m", "accelerate.commands.launch", "--num_processes=2", "--multi_gpu", "--main_process_port=0", "--mixed_precision=bf16")
+        launcher = ("-m", "accelerate.commands.launch", "--num_processes=2", "--multi_gpu", "--main_process_port=0",
+                    "--mixed_precision=bf16")
         self.same("accelerate_loop", launcher=launcher, sim="4GiB,count=2")
 
     @unittest.skipIf(SHORT, "short")
@@ -141,8 +143,8 @@ class Scripts(unittest.TestCase):
         self.same("distributed", launcher=RANKS, sim="4GiB,count=2")
 
 
-# What a program and its children see, from before PyTorch is there until after it has run. Prints the names that one of them
-# saw and the program was not started with, and values that differ.
+# What a program and its children see, from before PyTorch is there until after it has run. Prints the names that one of
+# them saw and the program was not started with, and values that differ.
 LOOK = """
 import ctypes, json, multiprocessing, os, subprocess, sys, threading
 
@@ -235,9 +237,9 @@ print(json.dumps([seen, sorted(wrong), sorted(put)]))
 
 class Environment(unittest.TestCase):
     def test_children_see_what_was_given(self):
-        """Nothing of ours is ever added: a program's children see the environment that it was started with. The variables
-        which the module torch itself sets at its import are known from a run without the library, and those that a module sets
-        for a moment, which another thread may see or not, from the same run."""
+        """Nothing of ours is ever added: a program's children see the environment that it was started with. The
+        variables which the module torch itself sets at its import are known from a run without the library, and those
+        that a module sets for a moment, which another thread may see or not, from the same run."""
         with tempfile.TemporaryDirectory() as folder:
             script = pathlib.Path(folder, "look.py")
             script.write_text("if __name__ == '__main__':\n" + "".join(f"    {line}\n" for line in LOOK.splitlines()))
@@ -253,11 +255,13 @@ class Environment(unittest.TestCase):
                 self.assertEqual(set(put[mode]) - set(put["native"]), set(), mode)
                 momentary = {("watched", name) for name in put["native"]}
                 self.assertEqual(wrong - said["native"] - momentary, set(), mode)
-                self.assertFalse([row for row in wrong if row[1].startswith(OURS) and row[1] != "LD_LIBRARY_PATH"], mode)
+                self.assertFalse([row for row in wrong if row[1].startswith(OURS) and row[1] != "LD_LIBRARY_PATH"],
+                                 mode)
 
     def test_the_library_has_no_means_to(self):
         """It calls nothing that changes the environment."""
-        needed = subprocess.run(["nm", "-D", "--undefined-only", self.library()], check=True, stdout=subprocess.PIPE, text=True).stdout
+        needed = subprocess.run(["nm", "-D", "--undefined-only", self.library()], check=True, stdout=subprocess.PIPE,
+                                text=True).stdout
         for name in ("setenv", "putenv", "unsetenv", "clearenv"):
             self.assertNotRegex(needed, rf"\b{name}(@|$)")
 
@@ -283,7 +287,8 @@ print("counted", counts)
             trace = os.path.join(folder, "trace")
             done = run(mode, "-c", self.SCRIPT, options=("-o", trace), **more)
             self.assertEqual(done.returncode, 0, done.stderr)
-            text = subprocess.run([SEGALLOC, "report", "--json", trace], check=True, stdout=subprocess.PIPE, env=ENVIRONMENT).stdout
+            text = subprocess.run([SEGALLOC, "report", "--json", trace], check=True, stdout=subprocess.PIPE,
+                                  env=ENVIRONMENT).stdout
         return json.loads(text), int(done.stdout.split()[-1])
 
     def test_every_allocation(self):

@@ -157,7 +157,8 @@ static void cut_rows_leave_the_others(void **state)
         struct sg_trace_reader *reader = open_text(text, (size_t)size);
         struct segalloc_trace_record record[16];
         bool whole = cut > stream && cut != stream + 2; /* "0" is a stream of its own, "0x" is none */
-        size_t more = !whole ? 0 : cut == stream + 1 ? 2 : 3; /* with its thread, and its stream where that is not the first row's */
+        /* with its thread, and its stream where that is not the first row's */
+        size_t more = !whole ? 0 : cut == stream + 1 ? 2 : 3;
         assert_int_equal(sg_trace_read(reader, record, 16), 3 + more);
         assert_int_equal(sg_trace_read(reader, record, 16), 0);
         assert_null(sg_trace_error(reader));

@@ -17,7 +17,8 @@
 #include "trace_reader.h"
 #include "trace_writer.h"
 
-/* ThreadSanitizer ends a child that makes threads after its parent had some, unless it is told not to: what is tested here. */
+/* ThreadSanitizer ends a child that makes threads after its parent had some, unless it is told not to: what is tested
+   here. */
 __attribute__((visibility("default"))) const char *__tsan_default_options(void);
 const char *__tsan_default_options(void)
 {

@@ -1,4 +1,5 @@
-/* libnvidia-ml.so.1: what it says of two devices before the driver has begun, and of what the process holds of them after. */
+/* libnvidia-ml.so.1: what it says of two devices before the driver has begun, and of what the process holds of them
+   after. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

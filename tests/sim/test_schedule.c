@@ -73,7 +73,8 @@ static void a_wait_for_a_word_holds_nobody_else_up(void **state)
     *word = 0;
     for (uint64_t seed = 0; seed < 8; seed++) {
         segalloc_sim_schedule(seed, -1);
-        ok(cuStreamWaitValue32_v2(streams[0], (CUdeviceptr)(uintptr_t)word, (cuuint32_t)seed + 1, CU_STREAM_WAIT_VALUE_GEQ));
+        ok(cuStreamWaitValue32_v2(streams[0], (CUdeviceptr)(uintptr_t)word, (cuuint32_t)seed + 1,
+            CU_STREAM_WAIT_VALUE_GEQ));
         ok(cuMemsetD8Async(memory, 1, 512, streams[1]));
         ok(cuStreamSynchronize(streams[1]));
         ok(cuStreamWriteValue32_v2(streams[1], (CUdeviceptr)(uintptr_t)word, (cuuint32_t)seed + 1, 0));

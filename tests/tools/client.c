@@ -50,8 +50,8 @@ static int virtual_memory(void)
     CUmemGenericAllocationHandle handle;
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
-    CALL(cuMemCreate, (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long), &handle,
-         (size_t)2 << 20, &prop, 0);
+    CALL(cuMemCreate, (CUmemGenericAllocationHandle *, size_t, const CUmemAllocationProp *, unsigned long long),
+        &handle, (size_t)2 << 20, &prop, 0);
     CALL(cuMemRelease, (CUmemGenericAllocationHandle), handle);
     return 0;
 }

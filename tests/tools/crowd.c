@@ -1,6 +1,7 @@
 /* Several threads take and free memory of one or two devices at the same time, and now and then ask how much there is:
-   THREADS ROUNDS DEVICES LARGEST (bytes) [trim | RUNTIME]. With `trim` they also give idle memory back now and then; with the
-   library RUNTIME they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne: a few blocks go. */
+   THREADS ROUNDS DEVICES LARGEST (bytes) [trim | RUNTIME]. With `trim` they also give idle memory back now and then;
+   with the library RUNTIME they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne:
+   a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -88,7 +89,8 @@ int main(int argc, char **argv)
     CUresult (*retain)(CUcontext *, CUdevice) =
         (CUresult(*)(CUcontext *, CUdevice))function(driver, "cuDevicePrimaryCtxRetain");
     set_current = (CUresult(*)(CUcontext))function(driver, "cuCtxSetCurrent");
-    take = (CUresult(*)(CUdeviceptr *, size_t))(runtime ? function(RTLD_DEFAULT, "cudaMalloc") : function(driver, "cuMemAlloc_v2"));
+    take = (CUresult(*)(CUdeviceptr *, size_t))(
+        runtime ? function(RTLD_DEFAULT, "cudaMalloc") : function(driver, "cuMemAlloc_v2"));
     give = (CUresult(*)(CUdeviceptr))(runtime ? function(RTLD_DEFAULT, "cudaFree") : function(driver, "cuMemFree_v2"));
     info = (CUresult(*)(size_t *, size_t *))function(driver, "cuMemGetInfo_v2");
     if (trims)

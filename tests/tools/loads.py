@@ -1,4 +1,5 @@
-"""Generated programs with work on several streams, as rows of RMM's CSV with the actions about work (docs/trace-format.md).
+"""Generated programs with work on several streams, as rows of RMM's CSV with the actions about work
+(docs/trace-format.md).
 
 Usage: loads.py offload|serving|pipeline|experts|activations|speculative|loader [SEED] > FILE"""
 import random
@@ -63,8 +64,8 @@ class Program:
 
 
 def offload(seed=0, steps=6, layers=24):
-    """Weights of a layer come from the host into blocks of the copying stream (1), which never waits for the computation (0):
-    that a layer's work is done, the host finds out by asking events."""
+    """Weights of a layer come from the host into blocks of the copying stream (1), which never waits for the
+    computation (0): that a layer's work is done, the host finds out by asking events."""
     p, compute, copy = Program(seed), 0, 1
     rest = [p.allocate(p.random.randrange(20, 40) * MIB, compute) for _ in range(layers)]
     for block in rest:
@@ -99,7 +100,8 @@ def offload(seed=0, steps=6, layers=24):
 
 
 def serving(seed=0, requests=240, workers=5):
-    """Requests on streams of their own, which share weights and nothing else; a worker waits for its own stream to answer."""
+    """Requests on streams of their own, which share weights and nothing else; a worker waits for its own stream to
+    answer."""
     p = Program(seed)
     weights = [p.allocate(64 * MIB) for _ in range(16)]
     p.launch(0, 16)
@@ -131,8 +133,8 @@ def serving(seed=0, requests=240, workers=5):
 
 
 def pipeline(seed=0, steps=8, micro=6, stages=4):
-    """Stages of a pipeline on one card, each with a stream; a communication stream between neighbours carries activations
-    forward and gradients back, one forward and one backward in turn."""
+    """Stages of a pipeline on one card, each with a stream; a communication stream between neighbours carries
+    activations forward and gradients back, one forward and one backward in turn."""
     p = Program(seed)
     compute, comm = list(range(stages)), list(range(stages, 2 * stages))
     for stage in compute:
@@ -192,8 +194,8 @@ def units(size):
 
 
 def experts(seed=0, steps=5, layers=10, local=6):
-    """Experts on several ranks: tokens are sent to and fetched from them on a stream of their own (1), in uneven shares that the
-    host has to wait for before it can allocate; what was received is kept for the backward."""
+    """Experts on several ranks: tokens are sent to and fetched from them on a stream of their own (1), in uneven shares
+    that the host has to wait for before it can allocate; what was received is kept for the backward."""
     p, compute, comm = Program(seed), 0, 1
     for _ in range(layers * 3):
         p.allocate(units(p.random.uniform(20, 40) * MIB), compute)
@@ -247,8 +249,8 @@ def experts(seed=0, steps=5, layers=10, local=6):
 
 
 def activations(seed=0, steps=5, layers=20, ahead=2):
-    """What the forward keeps goes to the host on one stream (1) and comes back on another (2), `ahead` layers before the backward
-    needs it. Nothing is waited for by the host but the end of a step."""
+    """What the forward keeps goes to the host on one stream (1) and comes back on another (2), `ahead` layers before
+    the backward needs it. Nothing is waited for by the host but the end of a step."""
     p, compute, out, back = Program(seed), 0, 1, 2
     for _ in range(layers):
         p.allocate(units(p.random.uniform(20, 40) * MIB), compute)
@@ -288,8 +290,8 @@ def activations(seed=0, steps=5, layers=20, ahead=2):
 
 
 def speculative(seed=0, requests=60, layers=8):
-    """A small model guesses tokens on its stream (1), a large one checks them on its own (0). Caches grow by being copied; the host
-    waits for the large model's answer each time."""
+    """A small model guesses tokens on its stream (1), a large one checks them on its own (0). Caches grow by being
+    copied; the host waits for the large model's answer each time."""
     p, target, draft = Program(seed), 0, 1
     for stream, size in ((target, 144), (draft, 24)):
         for _ in range(layers * 2):
@@ -298,7 +300,8 @@ def speculative(seed=0, requests=60, layers=8):
     for _ in range(requests):
         length = int(p.random.lognormvariate(6, 0.6))
         end = length + p.random.randrange(40, 160)
-        caches = {stream: [p.allocate(units(length * width), stream) for _ in range(layers * 2)] for stream, width in ((target, 4096), (draft, 1024))}
+        caches = {stream: [p.allocate(units(length * width), stream) for _ in range(layers * 2)]
+                  for stream, width in ((target, 4096), (draft, 1024))}
         while length < end:
             guesses = p.random.randrange(2, 7)
             for _ in range(guesses):
@@ -330,8 +333,8 @@ def speculative(seed=0, requests=60, layers=8):
 
 
 def loader(seed=0, steps=40, layers=12, buffers=2):
-    """Batches of uneven size are copied and prepared on a stream of their own (1), `buffers` of them before they are needed. The
-    stream is told when the computation is done with a batch, and waits for no more than that."""
+    """Batches of uneven size are copied and prepared on a stream of their own (1), `buffers` of them before they are
+    needed. The stream is told when the computation is done with a batch, and waits for no more than that."""
     p, compute, copy = Program(seed), 0, 1
     for _ in range(layers * 2):
         p.allocate(units(p.random.uniform(15, 30) * MIB), compute)

@@ -1,6 +1,6 @@
-/* One or more threads take and free memory on streams of their own with the library's own calls, give the streams work, and let
-   them wait for one another: THREADS ROUNDS STREAMS LARGEST (bytes). Streams come and go; now and then they ask how much there
-   is. Running out is borne. */
+/* One or more threads take and free memory on streams of their own with the library's own calls, give the streams work,
+   and let them wait for one another: THREADS ROUNDS STREAMS LARGEST (bytes). Streams come and go; now and then they ask
+   how much there is. Running out is borne. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
-"""Traces with rows about work: they are read and written, the bound by the order of the work is right, and replays that run
-ahead keep to both.
+"""Traces with rows about work: they are read and written, the bound by the order of the work is right, and replays that
+run ahead keep to both.
 
 Usage: test_ahead.py SEGALLOC"""
 import json
@@ -40,7 +40,8 @@ class Case(unittest.TestCase):
         return bound and bound[which]["peak_held_bytes"]
 
     def replay(self, text, ahead, conf="", *more):
-        return json.loads(segalloc("replay", self.write(text), "--json", "--run-ahead", str(ahead), "--conf", conf, *more))
+        return json.loads(segalloc("replay", self.write(text), "--json", "--run-ahead", str(ahead), "--conf", conf,
+                                   *more))
 
 
 class Bound(Case):
@@ -141,7 +142,8 @@ class RunAhead(Case):
                 p.free(p.allocate(4 * MIB))
                 p.launch()
             p.stream_sync()
-        self.assertEqual(self.replay(p.text(), 1000, "free_sync:event,reserve_slack:1.0")["peak_reserved_bytes"], 20 * MIB)
+        self.assertEqual(self.replay(p.text(), 1000, "free_sync:event,reserve_slack:1.0")["peak_reserved_bytes"],
+                         20 * MIB)
 
     def test_a_card_that_is_too_small_is_waited_for(self):
         got = self.replay(self.churn(), 50, "free_sync:event", "--limit", "40MiB")

@@ -188,13 +188,15 @@ class Run(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (0, "live:True\n"))
         self.assertEqual(result.stderr.count("\n"), 1)
         self.assertIn("did you mean max_split_size_mb?", result.stderr)
-        merged = self.environment("--conf", "reserve_slack:1.02,live:True", "--conf", "max_split_size_mb:64,reserve_slack:1.1")
+        merged = self.environment("--conf", "reserve_slack:1.02,live:True", "--conf",
+                                  "max_split_size_mb:64,reserve_slack:1.1")
         self.assertEqual(merged["SEGALLOC_CONF"].split(","), ["max_split_size_mb:64", "reserve_slack:1.1", "live:True"])
         fatal = self.run_it("--conf", "live:7,abort_conf:True", "echo", "ran")
         self.assertEqual((fatal.returncode, fatal.stdout), (125, ""))
 
     def test_simulator_settings(self):
-        for spec, word in (("", ""), ("24Gib,cnt=2", "cnt=2"), ("lots", "lots"), ("24GiB,driver=12", "driver=12"), ("1KiB", "1KiB")):
+        for spec, word in (("", ""), ("24Gib,cnt=2", "cnt=2"), ("lots", "lots"), ("24GiB,driver=12", "driver=12"),
+                           ("1KiB", "1KiB")):
             result = self.run_it("--sim", spec, "echo", "ran")
             self.assertEqual((result.returncode, result.stdout), (125, ""), spec)
             self.assertEqual(result.stderr.count("\n"), 1)

@@ -20,8 +20,8 @@ def doctor(*arguments, env=None):
         clean["LD_PRELOAD"] = SANITIZER
     with tempfile.TemporaryDirectory() as folder:
         clean.update({"TMPDIR": folder, **(env or {})})
-        result = subprocess.run([SEGALLOC, "doctor", *arguments], env=clean, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                text=True, timeout=60)
+        result = subprocess.run([SEGALLOC, "doctor", *arguments], env=clean, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, timeout=60)
         assert os.listdir(folder) == [], "files are left"
     return result
 
@@ -74,7 +74,8 @@ class Doctor(unittest.TestCase):
             self.assertEqual(told["status"], 0)
 
     def test_switched_off(self):
-        self.assertEqual(self.answer(CLIENT, "ordinary", options=("--conf", "backend:cudaMallocAsync"))["answer"], "switched_off")
+        self.assertEqual(self.answer(CLIENT, "ordinary", options=("--conf", "backend:cudaMallocAsync"))["answer"],
+                         "switched_off")
         told = self.answer(CLIENT, "ordinary", env={"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"})
         self.assertEqual(told["answer"], "switched_off")
 

@@ -1,5 +1,5 @@
-"""Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however the
-process ended.
+"""Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however
+the process ended.
 
 Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS CUDART"""
 import json
@@ -33,15 +33,18 @@ class Recorded(unittest.TestCase):
         self.use("free_sync:strict,reserve_slack:1.0")
 
     def use(self, conf):
-        self.run_it = [SEGALLOC, "run", "--sim", "1GiB", "-o", self.trace, "--conf", f"stats:{self.stats},{conf}", "--", LOOP]
+        self.run_it = [SEGALLOC, "run", "--sim", "1GiB", "-o", self.trace, "--conf", f"stats:{self.stats},{conf}", "--",
+                       LOOP]
 
     def report(self, path):
         return json.loads(segalloc("report", "--json", path))
 
     def whole(self, how):
-        subprocess.run([*self.run_it, "20000", how], env=ENVIRONMENT, check=True, timeout=120, stdout=subprocess.DEVNULL)
+        subprocess.run([*self.run_it, "20000", how], env=ENVIRONMENT, check=True, timeout=120,
+                       stdout=subprocess.DEVNULL)
         report = self.report(self.trace)
-        self.assertEqual((report["allocs"], report["served_share"], report["ooms"], report["dropped"]), (20000, 1, 0, 0))
+        self.assertEqual((report["allocs"], report["served_share"], report["ooms"], report["dropped"]),
+                         (20000, 1, 0, 0))
         return report
 
     def test_return(self):
@@ -75,8 +78,8 @@ class Recorded(unittest.TestCase):
                 os.unlink(self.trace)
 
     def agree(self, sim, conf, program, keys=()):
-        """Records a run and replays it. Its peaks, and the statistics named by `keys`, are the same, and at no event did the
-        replay decide otherwise."""
+        """Records a run and replays it. Its peaks, and the statistics named by `keys`, are the same, and at no event
+        did the replay decide otherwise."""
         command = [SEGALLOC, "run", "--sim", sim, "-o", self.trace, "--conf", conf, "--", *program]
         subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60, stderr=subprocess.DEVNULL)
         report = self.report(self.trace)
@@ -88,8 +91,8 @@ class Recorded(unittest.TestCase):
         return replay
 
     def test_replay_agrees_with_a_crowd(self):
-        """Several threads: memory grows for one while others go on; and the card, or the limit, is too small for them. What
-        meets differs from run to run, so each is recorded several times."""
+        """Several threads: memory grows for one while others go on; and the card, or the limit, is too small for them.
+        What meets differs from run to run, so each is recorded several times."""
         fixed = "free_sync:strict,expandable_segments:False"
         for sim, conf, crowd in (
             ("1GiB", "free_sync:strict", "4 2000 1 6000000"),
@@ -116,33 +119,41 @@ class Recorded(unittest.TestCase):
 
     def test_each_device_is_a_card_by_pytorchs_rules_too(self):
         """Two devices that together hold more than one of them could."""
-        self.run_it = [SEGALLOC, "run", "--sim", "256MiB,count=2", "-o", self.trace, "--", CROWD, "2", "300", "2", "9000000"]
+        self.run_it = [SEGALLOC, "run", "--sim", "256MiB,count=2", "-o", self.trace, "--", CROWD, "2", "300", "2",
+                       "9000000"]
         subprocess.run(self.run_it, env=ENVIRONMENT, check=True, timeout=60)
-        ours, theirs = (json.loads(segalloc("replay", self.trace, "--json", "--policy", policy)) for policy in ("segalloc", "pytorch"))
+        ours, theirs = (json.loads(segalloc("replay", self.trace, "--json", "--policy", policy))
+                        for policy in ("segalloc", "pytorch"))
         for key in ("peak_requested_bytes", "allocs", "frees"):
             self.assertEqual(ours[key], theirs[key], key)
         self.assertGreater(ours["peak_requested_bytes"], 0)
         self.assertLessEqual(theirs["peak_reserved_bytes"], 2 * 256 << 20)
 
     def test_pytorchs_rules_where_a_block_that_did_not_fit_was_freed_for_later(self):
-        """Such a free takes effect with its event, which is nothing to PyTorch's rules, and there is no block to free."""
-        self.run_it = [SEGALLOC, "run", "--sim", "256MiB", "-o", self.trace, "--conf", "free_sync:event", "--", CROWD, "2", "300", "1", "9000000"]
+        """Such a free takes effect with its event, which is nothing to PyTorch's rules, and there is no block to
+        free."""
+        self.run_it = [SEGALLOC, "run", "--sim", "256MiB", "-o", self.trace, "--conf", "free_sync:event", "--", CROWD,
+                       "2", "300", "1", "9000000"]
         subprocess.run(self.run_it, env=ENVIRONMENT, check=True, timeout=60)
         replay = json.loads(segalloc("replay", self.trace, "--json", "--policy", "pytorch", "--limit", "24MiB"))
         self.assertGreater(replay["ooms"], 0)
         self.assertEqual(replay["frees"], self.report(self.trace)["frees"])
-        tune = json.loads(segalloc("tune", self.trace, "--json", "--for", "pytorch", "--limit", "24MiB", "--budget", "2"))
+        tune = json.loads(segalloc("tune", self.trace, "--json", "--for", "pytorch", "--limit", "24MiB", "--budget",
+                                   "2"))
         self.assertEqual(tune["default"]["ooms"], replay["ooms"])
 
     def test_replay_agrees_with_a_driver_that_refuses(self):
         for fail in ("cuMemCreate:20+", "cuMemMap:60", "cuMemSetAccess:15", "cuMemUnmap:3", "cuMemAddressReserve:3"):
             with self.subTest(fail=fail):
-                self.agree(f"256MiB,fail={fail}", "free_sync:strict,reserve_slack:1.0", [CROWD, "3", "300", "1", "9000000"])
+                self.agree(f"256MiB,fail={fail}", "free_sync:strict,reserve_slack:1.0",
+                           [CROWD, "3", "300", "1", "9000000"])
                 os.unlink(self.trace)
-        self.agree("256MiB,fail=cuMemAlloc:5", "free_sync:strict,expandable_segments:False", [CROWD, "3", "300", "1", "9000000"])
+        self.agree("256MiB,fail=cuMemAlloc:5", "free_sync:strict,expandable_segments:False",
+                   [CROWD, "3", "300", "1", "9000000"])
 
     def test_replay_agrees_with_the_runtime(self):
-        """cudaMalloc, which is answered without the runtime where it can be: nothing is asked twice, or its trace would say so."""
+        """cudaMalloc, which is answered without the runtime where it can be: nothing is asked twice, or its trace would
+        say so."""
         for sim, conf, crowd in (
             ("1GiB", "free_sync:strict", "1 3000 1 6000000"),
             ("1GiB", "free_sync:event,reserve_slack:1.0", "3 3000 1 6000000"),

@@ -19,7 +19,8 @@ MIB = 1 << 20
 
 
 def rehearse(*arguments):
-    return subprocess.run([SEGALLOC, "rehearse", *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+    return subprocess.run([SEGALLOC, "rehearse", *arguments], env=ENVIRONMENT, capture_output=True, text=True,
+                          timeout=120)
 
 
 class Rehearse(unittest.TestCase):
@@ -62,15 +63,17 @@ class Rehearse(unittest.TestCase):
 
     def test_ends_without_a_verdict(self):
         """Whatever becomes of the program, one object says it."""
-        keys = {"schema", "outcome", "reason", "status", "peak_requested_bytes", "peak_reserved_bytes", "cards", "served_share",
-                "assumptions"}
+        keys = {"schema", "outcome", "reason", "status", "peak_requested_bytes", "peak_reserved_bytes", "cards",
+                "served_share", "assumptions"}
         for command, status, reason in ((["/nowhere/program"], 127, "/nowhere/program: no such program"),
-                                        (["/"], 126, "/: "), (["sh", "-c", "nothing-of-this-name"], 127, "nothing-of-this-name"),
+                                        (["/"], 126, "/: "), (["sh", "-c", "nothing-of-this-name"], 127,
+                                                              "nothing-of-this-name"),
                                         (["env", *PLAIN_SEGV, "sh", "-c", "kill -SEGV $$"], 139, "signal 11 ended it"),
                                         (["sh", "-c", f"'{LOOP}' 200 return; kill -KILL $$"], 137, "signal 9 ended it"),
                                         (["sh", "-c", "kill -INT $$"], 130, "signal 2 ended it")):
             verdict = self.verdict(1, "--", *command)
-            self.assertEqual((verdict["outcome"], verdict["status"], verdict["cards"]), ("stopped", status, []), command)
+            self.assertEqual((verdict["outcome"], verdict["status"], verdict["cards"]), ("stopped", status, []),
+                             command)
             self.assertIn(reason, verdict["reason"])
             if status == 130:  # the user's doing, not the program's
                 self.assertNotIn("compute", verdict["reason"])

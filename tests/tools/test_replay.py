@@ -21,9 +21,11 @@ FIXED = "expandable_segments:False"
 
 def own_trace(records, device_bytes=GIB, conf="", granularity=2 * MIB):
     """A trace as the library writes it, not closed: (kind, thread, id, size) each, and a stream if it is not 0."""
-    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, granularity, device_bytes, 0)
+    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544c41474553, 1, 80, 4096, 0, 0, len(conf), 0, 0, 1, granularity,
+                         device_bytes, 0)
     block = struct.pack("<IIQQQ", 0x4b4c4253, len(records), 0, 0, 0)
-    rows = (struct.pack("<BBHIQQQ", kind, 0, thread, *(stream or [0]), id_, size, 0) for kind, thread, id_, size, *stream in records)
+    rows = (struct.pack("<BBHIQQQ", kind, 0, thread, *(stream or [0]), id_, size, 0)
+            for kind, thread, id_, size, *stream in records)
     return (header + conf.encode()).ljust(4096, b"\0") + block + b"".join(rows)
 
 
@@ -42,7 +44,8 @@ class Replay(unittest.TestCase):
     def replay(self, content, *arguments, status=0):
         with open(self.path, "wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
-        result = subprocess.run([SEGALLOC, "replay", self.path, "--json", *arguments], capture_output=True, text=True, timeout=20)
+        result = subprocess.run([SEGALLOC, "replay", self.path, "--json", *arguments], capture_output=True, text=True,
+                                timeout=20)
         self.assertEqual(result.returncode, status, result)
         return json.loads(result.stdout) if status == 0 else result.stderr
 
@@ -57,17 +60,21 @@ class Replay(unittest.TestCase):
         rows = HEADER + "".join(f"0,00:00:00:{i:06},allocate,{(i + 1) << 9:#x},{2 * MIB},0\n" for i in range(2000))
         got = self.replay(rows, "--limit", "16GiB")
         live, ahead = 4000 * MIB, got["peak_reserved_bytes"] - 4000 * MIB
-        self.assertLess(got["driver_us"]["growth"] / (live / GIB), 0.107e6)  # by the cost table 0.118e6 alone, 0.102e6 eight at a time
+        # by the cost table 0.118e6 alone, 0.102e6 eight at a time
+        self.assertLess(got["driver_us"]["growth"] / (live / GIB), 0.107e6)
         self.assertTrue(0 < ahead <= 16 * MIB, got)
-        for limit, conf in (("16GiB", "reserve_slack:1.0"), ("4000MiB", "")):  # where memory is short there is none too many
+        # where memory is short there is none too many
+        for limit, conf in (("16GiB", "reserve_slack:1.0"), ("4000MiB", "")):
             got = self.replay(rows, "--limit", limit, "--conf", conf)
             self.assertEqual((got["peak_reserved_bytes"], got["ooms"]), (live, 0), (limit, conf))
             self.assertLess(got["pages_moved"], 8, (limit, conf))  # those made ahead where the crowd first stood
 
     def test_recorded_failures(self):
-        rows = (HEADER + "0,00:00:00:000000,allocate,0x200,8388608,0\n0,00:00:00:000001,allocate failure,0x0,33554432,0\n"
+        rows = (HEADER + "0,00:00:00:000000,allocate,0x200,8388608,0\n0,00:00:00:000001,allocate "
+                         "failure,0x0,33554432,0\n"
                 "0,00:00:00:000002,free,0x200,8388608,0\n")
-        for limit, ooms, policy in (("32MiB", 1, "segalloc"), ("64MiB", 0, "segalloc"), ("32MiB", 1, "pytorch"), ("64MiB", 0, "pytorch")):
+        for limit, ooms, policy in (("32MiB", 1, "segalloc"), ("64MiB", 0, "segalloc"), ("32MiB", 1, "pytorch"),
+                                    ("64MiB", 0, "pytorch")):
             got = self.replay(rows, "--limit", limit, "--policy", policy)
             self.assertEqual((got["recorded_failures"], got["ooms"], got["allocs"]), (1, ooms, 1), (limit, policy))
         self.assertEqual(self.replay(rows, "--min-limit", "--limit", "1GiB")["min_limit_bytes"], 40 * MIB)
@@ -77,7 +84,8 @@ class Replay(unittest.TestCase):
         self.assertEqual(self.replay(own, "--limit", "8GiB")["ooms"], 0)
 
     def exact(self, records, conf="", **more):
-        got = self.replay(own_trace(records, conf=conf, granularity=0 if conf == FIXED else 2 * MIB, **more), "--conf", conf)
+        got = self.replay(own_trace(records, conf=conf, granularity=0 if conf == FIXED else 2 * MIB, **more), "--conf",
+                          conf)
         self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, None))
         return got
 
@@ -90,13 +98,15 @@ class Replay(unittest.TestCase):
             (ALLOCATE, 2, 2048, 10 * MIB),
             (TURN, 1, RETIRE, 1), (TURN, 1, CUT, 1), (TURN, 1, GIVEN, 1),
         ])
-        self.assertEqual((got["allocs"], got["frees"], got["peak_reserved_bytes"], got["end_reserved_bytes"]), (3, 1, 612 * MIB, 12 * MIB))
+        self.assertEqual((got["allocs"], got["frees"], got["peak_reserved_bytes"], got["end_reserved_bytes"]),
+                         (3, 1, 612 * MIB, 12 * MIB))
 
     def test_the_addresses_of_a_huge_block_serve_the_next_one(self):
         retired = [(FREE, 1, 512, 600 * MIB), (TURN, 1, RETIRE, 1), (TURN, 1, CUT, 1), (TURN, 1, GIVEN, 1)]
         got = self.exact([
             *grown(1, 512, 600 * MIB, region=GIB), *retired,
-            (SLOW_BEGIN, 1, 0, 700 * MIB), (SLOW_STEP, 1, 0, NOT_FOUND), (TURN, 1, REUSE, 700 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 512, 700 * MIB),
+            (SLOW_BEGIN, 1, 0, 700 * MIB), (SLOW_STEP, 1, 0, NOT_FOUND), (TURN, 1, REUSE, 700 * MIB),
+            (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 512, 700 * MIB),
         ])
         self.assertEqual((got["peak_reserved_bytes"], got["driver_calls"]["reserve"]), (700 * MIB, 1))
 
@@ -113,9 +123,10 @@ class Replay(unittest.TestCase):
         """What the driver refuses is in the trace, and so is who was refused."""
         got = self.exact([
             *grown(1, 512, 30 * MIB, region=128 * MIB),
-            (SLOW_BEGIN, 1, 0, 20 * MIB), (SLOW_BEGIN, 2, 0, 24 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 1, 1024, 20 * MIB),
-            (SLOW_STEP, 2, 0, RAN_OUT), (FREE, 1, 1024, 20 * MIB), (SLOW_BEGIN, 1, 0, 22 * MIB), (ALLOCATE_FAILURE, 2, 0, 24 * MIB),
-            (SLOW_STEP, 1, 0, 0), (SLOW_STEP, 1, 0, RAN_OUT), (SLOW_STEP, 1, 0, RAN_OUT), (ALLOCATE_FAILURE, 1, 0, 22 * MIB),
+            (SLOW_BEGIN, 1, 0, 20 * MIB), (SLOW_BEGIN, 2, 0, 24 * MIB), (SLOW_STEP, 1, 0, 0),
+            (ALLOCATE, 1, 1024, 20 * MIB), (SLOW_STEP, 2, 0, RAN_OUT), (FREE, 1, 1024, 20 * MIB),
+            (SLOW_BEGIN, 1, 0, 22 * MIB), (ALLOCATE_FAILURE, 2, 0, 24 * MIB), (SLOW_STEP, 1, 0, 0),
+            (SLOW_STEP, 1, 0, RAN_OUT), (SLOW_STEP, 1, 0, RAN_OUT), (ALLOCATE_FAILURE, 1, 0, 22 * MIB),
         ], device_bytes=64 * MIB)
         self.assertEqual((got["ooms"], got["peak_reserved_bytes"], got["allocs"]), (2, 50 * MIB, 2))
 
@@ -128,36 +139,40 @@ class Replay(unittest.TestCase):
 
     def test_a_trim_while_another_thread_allocates(self):
         got = self.exact([
-            *grown(1, 512, 6 * MIB, region=2 * GIB), *grown(1, 1024, 4 * MIB), (FREE, 1, 512, 6 * MIB), (FREE, 1, 1024, 4 * MIB),
-            (EMPTY_CACHE, 2, 0, 0), (ALLOCATE, 1, 512, 4 * MIB), (TURN, 2, CUT, 3), (FREE, 1, 512, 4 * MIB), (TURN, 2, GIVEN, 1),
-            (TURN, 2, CUT, 2), (TURN, 2, GIVEN, 1), (TURN, 2, CUT, 0),
+            *grown(1, 512, 6 * MIB, region=2 * GIB), *grown(1, 1024, 4 * MIB), (FREE, 1, 512, 6 * MIB),
+            (FREE, 1, 1024, 4 * MIB), (EMPTY_CACHE, 2, 0, 0), (ALLOCATE, 1, 512, 4 * MIB), (TURN, 2, CUT, 3),
+            (FREE, 1, 512, 4 * MIB), (TURN, 2, GIVEN, 1), (TURN, 2, CUT, 2), (TURN, 2, GIVEN, 1), (TURN, 2, CUT, 0),
         ])
         self.assertEqual(got["end_reserved_bytes"], 0)
 
     def test_fixed_segments_given_back_for_one_that_fails(self):
         """An allocation beyond the card asks the driver nothing, but what was cached went back for it."""
         got = self.exact([
-            (SLOW_BEGIN, 1, 0, 10 * MIB), (ALLOCATE, 1, 10 * GIB, 10 * MIB), (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB),
-            (FREE, 1, 20 * GIB, 30 * MIB),
-            (SLOW_BEGIN, 1, 0, 60 * MIB), (SLOW_BEGIN, 2, 0, 20 * MIB), (ALLOCATE, 2, 20 * GIB, 20 * MIB), (ALLOCATE_FAILURE, 1, 0, 60 * MIB),
+            (SLOW_BEGIN, 1, 0, 10 * MIB), (ALLOCATE, 1, 10 * GIB, 10 * MIB), (SLOW_BEGIN, 1, 0, 30 * MIB),
+            (ALLOCATE, 1, 20 * GIB, 30 * MIB), (FREE, 1, 20 * GIB, 30 * MIB),
+            (SLOW_BEGIN, 1, 0, 60 * MIB), (SLOW_BEGIN, 2, 0, 20 * MIB), (ALLOCATE, 2, 20 * GIB, 20 * MIB),
+            (ALLOCATE_FAILURE, 1, 0, 60 * MIB),
         ], FIXED, device_bytes=64 * MIB)
         self.assertEqual((got["ooms"], got["end_reserved_bytes"], got["driver_calls"]["alloc"]), (1, 30 * MIB, 3))
 
     def test_fixed_segments_are_where_they_were(self):
-        """Of two free ranges of a size the one at the lower address is taken, so where the driver puts segments matters."""
+        """Of two free ranges of a size the one at the lower address is taken, so where the driver puts segments
+        matters."""
         for second, left in ((30 * GIB, 30), (10 * GIB, 50)):
             got = self.exact([
-                (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (SLOW_BEGIN, 1, 0, 20 * MIB), (ALLOCATE, 1, second, 20 * MIB),
-                (FREE, 1, 20 * GIB, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 10 * MIB), (FREE, 1, second, 20 * MIB),
-                (ALLOCATE, 1, min(second, 20 * GIB + 10 * MIB), 20 * MIB), (EMPTY_CACHE, 1, 0, 0),
+                (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (SLOW_BEGIN, 1, 0, 20 * MIB),
+                (ALLOCATE, 1, second, 20 * MIB), (FREE, 1, 20 * GIB, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 10 * MIB),
+                (FREE, 1, second, 20 * MIB), (ALLOCATE, 1, min(second, 20 * GIB + 10 * MIB), 20 * MIB),
+                (EMPTY_CACHE, 1, 0, 0),
             ], FIXED)
             self.assertEqual(got["end_reserved_bytes"], left * MIB)
 
     def test_fixed_segments_of_two_contexts(self):
         """What one has freed does not serve the other."""
         got = self.exact([
-            (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (FREE, 1, 20 * GIB, 30 * MIB), (DEFINE_STREAM, 1, 0, 1 << 32, 1),
-            (SLOW_BEGIN, 1, 0, 30 * MIB, 1), (ALLOCATE, 1, 30 * GIB, 30 * MIB, 1), (ALLOCATE, 1, 20 * GIB, 30 * MIB),
+            (SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB), (FREE, 1, 20 * GIB, 30 * MIB),
+            (DEFINE_STREAM, 1, 0, 1 << 32, 1), (SLOW_BEGIN, 1, 0, 30 * MIB, 1), (ALLOCATE, 1, 30 * GIB, 30 * MIB, 1),
+            (ALLOCATE, 1, 20 * GIB, 30 * MIB),
         ], FIXED)
         self.assertEqual((got["end_reserved_bytes"], got["driver_calls"]["alloc"]), (60 * MIB, 2))
 
@@ -165,8 +180,9 @@ class Replay(unittest.TestCase):
         """Settings that decide nothing here may differ; whether segments were fixed the trace says."""
         records = [(SLOW_BEGIN, 1, 0, 30 * MIB), (ALLOCATE, 1, 20 * GIB, 30 * MIB)]
         for recorded, conf, granularity, same in (
-            ("oom_report:never,trim_idle_s:3", "wait_limit:5", 2 * MIB, True), ("reserve_slack:1.0", "", 2 * MIB, False),
-            ("ipc:always", "ipc:always", 0, True), ("ipc:always", "", 0, True), ("", "ipc:always", 2 * MIB, False),
+            ("oom_report:never,trim_idle_s:3", "wait_limit:5", 2 * MIB, True),
+            ("reserve_slack:1.0", "", 2 * MIB, False), ("ipc:always", "ipc:always", 0, True),
+            ("ipc:always", "", 0, True), ("", "ipc:always", 2 * MIB, False),
         ):
             first = grown(1, 512, 30 * MIB, region=2 * GIB) if granularity else records
             got = self.replay(own_trace(first, conf=recorded, granularity=granularity), "--conf", conf)
@@ -174,22 +190,27 @@ class Replay(unittest.TestCase):
             self.assertEqual(got["driver_calls"]["alloc"], 1 if "always" in recorded + conf else 0)
 
     def test_traces_that_no_allocator_has_written(self):
-        """They are played to their end, at once from where they can't be followed: nothing waits for a record that does not come."""
+        """They are played to their end, at once from where they can't be followed: nothing waits for a record that does
+        not come."""
         begin = grown(1, 512, 6 * MIB, region=2 * GIB)
         for records, event in (
-            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB), (SLOW_STEP, 2, 0, 0),
-              (ALLOCATE_FAILURE, 2, 0, 4 * MIB), (ALLOCATE, 1, 1024, 8 * MIB)], 2),  # two at a time have pages made
-            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (EMPTY_CACHE, 2, 0, 0), (FREE, 3, 512, 6 * MIB)], 2),
-            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 2, 1024, 4 * MIB), (FREE, 2, 1024, 4 * MIB)], 2),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB),
+              (SLOW_STEP, 2, 0, 0), (ALLOCATE_FAILURE, 2, 0, 4 * MIB), (ALLOCATE, 1, 1024, 8 * MIB)], 2),  # two at a time have pages made
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (EMPTY_CACHE, 2, 0, 0),
+              (FREE, 3, 512, 6 * MIB)], 2),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (ALLOCATE, 2, 1024, 4 * MIB),
+              (FREE, 2, 1024, 4 * MIB)], 2),
             ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (FREE, 2, 512, 6 * MIB)], 1),
-            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (FREE, 1, 512, 6 * MIB), (ALLOCATE, 1, 512, 6 * MIB)], 3),
+            ([*begin, (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (FREE, 1, 512, 6 * MIB),
+              (ALLOCATE, 1, 512, 6 * MIB)], 3),
             ([(ALLOCATE, 1, 512, 6 * MIB), (FREE, 1, 512, 6 * MIB)], 1),
         ):
             got = self.replay(own_trace(records))
             self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, event), records)
 
     def test_a_trace_that_ends_in_the_middle(self):
-        got = self.exact([*grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB)])
+        got = self.exact([*grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0),
+                          (SLOW_BEGIN, 2, 0, 4 * MIB)])
         self.assertEqual((got["allocs"], got["peak_requested_bytes"]), (1, 6 * MIB))
 
 

@@ -33,7 +33,8 @@ def record(kind, flags=0, stream=1, id=0, size=0, time=0):
 
 def statistics(device, **values):
     """A snapshot: NAME sets a value, peak_NAME a peak."""
-    rows = [(PEAK if name.startswith("peak_") else 0, name.removeprefix("peak_"), value) for name, value in values.items()]
+    rows = [(PEAK if name.startswith("peak_") else 0, name.removeprefix("peak_"), value)
+            for name, value in values.items()]
     return [record(STATISTIC, flags | (LAST if i == len(rows) - 1 else 0), device, fnv(name.encode(), 1), value)
             for i, (flags, name, value) in enumerate(rows)]
 
@@ -43,8 +44,8 @@ def trace(records, conf="", command="", closed=True, limit=0):
     if closed:
         records = records + [record(END, id=len(records))]
     body = b"".join(records)
-    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544C41474553, 1, 80, 4096, 10 ** 18, 4711, len(conf), len(command), 0, 1,
-                         2 * MIB, 24 * GIB, limit)
+    header = struct.pack("<QIIQQQIIIIQQQ", 0x3152544C41474553, 1, 80, 4096, 10 ** 18, 4711, len(conf), len(command), 0,
+                         1, 2 * MIB, 24 * GIB, limit)
     block = struct.pack("<IIQQQ", 0x4B4C4253, len(records), 0, fnv(body, 8) if closed else 0, 0)
     data = (header + conf + command).ljust(4096, b"\0") + block + body
     return data if closed else data.ljust(4096 + MIB, b"\0")
@@ -109,7 +110,8 @@ class Trace(Case):
     def test_a_part(self):
         path = self.file("a", self.CSV)
         rows = self.CSV.splitlines(True)
-        self.assertEqual(segalloc("trace", "cat", path, "--from", "1.5", "--to", "3").stdout, "".join(rows[:1] + rows[2:4]))
+        self.assertEqual(segalloc("trace", "cat", path, "--from", "1.5", "--to", "3").stdout,
+                         "".join(rows[:1] + rows[2:4]))
         self.assertEqual(segalloc("trace", "cat", path, "--device", "1").stdout, HEADER)
         self.failed(segalloc("trace", "cat", path, "--from", "-1"), 2, '"-1"')
         self.failed(segalloc("trace", "cat", path, "--device", "64"), 2, '"64"')
@@ -123,7 +125,8 @@ class Trace(Case):
         self.assertEqual(info["kinds"]["allocate_failure"], 1)
         path = self.file("t", trace(STREAMS + [record(ALLOCATE, id=7, size=9)], "alias:False", "a b", closed=False))
         info = json.loads(segalloc("trace", "info", "--json", path).stdout)
-        self.assertEqual((info["end"], info["conf"], info["command"], info["pid"]), ("killed", "alias:False", "a b", 4711))
+        self.assertEqual((info["end"], info["conf"], info["command"], info["pid"]),
+                         ("killed", "alias:False", "a b", 4711))
         self.assertEqual(info["devices"][0]["total_bytes"], 24 * GIB)
         self.assertEqual(segalloc("trace", "info", "--strict", path).returncode, 4)
         self.assertIn("without closing", segalloc("trace", "info", path).stdout)
@@ -142,9 +145,11 @@ class Trace(Case):
 class Report(Case):
     def test_of_a_trace(self):
         rows = STREAMS + [record(ALLOCATE, id=1, size=5 * GIB), record(ALLOCATE, id=2, size=7 * GIB, time=10 ** 9)]
-        rows += [record(FREE, id=1, size=5 * GIB)] + statistics(0, peak_reserved_bytes=16 * GIB, reserved_bytes=16 * GIB,
+        rows += [record(FREE, id=1, size=5 * GIB)] + statistics(0, peak_reserved_bytes=16 * GIB,
+                                                                reserved_bytes=16 * GIB,
                                                                  peak_allocated_bytes=12 * GIB, allocated_bytes=7 * GIB,
-                                                                 peak_requested_bytes=12 * GIB, allocs=2, frees=1, grows=3)
+                                                                 peak_requested_bytes=12 * GIB, allocs=2, frees=1,
+                                                                grows=3)
         path = self.file("t", trace(rows, "reserve_slack:2", "train"))
         report = self.report(path)
         self.assertEqual(report["schema"], "segalloc.report/1")
@@ -152,7 +157,8 @@ class Report(Case):
         self.assertEqual((report["served_share"], report["utilization"], report["fragmentation"]), (1, 0.75, 0.25))
         device, = report["devices"]
         table = device["statistics"]
-        self.assertEqual((table["reserved_bytes"], table["peak_reserved_bytes"], table["grows"]), (16 * GIB, 16 * GIB, 3))
+        self.assertEqual((table["reserved_bytes"], table["peak_reserved_bytes"], table["grows"]),
+                         (16 * GIB, 16 * GIB, 3))
         self.assertEqual(table["peak_requested_bytes"], 12 * GIB)
         self.assertTrue(all(isinstance(value, int) for value in table.values()))
         self.assertEqual(sum(row["allocs"] for row in device["sizes"]), 2)
@@ -199,7 +205,8 @@ class Report(Case):
         path = self.file("t", trace(rows))
         report = self.report(path)
         self.assertEqual(report["ooms"], 1)
-        self.assertTrue(report["verdict"].startswith("Out of memory: 1 of 2 allocations failed, the largest of 30.00 GiB"),
+        self.assertTrue(report["verdict"].startswith("Out of memory: 1 of 2 allocations failed, the largest of 30.00 "
+                                                     "GiB"),
                         report["verdict"])
         self.assertTrue(any("--min-limit" in line for line in report["advice"]))
         report = self.report(self.file("l", trace(rows, limit=10 * GIB)))
@@ -264,14 +271,16 @@ class Report(Case):
 
     def test_bounds(self):
         path = self.file("t", trace(STREAMS + [record(ALLOCATE, id=1, size=3)] + statistics(0, **GOOD)))
-        for bound, status in (("frag=20%", 0), ("frag=0.5%", 3), ("frag=0.2", 0), ("reserved=11GiB", 0), ("reserved=10GiB", 3),
-                              ("ooms=0", 0), ("unserved=0%", 0), ("requested=1", 3)):
+        for bound, status in (("frag=20%", 0), ("frag=0.5%", 3), ("frag=0.2", 0), ("reserved=11GiB", 0),
+                              ("reserved=10GiB", 3), ("ooms=0", 0), ("unserved=0%", 0), ("requested=1", 3)):
             result = segalloc("report", path, "--fail-above", bound)
             self.assertEqual(result.returncode, status, bound)
             self.assertEqual(result.stderr.count("\n"), 1 if status else 0)
-        for bound in ("frag", "frag=", "frag=x", "frag=-1%", "frag=101%", "reserved=20%", "nope=1", "ooms=1x", "ooms=nan"):
+        for bound in ("frag", "frag=", "frag=x", "frag=-1%", "frag=101%", "reserved=20%", "nope=1", "ooms=1x",
+                      "ooms=nan"):
             self.failed(segalloc("report", path, "--fail-above", bound), 2, bound.split("=")[0])
-        self.failed(segalloc("report", self.file("a", Trace.CSV), "--fail-above", "frag=20%", "-o", "/dev/null", "-f"), 1, "not known")
+        self.failed(segalloc("report", self.file("a", Trace.CSV), "--fail-above", "frag=20%", "-o", "/dev/null", "-f"),
+                    1, "not known")
 
     def test_the_report_never_takes_the_place_of_a_recording(self):
         path, link = self.file("a", Trace.CSV), os.path.join(self.folder, "link")

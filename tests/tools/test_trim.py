@@ -52,8 +52,8 @@ def stop_has_come(pid):
 
 
 def trim(*arguments):
-    return subprocess.run([SEGALLOC, "trim", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          timeout=30)
+    return subprocess.run([SEGALLOC, "trim", *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, timeout=30)
 
 
 class Trim(unittest.TestCase):
@@ -97,7 +97,8 @@ class Trim(unittest.TestCase):
 
     def test_dead_and_stopped_neighbours(self):
         with Neighbour() as dead, Neighbour() as stopped, Neighbour() as last:
-            self.assertEqual([dead.ask("take 100"), stopped.ask("take 100"), stopped.ask("give")], ["taken", "taken", "given"])
+            self.assertEqual([dead.ask("take 100"), stopped.ask("take 100"), stopped.ask("give")],
+                             ["taken", "taken", "given"])
             os.kill(dead.pid, signal.SIGKILL)
             os.kill(stopped.pid, signal.SIGSTOP)
             stop_has_come(stopped.pid)
@@ -110,7 +111,8 @@ class Trim(unittest.TestCase):
     def test_verb(self):
         with Neighbour() as first:
             self.assertEqual(trim(first.pid).returncode, 1)  # nothing allocated yet: it does not listen
-            self.assertEqual([first.ask("take 300"), first.ask("take 100"), first.ask("give")], ["taken", "taken", "given"])
+            self.assertEqual([first.ask("take 300"), first.ask("take 100"), first.ask("give")],
+                             ["taken", "taken", "given"])
             done = trim("--json", "--keep", "40MiB", first.pid)
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(json.loads(done.stdout),
@@ -145,7 +147,8 @@ class Trim(unittest.TestCase):
 
     def test_idle_memory_goes_back_where_the_device_is_full(self):
         with Neighbour("trim_idle_s:0.2,oom_report:never") as first, Neighbour("trim_idle_s:0.2") as roomy:
-            self.assertEqual([first.ask("take 700"), first.ask("take 290"), first.ask("give")], ["taken", "taken", "given"])
+            self.assertEqual([first.ask("take 700"), first.ask("take 290"), first.ask("give")],
+                             ["taken", "taken", "given"])
             for _ in range(100):
                 if first.held() == 700:
                     break

@@ -273,8 +273,10 @@ class Tune(unittest.TestCase):
         fails(2, "which trace?", arguments=())
         fails(2, '"jax"', arguments=("--for", "jax", path))
         fails(2, "--limit", "lots", arguments=("--limit", "lots", path))
-        for words, arguments in ((("--param: max_split_size_mb:5: must be 0 for off, or 20 to ", "--help"), ("--param", "max_split_size_mb=5", path)),
-                                 (('--current: there is no option "nonsense"', "segalloc conf"), ("--current", "nonsense:1", path))):
+        for words, arguments in ((("--param: max_split_size_mb:5: must be 0 for off, or 20 to ", "--help"),
+                                  ("--param", "max_split_size_mb=5", path)),
+                                 (('--current: there is no option "nonsense"', "segalloc conf"),
+                                  ("--current", "nonsense:1", path))):
             fails(2, *words, arguments=arguments)
             errors = self.run_it("tune", *arguments, status=2)[1]
             for untrue in ("stays in force", "ignored", "--conf"):  # nothing was done

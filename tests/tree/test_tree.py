@@ -24,13 +24,14 @@ def output(*command):
 
 class Headers(unittest.TestCase):
     def compiles_alone(self, header, folders, language="c"):
-        flags = ["-x", language, "-std=c11" if language == "c" else "-std=c++11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
-                 "-DCUDART_MAJOR=13"]
+        flags = ["-x", language, "-std=c11" if language == "c" else "-std=c++11", "-D_GNU_SOURCE", "-Wall", "-Wextra",
+                 "-Werror", "-DCUDART_MAJOR=13"]
         include = [f"-I{folder}" for folder in [ROOT / "include", *folders]]
         with tempfile.NamedTemporaryFile("w", suffix=".c") as unit:
             unit.write(f'#include "{header}"\n#include "{header}"\n')
             unit.flush()
-            result = subprocess.run([*COMPILER, *flags, *include, "-fsyntax-only", unit.name], stderr=subprocess.PIPE, text=True)
+            result = subprocess.run([*COMPILER, *flags, *include, "-fsyntax-only", unit.name], stderr=subprocess.PIPE,
+                                    text=True)
         self.assertEqual(result.returncode, 0, f"{header}\n{result.stderr}")
 
     def test_layers(self):

@@ -43,9 +43,9 @@ void sg_ahead_delete(struct sg_ahead *ahead)
     free(ahead);
 }
 
-/* A stream's number in the queue. PyTorch's streams, like all that libraries make, do not take part in the legacy stream's
-   order, and the trace has a row for every order there is: so none is given flags. Streams that share a number are not
-   followed. */
+/* A stream's number in the queue. PyTorch's streams, like all that libraries make, do not take part in the legacy
+   stream's order, and the trace has a row for every order there is: so none is given flags. Streams that share a number
+   are not followed. */
 static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
 {
     uint32_t number = sg_card_queue_stream(ahead->card->queue, stream, device);
@@ -117,7 +117,8 @@ void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_tra
         submit(ahead, device, number_of(ahead, device, record->stream));
         break;
     case SEGALLOC_RECORD_EVENT_RECORD:
-        record_event(ahead, device, number_of(ahead, device, record->stream), sg_recordings_put(&ahead->recordings, record->id));
+        record_event(ahead, device, number_of(ahead, device, record->stream),
+            sg_recordings_put(&ahead->recordings, record->id));
         break;
     case SEGALLOC_RECORD_STREAM_WAIT:
         wait_on_stream(ahead, device, number_of(ahead, device, record->stream), recording);

@@ -1,5 +1,5 @@
-/* The part of a replay that knows of work: rows about work and its order are played on the card's queue, and told to the
-   core as the preload library would, so that the core knows what it would know in the program. */
+/* The part of a replay that knows of work: rows about work and its order are played on the card's queue, and told to
+   the core as the preload library would, so that the core knows what it would know in the program. */
 #ifndef SG_AHEAD_H
 #define SG_AHEAD_H
 
@@ -21,7 +21,8 @@ void sg_ahead_delete(struct sg_ahead *ahead);
 /* The stream of a record as the core is told it: fills `stream`, `has_stream` and `slot`. */
 void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg_tag *tag);
 
-/* An allocation on this stream was tried. As long as the trace has shown no row about work, work that touches it follows. */
+/* An allocation on this stream was tried. As long as the trace has shown no row about work, work that touches it
+   follows. */
 void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream);
 
 /* A row about work: LAUNCH to DEVICE_SYNC. */

@@ -49,7 +49,8 @@ static bool decode(const struct sg_play *play, struct script *script)
             const struct segalloc_trace_record *record = &batch[i];
             if (record->kind == SEGALLOC_RECORD_ALLOCATE && record->size) {
                 uint32_t slot = spares ? spare[--spares] : script->slots++;
-                fine = sg_idmap_put(&live, record->id, slot + 1) && append(script, (struct operation){record->size, slot, record->stream});
+                fine = sg_idmap_put(&live, record->id, slot + 1) &&
+                       append(script, (struct operation){record->size, slot, record->stream});
             } else if (record->kind == SEGALLOC_RECORD_FREE) {
                 uint64_t slot = sg_idmap_take(&live, record->id);
                 if (!slot)
@@ -82,7 +83,8 @@ static double live_once(const struct sg_play *play, const struct script *script,
     clock_gettime(CLOCK_MONOTONIC, &began);
     for (size_t i = 0; core && i < script->count; i++) {
         const struct operation *operation = &script->operation[i];
-        const struct sg_tag tag = {.stream = (CUstream)(uintptr_t)operation->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+        const struct sg_tag tag = {.stream = (CUstream)(uintptr_t)operation->stream, .has_stream = true,
+            .sync = SG_FREE_SYNC_AUTO};
         CUdeviceptr *at = &block[operation->slot];
         if (!operation->size)
             (void)sg_core_free(core, *at, &tag);

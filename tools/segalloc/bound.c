@@ -54,7 +54,8 @@ struct sg_bound *sg_bound_new(uint64_t smallest)
     bound->smallest = smallest;
     bound->queue = sg_card_queue_new(0);
     bound->piece = malloc(PIECES_MAX * sizeof *bound->piece);
-    if (bound->queue && bound->piece && sg_recordings_init(&bound->recordings, sizeof(struct sg_card_clock)) && sg_idmap_init(&bound->live))
+    if (bound->queue && bound->piece && sg_recordings_init(&bound->recordings, sizeof(struct sg_card_clock)) &&
+        sg_idmap_init(&bound->live))
         return bound;
     sg_bound_delete(bound);
     return NULL;
@@ -124,7 +125,8 @@ static void fold(struct sg_bound *bound)
     struct piece *piece = bound->piece;
     for (uint32_t i = 0; i + 1 < bound->pieces; i++) {
         for (uint32_t j = i + 1; j < bound->pieces && j < i + 16; j++) {
-            if (piece[i].streams != 1 || piece[j].streams != 1 || piece[i].stream[0] != piece[j].stream[0] || piece[i].device != piece[j].device)
+            if (piece[i].streams != 1 || piece[j].streams != 1 || piece[i].stream[0] != piece[j].stream[0] ||
+                piece[i].device != piece[j].device)
                 continue;
             piece[j].bytes += piece[i].bytes;
             memmove(&piece[i], &piece[i + 1], (--bound->pieces - i) * sizeof *piece);
@@ -138,7 +140,8 @@ static void put_piece(struct sg_bound *bound, const struct piece *new)
 {
     for (uint32_t i = bound->pieces; i-- > 0;) {
         struct piece *old = &bound->piece[i];
-        if (old->device == new->device && old->streams == new->streams && !memcmp(old->stream, new->stream, new->streams) &&
+        if (old->device == new->device && old->streams == new->streams &&
+            !memcmp(old->stream, new->stream, new->streams) &&
             !memcmp(old->position, new->position, new->streams * sizeof *new->position)) {
             old->bytes += new->bytes;
             return;
@@ -203,7 +206,8 @@ static void release(struct sg_bound *bound, uint64_t id)
     if (!number)
         return;
     struct block *block = &bound->block[number];
-    struct piece piece = {.bytes = block->bytes, .version = UINT64_MAX, .device = block->device, .streams = block->streams};
+    struct piece piece = {.bytes = block->bytes, .version = UINT64_MAX, .device = block->device,
+        .streams = block->streams};
     for (unsigned i = 0; i < block->streams; i++) {
         piece.stream[i] = block->stream[i];
         piece.position[i] = block->stream[i] == NOBODY ? UINT64_MAX : position_of(bound, block->stream[i]);
@@ -222,7 +226,8 @@ static int allocate(struct sg_bound *bound, const struct segalloc_trace_record *
     uint32_t number = new_block(bound);
     if (!number || !sg_idmap_put(&bound->live, record->id, number))
         return -ENOMEM;
-    bound->block[number] = (struct block){.bytes = record->size, .device = (uint8_t)device, .streams = 1, .stream = {(uint8_t)stream}};
+    bound->block[number] =
+        (struct block){.bytes = record->size, .device = (uint8_t)device, .streams = 1, .stream = {(uint8_t)stream}};
     take(bound, stream, device, record->size);
     bound->now[device] += record->size;
     if (bound->now[device] > bound->peak[device])

@@ -11,8 +11,8 @@ unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret);
 /* The configuration of this environment without a word about what is wrong with it. */
 void sg_tool_conf_quietly(struct sg_conf *ret);
 
-/* What --conf says where `text` (NULL: nothing) was said before and `more` now: both, and of several values for a key the
-   last. Where host memory is out, `more` alone. The caller never frees it: it lasts as long as the command line. */
+/* What --conf says where `text` (NULL: nothing) was said before and `more` now: both, and of several values for a key
+   the last. Where host memory is out, `more` alone. The caller never frees it: it lasts as long as the command line. */
 const char *sg_tool_conf_join(const char *text, const char *more);
 
 /* Applies `text` as --conf to *conf. What is wrong goes to stderr, a line each. Returns how many such lines there

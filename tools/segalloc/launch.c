@@ -40,13 +40,14 @@ static bool in_list(const char *list, const char *item, size_t length, const cha
 static bool is_sanitizer(const char *item)
 {
     const char *name = base_name(item);
-    return strncmp(name, "lib", 3) == 0 && (strstr(name, "asan.so") || strstr(name, "tsan.so") || strstr(name, "lsan.so"));
+    return strncmp(name, "lib", 3) == 0 &&
+           (strstr(name, "asan.so") || strstr(name, "tsan.so") || strstr(name, "lsan.so"));
 }
 
 enum list_part { LIST_SANITIZERS, LIST_OTHERS };
 
-/* Appends to `list` those of the items of `old` that are of this part, but not what is in `first` or has a file name that
-   begins with `drop`. Returns the new length. */
+/* Appends to `list` those of the items of `old` that are of this part, but not what is in `first` or has a file name
+   that begins with `drop`. Returns the new length. */
 static size_t add_items(char *list, size_t length, const char *old, const char *separators, enum list_part part,
                         const char *first, const char *drop)
 {
@@ -62,8 +63,8 @@ static size_t add_items(char *list, size_t length, const char *old, const char *
     return length;
 }
 
-/* Puts `first` ("": nothing) in front of what the list of paths `name` holds already, behind sanitizers' runtimes; without
-   what is in it twice then, and without files whose name begins with `drop` (may be NULL). */
+/* Puts `first` ("": nothing) in front of what the list of paths `name` holds already, behind sanitizers' runtimes;
+   without what is in it twice then, and without files whose name begins with `drop` (may be NULL). */
 static bool set_list(const char *verb, const char *name, const char *first, const char *separators, const char *drop)
 {
     static char list[LIST_BYTES];
@@ -228,16 +229,16 @@ static bool set_python(const struct sg_launch *launch)
 {
     char folder[SG_PLACE_BYTES];
     if (!sg_place_python(folder)) {
-        sg_tool_message(launch->verb, "--torch: the Python module is neither beside this program nor in %s/segalloc/python",
-                        SEGALLOC_LIBDIR);
+        sg_tool_message(launch->verb,
+            "--torch: the Python module is neither beside this program nor in %s/segalloc/python", SEGALLOC_LIBDIR);
         return false;
     }
     if (strchr(folder, ':')) {
         sg_tool_message(launch->verb, "%s: PYTHONPATH can't carry a path with a colon; install it elsewhere", folder);
         return false;
     }
-    /* First, for there may be another sitecustomize, to which ours gives way. An empty entry means the working folder, so
-       the rest stays as it is. */
+    /* First, for there may be another sitecustomize, to which ours gives way. An empty entry means the working folder,
+       so the rest stays as it is. */
     static char list[LIST_BYTES];
     const char *old = getenv("PYTHONPATH");
     size_t length = strlen(folder);

@@ -77,7 +77,8 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
         player->stream = larger;
         player->streams = streams;
     }
-    player->stream[index] = (struct stream){device < SG_DEVICES_MAX ? (uint8_t)device : 0, (uint32_t)(record->size >> CONTEXT_SHIFT)};
+    player->stream[index] =
+        (struct stream){device < SG_DEVICES_MAX ? (uint8_t)device : 0, (uint32_t)(record->size >> CONTEXT_SHIFT)};
     if (player->stream[index].device >= player->devices)
         player->devices = player->stream[index].device + 1;
     return 0;
@@ -88,11 +89,13 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
-        tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM : player->play->conf.free_sync;
+        tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
+                                                                     : player->play->conf.free_sync;
         tag.sees = player->play->sees;
     } else if (player->play->as_recorded) {
         tag.slot = sg_told_slot(&player->told, record->stream);
-        tag.context = (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
+        tag.context =
+            (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
         tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
@@ -127,12 +130,14 @@ static CUdeviceptr ask(struct player *player, const struct segalloc_trace_record
     CUdeviceptr address = 0;
     if (is_exact(player))
         sg_slow_expect(player->slow, record);
-    if (record->size && sg_core_malloc(player->core, device_of(player, record->stream), record->size, tag, &address) != CUDA_SUCCESS)
+    if (record->size &&
+        sg_core_malloc(player->core, device_of(player, record->stream), record->size, tag, &address) != CUDA_SUCCESS)
         address = 0;
     return address;
 }
 
-static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_slow_kind kind, CUdeviceptr address)
+static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_slow_kind kind,
+    CUdeviceptr address)
 {
     const struct sg_slow_call call = {
         .kind = kind,
@@ -151,7 +156,8 @@ static struct sg_torch *torch_of(struct player *player, const struct segalloc_tr
     struct torch_device *device = &player->torch[device_of(player, record->stream)];
     if (!device->torch) {
         sg_torch_card_init(&device->card, player->play->card_bytes);
-        device->torch = sg_torch_create(&player->play->torch, player->play->card_bytes, &sg_torch_card_ops, &device->card);
+        device->torch =
+            sg_torch_create(&player->play->torch, player->play->card_bytes, &sg_torch_card_ops, &device->card);
     }
     return device->torch;
 }
@@ -186,8 +192,9 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
 }
 
-/* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have left
-   its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without it. */
+/* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have
+   left its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without
+   it. */
 static void fail(struct player *player, const struct segalloc_trace_record *record)
 {
     const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
@@ -243,7 +250,8 @@ static int release(struct player *player, const struct segalloc_trace_record *re
 static int record_stream(struct player *player, const struct segalloc_trace_record *record)
 {
     uint64_t value = sg_idmap_get(&player->live, record->id);
-    struct sg_torch_block *block = player->torch && value != NO_BLOCK ? (struct sg_torch_block *)(uintptr_t)value : NULL;
+    struct sg_torch_block *block = player->torch && value != NO_BLOCK ? (struct sg_torch_block *)(uintptr_t)value
+                                                                      : NULL;
     if (block && sg_torch_record_stream(sg_torch_owner(block), block, record->stream) != 0)
         return no_memory(player);
     if (player->core && value && value != NO_BLOCK && (player->ahead || player->play->as_recorded)) {
@@ -457,7 +465,8 @@ static int start(struct player *player)
     }
     sg_card_init(&player->card, play->card_bytes, play->granularity);
     sg_card_use(&player->card);
-    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver, .may_wait = play->device_waits ? yes : NULL};
+    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver,
+        .may_wait = play->device_waits ? yes : NULL};
     if (play->as_recorded) {
         player->slow = sg_slow_new(&player->card);
         if (!player->slow)

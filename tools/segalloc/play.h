@@ -30,7 +30,8 @@ struct sg_play {
     uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
     enum sg_sees sees;           /* whom a free waits for besides its own stream */
     bool device_waits;           /* one stream may be made to wait for another when memory has run out */
-    bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by section */
+    bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by
+                                    section */
     bool stop_at_oom;            /* end at the first allocation that does not fit */
     sg_play_next *next;
     void *source;
@@ -45,13 +46,16 @@ struct sg_play_result {
     uint64_t failures; /* that were recorded */
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
-    uint64_t pages_moved, bytes_moved, aliased_pages, sewn_pages, late_unmaps, host_waits, device_waits, event_calls; /* waits that the program did not make */
-    uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for work */
+    /* waits that the program did not make */
+    uint64_t pages_moved, bytes_moved, aliased_pages, sewn_pages, late_unmaps, host_waits, device_waits, event_calls;
+    uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for
+                                            work */
     uint64_t growth_ns, move_ns; /* by the cost table */
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
     uint64_t largest_request;
     uint64_t first_oom_event;    /* its number, from 1; 0: none */
-    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what its device had in use; the latter by segalloc's rules only */
+    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what its device had in use; the latter by
+                                                 segalloc's rules only */
     struct sg_play_calls {
 #define CALL(name) uint64_t name;
         SG_PLAY_CALLS(CALL)

@@ -27,8 +27,8 @@ struct sg_probe {
    failed. */
 bool sg_probe_driver(const char *folders, struct sg_probe *ret);
 
-/* The newest glibc that the ELF file at `path` asks for, as "2.17"; "" when it asks for none. False when it can't be read
-   as an ELF file of this machine's kind. */
+/* The newest glibc that the ELF file at `path` asks for, as "2.17"; "" when it asks for none. False when it can't be
+   read as an ELF file of this machine's kind. */
 bool sg_probe_glibc(const char *path, char *ret, size_t size);
 
 #endif

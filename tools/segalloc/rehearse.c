@@ -69,7 +69,8 @@ static int read_cards(struct sg_rehearse *rehearse, const char *list)
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
         uint64_t bytes;
         if (!sg_size_parse(item, &bytes) || bytes < 4 * SG_MIB || bytes > 64 * SG_TIB)
-            return sg_tool_usage(rehearse->verb, "--card takes sizes from 4MiB to 64TiB such as 24GiB,40GiB, not \"%s\"", item);
+            return sg_tool_usage(rehearse->verb,
+                "--card takes sizes from 4MiB to 64TiB such as 24GiB,40GiB, not \"%s\"", item);
         if (rehearse->card_count == SG_REHEARSE_CARDS)
             return sg_tool_usage(rehearse->verb, "--card takes at most %d sizes", SG_REHEARSE_CARDS);
         bytes &= ~(2 * SG_MIB - 1);
@@ -93,8 +94,8 @@ static void remove_folder(const char *folder)
     rmdir(folder);
 }
 
-/* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says 128 and
-   the signal's number for what it ran. */
+/* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says
+   128 and the signal's number for what it ran. */
 static const char *end_of(const struct sg_rehearse_run *run, char ret[96])
 {
     const char *name = run->status > 128 && run->status < 128 + 32 ? strsignal(run->status - 128) : NULL;
@@ -113,8 +114,8 @@ static void judge(struct sg_rehearse *rehearse)
     if (rehearse->processes == 0) {
         rehearse->outcome = SG_REHEARSE_STOPPED;
         if (run->status)
-            snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s", end_of(run, end),
-                     *run->last_line ? ": " : "", run->last_line);
+            snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s",
+                end_of(run, end), *run->last_line ? ": " : "", run->last_line);
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                      "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
@@ -129,12 +130,13 @@ static void judge(struct sg_rehearse *rehearse)
     } else {
         bool interrupted = run->status == 128 + SIGINT || run->status == 128 + SIGTERM; /* by the user */
         rehearse->outcome = SG_REHEARSE_STOPPED;
-        snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s", end_of(run, end),
-                 rehearse->events, *run->last_line ? ": " : "", run->last_line,
-                 interrupted ? ""
-                             : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
-                               "they compute (samples from probabilities, checks for NaN, loops until something converges) "
-                               "cannot be rehearsed as it is");
+        snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s",
+            end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line,
+            interrupted
+                ? ""
+                : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
+                  "they compute (samples from probabilities, checks for NaN, loops until something converges) "
+                  "cannot be rehearsed as it is");
     }
 }
 
@@ -309,7 +311,8 @@ int sg_verb_rehearse(int argc, char **argv)
         status = read_cards(&rehearse, "24GiB");
     if (status)
         return status;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", rehearse.card[rehearse.card_count - 1].bytes, devices);
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", rehearse.card[rehearse.card_count - 1].bytes,
+        devices);
     launch.sim = sim;
     launch.command = argv + optind;
     if (!make_folder(&rehearse, folder))

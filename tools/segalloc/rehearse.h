@@ -1,4 +1,5 @@
-/* What `segalloc rehearse` finds out: one run of a program on the largest simulated card, and the same life on others. */
+/* What `segalloc rehearse` finds out: one run of a program on the largest simulated card, and the same life on
+   others. */
 #ifndef SG_REHEARSE_H
 #define SG_REHEARSE_H
 

@@ -117,7 +117,8 @@ static int find_smallest(struct replay *replay)
         high = replay->limit;
     for (bool fits = false; !fits;) {
         if (sg_trace_rewind(replay->reader) != 0)
-            return sg_tool_error(replay->verb, "--min-limit reads the trace several times, and %s can be read only once", replay->path);
+            return sg_tool_error(replay->verb,
+                "--min-limit reads the trace several times, and %s can be read only once", replay->path);
         int status = play_once(replay, high, true, &result);
         if (status)
             return status;
@@ -151,7 +152,9 @@ static double utilization(const struct sg_play_result *result)
 
 static const char *sync_name(enum sg_free_sync sync)
 {
-    return sync == SG_FREE_SYNC_STRICT ? "strict" : sync == SG_FREE_SYNC_EVENT ? "event" : "stream"; /* which auto is here */
+    return sync == SG_FREE_SYNC_STRICT  ? "strict"
+           : sync == SG_FREE_SYNC_EVENT ? "event"
+                                        : "stream"; /* which auto is here */
 }
 
 static void print_json(const struct replay *replay)
@@ -161,7 +164,8 @@ static void print_json(const struct replay *replay)
     sg_tool_json_string(replay->path);
     fputs(",\"conf\":", stdout);
     sg_tool_json_string(replay->conf_text);
-    printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64, replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", replay->limit);
+    printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64,
+        replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", replay->limit);
     printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
            ",\"recorded_failures\":%" PRIu64, result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
     printf(",\"as_recorded\":%s,\"diverged_event\":", replay->play.as_recorded ? "true" : "false");
@@ -171,16 +175,19 @@ static void print_json(const struct replay *replay)
         fputs("null", stdout);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
            ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
-           result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved, utilization(result), result->end_reserved);
-    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64 ",\"sewn_pages\":%" PRIu64
-           ",\"late_unmaps\":%" PRIu64,
-           result->pages_moved, result->bytes_moved, result->aliased_pages, result->sewn_pages, result->late_unmaps);
+        result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved,
+        utilization(result), result->end_reserved);
+    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
+           ",\"sewn_pages\":%" PRIu64 ",\"late_unmaps\":%" PRIu64,
+        result->pages_moved, result->bytes_moved, result->aliased_pages, result->sewn_pages, result->late_unmaps);
     printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64,
            result->host_waits, result->device_waits, result->ooms);
     if (replay->play.ordered)
-        printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64 ",\"strict_waits\":%" PRIu64,
-               replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
-               replay->play.sees == SG_SEES_RECORDED ? "recorded" : "possible", result->strict_frees, result->strict_waits);
+        printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
+               ",\"strict_waits\":%" PRIu64,
+            replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
+            replay->play.sees == SG_SEES_RECORDED ? "recorded" : "possible", result->strict_frees,
+            result->strict_waits);
     else
         fputs(",\"run_ahead\":null", stdout);
     fputs(",\"min_limit_bytes\":", stdout);
@@ -193,11 +200,12 @@ static void print_json(const struct replay *replay)
 #define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->calls.name), comma = ",";
     SG_PLAY_CALLS(CALL)
 #undef CALL
-    printf("},\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->event_calls, (double)result->growth_ns / 1000,
-           (double)result->move_ns / 1000);
+    printf("},\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->event_calls,
+        (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
     if (replay->bench)
         printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
-    printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds, (double)result->events / replay->seconds);
+    printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds,
+        (double)result->events / replay->seconds);
 }
 
 static void row(const char *name, uint64_t bytes, uint64_t of)
@@ -215,10 +223,13 @@ static void print_text(const struct replay *replay)
     char card[SG_SIZE_TEXT], largest[SG_SIZE_TEXT];
     uint64_t live = result->peak_requested;
     if (result->ooms)
-        printf("%" PRIu64 " of %" PRIu64 " allocations do not fit a card of %s (the first is event %" PRIu64 "; the largest asks for %s)\n", result->ooms,
-               result->allocs + result->failures, sg_size_format(replay->limit, card), result->first_oom_event, sg_size_format(result->largest_request, largest));
+        printf("%" PRIu64 " of %" PRIu64 " allocations do not fit a card of %s (the first is event %" PRIu64
+               "; the largest asks for %s)\n",
+            result->ooms, result->allocs + result->failures, sg_size_format(replay->limit, card),
+            result->first_oom_event, sg_size_format(result->largest_request, largest));
     else
-        printf("all %" PRIu64 " allocations fit a card of %s\n", result->allocs + result->failures, sg_size_format(replay->limit, card));
+        printf("all %" PRIu64 " allocations fit a card of %s\n", result->allocs + result->failures,
+            sg_size_format(replay->limit, card));
     row("live at peak", live, 0);
     row("allocated", result->peak_allocated, live);
     if (result->peak_pending)
@@ -226,24 +237,30 @@ static void print_text(const struct replay *replay)
     row("reserved", result->peak_reserved, live);
     if (replay->smallest)
         row("smallest card", replay->smallest, live);
-    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table, once\n", "pages created", result->calls.create, (double)result->growth_ns / 1e6);
-    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table\n", "pages moved", result->pages_moved, (double)result->move_ns / 1e6);
+    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table, once\n", "pages created", result->calls.create,
+        (double)result->growth_ns / 1e6);
+    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table\n", "pages moved", result->pages_moved,
+        (double)result->move_ns / 1e6);
     if (replay->play.ordered) {
         printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
         printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
         if (result->strict_frees)
-            printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
+            printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits,
+                result->strict_frees);
     }
     if (result->unmatched_frees)
         printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
     if (result->diverged_event)
-        printf("  from event %" PRIu64 " on other decisions than the recorded ones: by another version, or part of the trace is missing\n", result->diverged_event);
+        printf("  from event %" PRIu64
+               " on other decisions than the recorded ones: by another version, or part of the trace is missing\n",
+            result->diverged_event);
     if (replay->bench)
         printf("  %-16s %9.1f ns an allocation or free\n", "core alone", replay->ns_per_op);
     const struct sg_trace_info *info = sg_trace_info(replay->reader);
     if (info->end_text)
         printf("  the trace is incomplete: %s\n", info->end_text);
-    printf("%" PRIu64 " events in %.2f s, %.1f million a second\n", result->events, replay->seconds, (double)result->events / replay->seconds / 1e6);
+    printf("%" PRIu64 " events in %.2f s, %.1f million a second\n", result->events, replay->seconds,
+        (double)result->events / replay->seconds / 1e6);
 }
 
 static bool number(const char *text, uint64_t *ret)
@@ -275,7 +292,8 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             break;
         case 'r':
             if (!number(optarg, &replay->play.run_ahead))
-                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"", RUN_AHEAD_MOST, optarg);
+                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"",
+                    RUN_AHEAD_MOST, optarg);
             replay->play.ordered = true;
             break;
         case 's':
@@ -310,7 +328,8 @@ static int configure(struct replay *replay, const char *policy)
     if (strcmp(policy, "pytorch") == 0) {
         replay->play.policy = SG_POLICY_PYTORCH;
         if (replay->play.ordered)
-            return sg_tool_usage(replay->verb, "--run-ahead is not for --policy pytorch, whose events are complete when it asks");
+            return sg_tool_usage(replay->verb,
+                "--run-ahead is not for --policy pytorch, whose events are complete when it asks");
         if (sg_torch_conf_parse(replay->conf_text, &replay->play.torch, error) != 0)
             return sg_tool_usage(replay->verb, "--conf: %s", error);
         return 0;
@@ -322,8 +341,8 @@ static int configure(struct replay *replay, const char *policy)
     return sg_tool_conf_check(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
 }
 
-/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the trace; and
-   so is whether segments were fixed, which ipc:auto leaves to the process. */
+/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
+   trace; and so is whether segments were fixed, which ipc:auto leaves to the process. */
 static void blank(struct sg_conf *conf)
 {
     conf->trace[0] = conf->stats[0] = '\0';
@@ -342,13 +361,15 @@ static bool is_fixed(const struct replay *replay)
     return sg_trace_info(replay->reader)->header.granularity == 0;
 }
 
-/* Whether a trace of ours is to be played with the settings with which it was recorded, as far as they decide anything here. */
+/* Whether a trace of ours is to be played with the settings with which it was recorded, as far as they decide anything
+   here. */
 static bool is_as_recorded(const struct replay *replay)
 {
     const struct sg_trace_info *info = sg_trace_info(replay->reader);
     struct sg_conf conf[2] = {replay->play.conf};
     char text[2][4096];
-    if (replay->play.policy != SG_POLICY_SEGALLOC || replay->play.ordered || info->header.imported || info->header.device_bytes != replay->limit)
+    if (replay->play.policy != SG_POLICY_SEGALLOC || replay->play.ordered || info->header.imported ||
+        info->header.device_bytes != replay->limit)
         return false;
     sg_conf_init(&conf[1]);
     if (sg_conf_apply(&conf[1], SG_CONF_ARGUMENT, info->conf, NULL, NULL) != 0)
@@ -368,7 +389,8 @@ static int time_core(struct replay *replay)
     if (replay->play.policy != SG_POLICY_SEGALLOC)
         return sg_tool_usage(replay->verb, "--bench times segalloc's own rules, not --policy pytorch");
     if (sg_trace_rewind(replay->reader) != 0)
-        return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once", replay->path);
+        return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once",
+            replay->path);
     replay->play.card_bytes = replay->limit;
     return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
 }
@@ -376,7 +398,8 @@ static int time_core(struct replay *replay)
 static int no_events(const struct replay *replay)
 {
     const char *end = sg_trace_info(replay->reader)->end_text;
-    return sg_tool_error(replay->verb, "%s: the trace has no events%s%s", replay->path, end ? ": " : "", end ? end : "");
+    return sg_tool_error(replay->verb, "%s: the trace has no events%s%s", replay->path, end ? ": " : "",
+        end ? end : "");
 }
 
 int sg_verb_replay(int argc, char **argv)

@@ -54,7 +54,8 @@ static bool is_free(const struct sg_slow *slow)
     return slow->diverged || slow->over;
 }
 
-/* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets on. */
+/* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets
+   on. */
 static void finish_all(struct sg_slow *slow)
 {
     for (bool any = true; any;) {
@@ -82,7 +83,8 @@ static const struct segalloc_trace_record *turn(void)
     return is_free(slow) ? NULL : &self->told[self->done];
 }
 
-/* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave it back. */
+/* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave
+   it back. */
 static void give_way(void)
 {
     struct sg_slow *slow = self ? self->slow : directed;
@@ -107,7 +109,8 @@ static CUresult refusal(void)
     return (CUresult)next->size;
 }
 
-static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
 {
     CUresult result = refusal();
     if (result == CUDA_SUCCESS)
@@ -117,7 +120,8 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     return result;
 }
 
-static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
 {
     CUresult result = refusal();
     return result == CUDA_SUCCESS ? sg_card_driver.map(address, bytes, offset, handle, flags) : result;
@@ -131,7 +135,8 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
     return CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Fixed segments are where the trace says, as long as it is followed, and the core asks for no more than there may be. */
+/* Fixed segments are where the trace says, as long as it is followed, and the core asks for no more than there may
+   be. */
 static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     struct sg_slow *slow = self ? self->slow : directed;
@@ -209,7 +214,8 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
         if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS)
             self->created = 0;
     }
-    slow->diverged = record->kind != expected.kind || record->size != expected.size || (record->id != expected.id && !has_address(record->kind));
+    slow->diverged = record->kind != expected.kind || record->size != expected.size ||
+                     (record->id != expected.id && !has_address(record->kind));
 }
 
 struct sg_event_sink sg_slow_sink(struct sg_slow *slow)
@@ -369,7 +375,8 @@ enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trac
     link = find(slow, record->thread);
     *ret = one->address;
     /* Other errors than running out have no record. */
-    bool ended = is_end(record) || (one->state == FINISHED && (one->call.kind != SG_SLOW_ALLOCATION || !slow->diverged));
+    bool ended = is_end(record) ||
+                 (one->state == FINISHED && (one->call.kind != SG_SLOW_ALLOCATION || !slow->diverged));
     if (ended)
         drop(link);
     return ended ? SG_SLOW_ENDED : SG_SLOW_GOES_ON;

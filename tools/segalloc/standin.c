@@ -251,8 +251,8 @@ static int write_libraries(const char *folder, const char *needed, const struct 
     return error;
 }
 
-/* A file beside the libraries that says for which versions PyTorch was built, where its metadata says so: it compares them
-   with what the libraries answer. */
+/* A file beside the libraries that says for which versions PyTorch was built, where its metadata says so: it compares
+   them with what the libraries answer. */
 static int write_versions(const char *folder, const struct sg_wheel *wheel)
 {
     static const struct {
@@ -371,7 +371,8 @@ bool sg_standin_prepare(const char *verb, char *const *command, const char *simu
         return false;
     int error = access(ret->folder, X_OK) == 0 ? 0 : generate(&wheel, needed, ret->folder);
     if (error != 0) {
-        sg_tool_message(verb, "stand-ins for CUDA's libraries can't be written to %s: %s", ret->folder, strerror(-error));
+        sg_tool_message(verb, "stand-ins for CUDA's libraries can't be written to %s: %s", ret->folder,
+            strerror(-error));
         return false;
     }
     add_preloads(&wheel, ret->folder, ret);

@@ -13,7 +13,8 @@
 #include "stats.h"
 #include "trace_reader.h"
 
-/* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can pass on. */
+/* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can
+   pass on. */
 enum sg_bound_kind { SG_BOUND_ALL, SG_BOUND_LARGE, SG_BOUND_COUNT };
 
 enum { SG_SIZE_CLASSES = 65 }; /* class n: sizes of n binary digits, 0 is for empty ones */

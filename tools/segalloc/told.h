@@ -1,5 +1,5 @@
-/* What a trace of ours tells of the order of streams as the recorded allocator learnt it: given to the replay's core, which
-   asks nobody itself, so that it decides the same. */
+/* What a trace of ours tells of the order of streams as the recorded allocator learnt it: given to the replay's core,
+   which asks nobody itself, so that it decides the same. */
 #ifndef SG_TOLD_H
 #define SG_TOLD_H
 

@@ -187,8 +187,10 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
         error = -errno;
     status = finish_output(arguments, &output, error, !sg_trace_error(reader));
     if (!status && events > VIEWED_WELL)
-        sg_tool_message(arguments->verb, "%" PRIu64 " events were written; the viewer shows %d well, --from and --to leave "
-                        "some out", events, VIEWED_WELL);
+        sg_tool_message(arguments->verb,
+            "%" PRIu64 " events were written; the viewer shows %d well, --from and --to leave "
+            "some out",
+            events, VIEWED_WELL);
     return status ? status : check_end(arguments, reader);
 }
 
@@ -277,8 +279,8 @@ static void order_json(const struct sg_summary *summary)
         struct sg_bound_result result = sg_bound_result(summary->bound[i]);
         if (!result.ordered || !result.live_bytes)
             continue;
-        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma, names[i],
-               result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
+        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma,
+            names[i], result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
         comma = ",";
     }
     fputs(*comma == '{' ? "null" : "}", stdout);
@@ -287,11 +289,12 @@ static void order_json(const struct sg_summary *summary)
 static void order_text(const struct sg_summary *summary)
 {
     char held[SG_SIZE_TEXT];
-    struct sg_bound_result all = sg_bound_result(summary->bound[SG_BOUND_ALL]), large = sg_bound_result(summary->bound[SG_BOUND_LARGE]);
+    struct sg_bound_result all = sg_bound_result(summary->bound[SG_BOUND_ALL]),
+                           large = sg_bound_result(summary->bound[SG_BOUND_LARGE]);
     if (!all.ordered || !all.live_bytes)
         return;
-    printf("%-12s %s, %.4f x live, by the order of the work alone", "held at peak", sg_size_format(all.pool_bytes, held),
-           (double)all.pool_bytes / (double)all.live_bytes);
+    printf("%-12s %s, %.4f x live, by the order of the work alone", "held at peak",
+        sg_size_format(all.pool_bytes, held), (double)all.pool_bytes / (double)all.live_bytes);
     if (large.live_bytes)
         printf(" (%.4f x of blocks from 1 MiB)", (double)large.pool_bytes / (double)large.live_bytes);
     putchar('\n');

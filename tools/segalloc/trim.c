@@ -56,13 +56,16 @@ static int ask(const char *verb, pid_t pid, uint64_t keep, uint64_t *ret_given)
     if (error == -EACCES)
         return sg_tool_error(verb, "process %ld is another user's", (long)pid);
     if (!other)
-        return sg_tool_error(verb, "process %ld does not listen: it isn't under segalloc, has allocated nothing yet, or runs "
-                             "with trim_on_request:False", (long)pid);
+        return sg_tool_error(verb,
+            "process %ld does not listen: it isn't under segalloc, has allocated nothing yet, or runs "
+            "with trim_on_request:False",
+            (long)pid);
     uint64_t before = atomic_load(&other->given);
     sg_neighbour_ask(other, UINT32_MAX, keep);
     if (!sg_neighbour_wait(other, TIMEOUT_NS))
-        return sg_tool_error(verb, "process %ld has not answered for %d s: it may be stopped, or waits inside the driver",
-                             (long)pid, TIMEOUT_S);
+        return sg_tool_error(verb,
+            "process %ld has not answered for %d s: it may be stopped, or waits inside the driver", (long)pid,
+            TIMEOUT_S);
     *ret_given = atomic_load(&other->given) - before;
     return SG_EXIT_OK;
 }
@@ -96,7 +99,8 @@ int sg_verb_trim(int argc, char **argv)
         return status;
     char size[SG_SIZE_TEXT];
     if (json)
-        printf("{\"schema\":\"segalloc.trim/1\",\"pid\":%ld,\"given_bytes\":%llu}\n", (long)pid, (unsigned long long)given);
+        printf("{\"schema\":\"segalloc.trim/1\",\"pid\":%ld,\"given_bytes\":%llu}\n", (long)pid,
+            (unsigned long long)given);
     else
         printf("%s given back\n", sg_size_format(given, size));
     return SG_EXIT_OK;

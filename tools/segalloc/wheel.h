@@ -9,13 +9,14 @@ struct sg_wheel {
     char site[SG_PLACE_BYTES];      /* the folder that torch lies in, where other packages are */
 };
 
-/* Looks for the first Python interpreter among the words of the command (`python`, a script of one, or behind words such
-   as env and timeout; a shell's script is taken to mean python3) and asks it where its torch lies. False when there is
-   no interpreter, or it has no torch built for CUDA. Runs the interpreter, without the library and without the torch. */
+/* Looks for the first Python interpreter among the words of the command (`python`, a script of one, or behind words
+   such as env and timeout; a shell's script is taken to mean python3) and asks it where its torch lies. False when
+   there is no interpreter, or it has no torch built for CUDA. Runs the interpreter, without the library and without the
+   torch. */
 bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
 
-/* The version of one of the vendor's packages that this PyTorch was built for, as its metadata requires it: `package` is
-   the name without the CUDA version that it ends with, "nvidia-cudnn-cu"; "9.10.2.21". False where it names none. */
+/* The version of one of the vendor's packages that this PyTorch was built for, as its metadata requires it: `package`
+   is the name without the CUDA version that it ends with, "nvidia-cudnn-cu"; "9.10.2.21". False where it names none. */
 bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char ret[32]);
 
 #endif

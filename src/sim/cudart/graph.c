@@ -134,7 +134,8 @@ cudaError_t sg_cudaGraphConditionalHandleCreate(const struct sg_rt_driver *drive
 }
 
 /* What the driver is told of a node of any type. */
-static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cudaGraphNodeParams *p, CUgraphNodeParams *ret)
+static cudaError_t any_params(const struct sg_rt_driver *driver, const struct cudaGraphNodeParams *p,
+    CUgraphNodeParams *ret)
 {
     if (!p)
         return cudaErrorInvalidValue;

@@ -1,6 +1,6 @@
-/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and what this process holds of
-   their memory. It never initialises the driver, which is why programs ask it: a process that forks later has touched no
-   device. Source of names, numbers and layouts: NVIDIA's reference of NVML. */
+/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and what this process
+   holds of their memory. It never initialises the driver, which is why programs ask it: a process that forks later has
+   touched no device. Source of names, numbers and layouts: NVIDIA's reference of NVML. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -141,7 +141,8 @@ static void format_uuid(int ordinal, char ret[48])
     sim_config_uuid(&nvml.config, ordinal, id);
     int length = snprintf(ret, 48, "GPU-");
     for (int i = 0; i < 16; i++)
-        length += snprintf(ret + length, 48 - (size_t)length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id[i]);
+        length += snprintf(ret + length, 48 - (size_t)length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+            id[i]);
 }
 
 /* Bytes that this process holds; nothing where it has no simulated driver. */

@@ -22,8 +22,8 @@ struct search {
     int *ret;
 };
 
-/* A loaded library that stands in for one of that name: libNAME.so.N. Where the vendor's own is loaded, it has no such file
-   beside it. */
+/* A loaded library that stands in for one of that name: libNAME.so.N. Where the vendor's own is loaded, it has no such
+   file beside it. */
 static int look_beside(struct dl_phdr_info *library, size_t size, void *data)
 {
     struct search *search = data;

@@ -10,8 +10,8 @@
 /* A value that no other call got: what is stored where a handle is created. Never 0. */
 uintptr_t sg_standin_unique(void);
 
-/* The version of a library (`name`: "cudnn") that the PyTorch of this process was built for, from the file `versions` beside
-   the stand-ins, first three numbers; `ret` stays as it is where that says nothing. */
+/* The version of a library (`name`: "cudnn") that the PyTorch of this process was built for, from the file `versions`
+   beside the stand-ins, first three numbers; `ret` stays as it is where that says nothing. */
 void sg_standin_version(const char *name, int ret[3]);
 
 #endif

@@ -1,7 +1,7 @@
-/* NCCL: ranks that are processes of this machine tell each other the bytes of small collectives, in stream order, so that
-   what a program exchanges from its host (sizes, pickled objects, numbers of steps) arrives. Of large ones nothing is moved.
-   Where the ranks can't meet (several in one process, a capture, a rank that has gone), this rank's own bytes go where
-   results belong, as if every rank held the same. */
+/* NCCL: ranks that are processes of this machine tell each other the bytes of small collectives, in stream order, so
+   that what a program exchanges from its host (sizes, pickled objects, numbers of steps) arrives. Of large ones nothing
+   is moved. Where the ranks can't meet (several in one process, a capture, a rank that has gone), this rank's own bytes
+   go where results belong, as if every rank held the same. */
 #include "answers.h"
 
 #include <dlfcn.h>
@@ -208,8 +208,8 @@ static bool exchanged(const struct operation *wanted, void *stream)
     return false;
 }
 
-/* Messages of a group that is open. At its end those that are sent go first: a stream does one thing after another, and all
-   ranks may begin with receiving. */
+/* Messages of a group that is open. At its end those that are sent go first: a stream does one thing after another, and
+   all ranks may begin with receiving. */
 enum { MESSAGES_MOST = 1024 };
 
 static _Thread_local struct {
@@ -262,7 +262,8 @@ SG_STANDIN(int, nccl_send)(const void *from, size_t count, int type, int peer, s
     return OK;
 }
 
-SG_STANDIN(int, nccl_receive)(void *to, size_t count, int type, int peer, struct communicator *communicator, void *stream)
+SG_STANDIN(int, nccl_receive)
+(void *to, size_t count, int type, int peer, struct communicator *communicator, void *stream)
 {
     const struct operation wanted = {RECEIVE, communicator, NULL, to, count, type, 0, peer, 0};
     message(&wanted, stream);
@@ -288,7 +289,8 @@ SG_STANDIN(int, nccl_init_rank)(struct communicator **ret, int ranks, struct uni
     return init(ret, ranks, rank, key_of(&id));
 }
 
-SG_STANDIN(int, nccl_init_rank_config)(struct communicator **ret, int ranks, struct unique_id id, int rank, void *config)
+SG_STANDIN(int, nccl_init_rank_config)
+(struct communicator **ret, int ranks, struct unique_id id, int rank, void *config)
 {
     (void)config;
     return init(ret, ranks, rank, key_of(&id));
@@ -310,7 +312,8 @@ SG_STANDIN(int, nccl_init_all)(struct communicator **ret, int devices)
     return OK;
 }
 
-/* Each rank's colour and key, in a round of the old communicator; then those of one colour meet, in the order of their keys. */
+/* Each rank's colour and key, in a round of the old communicator; then those of one colour meet, in the order of their
+   keys. */
 static int split(struct communicator *from, int colour, int key, struct communicator **ret)
 {
     const int own[2] = {colour, key};
@@ -444,8 +447,9 @@ SG_STANDIN(int, nccl_all_to_all)(const void *from, void *to, size_t count, int t
                                  void *stream)
 {
     const struct operation wanted = {ALL_TO_ALL, communicator, from, to, count, type, 0, 0, 0};
-    return exchanged(&wanted, stream) ? OK
-                                      : copy(to, from, count * sg_nccl_bytes(type) * (size_t)communicator->ranks, stream);
+    return exchanged(&wanted, stream)
+               ? OK
+               : copy(to, from, count * sg_nccl_bytes(type) * (size_t)communicator->ranks, stream);
 }
 
 SG_STANDIN(int, nccl_mem_alloc)(void **ret, size_t bytes)

@@ -1,5 +1,5 @@
-/* A file in /dev/shm for each communicator, with a place for each rank; it is unlinked as soon as all have opened it. Whoever
-   waits for another rank looks whether its process is still there, so that none waits for the dead. */
+/* A file in /dev/shm for each communicator, with a place for each rank; it is unlinked as soon as all have opened it.
+   Whoever waits for another rank looks whether its process is still there, so that none waits for the dead. */
 #include "nccl_exchange.h"
 
 #include <errno.h>

@@ -3,7 +3,21 @@
 #include <stdint.h>
 #include <string.h>
 
-enum nccl_type { INT8, UINT8, INT32, UINT32, INT64, UINT64, FLOAT16, FLOAT32, FLOAT64, BFLOAT16, FP8_E4M3, FP8_E5M2, TYPES };
+enum nccl_type {
+    INT8,
+    UINT8,
+    INT32,
+    UINT32,
+    INT64,
+    UINT64,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    BFLOAT16,
+    FP8_E4M3,
+    FP8_E5M2,
+    TYPES
+};
 enum nccl_op { SUM, PRODUCT, MAX, MIN, AVERAGE };
 
 size_t sg_nccl_bytes(int type)
@@ -57,8 +71,11 @@ static uint16_t to_float16(double value)
 }
 
 #define SAME(value) (value)
-#define COMBINE(op, a, b) \
-    ((op) == PRODUCT ? (a) * (b) : (op) == MAX ? ((a) > (b) ? (a) : (b)) : (op) == MIN ? ((a) < (b) ? (a) : (b)) : (a) + (b))
+#define COMBINE(op, a, b)                                                                                              \
+    ((op) == PRODUCT  ? (a) * (b)                                                                                      \
+        : (op) == MAX ? ((a) > (b) ? (a) : (b))                                                                        \
+        : (op) == MIN ? ((a) < (b) ? (a) : (b))                                                                        \
+                      : (a) + (b))
 
 /* name, how it is kept, what it is computed with, and the ways from one to the other */
 #define REDUCER(name, kept, computed, read, write)                                                             \

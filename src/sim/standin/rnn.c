@@ -10,7 +10,16 @@
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
-enum { BAD_PARAM = 2000, DIMENSIONS = 8, LSTM = 2, GRU = 3, NO_BIAS = 0, SINGLE_INPUT = 1, DOUBLE = 2, SINGLE_RECURRENT = 3 };
+enum {
+    BAD_PARAM = 2000,
+    DIMENSIONS = 8,
+    LSTM = 2,
+    GRU = 3,
+    NO_BIAS = 0,
+    SINGLE_INPUT = 1,
+    DOUBLE = 2,
+    SINGLE_RECURRENT = 3
+};
 
 struct tensor {
     int type, count;
@@ -71,8 +80,9 @@ SG_STANDIN(int, tensor_get)(const struct tensor *tensor, int wanted, int *ret_ty
     return 0;
 }
 
-SG_STANDIN(int, rnn_set)(struct layers *layers, int algorithm, int mode, int bias, int direction, int input_mode, int type,
-                         int precision, int math, int input, int hidden, int projection, int count)
+SG_STANDIN(int, rnn_set)
+(struct layers *layers, int algorithm, int mode, int bias, int direction, int input_mode, int type, int precision,
+    int math, int input, int hidden, int projection, int count)
 {
     (void)algorithm, (void)input_mode, (void)precision, (void)math;
     *layers = (struct layers){.mode = mode, .bias = bias, .directions = direction ? 2 : 1, .type = type, .input = input,
@@ -147,8 +157,9 @@ static void matrix(struct tensor *tensor, int type, size_t rows, size_t columns)
                               .stride = {(int)(rows * columns), (int)columns, 1}};
 }
 
-SG_STANDIN(int, rnn_weights)(void *handle, const struct layers *l, int pseudo, size_t bytes, char *buffer, int linear,
-                             struct tensor *ret_matrix, char **ret_matrix_at, struct tensor *ret_bias, char **ret_bias_at)
+SG_STANDIN(int, rnn_weights)
+(void *handle, const struct layers *l, int pseudo, size_t bytes, char *buffer, int linear, struct tensor *ret_matrix,
+    char **ret_matrix_at, struct tensor *ret_bias, char **ret_bias_at)
 {
     (void)handle, (void)bytes;
     int g = gates(l);
@@ -190,6 +201,7 @@ SG_STANDIN(int, rnn_space)(void *handle, const struct layers *l, int mode, const
     if (ret_work)
         *ret_work = cells * (size_t)gates(l) * element_bytes(l->type);
     if (ret_reserve)
-        *ret_reserve = mode == TRAINING ? cells * (size_t)l->count * (size_t)(gates(l) + 2) * element_bytes(l->type) : 0;
+        *ret_reserve = mode == TRAINING ? cells * (size_t)l->count * (size_t)(gates(l) + 2) * element_bytes(l->type)
+                                        : 0;
     return 0;
 }

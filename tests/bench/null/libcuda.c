@@ -109,7 +109,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
     return cuMemAddressReserve(ret, bytes, 0, 0, 0);
 }
 
-CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
 {
     (void)alignment;
     (void)hint;
@@ -118,7 +119,8 @@ CUresult cuMemAddressReserve(CUdeviceptr *ret, size_t bytes, size_t alignment, C
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
+    CUmemAllocationGranularity_flags option)
 {
     (void)prop;
     (void)option;
@@ -126,7 +128,8 @@ CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *p
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop, unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
 {
     (void)prop;
     (void)flags;
@@ -184,7 +187,8 @@ NOTHING(cuDevicePrimaryCtxRelease_v2, (CUdevice ordinal))
 NOTHING(cuMemFree_v2, (CUdeviceptr address))
 NOTHING(cuMemAddressFree, (CUdeviceptr address, size_t bytes))
 NOTHING(cuMemRelease, (CUmemGenericAllocationHandle handle))
-NOTHING(cuMemMap, (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags))
+NOTHING(cuMemMap,
+    (CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags))
 NOTHING(cuMemUnmap, (CUdeviceptr address, size_t bytes))
 NOTHING(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count))
 NOTHING(cuEventDestroy_v2, (CUevent event))

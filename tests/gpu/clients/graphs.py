@@ -1,4 +1,5 @@
-"""A graph that PyTorch captures: what it computes when it is played again, with other memory coming and going between."""
+"""A graph that PyTorch captures: what it computes when it is played again, with other memory coming and going
+between."""
 import torch
 from memory import tell
 

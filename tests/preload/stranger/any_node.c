@@ -1,10 +1,12 @@
-/* Graphs made by the one call for nodes of every type, as newer programs make them: memory of the graph's own beside plain memory
-   that is freed while the graph lives, events inside, a child, and changes of nodes before and after instantiation. */
+/* Graphs made by the one call for nodes of every type, as newer programs make them: memory of the graph's own beside
+   plain memory that is freed while the graph lives, events inside, a child, and changes of nodes before and after
+   instantiation. */
 #include "stranger.h"
 
 enum { BYTES = 3 << 20 };
 
-static cudaGraphNode_t add(cudaGraph_t graph, const cudaGraphNode_t *before, size_t count, struct cudaGraphNodeParams *params)
+static cudaGraphNode_t add(cudaGraph_t graph, const cudaGraphNode_t *before, size_t count,
+    struct cudaGraphNodeParams *params)
 {
     cudaGraphNode_t node;
 #if CUDART_VERSION >= 13000
@@ -73,7 +75,8 @@ static void with_memory(cudaStream_t stream, unsigned char *result)
     host.host.userData = &counter;
     add(graph, &copied, 1, &gone);
     cudaGraphNode_t counted = add(graph, &copied, 1, &host);
-    struct cudaGraphNodeParams wait = {.type = cudaGraphNodeTypeWaitEvent}, record = {.type = cudaGraphNodeTypeEventRecord};
+    struct cudaGraphNodeParams wait = {.type = cudaGraphNodeTypeWaitEvent},
+                               record = {.type = cudaGraphNodeTypeEventRecord};
     wait.eventWait.event = begun;
     record.eventRecord.event = done;
     add(graph, NULL, 0, &wait);
@@ -120,7 +123,8 @@ static void with_a_child(cudaStream_t stream, unsigned char *result)
     add(child, NULL, 0, &set);
     struct cudaGraphNodeParams inner = {.type = cudaGraphNodeTypeGraph}, nothing = {.type = cudaGraphNodeTypeEmpty};
     inner.graph.graph = child;
-    cudaGraphNode_t whole = add(graph, NULL, 0, &inner), between = add(graph, &whole, 1, &nothing), copied = add(graph, &between, 1, &copy);
+    cudaGraphNode_t whole = add(graph, NULL, 0, &inner), between = add(graph, &whole, 1, &nothing),
+                    copied = add(graph, &between, 1, &copy);
     MUST(cudaGraphDestroy(child));
     MUST(cudaGraphInstantiate(&exec, graph, 0));
     MUST(cudaGraphLaunch(exec, stream));

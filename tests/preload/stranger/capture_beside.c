@@ -1,5 +1,5 @@
-/* One thread captures, in modes that are its own affair, and launches; others allocate, work and free as ever, in the same
-   context and on another device. */
+/* One thread captures, in modes that are its own affair, and launches; others allocate, work and free as ever, in the
+   same context and on another device. */
 #include "stranger.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Graphs with conditional nodes, filled by hand and by captures, over plain memory that is allocated anew for each graph and freed
-   while others run; and what an executable with memory of its own says to an update. */
+/* Graphs with conditional nodes, filled by hand and by captures, over plain memory that is allocated anew for each
+   graph and freed while others run; and what an executable with memory of its own says to an update. */
 #include "stranger.h"
 
 enum { BYTES = 2 << 20 };
@@ -17,7 +17,8 @@ static cudaGraphNode_t add(cudaGraph_t graph, struct cudaGraphNodeParams *params
     return node;
 }
 
-static struct cudaGraphNodeParams condition(cudaGraph_t graph, unsigned value, enum cudaGraphConditionalNodeType type, unsigned size)
+static struct cudaGraphNodeParams condition(cudaGraph_t graph, unsigned value, enum cudaGraphConditionalNodeType type,
+    unsigned size)
 {
     struct cudaGraphNodeParams params = {.type = cudaGraphNodeTypeConditional};
     MUST(cudaGraphConditionalHandleCreate(&params.conditional.handle, graph, value, cudaGraphCondAssignDefault));

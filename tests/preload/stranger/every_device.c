@@ -1,5 +1,5 @@
-/* One plan a device: buffers, a stream, pinned memory. Work goes to all devices from one thread, then one thread a device,
-   and memory is freed while another device is current. */
+/* One plan a device: buffers, a stream, pinned memory. Work goes to all devices from one thread, then one thread a
+   device, and memory is freed while another device is current. */
 #include "stranger.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* What programs have come to rely on: once cudaFree has returned, the work queued before it is over, on whatever stream of
-   the device, whichever device is current. */
+/* What programs have come to rely on: once cudaFree has returned, the work queued before it is over, on whatever stream
+   of the device, whichever device is current. */
 #include "stranger.h"
 
 enum { STREAMS = 5, BYTES = 2 << 20, ROUNDS = 40 };

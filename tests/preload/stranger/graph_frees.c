@@ -1,5 +1,5 @@
-/* Memory that one graph allocates and something else frees: another graph, the stream, the host; each launched again before any of
-   it has run. And graphs that are changed, destroyed and updated while they run. */
+/* Memory that one graph allocates and something else frees: another graph, the stream, the host; each launched again
+   before any of it has run. And graphs that are changed, destroyed and updated while they run. */
 #include <stdatomic.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* Work of another device that goes on only after memory of this one has been freed: a cudaFree that waited for it would never
-   return. With the devices apart, after copies between them, and with access to each other's memory. */
+/* Work of another device that goes on only after memory of this one has been freed: a cudaFree that waited for it would
+   never return. With the devices apart, after copies between them, and with access to each other's memory. */
 #include "stranger.h"
 
 #include <stdatomic.h>

@@ -1,4 +1,5 @@
-/* Memory of one device is freed while another, which has used it, is held; then that one is reset, or the process ends. */
+/* Memory of one device is freed while another, which has used it, is held; then that one is reset, or the process
+   ends. */
 #include "stranger.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Threads that take up a device's primary context, work in it and let it go, each for itself: whoever lets it go last ends it, with
-   all its memory, just as another may be taking it up again. */
+/* Threads that take up a device's primary context, work in it and let it go, each for itself: whoever lets it go last
+   ends it, with all its memory, just as another may be taking it up again. */
 #include "stranger_driver.h"
 
 #include <pthread.h>

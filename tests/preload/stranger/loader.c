@@ -1,5 +1,5 @@
-/* Batches of uneven size, read into pinned memory, copied ahead on a stream of their own and freed once they were used; a function
-   of the host in the copying stream says which buffer may be filled again. */
+/* Batches of uneven size, read into pinned memory, copied ahead on a stream of their own and freed once they were used;
+   a function of the host in the copying stream says which buffer may be filled again. */
 #include <stdatomic.h>
 
 #include "stranger.h"

@@ -1,5 +1,5 @@
-/* Host memory that the device sees: registered, mapped, portable. What is asked about it, and copies between it and plain
-   memory. */
+/* Host memory that the device sees: registered, mapped, portable. What is asked about it, and copies between it and
+   plain memory. */
 #include "stranger.h"
 
 enum { BYTES = 1 << 20 };

@@ -1,5 +1,5 @@
-/* Graphs with memory nodes, made by hand and captured, beside plain memory; their footprint, launched several times, and
-   memory that one graph allocates and another frees. */
+/* Graphs with memory nodes, made by hand and captured, beside plain memory; their footprint, launched several times,
+   and memory that one graph allocates and another frees. */
 #include "stranger.h"
 
 enum { BYTES = 4 << 20 };
@@ -17,7 +17,8 @@ static cudaGraphExec_t by_hand(unsigned char *result)
     cudaGraphNode_t allocate, set, copy, release;
     cudaGraphExec_t exec;
     struct cudaMemAllocNodeParams memory = {.bytesize = BYTES,
-        .poolProps = {.allocType = cudaMemAllocationTypePinned, .location = {.type = cudaMemLocationTypeDevice, .id = 0}}};
+        .poolProps = {.allocType = cudaMemAllocationTypePinned,
+            .location = {.type = cudaMemLocationTypeDevice, .id = 0}}};
     MUST(cudaGraphCreate(&graph, 0));
     MUST(cudaGraphAddMemAllocNode(&allocate, graph, NULL, 0, &memory));
     struct cudaMemsetParams fill_it = {.dst = memory.dptr, .elementSize = 1, .height = 1, .width = BYTES, .value = 77};

@@ -1,5 +1,6 @@
-/* Programs drawn by a seed: two devices, streams, plain and stream-ordered memory, graphs, resets and calls that are wrong, each
-   printed with what it returned, and every block checked for what was last written to it. Usage: random_calls [FIRST [COUNT]] */
+/* Programs drawn by a seed: two devices, streams, plain and stream-ordered memory, graphs, resets and calls that are
+   wrong, each printed with what it returned, and every block checked for what was last written to it. Usage:
+   random_calls [FIRST [COUNT]] */
 #include <stdbool.h>
 
 #include "stranger.h"
@@ -74,10 +75,12 @@ static void allocate(bool ordered)
     struct block *made = any_block(false);
     if (!made)
         return;
-    *made = (struct block){.bytes = any_size(), .device = (int)any(DEVICES), .stream = (int)any(STREAMS), .value = -1, .ordered = ordered};
+    *made = (struct block){.bytes = any_size(), .device = (int)any(DEVICES), .stream = (int)any(STREAMS), .value = -1,
+        .ordered = ordered};
     MUST(cudaSetDevice(made->device));
-    say(ordered ? "allocate in order" : "allocate", ordered ? cudaMallocAsync((void **)&made->at, made->bytes, stream_of(made))
-                                                            : cudaMalloc((void **)&made->at, made->bytes));
+    say(ordered ? "allocate in order" : "allocate",
+        ordered ? cudaMallocAsync((void **)&made->at, made->bytes, stream_of(made))
+                : cudaMalloc((void **)&made->at, made->bytes));
 }
 
 static void drop_graph(struct graph *gone)
@@ -139,7 +142,8 @@ static void copy(void)
 
 static void capture(void)
 {
-    static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed};
+    static const enum cudaStreamCaptureMode modes[] = {cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
+        cudaStreamCaptureModeRelaxed};
     struct graph *made = &graph[any(GRAPHS)];
     struct block *to = any_block(true);
     unsigned char *inside;
@@ -212,7 +216,8 @@ static void ask(void)
     if (!of)
         return;
     MUST(cudaPointerGetAttributes(&attributes, of->at + of->bytes / 2));
-    printf("kind %d on %d, at its place: %d\n", (int)attributes.type, attributes.device, attributes.devicePointer == of->at + of->bytes / 2);
+    printf("kind %d on %d, at its place: %d\n", (int)attributes.type, attributes.device,
+        attributes.devicePointer == of->at + of->bytes / 2);
 }
 
 static void make_streams(int device)

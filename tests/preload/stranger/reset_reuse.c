@@ -1,5 +1,5 @@
-/* The device is reset in the middle of everything, by the runtime and by the driver, with limits and flags set, on each of
-   two devices, while a second thread has nothing to do but go on afterwards. */
+/* The device is reset in the middle of everything, by the runtime and by the driver, with limits and flags set, on each
+   of two devices, while a second thread has nothing to do but go on afterwards. */
 #include "stranger.h"
 
 #include <pthread.h>

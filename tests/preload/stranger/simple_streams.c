@@ -1,5 +1,5 @@
-/* A large array in pieces, each on a stream of its own, copied both ways and timed; the host looks on meanwhile, and the
-   buffers are made and freed anew in each round. */
+/* A large array in pieces, each on a stream of its own, copied both ways and timed; the host looks on meanwhile, and
+   the buffers are made and freed anew in each round. */
 #include "stranger.h"
 
 enum { STREAMS = 4, PIECE = 300000, ROUNDS = 12 };

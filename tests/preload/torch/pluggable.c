@@ -125,7 +125,8 @@ int main(int argc, char **argv)
     EXPECT(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
     EXPECT(plug_malloc(0, 0, stream) == NULL);
     void *first = plug_malloc(1 << 20, 0, stream);
-    EXPECT(first && cudaMemset(first, 1, 1 << 20) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess); /* not its stream */
+    /* not its stream */
+    EXPECT(first && cudaMemset(first, 1, 1 << 20) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
     plug_free(first, 1 << 20, 0, stream);
     EXPECT(plug_statistic(0, "allocs") == 1 && plug_statistic(0, "frees") == 1);
     EXPECT(plug_statistic(0, "strict_frees") == 0);
@@ -133,7 +134,8 @@ int main(int argc, char **argv)
     /* On a device that isn't current, freed in a thread that has none. */
     void *second = plug_malloc(1 << 20, 1, NULL);
     EXPECT(cudaGetDevice(&device) == cudaSuccess && device == 0);
-    EXPECT(second && cudaMemset(second, 1, 1 << 20) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess); /* not its device */
+    /* not its device */
+    EXPECT(second && cudaMemset(second, 1, 1 << 20) == cudaSuccess && cudaDeviceSynchronize() == cudaSuccess);
     pthread_t thread;
     EXPECT(pthread_create(&thread, NULL, free_elsewhere, second) == 0 && pthread_join(thread, NULL) == 0);
     EXPECT(plug_statistic(1, "allocs") == 1 && plug_statistic(1, "frees") == 1);

@@ -1,7 +1,8 @@
-"""Allocates and frees tensors of random sizes, on one stream or several, with record_stream and empty_cache between, and
-writes what it did as RMM's CSV.
+"""Allocates and frees tensors of random sizes, on one stream or several, with record_stream and empty_cache between,
+and writes what it did as RMM's CSV.
 
-Usage: random_sizes.py CSV SEED STEPS STREAMS MIB-ALIVE. Prints one line: RULES and what PyTorch's allocator says of itself."""
+Usage: random_sizes.py CSV SEED STEPS STREAMS MIB-ALIVE. Prints one line: RULES and what PyTorch's allocator says of
+itself."""
 import json
 import random
 import sys

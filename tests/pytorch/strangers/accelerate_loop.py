@@ -18,7 +18,8 @@ def main():
         accelerator.free_memory()
         big = torch.empty(batch_size * (total // 10), dtype=torch.uint8, device=accelerator.device)
         del big
-        model = torch.nn.Sequential(torch.nn.Linear(128, 512), torch.nn.GELU(), torch.nn.LayerNorm(512), torch.nn.Linear(512, 4))
+        model = torch.nn.Sequential(torch.nn.Linear(128, 512), torch.nn.GELU(), torch.nn.LayerNorm(512),
+                                    torch.nn.Linear(512, 4))
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
         data = DataLoader(TensorDataset(torch.randn(256, 128), torch.randint(0, 4, (256,))), batch_size=batch_size)
         schedule = torch.optim.lr_scheduler.LinearLR(optimizer)

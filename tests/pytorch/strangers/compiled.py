@@ -1,4 +1,5 @@
-"""torch.compile as far as it runs without Triton (with --graphs by CUDA graphs too), checkpointing, functorch, custom autograd."""
+"""torch.compile as far as it runs without Triton (with --graphs by CUDA graphs too), checkpointing, functorch, custom
+autograd."""
 import sys
 
 import torch
@@ -31,7 +32,8 @@ class Twice(torch.autograd.Function):
 
 Twice.apply(x).sum().backward()
 parameters = dict(model.named_parameters())
-jacobian = torch.func.vmap(torch.func.grad(lambda p, x: torch.func.functional_call(model, p, (x,)).sum()), in_dims=(None, 0))(
+jacobian = torch.func.vmap(torch.func.grad(lambda p, x: torch.func.functional_call(model, p, (x,)).sum()),
+                           in_dims=(None, 0))(
     parameters, torch.randn(5, 64, device="cuda"))
 print(tuple(jacobian["0.weight"].shape))
 with torch.autograd.graph.save_on_cpu(pin_memory=True):

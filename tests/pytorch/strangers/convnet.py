@@ -1,4 +1,5 @@
-"""An image classifier: residual blocks, channels_last, AMP with a scaler, workers by fork and by spawn, pinned memory, EMA."""
+"""An image classifier: residual blocks, channels_last, AMP with a scaler, workers by fork and by spawn, pinned memory,
+EMA."""
 import copy
 import sys
 
@@ -29,8 +30,8 @@ class Block(nn.Module):
 
 def main():
     torch.backends.cudnn.benchmark = "--benchmark" in sys.argv
-    model = nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.MaxPool2d(3, 2, 1), Block(32, 32), Block(32, 64, 2), nn.Dropout2d(0.1),
-                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).cuda().to(memory_format=torch.channels_last)
+    model = nn.Sequential(nn.Conv2d(3, 32, 7, 2, 3), nn.MaxPool2d(3, 2, 1), Block(32, 32), Block(32, 64, 2),
+                          nn.Dropout2d(0.1), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).cuda().to(memory_format=torch.channels_last)
     ema = copy.deepcopy(model).eval()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True)
     scaler = torch.amp.GradScaler("cuda")

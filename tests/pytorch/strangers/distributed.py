@@ -1,4 +1,5 @@
-"""What ranks tell each other: objects, sizes, sums of numbers from the host, groups, and two ways of data parallel training."""
+"""What ranks tell each other: objects, sizes, sums of numbers from the host, groups, and two ways of data parallel
+training."""
 import os
 import sys
 
@@ -42,7 +43,8 @@ dist.broadcast(told, 0)
 assert told.item() == 42, told
 got = values(0)
 other = (rank + 1) % world
-for request in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, (rank - 1) % world), dist.P2POp(dist.isend, values(3 * rank), other)]):
+for request in dist.batch_isend_irecv([dist.P2POp(dist.irecv, got, (rank - 1) % world),
+                                       dist.P2POp(dist.isend, values(3 * rank), other)]):
     request.wait()
 assert got.item() == 3 * ((rank - 1) % world), got
 mine = values(0)
@@ -76,7 +78,8 @@ for step in range(3):
 optimizer.consolidate_state_dict(0)
 from torch.distributed.fsdp import FullyShardedDataParallel
 
-fsdp = FullyShardedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)), device_id=device, sync_module_states=True)
+fsdp = FullyShardedDataParallel(torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64)), device_id=device,
+                                sync_module_states=True)
 fsdp(torch.zeros(4, 64, device=device)).sum().backward()
 fsdp.clip_grad_norm_(1.0)
 from torch.distributed.device_mesh import init_device_mesh
@@ -84,7 +87,8 @@ from torch.distributed.tensor import Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 mesh = init_device_mesh("cuda", (world,))
-tp = parallelize_module(torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 64)).to(device), mesh,
+tp = parallelize_module(torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(),
+                                            torch.nn.Linear(128, 64)).to(device), mesh,
                         {"0": ColwiseParallel(), "2": RowwiseParallel()})
 tp(torch.zeros(4, 64, device=device)).sum().backward()
 assert distribute_tensor(torch.arange(8.0), mesh, [Shard(0)]).full_tensor().tolist() == list(range(8))

@@ -99,7 +99,8 @@ for x in (torch.arange(600)[None], torch.cat([torch.arange(40), torch.arange(70)
 same("from lengths", lambda x: torch.arange(9, device=x.device)[None] < x[:, None], small)
 same("isin", lambda x, y: torch.isin(x[:, -1], y), a, torch.tensor([2, 3]))
 same("isin one", lambda x, y: torch.isin(x[:, -1:], y).any(dim=-1), a, torch.tensor([2]))
-same("ended", lambda x, y: (x & ~torch.full((5,), True, device=x.device)).max() == 0, torch.ones(5, dtype=torch.long), 0)
+same("ended", lambda x, y: (x & ~torch.full((5,), True, device=x.device)).max() == 0, torch.ones(5, dtype=torch.long),
+     0)
 large = torch.ones(1 << 21, dtype=torch.long, device="cuda")  # too large to be done
 assert large.shape == (1 << 21,)
 print("failed", failed)

@@ -31,7 +31,8 @@ shape("median", lambda: x.median(1)[0], (8,))
 shape("mode", lambda: torch.mode(x)[0], (8,))
 shape("quantile", lambda: torch.quantile(x, 0.5, 1), (8,))
 shape("scatter", lambda: x.scatter(1, torch.zeros(8, 16, dtype=torch.long, **d), x), (8, 16))
-shape("scatter_add", lambda: torch.zeros(8, 16, **d).scatter_add_(0, torch.zeros(8, 16, dtype=torch.long, **d), x), (8, 16))
+shape("scatter_add", lambda: torch.zeros(8, 16, **d).scatter_add_(0, torch.zeros(8, 16, dtype=torch.long, **d), x),
+      (8, 16))
 shape("scatter_reduce", lambda: x.scatter_reduce(0, torch.zeros(8, 16, dtype=torch.long, **d), x, "amax"), (8, 16))
 shape("index_add", lambda: x.index_add(0, i, x), (8, 16))
 shape("index_put", lambda: x.index_put((i,), x[0], accumulate=True), (8, 16))
@@ -60,19 +61,23 @@ shape("cdist", lambda: torch.cdist(x, torch.zeros(5, 16, **d)), (8, 5))
 shape("cdist p1", lambda: torch.cdist(x, torch.zeros(5, 16, **d), p=1), (8, 5))
 shape("pdist", lambda: F.pdist(x), (28,))
 shape("einsum", lambda: torch.einsum("bi,ci->bc", x, x), (8, 8))
-shape("baddbmm", lambda: torch.baddbmm(torch.zeros(2, 3, 5, **d), torch.zeros(2, 3, 4, **d), torch.zeros(2, 4, 5, **d)), (2, 3, 5))
+shape("baddbmm", lambda: torch.baddbmm(torch.zeros(2, 3, 5, **d), torch.zeros(2, 3, 4, **d), torch.zeros(2, 4, 5, **d)),
+      (2, 3, 5))
 shape("addmv", lambda: torch.addmv(torch.zeros(8, **d), x, torch.zeros(16, **d)), (8,))
 shape("dot", lambda: torch.dot(x[0], x[0]), ())
 shape("double mm", lambda: x.double() @ x.double().T, (8, 8))
 shape("complex mm", lambda: x.cfloat() @ x.cfloat().T, (8, 8))
 shape("half mm", lambda: x.half() @ x.half().T, (8, 8))
-shape("int8 mm", lambda: torch._int_mm(torch.zeros(32, 32, dtype=torch.int8, **d), torch.zeros(32, 32, dtype=torch.int8, **d)), (32, 32))
+shape("int8 mm", lambda: torch._int_mm(torch.zeros(32, 32, dtype=torch.int8, **d),
+                                       torch.zeros(32, 32, dtype=torch.int8, **d)), (32, 32))
 for name in ("fft", "ifft", "rfft", "hfft", "fft2", "fftn"):
     shape(name, lambda: getattr(torch.fft, name)(torch.zeros(4, 32, **d)).reshape(4, -1)[:, :1], (4, 1))
 shape("irfft", lambda: torch.fft.irfft(torch.zeros(4, 17, dtype=torch.cfloat, **d)), (4, 32))
-shape("stft", lambda: torch.stft(torch.zeros(2, 4000, **d), 400, window=torch.hann_window(400, **d), return_complex=True), (2, 201, 41))
+shape("stft", lambda: torch.stft(torch.zeros(2, 4000, **d), 400, window=torch.hann_window(400, **d),
+                                 return_complex=True), (2, 201, 41))
 a = torch.eye(16, **d)
-for name, count in (("inv", 1), ("det", 0), ("slogdet", 0), ("pinv", 1), ("matrix_exp", 1), ("eigvalsh", 1), ("svdvals", 1), ("cholesky", 1), ("lu_factor", 1), ("qr", 1), ("eigh", 1)):
+for name, count in (("inv", 1), ("det", 0), ("slogdet", 0), ("pinv", 1), ("matrix_exp", 1), ("eigvalsh", 1),
+                    ("svdvals", 1), ("cholesky", 1), ("lu_factor", 1), ("qr", 1), ("eigh", 1)):
     def make():
         got = getattr(torch.linalg, name)(a)
         return got if torch.is_tensor(got) else got[0]
@@ -113,31 +118,45 @@ w = torch.zeros(12, 8, 3, 3, requires_grad=True, **d)
 shape("conv2d", through(lambda: F.conv2d(im, w, padding=1)), (2, 12, 20, 20))
 shape("conv2d dilated", through(lambda: F.conv2d(im, w, dilation=2)), (2, 12, 16, 16))
 shape("conv2d half", through(lambda: F.conv2d(im.half(), w.half(), stride=2)), (2, 12, 9, 9))
-shape("conv2d bf16 last", through(lambda: F.conv2d(im.bfloat16().to(memory_format=torch.channels_last), w.bfloat16())), (2, 12, 18, 18))
-shape("conv depthwise", through(lambda: F.conv2d(im, torch.zeros(8, 1, 3, 3, requires_grad=True, **d), groups=8)), (2, 8, 18, 18))
-shape("conv_transpose2d", through(lambda: F.conv_transpose2d(im, torch.zeros(8, 4, 3, 3, requires_grad=True, **d), stride=2)), (2, 4, 41, 41))
-shape("conv1d", through(lambda: F.conv1d(torch.zeros(2, 8, 50, **d), torch.zeros(4, 8, 5, requires_grad=True, **d))), (2, 4, 46))
-shape("conv3d", through(lambda: F.conv3d(torch.zeros(1, 3, 8, 8, 8, **d), torch.zeros(4, 3, 3, 3, 3, requires_grad=True, **d))), (1, 4, 6, 6, 6))
+shape("conv2d bf16 last", through(lambda: F.conv2d(im.bfloat16().to(memory_format=torch.channels_last), w.bfloat16())),
+      (2, 12, 18, 18))
+shape("conv depthwise", through(lambda: F.conv2d(im, torch.zeros(8, 1, 3, 3, requires_grad=True, **d), groups=8)),
+      (2, 8, 18, 18))
+shape("conv_transpose2d", through(lambda: F.conv_transpose2d(im, torch.zeros(8, 4, 3, 3, requires_grad=True, **d),
+                                                             stride=2)), (2, 4, 41, 41))
+shape("conv1d", through(lambda: F.conv1d(torch.zeros(2, 8, 50, **d), torch.zeros(4, 8, 5, requires_grad=True, **d))),
+      (2, 4, 46))
+shape("conv3d", through(lambda: F.conv3d(torch.zeros(1, 3, 8, 8, 8, **d),
+                                         torch.zeros(4, 3, 3, 3, 3, requires_grad=True, **d))), (1, 4, 6, 6, 6))
 shape("max_pool2d", through(lambda: F.max_pool2d(im, 2)), (2, 8, 10, 10))
 shape("avg_pool2d", through(lambda: F.avg_pool2d(im, 2)), (2, 8, 10, 10))
 shape("interpolate", through(lambda: F.interpolate(im, scale_factor=2, mode="bilinear")), (2, 8, 40, 40))
-shape("grid_sample", through(lambda: F.grid_sample(im, torch.zeros(2, 5, 5, 2, **d), align_corners=False)), (2, 8, 5, 5))
+shape("grid_sample", through(lambda: F.grid_sample(im, torch.zeros(2, 5, 5, 2, **d), align_corners=False)),
+      (2, 8, 5, 5))
 shape("unfold", through(lambda: F.unfold(im, 3)), (2, 72, 324))
 shape("group_norm", through(lambda: F.group_norm(im, 4)), (2, 8, 20, 20))
 shape("instance_norm", through(lambda: F.instance_norm(im)), (2, 8, 20, 20))
 shape("batch_norm", through(lambda: torch.nn.BatchNorm2d(8).cuda()(im)), (2, 8, 20, 20))
 shape("sync bn", through(lambda: torch.nn.SyncBatchNorm(8).cuda().eval()(im)), (2, 8, 20, 20))
 shape("rms_norm", lambda: F.rms_norm(x, (16,)), (8, 16))
-shape("ctc_loss", lambda: F.ctc_loss(torch.zeros(50, 4, 20, **d).log_softmax(2), torch.ones(4, 10, dtype=torch.long), torch.full((4,), 50), torch.full((4,), 10)), ())
-shape("ctc_loss cuda", lambda: F.ctc_loss(torch.zeros(50, 4, 20, **d).log_softmax(2), torch.ones(4, 10, dtype=torch.int32), torch.full((4,), 50, dtype=torch.int32), torch.full((4,), 10, dtype=torch.int32)), ())
+shape("ctc_loss", lambda: F.ctc_loss(torch.zeros(50, 4, 20, **d).log_softmax(2), torch.ones(4, 10, dtype=torch.long),
+                                     torch.full((4,), 50), torch.full((4,), 10)), ())
+shape("ctc_loss cuda", lambda: F.ctc_loss(torch.zeros(50, 4, 20, **d).log_softmax(2),
+                                          torch.ones(4, 10, dtype=torch.int32), torch.full((4,), 50, dtype=torch.int32),
+                                          torch.full((4,), 10, dtype=torch.int32)), ())
 shape("cross_entropy", lambda: F.cross_entropy(torch.zeros(32, 50000, **d), torch.zeros(32, dtype=torch.long, **d)), ())
 shape("nll 2d", lambda: F.nll_loss(torch.zeros(2, 5, 8, 8, **d), torch.zeros(2, 8, 8, dtype=torch.long, **d)), ())
 shape("multi_margin", lambda: F.multi_margin_loss(x, torch.zeros(8, dtype=torch.long, **d)), ())
-shape("transformer", lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2).cuda()(torch.zeros(2, 10, 64, **d)), (2, 10, 64))
-shape("transformer fast", lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2).cuda().eval()(torch.zeros(2, 10, 64, **d)), (2, 10, 64))
-shape("mha", lambda: torch.nn.MultiheadAttention(64, 4, batch_first=True).cuda()(*[torch.zeros(2, 10, 64, **d)] * 3)[0], (2, 10, 64))
-shape("lstm", lambda: torch.nn.LSTM(16, 8, 2, dropout=0.1, bidirectional=True).cuda()(torch.zeros(5, 3, 16, **d))[0], (5, 3, 16))
-shape("lstm packed", lambda: torch.nn.LSTM(16, 8, batch_first=True).cuda()(torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(3, 5, 16, **d), torch.tensor([5, 3, 2]), batch_first=True))[0].data, (10, 8))
+shape("transformer",
+      lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2).cuda()(torch.zeros(2, 10, 64, **d)), (2, 10, 64))
+shape("transformer fast",
+      lambda: torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True), 2).cuda().eval()(torch.zeros(2, 10, 64, **d)), (2, 10, 64))
+shape("mha", lambda: torch.nn.MultiheadAttention(64, 4, batch_first=True).cuda()(*[torch.zeros(2, 10, 64, **d)] * 3)[0],
+      (2, 10, 64))
+shape("lstm", lambda: torch.nn.LSTM(16, 8, 2, dropout=0.1, bidirectional=True).cuda()(torch.zeros(5, 3, 16, **d))[0],
+      (5, 3, 16))
+shape("lstm packed",
+      lambda: torch.nn.LSTM(16, 8, batch_first=True).cuda()(torch.nn.utils.rnn.pack_padded_sequence(torch.zeros(3, 5, 16, **d), torch.tensor([5, 3, 2]), batch_first=True))[0].data, (10, 8))
 shape("lstm cell", lambda: torch.nn.LSTMCell(16, 8).cuda()(x)[0], (8, 8))
 q = torch.zeros(2, 8, 128, 64, requires_grad=True, **d)
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -147,15 +166,20 @@ for backend in (SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION):
 h = q.detach().bfloat16().requires_grad_()
 for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
     with sdpa_kernel(backend):
-        shape(f"sdpa bf16 {backend.name}", through(lambda: F.scaled_dot_product_attention(h, h, h, is_causal=True)), (2, 8, 128, 64))
-shape("sdpa mask", through(lambda: F.scaled_dot_product_attention(h, h, h, attn_mask=torch.ones(128, 128, dtype=torch.bool, **d))), (2, 8, 128, 64))
-shape("sdpa gqa", through(lambda: F.scaled_dot_product_attention(h, h[:, :2], h[:, :2], enable_gqa=True)), (2, 8, 128, 64))
-shape("sdpa 192", lambda: F.scaled_dot_product_attention(*[torch.zeros(1, 2, 64, 192, dtype=torch.half, **d)] * 3), (1, 2, 64, 192))
+        shape(f"sdpa bf16 {backend.name}", through(lambda: F.scaled_dot_product_attention(h, h, h, is_causal=True)),
+              (2, 8, 128, 64))
+shape("sdpa mask", through(lambda: F.scaled_dot_product_attention(h, h, h,
+                                                                  attn_mask=torch.ones(128, 128, dtype=torch.bool, **d))), (2, 8, 128, 64))
+shape("sdpa gqa", through(lambda: F.scaled_dot_product_attention(h, h[:, :2], h[:, :2], enable_gqa=True)),
+      (2, 8, 128, 64))
+shape("sdpa 192", lambda: F.scaled_dot_product_attention(*[torch.zeros(1, 2, 64, 192, dtype=torch.half, **d)] * 3),
+      (1, 2, 64, 192))
 n = torch.nested.nested_tensor([torch.zeros(3, 64), torch.zeros(7, 64)], layout=torch.jagged, **d)
 shape("nested", lambda: (torch.nn.Linear(64, 8).cuda()(n)).values(), (10, 8))
 shape("quantize", lambda: torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127), (8, 16))
 shape("fp8", lambda: torch.zeros(16, 16, **d).to(torch.float8_e4m3fn).float(), (16, 16))
-shape("special", lambda: torch.special.bessel_j0(x) + torch.lgamma(x) + torch.erfinv(x) + torch.polygamma(1, x) + torch.igamma(x, x), (8, 16))
+shape("special",
+      lambda: torch.special.bessel_j0(x) + torch.lgamma(x) + torch.erfinv(x) + torch.polygamma(1, x) + torch.igamma(x, x), (8, 16))
 shape("complex", lambda: torch.view_as_real(torch.polar(x, x).exp()), (8, 16, 2))
 shape("angle", lambda: torch.polar(x, x).angle(), (8, 16))
 shape("bitwise", lambda: (i << 2) ^ (i & 3) | ~i, (8,))
@@ -176,9 +200,11 @@ shape("transfer", lambda: torch.zeros(1000, 1000).pin_memory().to("cuda", non_bl
 shape("strided copy", lambda: torch.zeros(100, 100, **d).t()[::2].contiguous().cpu(), (50, 100))
 shape("numpy", lambda: torch.from_numpy(torch.zeros(10, **d).cpu().numpy()), (10,))
 shape("dlpack", lambda: torch.from_dlpack(x), (8, 16))
-shape("storage", lambda: torch.empty(0, **d).set_(x.untyped_storage().clone(), 0, (8, 16)) if False else x.clone(), (8, 16))
+shape("storage", lambda: torch.empty(0, **d).set_(x.untyped_storage().clone(), 0, (8, 16)) if False else x.clone(),
+      (8, 16))
 shape("resize", lambda: torch.empty(0, **d).resize_(5, 5), (5, 5))
-for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Rprop", "NAdam", "RAdam", "Adamax", "ASGD", "LBFGS", "Adafactor", "Muon"):
+for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "Rprop", "NAdam", "RAdam", "Adamax", "ASGD",
+             "LBFGS", "Adafactor", "Muon"):
     if not hasattr(torch.optim, name):
         continue
     for options in ({}, {"foreach": True}, {"fused": True}, {"capturable": True}):

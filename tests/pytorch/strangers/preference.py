@@ -1,11 +1,12 @@
-"""A preference loop in the manner of TRL: policy and reference, log-probabilities by gather, DPO's loss, offloaded optimizer."""
+"""A preference loop in the manner of TRL: policy and reference, log-probabilities by gather, DPO's loss, offloaded
+optimizer."""
 import torch
 import torch.nn.functional as F
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 torch.manual_seed(0)
-config = Qwen2Config(vocab_size=2000, hidden_size=256, intermediate_size=512, num_hidden_layers=3, num_attention_heads=4,
-                     num_key_value_heads=2)
+config = Qwen2Config(vocab_size=2000, hidden_size=256, intermediate_size=512, num_hidden_layers=3,
+                     num_attention_heads=4, num_key_value_heads=2)
 policy, reference = Qwen2ForCausalLM(config).cuda().bfloat16(), Qwen2ForCausalLM(config).cuda().bfloat16().eval()
 optimizer = torch.optim.AdamW(policy.parameters(), lr=1e-5, foreach=True)
 

@@ -1,4 +1,5 @@
-"""Trainer with PEFT as the documentation has it: a small model from a config, LoRA, checkpointing, evaluation, saving."""
+"""Trainer with PEFT as the documentation has it: a small model from a config, LoRA, checkpointing, evaluation,
+saving."""
 import tempfile
 
 import torch
@@ -10,7 +11,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArgumen
 class Tokens(Dataset):
     def __init__(self, n):
         g = torch.Generator().manual_seed(0)
-        self.rows = [torch.randint(0, 1000, (int(torch.randint(16, 128, (1,), generator=g)),), generator=g) for _ in range(n)]
+        self.rows = [torch.randint(0, 1000, (int(torch.randint(16, 128, (1,), generator=g)),), generator=g)
+                     for _ in range(n)]
 
     def __len__(self):
         return len(self.rows)
@@ -38,10 +40,11 @@ def main():
     model.print_trainable_parameters()
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(output_dir=folder, per_device_train_batch_size=4, gradient_accumulation_steps=2,
-                                      max_steps=6, bf16=True, gradient_checkpointing=True, logging_steps=2, eval_strategy="steps",
-                                      eval_steps=3, save_steps=3, report_to=[], dataloader_num_workers=2, optim="adamw_torch_fused",
-                                      auto_find_batch_size=True)
-        trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(64), eval_dataset=Tokens(8), data_collator=collate)
+                                      max_steps=6, bf16=True, gradient_checkpointing=True, logging_steps=2,
+                                      eval_strategy="steps", eval_steps=3, save_steps=3, report_to=[],
+                                      dataloader_num_workers=2, optim="adamw_torch_fused", auto_find_batch_size=True)
+        trainer = Trainer(model=model, args=arguments, train_dataset=Tokens(64), eval_dataset=Tokens(8),
+                          data_collator=collate)
         trainer.train()
         trainer.save_model(folder)
         if arguments.world_size == 1:  # ranks would have to share the folder

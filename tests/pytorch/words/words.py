@@ -1,4 +1,5 @@
-"""An ordinary script that asks PyTorch about memory, gives memory back, runs out and goes on. Prints one JSON object."""
+"""An ordinary script that asks PyTorch about memory, gives memory back, runs out and goes on. Prints one JSON
+object."""
 import ctypes
 import json
 import subprocess
@@ -11,8 +12,10 @@ MIB = 1 << 20
 facts = {"version": torch.__version__}
 
 # The device's free memory, as a process sees it that has nothing to do with this one.
-LOOK = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); c = ctypes.c_void_p(); f, t = ctypes.c_size_t(), ctypes.c_size_t()\n"
-        "assert d.cuInit(0) == 0 and d.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0) == 0 and d.cuCtxSetCurrent(c) == 0\n"
+LOOK = ("import ctypes; d = ctypes.CDLL('libcuda.so.1'); c = ctypes.c_void_p(); f, t = ctypes.c_size_t(), "
+        "ctypes.c_size_t()\n"
+        "assert d.cuInit(0) == 0 and d.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0) == 0 and d.cuCtxSetCurrent(c) == "
+        "0\n"
         "assert d.cuMemGetInfo_v2(ctypes.byref(f), ctypes.byref(t)) == 0; print(f.value)")
 
 
@@ -90,8 +93,9 @@ torch.empty(2200 * MIB, dtype=torch.uint8, device="cuda")
 # Every function of torch.cuda.memory: what becomes of a call.
 answers = {}
 pointer = torch.cuda.caching_allocator_alloc(1000)
-CALLS = {"caching_allocator_alloc": (1000,), "caching_allocator_delete": (pointer,), "caching_allocator_enable": (True,),
-         "set_per_process_memory_fraction": (1.0,), "use_mem_pool": None, "MemPool": ()}
+CALLS = {"caching_allocator_alloc": (1000,), "caching_allocator_delete": (pointer,),
+         "caching_allocator_enable": (True,), "set_per_process_memory_fraction": (1.0,), "use_mem_pool": None,
+         "MemPool": ()}
 for name in torch.cuda.memory.__all__:
     if name in ("CUDAPluggableAllocator", "change_current_allocator", "use_mem_pool", "list_gpu_processes"):
         continue

@@ -1,5 +1,5 @@
-/* Two processes that talk by NCCL's functions, as PyTorch's ranks do; in the place of libtorch_cuda.so too. Each rank checks
-   what it was told. With RANKS_DIE in the environment rank 1 ends before it has said anything. */
+/* Two processes that talk by NCCL's functions, as PyTorch's ranks do; in the place of libtorch_cuda.so too. Each rank
+   checks what it was told. With RANKS_DIE in the environment rank 1 ends before it has said anything. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
@@ -29,7 +29,8 @@ int ncclGroupEnd(void);
 int torch_test(void);
 
 static struct {
-    int (*init)(unsigned), (*retain)(void **, int), (*current)(void *), (*allocate)(uintptr_t *, size_t), (*synchronize)(void);
+    int (*init)(unsigned), (*retain)(void **, int), (*current)(void *), (*allocate)(uintptr_t *, size_t),
+        (*synchronize)(void);
 } driver;
 
 static int wrong;

@@ -38,7 +38,8 @@ class Standin(unittest.TestCase):
         self.environment["PATH"] = os.path.dirname(path) + ":" + os.environ["PATH"]
 
     def run_it(self, *options):
-        return subprocess.run([SEGALLOC, "run", "--sim", "1GiB", *options, "--", "sh", "-c", f"exec '{USER}' '{self.library}'"],
+        return subprocess.run([SEGALLOC, "run", "--sim", "1GiB", *options, "--", "sh", "-c",
+                               f"exec '{USER}' '{self.library}'"],
                               env=self.environment, capture_output=True, text=True, timeout=60)
 
     def folders(self):
@@ -81,7 +82,8 @@ class Standin(unittest.TestCase):
             self.environment.update(extra)
             for options in ([], ["--no-preload"]):
                 result = self.run_it(*options)
-                self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), ("wrong 0", "", 0), (options, extra))
+                self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), ("wrong 0", "", 0),
+                                 (options, extra))
         left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-nccl-{os.geteuid()}-")]
         self.assertEqual(left, [])
 

@@ -23,7 +23,8 @@ __attribute__((visibility("default"))) int torch_test(void)
     int mode = -1, results = -1, version = 0, count = 0;
     unsigned char result[96];
     memset(result, 255, sizeof result);
-    int sum = cublasCreate_v2(&first) + cublasCreate_v2(&second) + cublasGetMathMode(first, &mode) + cublasSgemm_v2(first);
+    int sum = cublasCreate_v2(&first) + cublasCreate_v2(&second) + cublasGetMathMode(first, &mode) +
+              cublasSgemm_v2(first);
     sum += cublasLtMatmulAlgoGetHeuristic(NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1, result, &results);
     sum += ncclGetVersion(&version);
     sum += ncclGroupStart(); /* nobody is waited for in a group */

@@ -63,9 +63,9 @@ def _take_over(memory):
 
 
 def install():
-    """Makes the library PyTorch's allocator, and PyTorch's memory functions ours, when PyTorch is imported. To be called
-    before `import torch`. Returns whether that will be so: False where the library isn't loaded or hands everything on
-    to the driver, or PyTorch is imported already."""
+    """Makes the library PyTorch's allocator, and PyTorch's memory functions ours, when PyTorch is imported. To be
+    called before `import torch`. Returns whether that will be so: False where the library isn't loaded or hands
+    everything on to the driver, or PyTorch is imported already."""
     library = _library.get()
     if library is None or not library.in_use() or MODULE in sys.modules:
         return False

@@ -131,8 +131,8 @@ def _no_pool(self, *_, **__):
 
 
 def _older_nccl(distributed):
-    """The newer of PyTorch's two NCCL backends asks the allocator for a snapshot at its end, and where that is a pluggable one
-    the process ends with it. So "nccl" means the other one, which PyTorch has as "nccl-legacy"."""
+    """The newer of PyTorch's two NCCL backends asks the allocator for a snapshot at its end, and where that is a
+    pluggable one the process ends with it. So "nccl" means the other one, which PyTorch has as "nccl-legacy"."""
     older = getattr(distributed, "_register_builtin_nccl_as_legacy", None)
     if older is not None:
         distributed._register_builtin_nccl_backend = older
