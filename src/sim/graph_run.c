@@ -1,6 +1,4 @@
 /* What a launch does: the steps of an image, one after another, and what the hazard checker is to know of them. */
-#include <time.h>
-
 #include "graph.h"
 #include "hazard.h"
 
@@ -15,15 +13,7 @@ static void run_work(struct sim_work *launch, const struct sim_work *template)
     work->context = launch->context;
     work->stream = launch->stream;
     work->position = launch->position;
-    if (work->busy_ns) {
-        struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
-        nanosleep(&busy, NULL);
-    }
-    if (work->run) {
-        sim_in_host_function = work->host_function;
-        work->run(work);
-        sim_in_host_function = false;
-    }
+    sim_work_perform(work);
     sim_lock();
     if (work->host_sees)
         sim_order_host_after(&launch->after);

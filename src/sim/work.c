@@ -148,19 +148,24 @@ static void announce(CUstream stream)
         unlink_stream(stream);
 }
 
+void sim_work_perform(struct sim_work *work)
+{
+    if (work->busy_ns && !sim_scheduled()) {
+        struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
+        nanosleep(&busy, NULL);
+    }
+    if (work->run) {
+        sim_in_host_function = work->host_function;
+        work->run(work);
+        sim_in_host_function = false;
+    }
+}
+
 static void execute(CUstream stream, struct sim_work *work)
 {
     if (work->run || work->busy_ns) {
         sim_unlock();
-        if (work->busy_ns && !sim_scheduled()) {
-            struct timespec busy = {(time_t)(work->busy_ns / 1000000000u), (long)(work->busy_ns % 1000000000u)};
-            nanosleep(&busy, NULL);
-        }
-        if (work->run) {
-            sim_in_host_function = work->host_function;
-            work->run(work);
-            sim_in_host_function = false;
-        }
+        sim_work_perform(work);
         sim_lock();
     }
     stream->head = work->next;

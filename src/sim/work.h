@@ -123,6 +123,9 @@ bool sim_stream_idle(const struct CUstream_st *stream);
 struct sim_work *sim_work_new(size_t payload, sim_work_fn run, sim_work_fn finish);
 /* Another piece of work that does the same; for work that owns nothing. NULL when out of host memory. */
 struct sim_work *sim_work_copy(const struct sim_work *work);
+/* Does the work, which takes as long as its kernel does, but under a schedule, where time says nothing. Not under the
+   lock; what comes after that (host_sees, finish) is the caller's. */
+void sim_work_perform(struct sim_work *work);
 /* Frees work that was never submitted; does not call finish. */
 void sim_work_free(struct sim_work *work);
 /* Notes that it touches these bytes. */

@@ -524,9 +524,12 @@ static void test_depth(void **state)
 
 enum { ROW_PAGE = 4096, ROW_PAGES = 24, ROW_MAPPED = 20 };
 
-/* Blocks of so many pages each, one behind the other from the beginning of a region that is mapped to ROW_MAPPED. */
-static void row_init(struct model *model, const uint32_t *pages, uint32_t count, uint32_t *ret_node)
+/* Blocks of so many pages each, one behind the other from the beginning of a region that is mapped to ROW_MAPPED. The
+   caller gives it to row_end(). */
+static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *ret_node)
 {
+    struct model *model = malloc(sizeof *model);
+    assert_non_null(model);
     model_init(model, ROW_PAGES, ROW_PAGE, 11, 0, 1);
     struct sg_region *region = &model->region;
     struct sg_place place = {.units = ROW_MAPPED * ROW_PAGE, .node = region->first, .new_pages = ROW_MAPPED};
@@ -537,6 +540,13 @@ static void row_init(struct model *model, const uint32_t *pages, uint32_t count,
     sg_region_flush(region);
     for (uint32_t i = 0; i < count; i++)
         ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_LOW, 0);
+    return model;
+}
+
+static void row_end(struct model *model)
+{
+    model_fini(model);
+    free(model);
 }
 
 static void row_free(struct model *model, uint32_t node)
@@ -560,11 +570,9 @@ static uint32_t row_place(struct model *model, uint32_t pages, enum sg_end end)
 static void test_range_that_can_grow(void **state)
 {
     static const uint32_t pages[] = {1, 9, 1, 6};
-    struct model *model = malloc(sizeof *model);
     uint32_t node[4];
     (void)state;
-    assert_non_null(model);
-    row_init(model, pages, 4, node); /* three pages are left, behind which there is no memory */
+    struct model *model = row_new(pages, 4, node); /* three pages are left, behind which there is no memory */
     row_free(model, node[1]);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
     sg_region_flush(&model->region);
@@ -573,49 +581,42 @@ static void test_range_that_can_grow(void **state)
     row_free(model, node[3]);
     /* nine pages just hold it; the other nine could become more */
     assert_int_equal(row_place(model, 9, SG_END_LOW), 1);
-    model_fini(model);
-    free(model);
+    row_end(model);
 }
 
 /* What is kept is used again only where it would be without being kept. */
 static void test_kept_block(void **state)
 {
     static const uint32_t pages[] = {1, 3, 1, 2, 5, 1};
-    struct model *model = malloc(sizeof *model);
     uint32_t node[6];
     (void)state;
-    assert_non_null(model);
-    row_init(model, pages, 6, node);
+    struct model *model = row_new(pages, 6, node);
     row_free(model, node[1]);
     row_free(model, node[4]);
     sg_region_release(&model->region, node[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_WHOLE), 5); /* where moves count */
     /* three pages hold it, which is less than the seven that it would part */
     assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
-    model_fini(model);
-    row_init(model, pages, 6, node);
+    row_end(model);
+    model = row_new(pages, 6, node);
     row_free(model, node[4]);
     sg_region_release(&model->region, node[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* nothing else does, but what could grow */
-    model_fini(model);
-    free(model);
+    row_end(model);
 }
 
 /* Of ranges of one size it is the lowest, kept or not. */
 static void test_kept_block_of_equals(void **state)
 {
     static const uint32_t pages[] = {1, 2, 1, 2, 1};
-    struct model *model = malloc(sizeof *model);
     uint32_t node[5];
     (void)state;
-    assert_non_null(model);
-    row_init(model, pages, 5, node);
+    struct model *model = row_new(pages, 5, node);
     row_free(model, node[1]);
     sg_region_release(&model->region, node[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_WHOLE), 4);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
-    model_fini(model);
-    free(model);
+    row_end(model);
 }
 
 /* Parts of three owners begin in one slot of addresses, of which only the last may be found by it. */

@@ -62,19 +62,27 @@ static void order_by_stream_and_by_event_is_seen(void **state)
     expect_hazards(before, 1);
 }
 
+/* A page at two addresses, the second PAGE bytes behind the one that is returned. */
+static CUdeviceptr map_twice(CUmemGenericAllocationHandle *ret_page)
+{
+    CUmemAllocationProp prop = on_device(0);
+    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUdeviceptr base;
+    ok(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
+    ok(cuMemCreate(ret_page, PAGE, &prop, 0));
+    ok(cuMemMap(base, PAGE, 0, *ret_page, 0));
+    ok(cuMemMap(base + PAGE, PAGE, 0, *ret_page, 0));
+    ok(cuMemSetAccess(base, 2 * PAGE, &access, 1));
+    return base;
+}
+
 static void two_addresses_of_a_page_are_the_same_bytes(void **state)
 {
     (void)state;
     uint64_t before = segalloc_sim_hazards();
-    CUmemAllocationProp prop = on_device(0);
-    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUmemGenericAllocationHandle page;
-    CUdeviceptr base;
-    ok(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
-    ok(cuMemCreate(&page, PAGE, &prop, 0));
-    ok(cuMemMap(base, PAGE, 0, page, 0));
-    ok(cuMemMap(base + PAGE, PAGE, 0, page, 0));
-    ok(cuMemSetAccess(base, 2 * PAGE, &access, 1));
+    CUdeviceptr base = map_twice(&page);
+    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     segalloc_sim_owner(base, PAGE, 1);
     segalloc_sim_owner(base + PAGE, PAGE, 2);
     gate.open = false;
@@ -103,15 +111,8 @@ static void bytes_have_one_owner_at_a_time(void **state)
 {
     (void)state;
     uint64_t before = segalloc_sim_hazards();
-    CUmemAllocationProp prop = on_device(0);
-    CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CUmemGenericAllocationHandle page;
-    CUdeviceptr base;
-    ok(cuMemAddressReserve(&base, 2 * PAGE, 0, 0, 0));
-    ok(cuMemCreate(&page, PAGE, &prop, 0));
-    ok(cuMemMap(base, PAGE, 0, page, 0));
-    ok(cuMemMap(base + PAGE, PAGE, 0, page, 0));
-    ok(cuMemSetAccess(base, 2 * PAGE, &access, 1));
+    CUdeviceptr base = map_twice(&page);
     segalloc_sim_owner(base, PAGE / 2, 1);
     segalloc_sim_owner(base + PAGE + PAGE / 2, PAGE / 2, 2);
     gate.open = false;
