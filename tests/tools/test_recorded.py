@@ -1,7 +1,7 @@
 """Traces and statistics of real processes on the simulated GPU: report, replay and the statistics file agree, however
 the process ended.
 
-Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS CUDART"""
+Usage: test_recorded.py SEGALLOC LOOP CROWD STREAMS WAITS CUDART"""
 import json
 import os
 import signal
@@ -11,11 +11,12 @@ import tempfile
 import time
 import unittest
 
-SEGALLOC, LOOP, CROWD, STREAMS, CUDART = (os.path.abspath(sys.argv.pop(1)) for _ in range(5))
+SEGALLOC, LOOP, CROWD, STREAMS, WAITS, CUDART = (os.path.abspath(sys.argv.pop(1)) for _ in range(6))
 OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
     ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
+TICK_NS = 10 ** 7  # of the clock that waits are measured by, at most
 PEAKS = ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes")
 
 
@@ -57,6 +58,30 @@ class Recorded(unittest.TestCase):
         self.assertEqual(report["pid"], statistics["pid"])
         self.assertIn(LOOP, report["command"])
         self.assertIn("reserve_slack:1", report["conf"])
+
+    def test_waits(self):
+        """How often the library has waited, and whom for. By the schedule 5 work is done as soon as it may be, by 4 not before
+        somebody waits for it."""
+        counts = ("strict_frees", "host_waits", "device_waits", "waits_given_up")
+        times = ("strict_wait_ns", "host_wait_ns")
+        for free_sync, how, waited in (("strict", "strict", "strict_frees"), ("event", "later", "host_waits"),
+                                       ("stream", "streams", "host_waits")):
+            for schedule in (4, 5):
+                with self.subTest(how=how, schedule=schedule):
+                    self.run_it = [SEGALLOC, "run", "--sim", f"64MiB,schedule={schedule}", "-o", self.trace, "--conf",
+                                   f"stats:{self.stats},free_sync:{free_sync}", "--", WAITS, how, "7"]
+                    began = time.monotonic_ns()
+                    subprocess.run(self.run_it, env=ENVIRONMENT, check=True, timeout=60)
+                    took = time.monotonic_ns() - began
+                    told = self.report(self.trace)["devices"][0]["statistics"]
+                    self.assertEqual(told, self.report(self.stats)["devices"][0]["statistics"])
+                    # strict frees count whether or not there was work to wait for
+                    some = schedule == 4 or waited == "strict_frees"
+                    self.assertEqual({key: told[key] for key in counts}, {**dict.fromkeys(counts, 0), waited: 7 * some})
+                    for key in times:
+                        most = took + 7 * TICK_NS if some and key[:6] == waited[:6] else 0
+                        self.assertLessEqual(told[key], most, key)
+                    os.unlink(self.trace)
 
     def test_tune_compares_with_what_was_recorded(self):
         report = self.whole("return")

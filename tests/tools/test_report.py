@@ -183,6 +183,22 @@ class Report(Case):
         self.assertIn("expandable_segments:True", advice("expandable_segments:False"))
         self.assertNotIn("expandable_segments:True", advice(""))
 
+    def test_waits(self):
+        """Each device has its own, and the advice goes by their sum."""
+        waits = [dict(strict_frees=3, strict_wait_ns=4 * 10 ** 8, host_waits=5, host_wait_ns=6 * 10 ** 6,
+                      waits_given_up=1, device_waits=2),
+                 dict(strict_frees=4, strict_wait_ns=11 * 10 ** 8, host_waits=0, host_wait_ns=0, waits_given_up=0,
+                      device_waits=9)]
+        rows = STREAMS + [record(DEFINE_DEVICE, stream=1, id=2 * MIB, size=24 * GIB),
+                          record(ALLOCATE, id=1, size=GIB), record(FREE, id=1, time=2 * 10 ** 9)]
+        path = self.file("t", trace(rows + statistics(0, **GOOD, **waits[0]) + statistics(1, **GOOD, **waits[1])))
+        report = self.report(path)
+        told = [{key: device["statistics"][key] for key in waits[0]} for device in report["devices"]]
+        self.assertEqual(told, waits)
+        advice, = (line for line in report["advice"] if line.startswith("free_sync:event"))
+        self.assertIn("waited 1.50 s of 2.00 s", advice)
+        self.assertIn(advice, segalloc("report", path).stdout)
+
     def test_run_ahead(self):
         ahead = dict(GOOD, peak_allocated_bytes=GIB, peak_requested_bytes=GIB, peak_pending_bytes=8 * GIB)
         report = self.report(self.file("t", trace(STREAMS + [record(ALLOCATE, id=1, size=GIB)] + statistics(0, **ahead))))
