@@ -53,7 +53,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
 
 static bool snapshot(struct sg_core *core, int ordinal, bool recent, struct sg_stats *ret)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return false;
     sg_lock(&device->lock);
@@ -146,7 +146,7 @@ static const char *advice(const struct sg_device *device, const struct sg_stats 
 
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t size)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device) {
         if (size)
             *buffer = '\0';

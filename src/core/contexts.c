@@ -95,7 +95,7 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
    context that is gone are free, and so is what was pending on its events. */
 void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     sg_core_context_forget(core, context);
     for (int i = 0; context && i < SG_DEVICES_MAX; i++) { /* they have events and streams of it too */
         struct sg_device *other = atomic_load_explicit(&core->device[i], memory_order_acquire);
@@ -121,7 +121,7 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 
 void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || !device->classic)
         return;
     sg_lock(&device->lock);

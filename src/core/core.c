@@ -119,8 +119,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_ERROR_NOT_SUPPORTED;
-    struct sg_device *device =
-        (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire) : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         device = sg_device_get(core, ordinal);
     if (!device || device->mode == SG_MODE_PASS_ON)
@@ -195,7 +194,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 
 void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || (device->mode != SG_MODE_EXPANDABLE && !device->classic))
         return;
     if (!device->classic)
@@ -220,7 +219,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
 
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || core->disabled)
         return 0;
     if (device->mode == SG_MODE_CLASSIC)
@@ -242,7 +241,7 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 
 void sg_core_merge(struct sg_core *core, int ordinal)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || device->mode != SG_MODE_EXPANDABLE)
         return;
     sg_lock(&device->lock);
@@ -253,7 +252,7 @@ void sg_core_merge(struct sg_core *core, int ordinal)
 
 void sg_core_outside(struct sg_core *core, int ordinal, uint64_t bytes)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -263,7 +262,7 @@ void sg_core_outside(struct sg_core *core, int ordinal, uint64_t bytes)
 
 void sg_core_poll(struct sg_core *core, int ordinal)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (device && device->mode == SG_MODE_EXPANDABLE && !core->disabled)
         sg_device_ask(device, SG_ASK_MARK);
 }
@@ -318,7 +317,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
 
 void sg_core_pin_pages(struct sg_core *core, int ordinal, uint64_t first, uint64_t pages)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     uint64_t index = first >> PIN_REGION_SHIFT, page = first & UINT32_MAX;
     if (!device)
         return;

@@ -68,9 +68,9 @@ struct sg_usage {
 };
 
 /* All of its gauges, for what is done to each of them. */
-#define SG_USAGE_GAUGES(usage)                                                                                    \
-    &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved,             \
-    &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved,             \
+#define SG_USAGE_GAUGES(usage)                                                                         \
+    &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved, \
+    &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved, \
     &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned, &(usage)->aliased
 
 /* An event of ours: once it has passed, all that `slots` were given before `time` is complete. */
@@ -116,14 +116,14 @@ struct sg_device {
     struct sg_usage usage;
     uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
-    struct sg_pending_queue pending; /* free after an event over the whole context, oldest first */
+    struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
     uint32_t sewn;                   /* busy nodes beside blocks in pages of others (sew.h), linked by `later`; changed
                                         with `grow` held too */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
-    uint32_t epoch_frees;            /* since an event over the context was last asked for */
+    uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     struct sg_creep creep;
     struct sg_crowd crowd;
@@ -147,7 +147,7 @@ struct sg_device {
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
     uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits
-                                (sg_pending_can_wait()) */
+                                (sg_marks_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
     bool reached;            /* another device has had access: what is mapped keeps it */
     struct sg_order order;
@@ -203,6 +203,13 @@ static inline const struct sg_range *sg_core_range_at(const struct sg_core *core
         if (address >= core->range[i].begin && address < core->range[i].end)
             return &core->range[i];
     return NULL;
+}
+
+/* The device, if it has been made ready; NULL otherwise. No lock needed. */
+static inline struct sg_device *sg_device_known(struct sg_core *core, int ordinal)
+{
+    return (unsigned)ordinal < SG_DEVICES_MAX ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
+                                              : NULL;
 }
 
 /* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
@@ -304,6 +311,7 @@ void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
 
 /* An event of ours tells when the work of `slots` up to a time is complete. Under the lock. */
 void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
+/* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
 void sg_order_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
@@ -319,10 +327,10 @@ uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
 /* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only
    device, where `followed` says that all are followed. Under the lock. */
-bool sg_pending_can_cover(const struct sg_device *device, bool followed);
+bool sg_marks_can_cover(const struct sg_device *device, bool followed);
 
 /* Whether a thread of ours can wait for that instead, where no event tells. No lock needed. */
-bool sg_pending_can_wait(const struct sg_device *device);
+bool sg_marks_can_wait(const struct sg_device *device);
 
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);

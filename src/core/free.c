@@ -217,8 +217,8 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
     bool *ret_ask)
 {
     struct sg_node *node = &device->nodes.node[id];
-    bool covered = sg_pending_can_cover(device, tag->followed);
-    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_pending_can_wait(device)))
+    bool covered = sg_marks_can_cover(device, tag->followed);
+    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_marks_can_wait(device)))
         return false;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream,
         sg_region_address(device->region[node->region], node->begin), node->requested);
@@ -233,11 +233,17 @@ static bool free_after_all(struct sg_device *device, uint32_t id, const struct s
 enum waited {
     WAITED_FOR_NONE,
     WAITED_FOR_OWNER, /* its own context's work; others' may still be using it */
-    WAITED_FOR_OWN,   /* the calling thread's context; all, if the block is that one's and nobody else's */
+    WAITED_FOR_CURRENT, /* the calling thread's context; that is all, if the block is its own and nobody else's */
     WAITED_FOR_ALL
 };
 
-enum outcome { FREED, FREED_HUGE, FREED_LATER, NO_BLOCK, MUST_WAIT };
+enum outcome {
+    FREED,
+    FREED_HUGE,  /* and its page may go back to the driver */
+    FREED_EPOCH, /* and an epoch is over: events are worth recording */
+    NO_BLOCK,    /* none begins there */
+    MUST_WAIT    /* nothing was done: the caller has to wait for more */
+};
 
 /* Whether a block is of a context, and no other device has had access to it. */
 INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
@@ -246,7 +252,7 @@ INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext contex
     return node->context == (uint64_t)(uintptr_t)context && !node->also && !device->reached;
 }
 
-/* Frees a block; MUST_WAIT: that can't be without a wait for more. `waited_ns`: what the wait took. */
+/* Frees a block, as far as that can be done after what has been waited for. `waited_ns`: what the wait took. */
 INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, enum waited waited, uint64_t waited_ns)
 {
@@ -258,20 +264,22 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     uint32_t id = block_at(range, address, likely);
     if (!id) {
         outcome = NO_BLOCK;
-    } else if (waited == WAITED_FOR_OWN && !is_own(device, id, tag->context)) {
+    } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
         outcome = MUST_WAIT;
-    } else if (waited >= WAITED_FOR_OWN || tag->sync == SG_FREE_SYNC_AUTO) {
+    } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_AUTO) {
         struct sg_node *node = &device->nodes.node[id];
         sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
         if (waited)
             count_wait(device, waited_ns);
         sg_device_release(device, id, 0, 0);
     } else {
-        bool done = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order(device, id, tag, flags, &ask);
-        if (!done && !free_after_all(device, id, tag, flags, &ask))
+        bool ordered = tag->sync == SG_FREE_SYNC_STREAM && !waited && free_in_order(device, id, tag, flags, &ask);
+        if (!ordered && !free_after_all(device, id, tag, flags, &ask))
             outcome = MUST_WAIT;
-        else if (!done || ask)
-            outcome = ask ? FREED_LATER : FREED;
+        else if (ask)
+            outcome = FREED_EPOCH;
+        else if (!ordered)
+            outcome = FREED; /* a huge one's page stays until then */
         if (waited && outcome != MUST_WAIT) {
             device->nodes.node[id].context = SG_OWNER_IS_DONE;
             count_wait(device, waited_ns);
@@ -332,7 +340,7 @@ ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, u
     if (!looks_own(range->device, likely, tag->context) || has_others(&users))
         return MUST_WAIT;
     *ret = wait_for_current(range->device->core, &waited_ns);
-    return *ret == CUDA_SUCCESS ? free_now(range, address, likely, tag, WAITED_FOR_OWN, waited_ns) : MUST_WAIT;
+    return *ret == CUDA_SUCCESS ? free_now(range, address, likely, tag, WAITED_FOR_CURRENT, waited_ns) : MUST_WAIT;
 }
 
 /* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and
@@ -424,7 +432,8 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
             sg_count(device, SG_STAT_double_frees, 1);
         return CUDA_ERROR_INVALID_VALUE;
     }
-    if (outcome == FREED_LATER || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
+    /* The page of a huge block can't go back before it is known that the stream's work is complete. */
+    if (outcome == FREED_EPOCH || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
         sg_device_ask(device, SG_ASK_MARK);
     if (outcome == FREED_HUGE)
         retire_huge(device, range->region);

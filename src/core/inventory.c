@@ -2,11 +2,6 @@
    how much may be held. */
 #include "device.h"
 
-static struct sg_device *known_device(struct sg_core *core, int ordinal)
-{
-    return ordinal >= 0 && ordinal < SG_DEVICES_MAX ? core->device[ordinal] : NULL;
-}
-
 static enum sg_piece_state state_of(const struct sg_node *node)
 {
     switch (node->state) {
@@ -34,7 +29,7 @@ static CUstream stream_of(const struct sg_device *device, const struct sg_node *
 
 size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, size_t room)
 {
-    struct sg_device *device = known_device(core, ordinal);
+    struct sg_device *device = sg_device_known(core, ordinal);
     size_t count = 0;
     if (!device || device->mode != SG_MODE_EXPANDABLE)
         return 0;
@@ -64,7 +59,7 @@ size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, s
 
 void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 {
-    struct sg_device *device = known_device(core, ordinal);
+    struct sg_device *device = sg_device_known(core, ordinal);
     struct sg_stats stats;
     if (!device || !sg_core_stats(core, ordinal, &stats))
         return;
@@ -96,12 +91,12 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
 
 uint64_t sg_core_limit(struct sg_core *core, int ordinal)
 {
-    const struct sg_device *device = known_device(core, ordinal);
+    const struct sg_device *device = sg_device_known(core, ordinal);
     return device ? device->capacity_bytes : 0;
 }
 
 bool sg_core_is_limited(struct sg_core *core, int ordinal)
 {
-    const struct sg_device *device = known_device(core, ordinal);
+    const struct sg_device *device = sg_device_known(core, ordinal);
     return device && device->capacity_bytes < device->total_bytes;
 }

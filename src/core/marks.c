@@ -209,7 +209,7 @@ static uint64_t untold(const struct sg_order *order, uint64_t time)
     return slots;
 }
 
-bool sg_pending_can_cover(const struct sg_device *device, bool followed)
+bool sg_marks_can_cover(const struct sg_device *device, bool followed)
 {
     const struct sg_core *core = device->core;
     if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
@@ -218,7 +218,7 @@ bool sg_pending_can_cover(const struct sg_device *device, bool followed)
            (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
 }
 
-bool sg_pending_can_wait(const struct sg_device *device)
+bool sg_marks_can_wait(const struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     return core->begin_aside && !core->driver->ctx_record_event &&
@@ -301,7 +301,7 @@ static void record_epoch(struct sg_device *device)
     if (!time)
         return;
     if (!(device->core->driver->ctx_record_event ? mark_contexts(device) : streams && mark_streams(device, time))) {
-        if (sg_pending_can_wait(device))
+        if (sg_marks_can_wait(device))
             (void)device->core->begin_aside(wait_for_contexts, device);
         return;
     }
@@ -387,7 +387,7 @@ static bool wait_for_oldest(struct sg_device *device)
     const struct sg_mark *mark = device->mark_count ? &device->mark[event ? oldest : 0] : NULL;
     uint64_t number = mark ? mark->number : 0;
     context = mark ? mark->context : context;
-    bool all = !mark && device->pending.first && sg_pending_can_wait(device);
+    bool all = !mark && device->pending.first && sg_marks_can_wait(device);
     bool owed = mark || (device->order.owed != 0 &&
                             (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
@@ -466,7 +466,7 @@ void sg_device_drain(struct sg_device *device)
     end_recording(device);
     for (uint32_t most = SG_MARKS; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->mark_count != 0 || (device->pending.first && sg_pending_can_wait(device));
+        bool any = device->mark_count != 0 || (device->pending.first && sg_marks_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;
@@ -511,9 +511,7 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
 
 void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || !slot || slot >= SG_SLOTS)
         return;
     struct sg_order *order = &device->order;

@@ -7,9 +7,7 @@
 
 static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
@@ -48,7 +46,7 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     memset(&order->learnt[slot], 0, sizeof order->learnt[slot]);
     order->told[slot] = 0;
     order->alive |= sg_slot_bit(slot);
-    order->unseen |= sg_slot_bit(slot);
+    order->eventless |= sg_slot_bit(slot);
     order->unproven &= ~sg_slot_bit(slot);
     atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
     order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot)
@@ -198,7 +196,7 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_cl
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;
     uint64_t now = sg_order_read(device, sg_slot_bit(slot));
-    order->unseen &= ~sg_slot_bit(slot);
+    order->eventless &= ~sg_slot_bit(slot);
     *ret = order->knows[slot];
     ret->at[slot] = now;
     sg_unlock(&device->lock);
@@ -217,9 +215,7 @@ uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context)
 
 void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_clock *ret)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     memset(ret, 0, sizeof *ret);
     if (!device)
         return;
@@ -275,7 +271,7 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
         return;
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;
-    order->unseen &= ~sg_slot_bit(slot);
+    order->eventless &= ~sg_slot_bit(slot);
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (other == slot || clock->at[other] <= order->knows[slot].at[other] ||
             clock->at[other] <= order->complete[other])
@@ -292,9 +288,7 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
 
 void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *clock)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -316,9 +310,7 @@ void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time)
 
 void sg_core_marked(struct sg_core *core, int ordinal, uint64_t slots, uint64_t time)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -341,9 +333,7 @@ void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time)
 
 void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock *clock)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
@@ -390,7 +380,7 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
     if (order->opaque & sg_slot_bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)
         seen = busy; /* the host may have passed it on by any means */
     else
-        known = order->opaque | order->unseen | (order->blocking & sg_slot_bit(slot) ? order->blocking : 0);
+        known = order->opaque | order->eventless | (order->blocking & sg_slot_bit(slot) ? order->blocking : 0);
     for (uint64_t left = busy; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
         if (known >> other & 1 || order->knows[other].at[slot] >= born)

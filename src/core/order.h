@@ -71,18 +71,19 @@ struct sg_order {
     uint8_t state[SG_SLOTS];         /* enum sg_slot_state */
     uint64_t met_at[SG_SLOTS], gone_at[SG_SLOTS];
     uint64_t alive;                  /* bit set: alive or gone, but not unused */
-    uint64_t opaque, blocking, unseen; /* bits; unseen: in no event call so far */
+    uint64_t opaque, blocking;       /* bits, as of enum sg_stream_flags */
+    uint64_t eventless;              /* bit set: in no event call so far, so that it may be ordered by other means */
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
     uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
-    uint64_t folded[SG_SLOTS];
+    uint64_t folded[SG_SLOTS];       /* time at which the clock of a slot that was `fresh` was last read */
     uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
     uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
     struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
-    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, not by
-                                        our knowledge */
+    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, in a
+                                        way that isn't seen */
     uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
-    uint64_t owed;                   /* bit set: memory was freed after it since an event was last recorded there; bit
-                                        0: context */
+    uint64_t owed;                   /* bit set: memory was freed after its work since an event of ours was last
+                                        recorded there; bit 0: after all work that there was */
     uint64_t version;                /* changes whenever something is learnt */
 };
 

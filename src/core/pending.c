@@ -38,9 +38,7 @@ static void settle_pending(struct sg_device *device, uint64_t time)
 
 void sg_core_settle(struct sg_core *core, int ordinal)
 {
-    struct sg_device *device = ordinal >= 0 && ordinal < SG_DEVICES_MAX
-                                   ? atomic_load_explicit(&core->device[ordinal], memory_order_acquire)
-                                   : NULL;
+    struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);

@@ -383,6 +383,32 @@ static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struc
     return answer == SG_GRAPHS_KEPT_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
+/* The core's free, as `when` it takes effect. What can't be had by the order of streams is an event over all work; and
+   where no event is to be had it is a wait, which needs none. */
+static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin,
+    enum sg_free_sync sync)
+{
+    struct sg_tag tag;
+    int device;
+    CUresult result = describe(core, origin, &tag, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    tag.sync = sync;
+    if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
+        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
+        tag.sync = SG_FREE_SYNC_EVENT;
+    result = sg_core_free(core, address, &tag);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
+        result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
+        tag.sync = SG_FREE_SYNC_STRICT;
+        result = sg_core_free(core, address, &tag);
+    }
+    sg_recorder_tick(core, device);
+    return result;
+}
+
+/* In this order: what belongs to a capture or a graph is put off; the core frees the rest; and where that says that a
+   capture has begun meanwhile, or that the driver is gone, this is what the program is told. */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
 {
     struct sg_tag tag;
@@ -399,25 +425,12 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
         result = free_captured(core, address, origin, &done);
     if (done)
         return result;
-    result = describe(core, origin, &tag, &device);
-    if (wrong)
-        tag.sync = SG_FREE_SYNC_EVENT; /* no wait, and so nothing that the captures forbid */
-    if (result == CUDA_SUCCESS) {
-        if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
-            sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
-            tag.sync = SG_FREE_SYNC_EVENT;
-        result = sg_core_free(core, address, &tag);
-        if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
-            result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
-            tag.sync = SG_FREE_SYNC_STRICT; /* no event to be had: a wait needs none */
-            result = sg_core_free(core, address, &tag);
-        }
-        sg_recorder_tick(core, device);
-    }
-    if (result == CUDA_ERROR_NOT_FOUND || (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !is_block(core, address)))
-        return CUDA_ERROR_INVALID_VALUE; /* not found: it was the caller's when he asked, and has gone with its context
-                                            since */
-    if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED) /* one has begun */
+    /* No block begins there: the core is to say so without a wait, which the captures would forbid. */
+    result = free_by_core(core, address, origin, wrong ? SG_FREE_SYNC_EVENT : when(origin));
+    bool begun = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a capture has, since it was looked for */
+    if (result == CUDA_ERROR_NOT_FOUND || (begun && !is_block(core, address)))
+        return CUDA_ERROR_INVALID_VALUE; /* it was ours when the caller asked, and has gone with its context since */
+    if (begun)
         return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
                                                    : sg_captures_park(core, address, origin);
     if (!is_final(result))

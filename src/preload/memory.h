@@ -1,5 +1,5 @@
 /* Allocation and free as the driver's hooks and the public interface share them. All between sg_begin() and
-   sg_end(). */
+   sg_end(), where nothing else is said. */
 #ifndef SG_MEMORY_H
 #define SG_MEMORY_H
 
@@ -23,46 +23,6 @@ struct sg_origin {
 struct sg_origin sg_memory_origin(int caller);
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
 
-/* The same of an address that is the driver's, for callers that order their own work: waits for all work of all
-   devices, as such a caller may have told of any. */
-CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
-
-/* Has events recorded for what was freed so far, on all devices; not while a capture is live. */
-void sg_memory_mark(void);
-
-/* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
-void sg_memory_settle(struct sg_core *core);
-
-/* Whether there is any of that, which is counted by captures.c and graphs.c. No lock. */
-extern atomic_int sg_captures_parked __attribute__((visibility("hidden"))),
-    sg_graphs_gone __attribute__((visibility("hidden")));
-static inline bool sg_memory_unsettled(void)
-{
-    return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
-           atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
-}
-
-/* Memory that the driver serves is used on a stream of another context: frees by those who tell of streams know from
-   here on. */
-void sg_memory_served_abroad(void);
-
-/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory
-   it is, and not for work that he has queued on another device. Waits for all, once there is any such; not between
-   sg_begin() and sg_end(). */
-void sg_memory_wait_abroad(void);
-
-/* The same, where `stream` is of another context than the memory. */
-void sg_memory_record_served(CUdeviceptr address, CUstream stream);
-
-/* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
-CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
-
-/* PyTorch's pluggable allocator tells of recorded streams. */
-void sg_memory_torch_records(void);
-
-/* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */
-void sg_memory_follow(void);
-
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
 
@@ -74,5 +34,44 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 
 /* cuMemFree of an address that sg_core_owns(). */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
+
+/* The same of an address that is the driver's, for callers that order their own work. Not between sg_begin() and
+   sg_end(); waits as sg_memory_wait_abroad(). */
+CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
+
+/* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
+CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
+
+/* Memory that the driver serves is used on `stream`; and on one of another context than its own, which frees by those
+   who tell of streams know from here on. No lock. */
+void sg_memory_record_served(CUdeviceptr address, CUstream stream);
+void sg_memory_served_abroad(void);
+
+/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory
+   it is, and not for work that he has queued on another device. Waits for all work of all devices, once there is such
+   work. Not between sg_begin() and sg_end(). */
+void sg_memory_wait_abroad(void);
+
+/* Has events recorded for what was freed so far, on all devices; not while a capture is live. Not between sg_begin()
+   and sg_end(). */
+void sg_memory_mark(void);
+
+/* Frees what was put off for a capture or a graph that is over by now: before the core is asked for memory. */
+void sg_memory_settle(struct sg_core *core);
+
+/* Whether there is any of that, which is counted by captures.c and graphs.c. No lock, anywhere. */
+extern atomic_int sg_captures_parked __attribute__((visibility("hidden"))),
+    sg_graphs_gone __attribute__((visibility("hidden")));
+static inline bool sg_memory_unsettled(void)
+{
+    return atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
+           atomic_load_explicit(&sg_graphs_gone, memory_order_relaxed) > 0;
+}
+
+/* PyTorch's pluggable allocator tells of recorded streams. */
+void sg_memory_torch_records(void);
+
+/* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */
+void sg_memory_follow(void);
 
 #endif
