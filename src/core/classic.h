@@ -18,6 +18,7 @@ struct sg_classic;
 struct sg_classic *sg_classic_create(struct sg_device *device);
 void sg_classic_destroy(struct sg_classic *classic);
 
+/* As sg_core_malloc(), for a device in classic mode. No lock is held. */
 CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* The number of a context's pool: 0 for the first context that was served, and for NULL. Under the lock. */

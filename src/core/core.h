@@ -177,7 +177,7 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
    lock. */
 void sg_core_disable(struct sg_core *core);
 
-/* Takes, or gives back, every lock in order, around fork(); in the child the locks are made anew. */
+/* Takes, or gives back, around fork() the locks that are held for a moment only; in the child all are made anew. */
 void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);
 void sg_core_fork_child(struct sg_core *core);

@@ -2,7 +2,7 @@
 
    Locks, in order: `grow` (one thread at a time creates, maps or takes pages away; held across driver calls), the
    core's `setup`, then `lock` (everything below; never held across a driver call). `asking` comes before `lock` and is
-   not taken while `grow` is held but at the end of the core. */
+   not taken while `grow` is held. */
 #ifndef SG_DEVICE_H
 #define SG_DEVICE_H
 
@@ -273,6 +273,7 @@ static inline bool sg_device_suits(const struct sg_device *device, uint32_t inde
 /* Access rights of [address, address + bytes) for the device and its peers. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);
 
+/* A page of the device, which is the caller's to release. The driver's error; no lock but `grow` is held. */
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
@@ -337,7 +338,7 @@ bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
 /* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those
    tell nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may
-   have been by another thread. No lock but `grow` may be held. */
+   have been by another thread. No lock may be held. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 

@@ -91,6 +91,8 @@ struct sg_nodes {
     uint32_t cells;        /* nodes [capacity, capacity + cells): see struct sg_region */
     bool cells_taken;      /* one region has them */
 };
+
+/* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
 bool sg_nodes_init(struct sg_nodes *nodes);
 void sg_nodes_fini(struct sg_nodes *nodes);
 

@@ -9,6 +9,7 @@
 
 #include "memory.h"
 
+/* Whether a capture is live, of whichever stream and thread. No lock. */
 bool sg_captures_live(void);
 
 /* Whether there has ever been one: if not, none is live. */

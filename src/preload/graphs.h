@@ -17,8 +17,7 @@ static inline bool sg_graphs_holding(void)
 }
 
 /* A live block belongs to the graph that `stream` is being captured for, from here on; `fresh`: it has just been handed
-   out, to that stream. False: it is not being captured,
-   or the driver has no way to say when a graph is gone. */
+   out, to that stream. False: it is not being captured, or the driver has no way to say when a graph is gone. */
 bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh);
 
 enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };

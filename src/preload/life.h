@@ -118,7 +118,7 @@ const struct sg_driver *sg_life_driver(void);
 void sg_life_say(const char *line);
 
 /* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
-   lock, call the driver or wait. fork() takes them all, so that the child finds them free. */
+   lock, call the driver or wait. fork() takes them all, so that the child finds them free. sg_guard() takes one. */
 enum sg_guard {
     SG_GUARD_LIFE,
     SG_GUARD_CONTEXTS,

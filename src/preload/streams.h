@@ -21,8 +21,9 @@ struct sg_place {
     int entry; /* of the list here */
 };
 
-/* Order is followed once somebody orders by streams, from then on for good: no hook of this kind does anything before.
-   Whether it began before the first allocation, so that nothing was missed, is known by sg_follow_late(). */
+/* Order is followed once somebody orders by streams (sg_follow()), from then on for good: no hook of this kind does
+   anything before. sg_follow_late(): that was after the first allocation, so that something may have been missed. No
+   lock. */
 extern atomic_bool sg_following_order __attribute__((visibility("hidden")));
 static inline bool sg_following(void)
 {
@@ -32,7 +33,7 @@ void sg_follow(void);
 bool sg_follow_late(void);
 
 /* The program may use calls of an interface newer than the tables here: what it waits for is not believed any more, and
-   which streams have work is not known. */
+   which streams have work is not known; sg_follow_blind() says so from then on. No lock. */
 void sg_follow_newer(void);
 bool sg_follow_blind(void);
 

@@ -117,6 +117,7 @@ int sim_nodes_add(struct sim_nodes *nodes, CUgraphNode node); /* once; -ENOMEM *
 void sim_nodes_clear(struct sim_nodes *nodes);
 int sim_nodes_copy(struct sim_nodes *to, const struct sim_nodes *from);
 
+/* An empty graph, and the end of one with all that it holds. */
 CUresult sim_graph_new(CUgraph *ret);
 void sim_graph_free(CUgraph graph);
 /* A child graph node that takes the graph itself, which may have memory nodes then, rather than a copy. Not locked. */
@@ -129,8 +130,10 @@ bool sim_graph_all_before(CUgraph graph, const struct sim_nodes *nodes, const st
 /* The nodes in an order that the dependencies allow; false for a cycle, or without memory. */
 bool sim_graph_sort(CUgraph graph, struct sim_nodes *ret);
 
+/* What a node does: a copy holds what the first one holds too, until both are dropped. */
 CUresult sim_step_copy(const struct sim_step *from, struct sim_step *ret);
 void sim_step_drop(struct sim_step *step);
+/* A graph of its own, with copies of all nodes. */
 CUresult sim_graph_copy(CUgraph from, CUgraph *ret);
 
 /* With its graphs. */
@@ -147,11 +150,14 @@ CUgraph sim_choice_next(const struct sim_choice *choice, bool first);
 CUresult sim_graph_add_choice(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, size_t count,
     CUDA_CONDITIONAL_NODE_PARAMS *params);
 
+/* The user objects that a graph holds: each copy holds them once more. */
 CUresult sim_held_copy(const struct sim_held *from, struct sim_held **ret);
 void sim_held_drop(struct sim_held **held);
 /* A launch is over that held them: who sees their destructors called knows. */
 void sim_held_launched(const struct sim_held *held, const struct sim_clock *clock);
 
+/* Memory of a graph's memory nodes: addresses with the graph and its executables, which each have a reference, and
+   bytes from the device while it is taken. */
 CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct sim_graph_memory **ret);
 void sim_graph_memory_unref(struct sim_graph_memory *memory);
 CUresult sim_graph_memory_take(struct sim_graph_memory *memory);

@@ -33,6 +33,7 @@ static inline bool sim_clock_covers(const struct sim_clock *clock, struct sim_po
     return point.slot < clock->count && clock->at[point.slot] >= point.position;
 }
 
+/* A stream takes part in the order from here on, and until all its work is over. */
 void sim_order_stream_new(CUstream stream);
 void sim_order_stream_closed(CUstream stream); /* by the program: its work is still its context's */
 void sim_order_stream_end(CUstream stream);

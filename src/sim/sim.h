@@ -108,6 +108,7 @@ CUresult sim_card_start(void);
 /* Bytes of a device that other processes hold. */
 uint64_t sim_card_others(const struct sim_device *device);
 
+/* The one lock of the simulator: all of its state is under it, where nothing else is said. */
 void sim_lock(void);
 void sim_unlock(void);
 pthread_mutex_t *sim_mutex(void); /* for condition variables */

@@ -157,6 +157,7 @@ void sim_schedule_allocated(void);
 /* Starts no further work, and waits a bounded time for what is running. Not locked. */
 void sim_sched_stop(void);
 
+/* Of a clock that only goes forward. */
 uint64_t sim_now_ns(void);
 
 #endif
