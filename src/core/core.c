@@ -126,7 +126,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t rounded = bytes > device->capacity_bytes ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
+    size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
     if (device->mode == SG_MODE_CLASSIC) {

@@ -104,7 +104,8 @@ struct sg_device {
     int ordinal;
     enum sg_device_mode mode;
     /* Set when the device is first used. */
-    uint64_t granularity, total_bytes, capacity_bytes; /* capacity: what may be held */
+    uint64_t granularity, total_bytes;
+    uint64_t capacity_bytes; /* what may be held; changes under the lock */
     uint64_t page_bytes[SG_CLASS_COUNT];
     struct sg_nodes nodes;
     struct sg_classic *classic; /* of SG_MODE_CLASSIC */
@@ -214,6 +215,12 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
 
 /* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
 struct sg_device *sg_core_classic_at(const struct sg_core *core, CUdeviceptr address);
+
+/* What may be held of the device, for who does not hold the lock: it may be something else by the time that he does. */
+static inline uint64_t sg_device_capacity(const struct sg_device *device)
+{
+    return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
+}
 
 static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
 {

@@ -80,10 +80,9 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
     struct sg_device *device = sg_device_get(core, ordinal);
     if (!device || device->mode == SG_MODE_PASS_ON)
         return 0;
-    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes);
+    uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
     sg_lock(&device->lock);
-    device->capacity_bytes = bytes < most ? bytes : most;
-    uint64_t set = device->capacity_bytes;
+    __atomic_store_n(&device->capacity_bytes, set, __ATOMIC_RELAXED); /* sg_device_capacity() reads it beside us */
     sg_emit(device, SEGALLOC_RECORD_LIMIT, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, set);
     sg_unlock(&device->lock);
     return set;
@@ -92,11 +91,11 @@ uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
 uint64_t sg_core_limit(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
-    return device ? device->capacity_bytes : 0;
+    return device ? sg_device_capacity(device) : 0;
 }
 
 bool sg_core_is_limited(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
-    return device && device->capacity_bytes < device->total_bytes;
+    return device && sg_device_capacity(device) < device->total_bytes;
 }

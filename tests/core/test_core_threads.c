@@ -106,6 +106,10 @@ static void *work(void *argument)
             if (held[1].address)
                 worker->wrong += !sg_core_owns(worker->core, held[1].address);
             break;
+        case 7: /* the same as before, and written beside whoever reads it */
+            worker->wrong += sg_core_set_limit(worker->core, worker->device, UINT64_MAX) !=
+                             sg_core_limit(worker->core, worker->device);
+            break;
         default:
             break;
         }
