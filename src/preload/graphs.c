@@ -43,7 +43,7 @@ static struct {
         CUstream stream;
         size_t units;
     } spare[SPARES_MAX];
-    int spares;
+    atomic_int spares; /* changed under the guard; without it a hint, which a thread sees for what is its own */
 } graphs;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
@@ -303,22 +303,24 @@ void sg_graphs_spare(CUstream stream, CUdeviceptr address)
         return;
     sg_guard(SG_GUARD_CAPTURES);
     const struct block *block = find(address);
-    if (block->address && block->freed && block->born == stream && is_of_one(block, capture) &&
-        graphs.spares < SPARES_MAX)
-        graphs.spare[graphs.spares++] =
-            (struct spare){capture, address, stream, units(block->bytes)};
+    int spares = atomic_load(&graphs.spares);
+    if (block->address && block->freed && block->born == stream && is_of_one(block, capture) && spares < SPARES_MAX) {
+        graphs.spare[spares] = (struct spare){capture, address, stream, units(block->bytes)};
+        atomic_store(&graphs.spares, spares + 1);
+    }
     sg_unguard(SG_GUARD_CAPTURES);
 }
 
 bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
 {
     CUgraph graph = NULL;
-    cuuint64_t capture = graphs.spares ? capture_of(stream, &graph) : 0;
+    cuuint64_t capture = atomic_load_explicit(&graphs.spares, memory_order_relaxed) ? capture_of(stream, &graph) : 0;
     bool found = false;
     if (!capture)
         return false;
     sg_guard(SG_GUARD_CAPTURES);
-    for (int i = graphs.spares - 1; i >= 0 && !found; i--) {
+    int spares = atomic_load(&graphs.spares);
+    for (int i = spares - 1; i >= 0 && !found; i--) {
         const struct spare *spare = &graphs.spare[i];
         struct block *block = find(spare->address);
         found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) &&
@@ -327,7 +329,8 @@ bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
             continue;
         *ret = spare->address;
         block->freed = false;
-        graphs.spare[i] = graphs.spare[--graphs.spares];
+        graphs.spare[i] = graphs.spare[spares - 1];
+        atomic_store(&graphs.spares, spares - 1);
     }
     sg_unguard(SG_GUARD_CAPTURES);
     return found;
@@ -336,7 +339,7 @@ bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
 void sg_graphs_forget_spares(void)
 {
     sg_guard(SG_GUARD_CAPTURES);
-    graphs.spares = 0;
+    atomic_store(&graphs.spares, 0);
     sg_unguard(SG_GUARD_CAPTURES);
 }
 

@@ -28,7 +28,7 @@ static struct {
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
     struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
-    _Atomic uint64_t known; /* bit by ordinal */
+    _Atomic uint64_t met, known; /* bit by ordinal: a thread looks at the device; what it found is in `devices` */
     _Atomic uint64_t events;
     atomic_flag busy; /* somebody takes a snapshot: an older one must not be written after it */
     double limit_fraction;
@@ -111,7 +111,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
         granularity = 0;
     if (driver->device_total(&bytes, device) != CUDA_SUCCESS)
         bytes = 0;
-    if (atomic_fetch_or(&recorder.known, bit) & bit)
+    if (atomic_fetch_or(&recorder.met, bit) & bit)
         return;
     recorder.devices[device] = (struct sg_stats_device){
         .device = (uint32_t)device,
@@ -120,6 +120,7 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
         .limit_bytes = recorder.limit_fraction > 0 ? (uint64_t)((double)bytes * recorder.limit_fraction)
                                                    : recorder.limit_bytes,
     };
+    atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
 }
 
 /* Holding `busy`. */

@@ -57,8 +57,7 @@ enum {
     TEXT_BYTES = 1024,
 };
 
-static struct {
-    atomic_int known; /* 0 not looked for, 1 all there, 2 some missing */
+static struct cxx {
     error_fn *construct;
     allocate_fn *allocate, *new;
     delete_fn *delete;
@@ -66,6 +65,7 @@ static struct {
     void **vtable;
     void *type;
 } cxx;
+static atomic_int cxx_known; /* 0 not looked for, 1 all there, 2 some missing */
 
 /* As the loader resolves a reference of that library's: among several C++ runtimes, and allocators put before them, it
    must be the one that PyTorch itself uses. */
@@ -80,7 +80,7 @@ static void *resolve(const char *library, const char *name)
     return found;
 }
 
-static bool look_up(void)
+static bool look_up(struct cxx *ret)
 {
     static const struct {
         const char *library, *name;
@@ -100,23 +100,29 @@ static bool look_up(void)
         if (!found[i])
             return false;
     }
-    memcpy(&cxx.construct, &found[0], sizeof found[0]);
-    memcpy(&cxx.allocate, &found[1], sizeof found[1]);
-    memcpy(&cxx.new, &found[2], sizeof found[2]);
-    memcpy(&cxx.delete, &found[3], sizeof found[3]);
-    memcpy(&cxx.throw, &found[4], sizeof found[4]);
-    cxx.vtable = found[5];
-    cxx.type = found[6];
+    memcpy(&ret->construct, &found[0], sizeof found[0]);
+    memcpy(&ret->allocate, &found[1], sizeof found[1]);
+    memcpy(&ret->new, &found[2], sizeof found[2]);
+    memcpy(&ret->delete, &found[3], sizeof found[3]);
+    memcpy(&ret->throw, &found[4], sizeof found[4]);
+    ret->vtable = found[5];
+    ret->type = found[6];
     return true;
 }
 
-/* Two threads that look at once find the same. */
+/* Two threads that look at once find the same, and the first one's is kept: it may be in use by then. */
 static bool can_throw(void)
 {
-    int known = atomic_load_explicit(&cxx.known, memory_order_acquire);
+    int known = atomic_load_explicit(&cxx_known, memory_order_acquire);
     if (!known) {
-        known = look_up() ? 1 : 2;
-        atomic_store_explicit(&cxx.known, known, memory_order_release);
+        struct cxx found = {0};
+        known = look_up(&found) ? 1 : 2;
+        sg_guard(SG_GUARD_REAL);
+        if (!atomic_load_explicit(&cxx_known, memory_order_relaxed)) {
+            cxx = found;
+            atomic_store_explicit(&cxx_known, known, memory_order_release);
+        }
+        sg_unguard(SG_GUARD_REAL);
     }
     return known == 1;
 }

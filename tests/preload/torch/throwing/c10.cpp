@@ -4,7 +4,7 @@
 
 namespace c10 {
 
-int Error::alive;
+std::atomic<int> Error::alive;
 
 Error::Error(SourceLocation where, std::string message)
     : message_(std::move(message)), context_(3, "a context that is longer than what a string keeps in itself"),

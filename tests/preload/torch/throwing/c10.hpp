@@ -1,5 +1,6 @@
 // As much of PyTorch's c10 as its errors take, under the same names.
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <exception>
 #include <string>
@@ -21,7 +22,7 @@ public:
     const char *what() const noexcept override;
     virtual const char *what_without_backtrace() const noexcept;
 
-    static int alive; // objects made and not destroyed
+    static std::atomic<int> alive; // objects made and not destroyed
 
 private:
     std::string message_;

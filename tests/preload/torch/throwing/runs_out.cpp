@@ -107,6 +107,15 @@ void look_at_checks()
     torch_standin::release(address);
 }
 
+void run_out(bool pluggable)
+{
+    try {
+        allocate(pluggable, 8192 * MIB);
+        expect(false, "more than the card has is an error");
+    } catch (const c10::OutOfMemoryError &) {
+    }
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -114,14 +123,13 @@ int main(int argc, char **argv)
     torch_standin::native_in_force(false);
     torch_standin::release(torch_standin::tensor(512));
     look_at_checks();
+    std::thread at_once(run_out, pluggable); // the first two find out together how to throw
+    run_out(pluggable);
+    at_once.join();
     fill_and_run_out(pluggable);
     std::thread(fill_and_run_out, pluggable).join();
-    for (int i = 0; i < 2000; i++) {
-        try {
-            allocate(pluggable, 8192 * MIB);
-        } catch (const c10::OutOfMemoryError &) {
-        }
-    }
+    for (int i = 0; i < 2000; i++)
+        run_out(pluggable);
     expect(c10::Error::alive == 0, "every error is destroyed");
     if (pluggable) {
         torch_standin::native_in_force(true);
