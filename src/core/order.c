@@ -94,6 +94,9 @@ void sg_core_slot_opaque(struct sg_core *core, int ordinal, sg_slot slot)
     sg_unlock(&device->lock);
 }
 
+/* After the driver's call, by which the order of memory is enough: who clears the bit asks the driver something of the
+   stream only after that. Where it was asked before this call, the bit is seen as cleared here; where it was asked
+   later, the answer covers this work. */
 void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = followed(core, ordinal, slot);
