@@ -87,7 +87,8 @@ SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 /* For torch.cuda.memory.CUDAPluggableAllocator and MemPool. `stream` (a cudaStream_t) is the one that the block belongs
    to. Running out is c10::OutOfMemoryError, which Python sees as torch.OutOfMemoryError, thrown through the caller; for
    a MemPool it is NULL. Where PyTorch's libraries have no such error, it ends the process with a message, because
-   PyTorch would take NULL for a tensor. */
+   PyTorch would take NULL for a tensor; but not at the end of the process, when the driver has ended before the
+   thread. */
 SEGALLOC_API void *segalloc_torch_malloc(size_t bytes, int device, void *stream);
 SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream);
 

@@ -207,7 +207,9 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
         }
         sg_torch_pop_device(driver, pushed);
     }
-    if (result != CUDA_SUCCESS && !is_for_pool()) {
+    /* Once the driver has ended the process does, with a status of its own. What PyTorch would do with NULL, the driver
+       refuses too. */
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_DEINITIALIZED && !is_for_pool()) {
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             sg_torch_throw_out_of_memory(device, bytes);
         end_for_want_of_memory(bytes, device, result);
