@@ -57,8 +57,16 @@ static void *address_of(any_fn *function)
     return address;
 }
 
-/* A sanitizer's runtime looks its own names up before it has made ready what its checks need. */
+/* A sanitizer's runtime looks its own names up before it has made ready what its checks need. clang goes on noting
+   calls and atomics where it is only told not to check. */
+#if defined(__has_attribute)
+#if __has_attribute(disable_sanitizer_instrumentation)
+#define UNCHECKED __attribute__((disable_sanitizer_instrumentation))
+#endif
+#endif
+#ifndef UNCHECKED
 #define UNCHECKED __attribute__((no_sanitize("address", "thread", "undefined")))
+#endif
 
 UNCHECKED sg_dlsym_fn *sg_dlsym(void)
 {

@@ -11,8 +11,8 @@ for call in cuMemAddressReserve cuMemCreate cuMemMap cuMemSetAccess cuMemGetAllo
             if ! env SEGALLOC_SIM="4GiB,fail=$call:$at" "$start" any >/dev/null 2>&1; then
                 continue # the program needs the call itself
             fi
-            if ! env LD_PRELOAD="$library" SEGALLOC_CONF=$conf SEGALLOC_SIM="4GiB,fail=$call:$at" \
-                timeout 60 "$start" any; then
+            if ! timeout 60 env LD_PRELOAD="$library" SEGALLOC_CONF=$conf SEGALLOC_SIM="4GiB,fail=$call:$at" \
+                "$start" any; then
                 echo "not so: $conf works where $call fails at $at"
                 status=1
             fi
