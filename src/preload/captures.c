@@ -41,12 +41,12 @@ static struct {
     atomic_int under_way; /* taken out of the list, and not free yet */
 } parked;
 
-/* Waits of threads of ours for a context. The driver ruins a capture where such a call comes after its beginning, not
+/* Waits of ours for a context in the driver. It ruins a capture where such a call comes after its beginning, not
    where it came before. */
 static struct {
     atomic_uint begun, over;
     atomic_uint entered; /* of those begun so many are in the driver by now */
-} aside;
+} waits;
 
 atomic_bool sg_captures_begun;
 atomic_int sg_captures_parked; /* entries of that list */
@@ -154,29 +154,43 @@ void sg_captures_joined(void)
     atomic_fetch_sub(&gate.joiners, 1);
 }
 
-CUresult sg_captures_wait_aside(void)
+void sg_captures_fork_child(void)
 {
+    atomic_store(&gate.holders, sg_self.holding > 0);
+    atomic_store(&gate.joiners, 0);
+    atomic_store(&waits.entered, atomic_load(&waits.begun));
+}
+
+CUresult sg_captures_wait(CUcontext context)
+{
+    const struct sg_driver *driver = sg_life_driver();
     sg_captures_hold();
     bool live = sg_captures_live();
     if (!live)
-        atomic_fetch_add(&aside.begun, 1);
+        atomic_fetch_add(&waits.begun, 1);
     sg_captures_unhold();
     if (live)
-        return CUDA_ERROR_NOT_READY;
-    CUresult result = sg_life_driver()->ctx_synchronize();
-    atomic_fetch_add(&aside.over, 1);
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    CUresult result = context ? sg_driver_synchronize(driver, context) : driver->ctx_synchronize();
+    atomic_fetch_add(&waits.over, 1);
     return result;
 }
 
-/* Lets those who wait aside come into the driver. Whether they have can't be seen, and they may stay there for long:
-   each is given this much once. No other can begin meanwhile. */
+CUresult sg_captures_wait_aside(void)
+{
+    CUresult result = sg_captures_wait(NULL);
+    return result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED ? CUDA_ERROR_NOT_READY : result;
+}
+
+/* Lets those who wait come into the driver. Whether they have can't be seen, and they may stay there for long: each is
+   given this much once. No other can begin meanwhile. */
 static void let_enter(void)
 {
     enum { RESTS = 250 }; /* 5 ms and more */
-    unsigned begun = atomic_load(&aside.begun);
-    for (int i = 0; i < RESTS && atomic_load(&aside.entered) != begun && atomic_load(&aside.over) != begun; i++)
+    unsigned begun = atomic_load(&waits.begun);
+    for (int i = 0; i < RESTS && atomic_load(&waits.entered) != begun && atomic_load(&waits.over) != begun; i++)
         rest();
-    atomic_store(&aside.entered, begun);
+    atomic_store(&waits.entered, begun);
 }
 
 static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_origin *origin)
@@ -192,6 +206,7 @@ static CUresult park(CUdeviceptr address, CUcontext context, const struct sg_ori
         result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
         parked.list[count] = (struct parked){address, context, *origin};
+        parked.list[count].origin.judged = true;
         atomic_store(&sg_captures_parked, count + 1);
     }
     sg_unguard(SG_GUARD_CAPTURES);

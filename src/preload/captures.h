@@ -52,13 +52,20 @@ bool sg_captures_forked(CUstream stream);
 void sg_captures_hold(void);
 void sg_captures_unhold(void);
 
+/* In a forked child: threads that are not there any more keep nothing from beginning. */
+void sg_captures_fork_child(void);
+
 /* Around a call by which a stream may begin to be captured. */
 void sg_captures_joining(void);
 void sg_captures_joined(void);
 
-/* Waits for the current context, for a thread of ours that no thread of the program's may wait for:
-   CUDA_ERROR_NOT_READY while a capture is live, which the call would ruin. A capture that is to begin waits for the
-   call to be made, a few milliseconds at most. */
+/* Waits for a context, NULL: the current one, by the driver's call for that. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+   while a capture is live, which it would ruin. A capture that is to begin waits for the call to be made, a few
+   milliseconds at most. */
+CUresult sg_captures_wait(CUcontext context);
+
+/* The same for the current one and a thread of ours that no thread of the program's may wait for, which hears
+   CUDA_ERROR_NOT_READY. */
 CUresult sg_captures_wait_aside(void);
 
 /* A context has gone, with its captures and the blocks that were to be freed. */
@@ -76,6 +83,9 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
    given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread
    ends is one for its end. */
 void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
+
+/* Waits for the current context as the core does by that driver, once there is a core. */
+CUresult sg_captures_synchronize(void);
 
 /* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */
 bool sg_captures_relax(CUstreamCaptureMode *ret_mode);

@@ -130,11 +130,9 @@ static CUresult synchronize_by_event(CUcontext context)
 
 static CUresult synchronize_beside(CUcontext context)
 {
-    if (sg_captures_live())
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    if (real->ctx_record_event)
-        return synchronize_by_event(context);
-    return context ? sg_driver_synchronize(real, context) : real->ctx_synchronize();
+    if (!real->ctx_record_event)
+        return sg_captures_wait(context);
+    return sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : synchronize_by_event(context);
 }
 
 static CUresult synchronize_current(void)
@@ -142,6 +140,11 @@ static CUresult synchronize_current(void)
     if (sg_this_thread()->aside && !(sg_captures_any() && real->ctx_record_event))
         return sg_captures_wait_aside();
     return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
+}
+
+CUresult sg_captures_synchronize(void)
+{
+    return synchronize_current();
 }
 
 static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)

@@ -280,8 +280,11 @@ static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
     sg_declare_start();
-    if (life.conf.ipc == SG_IPC_AUTO && shares_memory())
+    if (life.conf.ipc == SG_IPC_AUTO && shares_memory()) {
+        sg_guard(SG_GUARD_LIFE);
         life.conf.ipc = SG_IPC_ALWAYS;
+        sg_unguard(SG_GUARD_LIFE);
+    }
     struct sg_core_params params = {
         .conf = &life.conf,
         .driver = &life.gated,
@@ -405,6 +408,7 @@ static void fork_child(void)
     } else if (atomic_load(&life.state) == STARTING) {
         atomic_store(&life.state, PASSING);
     }
+    sg_captures_fork_child();
     for (int i = 0; i < SG_GUARD_COUNT; i++)
         sg_lock_init(&life.guards[i]);
 }

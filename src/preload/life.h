@@ -107,7 +107,8 @@ bool sg_life_watched(void);
 bool sg_life_over(void);
 bool sg_life_owns(CUdeviceptr address);
 
-/* The configuration in force, read on first use. Never NULL. */
+/* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which is settled with the
+   first allocation, under SG_GUARD_LIFE: who reads that holds it. */
 const struct sg_conf *sg_life_conf(void);
 
 /* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are

@@ -300,8 +300,11 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     CUstreamCaptureMode mode;
     bool live = sg_captures_live();
     if (live && origin->torch && origin->has_stream &&
-        sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret))
+        sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret)) {
+        if (sg_declare_on)
+            sg_declare_given(*ret, bytes);
         return CUDA_SUCCESS;
+    }
     bool relaxed = live && sg_captures_relax(&mode);
     sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
@@ -338,7 +341,7 @@ static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const s
 {
     bool ordered = when(origin) != SG_FREE_SYNC_STRICT;
     CUstream stream = origin->stream;
-    CUresult result = ordered || origin->kept ? CUDA_SUCCESS : forbidden();
+    CUresult result = ordered || origin->kept || origin->judged ? CUDA_SUCCESS : forbidden();
     *ret_done = true;
     if (result != CUDA_SUCCESS)
         return result;

@@ -12,7 +12,7 @@ static bool is_device(int device)
     return device >= 0 && device < SG_DEVICES_MAX;
 }
 
-/* Waits for a device where freed memory still waits for work. */
+/* Waits for a device where freed memory still waits for work, and ruins no capture that another thread begins. */
 static void settle(struct sg_core *core, int device)
 {
     struct sg_stats stats;
@@ -20,7 +20,7 @@ static void settle(struct sg_core *core, int device)
     if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
         return;
     bool pushed = sg_torch_push_device(driver, device);
-    driver->ctx_synchronize();
+    (void)sg_captures_synchronize();
     sg_torch_pop_device(driver, pushed);
 }
 
@@ -141,7 +141,10 @@ size_t segalloc_option(const char *name, char *ret, size_t size)
     for (unsigned i = 0; name && i < SG_OPTION_COUNT; i++) {
         if (strcmp(sg_option_info((enum sg_option)i)->name, name) != 0)
             continue;
-        sg_conf_format(sg_life_conf(), (enum sg_option)i, value, sizeof value);
+        const struct sg_conf *conf = sg_life_conf();
+        sg_guard(SG_GUARD_LIFE);
+        sg_conf_format(conf, (enum sg_option)i, value, sizeof value);
+        sg_unguard(SG_GUARD_LIFE);
         size_t length = strlen(value);
         if (size) {
             size_t copied = length < size ? length : size - 1;

@@ -313,4 +313,7 @@ MUTATIONS = [
     bug("capture_before_a_wait_is_in_the_driver",
         "a capture begins while a thread of ours is on its way to wait for its context",
         CAPTURES, "    let_enter();\n", "", ["cuda"], ["tests/preload/test_captures"]),
+    bug("put_off_frees_are_judged_anew",
+        "the driver is asked once more whether a free that was put off may be made, beside another thread's capture",
+        CAPTURES, "        parked.list[count].origin.judged = true;\n", "", ["cuda"], ["tests/preload/test_captures"]),
 ]

@@ -326,10 +326,10 @@ static void many_blocks_and_many_graphs(void)
 
 static atomic_bool stop;
 
-/* Allocates and frees in stream order while the others capture. */
+/* Allocates and frees in stream order while the others capture, and gives everything back at times. */
 static void *churn(void *context)
 {
-    unsigned seed = 1;
+    unsigned seed = 1, round = 0;
     MUST(cuCtxSetCurrent(context));
     CUstream stream = stream_of();
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -345,9 +345,25 @@ static void *churn(void *context)
         }
         for (int i = 0; i < 8; i++)
             MUST((CUresult)segalloc_free(block[i]));
+        CUdeviceptr waits; /* in its free, for all that there is */
+        MUST(cuMemAlloc_v2(&waits, 4096));
+        MUST(cuMemFree_v2(waits));
+        if (++round % 4 == 0)
+            segalloc_torch_reset();
     }
     MUST(cuStreamSynchronize(stream));
     return NULL;
+}
+
+/* A block that the capture has freed serves it again. */
+static void capture_and_spare(CUstream stream)
+{
+    CUgraph graph = NULL;
+    MUST(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < 4; i++)
+        segalloc_torch_free(torch_alloc(4096, stream), 4096, 0, stream);
+    MUST(cuStreamEndCapture(stream, &graph));
+    MUST(cuGraphDestroy(graph));
 }
 
 static void *capture_often(void *context)
@@ -361,6 +377,7 @@ static void *capture_often(void *context)
         MUST(cuGraphLaunch(exec, stream));
         MUST(cuGraphExecDestroy(exec));
         MUST(cuGraphDestroy(graph));
+        capture_and_spare(stream);
         usleep(2000);
     }
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED; /* the other may be capturing still */

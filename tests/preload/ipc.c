@@ -1,6 +1,7 @@
 /* Preloaded, on the simulator: with UCX's CUDA part in the process, or on request, memory is such as legacy IPC can
    give away, every block of it, and another process sees the same bytes, in the order of an event of both. Otherwise it
    can't, and a line says what to do. */
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -82,6 +83,15 @@ static void give_many(bool can)
         EXPECT(cuMemFree_v2(address[i]) == CUDA_SUCCESS);
 }
 
+/* What is in force is settled by the first allocation: another thread may ask meanwhile. */
+static void *ask(void *unused)
+{
+    char text[16] = "";
+    for (int i = 0; i < 1000; i++)
+        EXPECT(segalloc_option("ipc", text, sizeof text) > 0);
+    return unused;
+}
+
 int main(int count, char **argument)
 {
     CUdeviceptr address = 0;
@@ -93,7 +103,10 @@ int main(int count, char **argument)
         return import();
     int can = count < 2 || strcmp(argument[1], "never") != 0;
     start();
+    pthread_t asking;
+    EXPECT(pthread_create(&asking, NULL, ask, NULL) == 0);
     EXPECT(cuMemAlloc_v2(&address, BYTES) == CUDA_SUCCESS);
+    EXPECT(pthread_join(asking, NULL) == 0);
     EXPECT(statistic(0, "allocs") == 1);
     EXPECT(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address) == CUDA_SUCCESS);
     EXPECT(legacy == can);

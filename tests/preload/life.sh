@@ -43,6 +43,7 @@ run fork_late 0
 trace "$work/trace" 2001 2001 closed
 [ "$(ls "$work")" = "stats
 trace" ] || fault "fork_late: one trace, but $(ls "$work")"
+run fork_busy 0
 run fork_early 0
 [ "$(ls "$work" | grep -c '^trace')" = 2 ] || fault "fork_early: two traces"
 for file in "$work"/trace*; do

@@ -128,8 +128,9 @@ void sg_memory_mark(void)
 
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
 {
-    (void)core, (void)origin;
+    (void)core;
     assert_false(sg_captures_live());
+    assert_true(origin->judged); /* else the driver might be asked again, in another thread and beside its captures */
     fake.freed[fake.freed_count++] = address;
     return CUDA_SUCCESS;
 }
@@ -253,11 +254,32 @@ static void begins_after_a_wait_aside_is_in_the_driver(void **state)
         sched_yield();
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
     assert_int_equal(sg_captures_wait_aside(), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sg_captures_wait(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     atomic_store(&fake.go, true);
     pthread_join(thread, NULL);
     assert_int_equal(waited, CUDA_SUCCESS);
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     assert_int_equal(sg_captures_wait_aside(), CUDA_SUCCESS);
+}
+
+static void *hold_for_good(void *unused)
+{
+    sg_captures_hold();
+    return unused;
+}
+
+/* A thread that kept captures from beginning in the parent is none of the child's: the program hears the driver's
+   error. */
+static void a_forked_child_waits_for_nobody(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, hold_for_good, NULL), 0);
+    pthread_join(thread, NULL);
+    fake.begin = CUDA_ERROR_NOT_INITIALIZED;
+    sg_captures_fork_child();
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_NOT_INITIALIZED);
+    assert_false(sg_captures_live());
 }
 
 int main(void)
@@ -270,6 +292,7 @@ int main(void)
         cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
         cmocka_unit_test_setup(relaxes_and_restores, start_afresh),
         cmocka_unit_test_setup(begins_after_a_wait_aside_is_in_the_driver, start_afresh),
+        cmocka_unit_test_setup(a_forked_child_waits_for_nobody, start_afresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
