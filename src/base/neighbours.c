@@ -129,9 +129,8 @@ struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
         for (int i = 0; i < SG_NEIGHBOURS; i++) {
             struct sg_neighbour *row = &table->list[i];
             int32_t pid = atomic_load(&row->pid);
-            bool free_for_us = pass == 0   ? pid == (int32_t)getpid()
-                               : pass == 1 ? pid == 0
-                                           : pid > 0 && !is_alive(row, pid);
+            bool free_for_us = pass == 0 ? pid == (int32_t)getpid()
+                               : pass == 1 ? pid == 0 : pid > 0 && !is_alive(row, pid);
             if (free_for_us && take_row(row, pid))
                 return row;
         }

@@ -1,4 +1,5 @@
-/* What region.c and place.c share: nodes in address order, and the ranges that are free or holes. Not for others. */
+/* What the files that work on a region share: nodes in address order, and the ranges that are free or holes. Not for
+   others. */
 #ifndef SG_REGION_PARTS_H
 #define SG_REGION_PARTS_H
 
@@ -110,9 +111,9 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
 static inline struct sg_lists *lists_of(struct sg_region *region, uint32_t owner)
 {
     struct sg_lists *lists = region->lists[owner];
-    return lists                                         ? lists
-           : owner == 0 || region->listless >> owner & 1 ? &region->common
-                                                         : sg_region_make_lists(region, owner);
+    if (lists)
+        return lists;
+    return owner == 0 || region->listless >> owner & 1 ? &region->common : sg_region_make_lists(region, owner);
 }
 
 /* The bit of `stocked` for some lists that hold what is `owner`'s. */

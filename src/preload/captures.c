@@ -32,6 +32,7 @@ static struct {
     atomic_uint holders, joiners;
 } gate;
 
+/* Frees that are put off until no capture is live. */
 static struct {
     struct parked {
         CUdeviceptr address;

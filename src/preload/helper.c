@@ -62,13 +62,14 @@ static void *do_errand(void *user)
     return NULL;
 }
 
-static bool is_free(struct errand *errand)
+/* False: it goes on. */
+static bool take(struct errand *errand)
 {
     bool idle = false;
     return atomic_compare_exchange_strong(&errand->busy, &idle, true);
 }
 
-/* Begins one that is_free() has taken. False: there can be no thread. */
+/* Begins one that was taken. False: there can be no thread, and it is let go. */
 static bool begin(struct errand *errand, CUresult (*run)(void *user), void *user, int hands)
 {
     errand->run = run;
@@ -99,7 +100,7 @@ static bool rest(uint64_t *left_ns)
 CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
 {
     uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
-    while (!is_free(&awaited))
+    while (!take(&awaited))
         if (atomic_load(&awaited.given_up) || !rest(&left_ns))
             return CUDA_ERROR_NOT_READY;
     if (!begin(&awaited, run, user, 2))
@@ -114,7 +115,7 @@ CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
 
 bool sg_helper_begin(CUresult (*run)(void *user), void *user)
 {
-    return is_free(&unawaited) && begin(&unawaited, run, user, 1);
+    return take(&unawaited) && begin(&unawaited, run, user, 1);
 }
 
 static CUresult wait(void *context)

@@ -85,9 +85,8 @@ static CUresult perform(struct run *run, const struct step *step)
     case FREE_STRICT:
         if (!run->slot[step->slot].address)
             return CUDA_SUCCESS;
-        tag.sync = step->op == FREE_EVENT    ? SG_FREE_SYNC_EVENT
-                   : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT
-                                             : SG_FREE_SYNC_AUTO;
+        tag.sync = step->op == FREE_EVENT ? SG_FREE_SYNC_EVENT
+                   : step->op == FREE_STRICT ? SG_FREE_SYNC_STRICT : SG_FREE_SYNC_AUTO;
         if (run->script->ordered && step->op == FREE)
             tag.sync = SG_FREE_SYNC_STREAM;
         result = sg_core_free(run->core, run->slot[step->slot].address, &tag);

@@ -1,9 +1,8 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated
    GPU.
 
-     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared | opaque_free
-     |
-       drivers | drivers_torch
+     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared |
+       opaque_free | drivers | drivers_torch
 
    host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
    second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a

@@ -60,8 +60,8 @@ class Recorded(unittest.TestCase):
         self.assertIn("reserve_slack:1", report["conf"])
 
     def test_waits(self):
-        """How often the library has waited, and whom for. By the schedule 5 work is done as soon as it may be, by 4 not before
-        somebody waits for it."""
+        """How often the library has waited, and whom for. By the schedule 5 work is done as soon as it may be, by 4 not
+        before somebody waits for it."""
         counts = ("strict_frees", "host_waits", "device_waits", "waits_given_up")
         times = ("strict_wait_ns", "host_wait_ns")
         for free_sync, how, waited in (("strict", "strict", "strict_frees"), ("event", "later", "host_waits"),

@@ -71,11 +71,9 @@ static uint16_t to_float16(double value)
 }
 
 #define SAME(value) (value)
-#define COMBINE(op, a, b)                                                                                              \
-    ((op) == PRODUCT  ? (a) * (b)                                                                                      \
-        : (op) == MAX ? ((a) > (b) ? (a) : (b))                                                                        \
-        : (op) == MIN ? ((a) < (b) ? (a) : (b))                                                                        \
-                      : (a) + (b))
+#define COMBINE(op, a, b)                                                                                   \
+    ((op) == PRODUCT ? (a) * (b)                                                                            \
+     : (op) == MAX ? ((a) > (b) ? (a) : (b)) : (op) == MIN ? ((a) < (b) ? (a) : (b)) : (a) + (b))
 
 /* name, how it is kept, what it is computed with, and the ways from one to the other */
 #define REDUCER(name, kept, computed, read, write)                                                             \
