@@ -393,6 +393,14 @@ bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
     return false;
 }
 
+bool sg_device_is_shared(const struct sg_device *device, sg_slot slot)
+{
+    for (uint32_t i = 0; i < device->region_count; i++)
+        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
+            return true;
+    return false;
+}
+
 enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
 
 /* Indices are unique over all devices; the first of each device stands for a stream that is not known. Fixed segments

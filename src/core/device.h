@@ -385,6 +385,9 @@ static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t
 /* Whether any free range is owned by `slot`. */
 bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot);
 
+/* Whether other streams than `slot` have free memory, or had. Under the lock. */
+bool sg_device_is_shared(const struct sg_device *device, sg_slot slot);
+
 /* Takes a block for a slot from what is free and mapped already; 0 if nothing fits. Under the lock. `want` by
    reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
    stalls. */

@@ -40,7 +40,7 @@ bool sg_region_tidy(struct sg_region *region)
     if (!region->ordered || region->tidied == region->order->version)
         return false;
     region->tidied = region->order->version;
-    if (!(region->owners & (region->owners - 1)))
+    if (!has_several_owners(region))
         return false;
     for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
         uint32_t id = region->free_at[slot], prev = at(region, id)->prev, next = at(region, id)->next, owner;
@@ -121,11 +121,84 @@ uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot
     if (!region->ordered)
         return 0;
     sg_region_tidy(region);
-    if ((uint32_t)sg_index_largest(&region->free_index) * 2 < units && !(region->owners & (region->owners - 1)))
+    if ((uint32_t)sg_index_largest(&region->free_index) * 2 < units && !has_several_owners(region))
         return 0;
     if (!find_window(region, units, slot, &window))
         return 0;
     const struct sg_place place = {.begin = window.begin, .units = units, .node = window.node};
     uint32_t busy = sg_region_claim(region, &place);
     return busy ? sg_region_commit(region, busy, &place, slot) : 0;
+}
+
+/* Whether nothing but free ranges is there from `id` up to `end`, the end of a page, and `slot` has come after what was
+   done in each. */
+static bool may_take_all(const struct sg_region *region, uint32_t id, uint32_t end, sg_slot slot)
+{
+    bool by_page = sg_after_usable(region->order, region->after[page_of(region, end - 1)], slot);
+    for (;; id = at(region, id)->next) { /* behind what is free there are more nodes up to the end of its page */
+        if (!has_state(region, id, SG_NODE_FREE) && !has_state(region, id, SG_NODE_HELD))
+            return false;
+        if (!by_page && !is_usable(region, at(region, id), slot))
+            return false;
+        if (end_of(at(region, id)) >= end)
+            return true;
+    }
+}
+
+/* The time of `slot` by which it has come after all free ranges from `id` up to `end`. */
+static uint64_t time_after_all(const struct sg_region *region, uint32_t id, uint32_t end, sg_slot slot)
+{
+    uint64_t time = region->order->moved_on[slot];
+    for (; id && at(region, id)->begin < end; id = at(region, id)->next)
+        time = at(region, id)->time > time ? at(region, id)->time : time;
+    return time;
+}
+
+/* Whether the page in which the free range `id` ends is free to its end, where others follow, and may have a second
+   address for `slot`, which has come after all of them by *ret_time. */
+static bool is_border(const struct sg_region *region, uint32_t id, sg_slot slot, uint64_t *ret_time)
+{
+    uint32_t end = end_of(at(region, id)), page = page_of(region, end);
+    uint32_t from = page * region->page_units, to = from + region->page_units;
+    if (end == from || at(region, id)->begin > from || region->pin[page] & SG_PIN_ASKED)
+        return false;
+    if (!may_take_all(region, id, to, slot))
+        return false;
+    *ret_time = time_after_all(region, id, to, slot);
+    return region->order->marked[slot] >= *ret_time || region->order->complete[slot] >= *ret_time;
+}
+
+uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot)
+{
+    uint32_t pages = 0;
+    uint64_t time;
+    if (!has_several_owners(region))
+        return 0;
+    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE; at_slot++)
+        pages += is_border(region, region->free_at[at_slot], slot, &time);
+    return pages;
+}
+
+uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *ret_first)
+{
+    uint64_t time;
+    if (!has_several_owners(region))
+        return 0;
+    for (uint32_t from = 0; (from = sg_index_first(&region->free_index, from, 1)) != SG_INDEX_NONE; from++) {
+        uint32_t id = region->free_at[from];
+        if (!is_border(region, id, slot, &time))
+            continue;
+        uint32_t page = page_of(region, end_of(at(region, id)));
+        const struct sg_place place = {
+            .begin = page * region->page_units, .units = region->page_units, .node = id};
+        uint32_t busy = sg_region_claim(region, &place);
+        if (!busy)
+            return 0;
+        at(region, busy)->owner = slot;
+        at(region, busy)->time = time;
+        region->after[page] = (struct sg_after){sg_slot_bit(slot), time};
+        *ret_first = page;
+        return busy;
+    }
+    return 0;
 }

@@ -87,18 +87,10 @@ bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more)
            most >= APART * (double)device->capacity_bytes || sg_device_is_crowded(device, more);
 }
 
-/* Whether others than `slot` have free memory. */
-static bool is_shared(const struct sg_device *device, sg_slot slot)
-{
-    for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region[i]->owners & ~(UINT64_C(1) << slot | 1))
-            return true;
-    return false;
-}
-
 bool sg_device_may_pack(const struct sg_device *device, sg_slot slot)
 {
-    return (device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT) && !is_shared(device, slot);
+    return (device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT) &&
+           !sg_device_is_shared(device, slot);
 }
 
 /* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
@@ -234,17 +226,35 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
     return got;
 }
 
+/* Takes pages of which several streams have parts, all of which this one has come after. They get a second address. */
+static uint64_t take_borders(struct sg_plan *plan, uint64_t bytes)
+{
+    struct sg_device *device = plan->device;
+    uint64_t got = 0, page = page_bytes(plan->region);
+    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
+        struct sg_run run = {.region = device->region[i], .pages = 1, .alias = true};
+        if (run.region->page_units != plan->region->page_units)
+            continue;
+        while (got < bytes && alias_room(plan, run.region) > 0 && room_for_run(plan) &&
+               (run.busy = sg_region_cut_border(run.region, plan->slot, &run.first)) != 0) {
+            plan->runs[plan->run_count++] = run;
+            got += page;
+        }
+    }
+    return got;
+}
+
 /* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use
    goes first. Returns what could be had. */
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
-    const enum source *source = is_shared(plan->device, plan->slot) ? shared : alone;
+    const enum source *source = sg_device_is_shared(plan->device, plan->slot) ? shared : alone;
     uint64_t got = 0;
     for (int i = 0; i < SOURCES; i++)
         if (source[i] != TWICE || plan->aliases)
             got += take_from(plan, bytes - got, source[i]);
-    return got;
+    return got < bytes ? got + take_borders(plan, bytes - got) : got;
 }
 
 /* Sets create so that what is taken and what is created make up the place. */
@@ -282,7 +292,8 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
         uint64_t room = sg_alias_room(device, region) * page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
-        more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
+        more = sg_region_shareable_pages(region, plan->slot) + sg_region_border_pages(region, plan->slot);
+        more *= page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;
     }
     return bytes;

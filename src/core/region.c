@@ -208,9 +208,48 @@ static uint32_t smallest_range(const struct sg_region *region, uint32_t units, s
     return other && (!best || worth(region, other, by_reach) < worth(region, best, by_reach)) ? other : best;
 }
 
+/* How many streams could use a free range as a whole. */
+static uint32_t takers_of(const struct sg_region *region, uint32_t id)
+{
+    const struct sg_node *node = at(region, id);
+    const struct sg_after after = {sg_slot_bit(node->owner) & ~sg_slot_bit(0), node->time};
+    return sg_after_takers(region->order, after);
+}
+
+/* How many could use what is free in the page at a position. */
+static uint32_t takers_of_page(const struct sg_region *region, uint32_t position)
+{
+    return sg_after_takers(region->order, region->after[page_of(region, position)]);
+}
+
+/* Of the nearly smallest ranges of each owner the one that the fewest streams could use, so that what is left is of use
+   to more of them. Of equals the smallest, and the slot's own first. */
+static uint32_t scarcest_range(const struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    uint32_t best = 0, least = 0;
+    for (uint64_t left = region->stocked; left; left &= left - 1) {
+        unsigned owner = (unsigned)__builtin_ctzll(left);
+        bool all = owner == 0 || owner == slot;
+        if (!all && !region->order->complete[owner] && !region->order->knows[slot].at[owner])
+            continue;
+        const struct sg_lists *lists = owner ? region->lists[owner] : &region->common;
+        uint32_t id = smallest_listed(region, lists, units, slot, all, /* by_reach */ false);
+        uint32_t takers = id ? takers_of(region, id) : 0;
+        uint32_t size = at(region, id)->size, smallest = at(region, best)->size;
+        bool smaller = size < smallest || (size == smallest && owner == slot);
+        if (id && (!best || takers < least || (takers == least && smaller))) {
+            best = id;
+            least = takers;
+        }
+    }
+    return best;
+}
+
 static uint32_t find_range(const struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot)
 {
     bool high = end == SG_END_HIGH;
+    if (end == SG_END_WHOLE && region->fit == SG_FIT_SMALLEST && slot && has_several_owners(region))
+        return scarcest_range(region, units, slot);
     if (!high && region->fit == SG_FIT_SMALLEST)
         return smallest_range(region, units, slot, /* by_reach */ end == SG_END_LOW);
     if (!high && region->listed) /* the lowest is likely another's */
@@ -231,12 +270,19 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
     return region->listed ? smallest_range(region, units, slot, /* by_reach */ false) : 0;
 }
 
-/* Whether a block is taken from the end of a range, not from its beginning. */
+/* Whether a block is taken from the end of a range, not from its beginning: where whole pages count, from where fewer
+   streams could use what it takes, and else so that more of them are left. */
 static bool goes_to_end(const struct sg_region *region, const struct sg_node *node, uint32_t units, enum sg_end end)
 {
     uint32_t rest = node->size - units;
     if (end != SG_END_WHOLE || region->fit != SG_FIT_SMALLEST)
         return end == SG_END_HIGH;
+    if (region->ordered && region->order->alive & (region->order->alive - 1)) { /* else there is one stream alone */
+        uint32_t low = takers_of_page(region, node->begin + units / 2);
+        uint32_t high = takers_of_page(region, end_of(node) - 1 - units / 2);
+        if (low != high)
+            return high < low;
+    }
     return pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 

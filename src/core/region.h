@@ -310,6 +310,13 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first);
 
+/* Cuts out a page of which free ranges of several owners have a part each, all of which `slot` has come after: no
+   stream's range has it whole, so it is in no source. It is the slot's own then, and an event of ours tells when that
+   is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had.
+   sg_region_border_pages() counts them. */
+uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *ret_first);
+uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
+
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);

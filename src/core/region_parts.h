@@ -287,6 +287,12 @@ static inline void block_insert(struct sg_region *region, uint32_t id)
     region->block_at[at(region, id)->begin >> region->slot_shift] = id;
 }
 
+/* Whether free memory there has belonged to more than one (nobody counts as one). */
+static inline bool has_several_owners(const struct sg_region *region)
+{
+    return region->owners & (region->owners - 1);
+}
+
 static inline bool is_complete(const struct sg_region *region, const struct sg_node *node)
 {
     return node->owner == 0 || region->order->complete[node->owner] >= node->time;

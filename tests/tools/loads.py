@@ -1,7 +1,7 @@
 """Generated programs with work on several streams, as rows of RMM's CSV with the actions about work
 (docs/trace-format.md).
 
-Usage: loads.py offload|serving|pipeline|experts|activations|speculative|loader [SEED] > FILE"""
+Usage: loads.py offload|serving|pipeline|experts|activations|speculative|loader|chain [SEED] > FILE"""
 import random
 import sys
 
@@ -373,7 +373,36 @@ def loader(seed=0, steps=40, layers=12, buffers=2):
     return p.text()
 
 
-LOADS = {load.__name__: load for load in (offload, serving, pipeline, experts, activations, speculative, loader)}
+def chain(seed=0, rounds=100, length=12):
+    """Streams in a chain: each waits for the one before, uses what that has made and frees it. All could share all
+    memory."""
+    p = Program(seed)
+    for stream in range(length):
+        p.allocate(units(p.random.uniform(30, 60) * MIB), stream)
+        p.launch(stream)
+    for turn in range(rounds):
+        size, before = p.random.uniform(0.2, 1) * 24 * MIB, None
+        for stream in range(length):
+            if before:
+                p.wait(p.record(stream - 1), stream)
+            made = p.allocate(units(size if stream % 3 else 2 * size), stream)
+            scratch = p.allocate(units(1.5 * size), stream)
+            p.launch(stream, 3)
+            p.free(scratch, stream)
+            if before:
+                p.used_on(before, stream)
+                p.free(before, stream - 1)
+            before = made
+        p.wait(p.record(length - 1), 0)
+        p.used_on(before, 0)
+        p.free(before, length - 1)
+        if turn % 20 == 19:
+            p.stream_sync(length - 1)
+    p.device_sync()
+    return p.text()
+
+
+LOADS = {load.__name__: load for load in (offload, serving, pipeline, experts, activations, speculative, loader, chain)}
 
 if __name__ == "__main__":
     sys.stdout.write(LOADS[sys.argv[1]](int(sys.argv[2]) if len(sys.argv) > 2 else 0))

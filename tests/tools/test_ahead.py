@@ -84,6 +84,14 @@ class Bound(Case):
         self.assertEqual(self.two_streams(lambda p, e: p.wait(e, 2), used), 16 * MIB)
         self.assertEqual(self.two_streams(lambda p, e: (p.wait(e, 2), p.wait(p.record(3), 2)), used), 8 * MIB)
 
+    def test_used_on_many_streams(self):
+        def used(p, block):
+            for stream in range(3, 20):
+                p.launch(stream)
+                p.used_on(block, stream)
+        self.assertEqual(self.two_streams(lambda p, e: p.wait(e, 2), used), 16 * MIB)
+        self.assertEqual(self.two_streams(lambda p, e: p.device_sync(), used), 8 * MIB)
+
     def test_own_memory_is_free_at_once_and_scarce_memory_goes_first(self):
         p = loads.Program()
         for stream in (1, 2):
@@ -233,6 +241,59 @@ class RunAhead(Case):
             got = self.replay(p.text(), ahead, "reserve_slack:1.0")
             with self.subTest(ahead=ahead):
                 self.assertLess(got["peak_reserved_bytes"], (ahead + 1) * 1.05 * 2 * MIB)
+
+    def test_memory_that_fewer_could_use_goes_first(self):
+        p = loads.Program()
+        kept, passed_on = p.allocate(12 * MIB, 1), p.allocate(8 * MIB, 2)
+        p.allocate(2 * MIB, 1)
+        last = p.allocate(4 * MIB, 2)  # so that no longer the one before it is kept for its stream
+        for stream in (1, 2):
+            p.launch(stream)
+        for block, stream in ((kept, 1), (passed_on, 2), (last, 2)):
+            p.free(block, stream)
+        p.wait(p.record(2), 1)  # stream 1 may use all, stream 2 only its own, which would fit better
+        for stream in (1, 2):
+            p.allocate(8 * MIB, stream)
+            p.launch(stream)
+        self.assertEqual(self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"], 26 * MIB)
+
+    def test_of_a_range_the_end_goes_first_that_fewer_could_use(self):
+        p = loads.Program()
+        early, late = p.allocate(8 * MIB, 1), p.allocate(8 * MIB, 1)
+        p.launch(1)
+        p.free(early, 1)
+        p.wait(p.record(1), 2)
+        p.launch(1)
+        p.free(late, 1)
+        p.allocate(8 * MIB, 1)
+        p.launch(1)
+        p.allocate(8 * MIB, 2)  # has come after the work on the first block alone
+        p.launch(2)
+        self.assertEqual(self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"], 16 * MIB)
+
+    def test_pages_that_several_streams_have_parts_of_move(self):
+        for parts in (((1, 3), (2, 3)), ((1, 2.5), (2, 1), (1, 2.5))):  # two of three pages are one stream's
+            p = loads.Program()
+            freed = []
+            for _ in range(4):
+                freed += [(p.allocate(loads.units(size * MIB), stream), stream) for stream, size in parts]
+                p.allocate(2 * MIB, 3)
+            for stream in (1, 2, 3):
+                p.launch(stream)
+            for block, stream in freed:
+                p.free(block, stream)
+            for stream in (1, 2):
+                p.wait(p.record(stream), 3)
+            p.allocate(24 * MIB, 3)
+            p.launch(3)
+            with self.subTest(parts=parts):
+                self.assertEqual(self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"], 32 * MIB)
+
+    def test_streams_that_hand_memory_down_need_little_more_than_is_alive(self):
+        for ahead in (30, 300, 1000):
+            got = self.replay(loads.chain(1), ahead, "reserve_slack:1.0")
+            with self.subTest(ahead=ahead):
+                self.assertLess(got["peak_reserved_bytes"], 1.06 * got["peak_requested_bytes"])
 
     def test_usage(self):
         trace = self.write(self.churn())

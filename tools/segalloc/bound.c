@@ -8,7 +8,7 @@
 #include "idmap.h"
 #include "recordings.h"
 
-enum { PAIRS = 8, PIECES_MAX = 4096 };
+enum { PAIRS = 32, PIECES_MAX = 4096 };
 #define NOBODY 255 /* no stream has this number */
 _Static_assert(SG_CARD_STREAMS <= NOBODY, "a stream's number fits in a byte");
 
