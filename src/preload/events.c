@@ -232,7 +232,6 @@ static void end_record(CUevent handle, bool captured, const struct recording *re
     sg_guard(SG_GUARD_EVENTS);
     struct event *event = find(handle);
     if (event) {
-        event->generation++;
         bool mixed = event->mixed;
         if (event->under_way && --event->under_way == 0)
             event->mixed = false;
