@@ -25,8 +25,19 @@ struct after {
     uint32_t work[STREAMS];
 };
 
+/* What a stream is like, besides one whose order the core is told of. */
+enum nature {
+    PLAIN,
+    OPAQUE,     /* it waits for what nobody is told of */
+    UNHEARD,    /* the same, and the core was never told of an event on it: it has to see that for itself */
+    OWN,        /* the same; a thread's own stream, on which no other thread can record */
+    BLOCKING,   /* its work comes after the legacy stream's, and that one's after its: nobody is told */
+    LEGACY
+};
+
 struct stream {
-    bool alive, opaque;
+    bool alive;
+    enum nature nature;
     sg_slot slot;
     uint32_t works, complete;
     struct after *of_work; /* [WORKS]: what each comes after */
@@ -55,6 +66,7 @@ static struct {
     struct random random;
     enum sg_sees sees;
     bool may_wait, unseen /* half of the work is not told of */;
+    const enum nature *natures; /* [AT_ONCE] of the first streams; NULL: all plain */
     struct stream stream[STREAMS];
     int streams;
     struct event event[EVENTS];
@@ -65,6 +77,9 @@ static struct {
     uint32_t host[STREAMS]; /* of each stream the latest step that the host knows to be complete */
     uint32_t step, given, waited, moved;
     bool exact_unmap;
+    bool interrupted; /* what another thread does meanwhile is going on */
+    const struct block *held; /* that the call under way is about: no business of another thread's */
+    int leaving;              /* the stream that is being destroyed; -1: none */
 } the;
 
 static void join(struct after *into, const struct after *from)
@@ -112,12 +127,49 @@ static struct after all_work(void)
     return all;
 }
 
+/* Whether the legacy stream's rules order these two. */
+static bool by_legacy_rules(int a, int b)
+{
+    enum nature one = the.stream[a].nature, other = the.stream[b].nature;
+    return (one == LEGACY && other == BLOCKING) || (one == BLOCKING && other == LEGACY);
+}
+
 /* What a stream's next work comes after, its own included. */
 static struct after up_to(int i)
 {
     struct after after = the.stream[i].after;
+    for (int k = 0; k < the.streams; k++) {
+        if (by_legacy_rules(i, k)) {
+            join(&after, &the.stream[k].after);
+            after.work[k] = the.stream[k].works;
+        }
+    }
     after.work[i] = the.stream[i].works;
     return after;
+}
+
+/* The same for what the program knows: from here on. */
+static void come_after_by_rules(int i)
+{
+    the.stream[i].after = up_to(i);
+    for (int k = 0; k < the.streams; k++) {
+        if (by_legacy_rules(i, k)) {
+            join_steps(the.stream[i].step, the.stream[k].step);
+            the.stream[i].step[k] = the.step;
+        }
+    }
+}
+
+/* Whether it comes after others by means that nobody is told of. */
+static bool is_unseen(int i)
+{
+    return the.stream[i].nature >= OPAQUE && the.stream[i].nature <= OWN;
+}
+
+/* Whether the core is told of events on it. */
+static bool is_told(int i)
+{
+    return the.stream[i].nature != UNHEARD;
 }
 
 static int number_of(CUstream handle)
@@ -125,12 +177,34 @@ static int number_of(CUstream handle)
     return (int)(uintptr_t)handle - 1;
 }
 
+static void submit(int i, struct block *block);
+static void release(struct block *block);
+
+/* What another thread does right after the driver's part of a call: it uses a block, and may free it. */
+static void meanwhile(void)
+{
+    struct block *block = &the.block[random_below(&the.random, BLOCKS)];
+    bool idle = the.interrupted || block == the.held || !block->address || block->stream < 0;
+    if (idle || !the.stream[block->stream].alive || block->stream == the.leaving || random_below(&the.random, 3))
+        return;
+    the.interrupted = true;
+    submit(block->stream, block);
+    if (block->bytes <= 2 * SG_MIB && random_below(&the.random, 2)) {
+        const struct block *held = the.held;
+        release(block);
+        the.held = held;
+    }
+    the.interrupted = false;
+}
+
 static CUresult event_record(CUevent event, CUstream handle)
 {
     CUresult result = strict_driver.event_record(event, handle);
     assert_true((uintptr_t)event < OURS && the.stream[number_of(handle)].alive);
+    assert_int_not_equal(the.stream[number_of(handle)].nature, OWN);
     if (result == CUDA_SUCCESS)
         the.ours[(uintptr_t)event] = up_to(number_of(handle));
+    meanwhile();
     return result;
 }
 
@@ -139,6 +213,7 @@ static CUresult ctx_record_event(CUcontext context, CUevent event)
     CUresult result = strict_driver.ctx_record_event(context, event);
     if (result == CUDA_SUCCESS)
         the.ours[(uintptr_t)event] = all_work();
+    meanwhile();
     return result;
 }
 
@@ -156,6 +231,7 @@ static CUresult event_synchronize(CUevent event)
     if (result == CUDA_SUCCESS) {
         the.waited++;
         finish_until(&the.ours[(uintptr_t)event]);
+        meanwhile();
     }
     return result;
 }
@@ -166,6 +242,7 @@ static CUresult stream_wait_event(CUstream handle, CUevent event, unsigned flags
     assert_true(the.may_wait);
     if (result == CUDA_SUCCESS)
         join(&the.stream[number_of(handle)].after, &the.ours[(uintptr_t)event]);
+    meanwhile();
     return result;
 }
 
@@ -175,6 +252,7 @@ static CUresult ctx_synchronize(void)
     struct after all = all_work();
     if (result == CUDA_SUCCESS)
         finish_until(&all);
+    meanwhile();
     return result;
 }
 
@@ -194,14 +272,16 @@ static bool may_wait(void)
     return the.may_wait;
 }
 
-static int add_stream(bool opaque)
+static int add_stream(enum nature nature)
 {
+    static const unsigned flags[] = {
+        [OPAQUE] = SG_STREAM_OPAQUE, [BLOCKING] = SG_STREAM_BLOCKING, [LEGACY] = SG_STREAM_LEGACY};
     static uint64_t key;
     int i = the.streams++;
     struct stream *stream = &the.stream[i];
-    const struct sg_stream_id id = {.key = ++key, .handle = (CUstream)(uintptr_t)(i + 1),
-        .flags = opaque ? SG_STREAM_OPAQUE : 0};
-    *stream = (struct stream){.alive = true, .opaque = opaque, .of_work = calloc(WORKS, sizeof *stream->of_work)};
+    const struct sg_stream_id id = {.key = ++key, .handle = (CUstream)(uintptr_t)(i + 1), .per_thread = nature == OWN,
+        .flags = flags[nature]};
+    *stream = (struct stream){.alive = true, .nature = nature, .of_work = calloc(WORKS, sizeof *stream->of_work)};
     assert_non_null(stream->of_work);
     stream->slot = sg_core_slot(the.core, 0, &id);
     assert_true(stream->slot > 0);
@@ -225,11 +305,14 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
         free(the.stream[i].of_work);
     enum sg_sees sees = the.sees;
     bool waits = the.may_wait, unseen = the.unseen;
+    const enum nature *natures = the.natures;
     memset(&the, 0, sizeof the);
     the.sees = sees;
     the.unseen = unseen;
     the.may_wait = waits;
+    the.natures = natures;
     the.exact_unmap = true;
+    the.leaving = -1;
     strict_reset(1, total, granule);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
@@ -245,7 +328,7 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     assert_non_null(the.core);
     the.random.state = seed;
     for (int i = 0; i < AT_ONCE; i++)
-        add_stream(the.sees == SG_SEES_POSSIBLE && i == 1 && seed % 2);
+        add_stream(the.natures ? the.natures[i] : PLAIN);
 }
 
 /* Queues a piece of work that touches a block, or nothing. */
@@ -254,6 +337,7 @@ static void submit(int i, struct block *block)
     struct stream *stream = &the.stream[i];
     if (stream->works == WORKS)
         return;
+    come_after_by_rules(i);
     stream->of_work[stream->works++] = stream->after;
     if (block)
         block->touched.work[i] = stream->works;
@@ -273,13 +357,16 @@ static void forget_complete(void)
 /* `stream`: -1 for nobody's. */
 static void expect_after_all(const struct block *block, int stream)
 {
+    struct after next = {{0}};
+    if (stream >= 0)
+        next = up_to(stream);
     for (int i = 0; i < the.pasts; i++) {
         const struct block *past = &the.past[i];
         if (!strict_share(past->address, past->bytes, block->address, block->bytes))
             continue;
         for (int k = 0; k < the.streams; k++) {
             if (past->touched.work[k] > the.stream[k].complete && k != stream &&
-                (stream < 0 || past->touched.work[k] > the.stream[stream].after.work[k]))
+                (stream < 0 || past->touched.work[k] > next.work[k]))
                 fail_msg("step %u: stream %d was given memory that stream %d may still touch", the.step, stream, k);
         }
     }
@@ -300,6 +387,7 @@ static void allocate(struct block *block, uint64_t most)
                          : random_between(&the.random, 1, random_below(&the.random, 4) ? 2 * SG_MIB : most);
     const struct sg_tag tag = {.slot = stream < 0 ? 0 : the.stream[stream].slot, .has_stream = stream >= 0,
                                .stream = (CUstream)(uintptr_t)(stream + 1), .sync = SG_FREE_SYNC_STREAM};
+    the.held = block;
     CUresult result = sg_core_malloc(the.core, 0, bytes, &tag, &block->address);
     if (result != CUDA_SUCCESS) {
         assert_int_equal(result, CUDA_ERROR_OUT_OF_MEMORY);
@@ -315,6 +403,7 @@ static void allocate(struct block *block, uint64_t most)
 
 static void record(struct event *event, int i)
 {
+    come_after_by_rules(i);
     sg_core_clock(the.core, 0, the.stream[i].slot, &event->clock);
     event->after = up_to(i);
     memcpy(event->step, the.stream[i].step, sizeof event->step);
@@ -325,11 +414,15 @@ static void record(struct event *event, int i)
 static void know(const struct event *event)
 {
     join_steps(the.host, event->step);
-    sg_core_completed(the.core, 0, &event->clock);
+    if (the.sees != SG_SEES_POSSIBLE || random_below(&the.random, 4))
+        sg_core_completed(the.core, 0, &event->clock);
+    else /* by means of which the library knows only that they were there */
+        sg_core_told(the.core, 0, random_below(&the.random, 2) ? &event->clock : NULL);
 }
 
 static void follow(const struct event *event, int i)
 {
+    come_after_by_rules(i);
     join(&the.stream[i].after, &event->after);
     join_steps(the.stream[i].step, event->step);
     sg_core_waited(the.core, 0, the.stream[i].slot, &event->clock);
@@ -342,19 +435,28 @@ static void use(struct block *block)
     struct stream *stream = &the.stream[user];
     if (block->stream < 0)
         return;
+    if (user != block->stream && !is_told(block->stream))
+        return; /* who may have come after that one is not known */
     if (user != block->stream) {
-        if (the.stream[block->stream].alive && random_below(&the.random, 3) == 0) { /* as programs do */
+        come_after_by_rules(user); /* as what it is given now does */
+        const struct stream *own = &the.stream[block->stream];
+        bool ordered = own->alive && by_legacy_rules(user, block->stream);
+        if (the.sees == SG_SEES_RECORDED && ordered && random_below(&the.random, 2)) {
+            submit(user, block); /* so what its own stream is given next comes after that, its end too */
+            return;
+        }
+        if (own->alive && is_told(user) && random_below(&the.random, 3) == 0) { /* as programs do */
             struct event now;
             record(&now, block->stream);
             follow(&now, user);
         }
-        if (stream->opaque && the.stream[block->stream].alive && random_below(&the.random, 2)) {
+        if ((is_unseen(user) || own->nature == OPAQUE) && own->alive && random_below(&the.random, 2)) {
             struct after after = up_to(block->stream); /* nobody is told */
             join(&stream->after, &after);
         } else if (stream->step[block->stream] < block->born && the.host[block->stream] < block->born) {
             return;
         }
-        if (the.sees == SG_SEES_RECORDED && the.stream[block->stream].alive && random_below(&the.random, 2) == 0) {
+        if (the.sees == SG_SEES_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
             struct event done; /* its own stream waits, so nobody has to be told of the user */
             submit(user, block);
             record(&done, user);
@@ -362,7 +464,8 @@ static void use(struct block *block)
             return;
         }
         if (the.sees == SG_SEES_RECORDED)
-            assert_int_equal(sg_core_record_stream(the.core, block->address, stream->slot), CUDA_SUCCESS);
+            assert_int_equal(sg_core_record_stream(the.core, block->address,
+                random_below(&the.random, 20) ? stream->slot : 0), CUDA_SUCCESS);
     }
     submit(user, block);
 }
@@ -370,7 +473,7 @@ static void use(struct block *block)
 static void release(struct block *block)
 {
     struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = the.sees, .unseen = the.unseen};
-    uint64_t how = random_below(&the.random, 60);
+    uint64_t how = random_below(&the.random, the.interrupted ? 6 : 60);
     /* what the stream came after may still touch it */
     struct after own = block->stream < 0 ? all_work() : up_to(block->stream);
     if (how == 0)
@@ -379,6 +482,7 @@ static void release(struct block *block)
         tag.sync = SG_FREE_SYNC_EVENT;
     else if (how < 6 && is_complete(&block->touched) && is_complete(&own))
         tag.sync = SG_FREE_SYNC_AUTO;
+    the.held = block;
     assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(the.core, block->address, &tag), CUDA_ERROR_INVALID_VALUE);
     forget_complete();
@@ -403,26 +507,30 @@ static void synchronize_all(void)
 static void replace_stream(void)
 {
     int i = some_stream();
-    if (the.streams == STREAMS)
+    if (the.streams == STREAMS || the.stream[i].nature == LEGACY)
         return;
+    the.leaving = i;
     sg_core_slot_gone(the.core, 0, the.stream[i].slot);
+    the.leaving = -1;
     the.stream[i].alive = false;
-    add_stream(false);
+    add_stream(the.stream[i].nature);
 }
 
 static void step(uint64_t most)
 {
     struct block *block = &the.block[random_below(&the.random, BLOCKS)];
     struct event *event = &the.event[random_below(&the.random, EVENTS)];
+    int other = some_stream();
     switch (random_below(&the.random, 24)) {
     case 0:
     case 1:
-        record(event, some_stream());
+        if (is_told(other))
+            record(event, other);
         break;
     case 2:
     case 3:
-        if (event->recorded)
-            follow(event, some_stream());
+        if (event->recorded && is_told(other))
+            follow(event, other);
         break;
     case 4:
         if (event->recorded && is_complete(&event->after))
@@ -522,11 +630,29 @@ static void test_recorded(void **state)
 
 static void test_possible(void **state)
 {
+    static const enum nature natures[][AT_ONCE] = {{PLAIN}, {PLAIN, OPAQUE, UNHEARD}, {PLAIN, OWN, OPAQUE, OWN}};
     (void)state;
     the.sees = SG_SEES_POSSIBLE;
     the.may_wait = false;
-    run("", 256 * SG_MIB, 2 * SG_MIB);
+    for (int i = 0; i < 3; i++) {
+        the.natures = natures[i];
+        run("", 256 * SG_MIB, 2 * SG_MIB);
+    }
+    the.natures = NULL;
     run("reserve_slack:1.0", 192 * SG_MIB, 2 * SG_MIB);
+}
+
+static void test_legacy_rules(void **state)
+{
+    static const enum nature natures[AT_ONCE] = {LEGACY, BLOCKING, BLOCKING, PLAIN, PLAIN, PLAIN};
+    (void)state;
+    the.may_wait = false;
+    the.natures = natures;
+    for (enum sg_sees sees = SG_SEES_RECORDED; sees <= SG_SEES_POSSIBLE; sees++) {
+        the.sees = sees;
+        run("reserve_slack:1.0", 192 * SG_MIB, 2 * SG_MIB);
+    }
+    the.natures = NULL;
 }
 
 static void test_device_waits(void **state)
@@ -560,6 +686,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_recorded),
         cmocka_unit_test(test_possible),
+        cmocka_unit_test(test_legacy_rules),
         cmocka_unit_test(test_device_waits),
         cmocka_unit_test(test_unseen_work),
         cmocka_unit_test(test_small_granules),
