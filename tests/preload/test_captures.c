@@ -213,6 +213,18 @@ static void a_destroyed_stream_captures_no_more(void **state)
     assert_int_equal(fake.freed_count, 1);
 }
 
+static void what_was_parked_goes_with_its_context(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    park(4096);
+    sg_captures_context_gone(NULL); /* here that is the stream's, and the block's */
+    assert_false(sg_captures_live());
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_int_equal(fake.freed_count, 0);
+}
+
 /* Stream 0 is two streams, any other is the same by either interface. */
 static void knows_the_default_streams_apart(void **state)
 {
@@ -289,6 +301,7 @@ int main(void)
         cmocka_unit_test_setup(counts_only_what_the_driver_began, start_afresh),
         cmocka_unit_test_setup(a_failed_capture_ends_too, start_afresh),
         cmocka_unit_test_setup(a_destroyed_stream_captures_no_more, start_afresh),
+        cmocka_unit_test_setup(what_was_parked_goes_with_its_context, start_afresh),
         cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
         cmocka_unit_test_setup(relaxes_and_restores, start_afresh),
         cmocka_unit_test_setup(begins_after_a_wait_aside_is_in_the_driver, start_afresh),

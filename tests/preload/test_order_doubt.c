@@ -1,0 +1,520 @@
+/* What gives no knowledge of the order of streams, in a world made up for it: where something is not known, or happened out of sight, nothing
+   is believed, and whoever depends on it counts as having come after more than can be seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "hooks.h"
+#include "life.h"
+#include "order_world.h"
+
+/* A wait for the event makes a stream that was not so opaque, and teaches nothing; and so with the host, who is told of all. */
+static void expect_doubt(uintptr_t event)
+{
+    static uintptr_t fresh;
+    uintptr_t stream = 20 + fresh++ % 16;
+    int waits = fake.waits, completions = fake.completions, opaques = fake.opaques, tolds = fake.tolds;
+    cuStreamWaitEvent(stream_of(stream), event_of(event), 0);
+    assert_int_equal(fake.waits, waits);
+    assert_int_equal(fake.opaques, opaques + 1);
+    assert_int_equal(fake.opaque_slot, slot_of(stream));
+    cuEventSynchronize(event_of(event));
+    cuEventQuery(event_of(event));
+    assert_int_equal(fake.completions, completions);
+    assert_true(fake.tolds >= tolds + 2);
+}
+
+/* What is learnt for good is learnt in a process of its own. */
+static void apart(void (*test)(void))
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        test();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+/* As expect_doubt(), without cmocka: in a child its long jump would go on with the parent's tests. */
+static void expect(bool held)
+{
+    if (!held)
+        _exit(1);
+}
+
+static void expect_nothing_learnt(uintptr_t event)
+{
+    cuStreamWaitEvent(stream_of(2), event_of(event), 0);
+    cuEventSynchronize(event_of(event));
+    expect(fake.waits == 0 && fake.completions == 0 && fake.opaques == 1 && fake.opaque_slot == slot_of(2) && fake.tolds > 0);
+}
+
+static void newer_driver(void)
+{
+    cuEventRecord(event_of(1), stream_of(1));
+    sg_follow_newer();
+    expect_nothing_learnt(1);
+    cuStreamSynchronize(stream_of(1));
+    cuCtxSynchronize();
+    cuCtxSynchronize_v2((CUcontext)1);
+    expect(fake.completions == 0);
+}
+
+static void calls_of_a_newer_driver_may_be_missed(void **state)
+{
+    (void)state;
+    apart(newer_driver);
+}
+
+static void full_table(void)
+{
+    for (uintptr_t i = 64; i < 6000; i++) {
+        CUevent event = event_of(i);
+        cuEventCreate(&event, 0);
+        cuEventRecord(event, stream_of(1));
+    }
+    expect_nothing_learnt(5999);
+}
+
+static void events_that_could_not_be_kept_are_unknown(void **state)
+{
+    (void)state;
+    apart(full_table);
+}
+
+static void taint_lasts_until_the_end(void **state)
+{
+    (void)state;
+    cuIpcGetEventHandle(NULL, event_of(1));
+    cuCtxRecordEvent((CUcontext)1, event_of(1));
+    cuEventRecord(event_of(1), stream_of(1));
+    expect_doubt(1);
+    cuEventDestroy(event_of(1));
+    int opaques = fake.opaques;
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0); /* of an event whose beginning was not seen */
+    assert_int_equal(fake.waits + fake.opaques, opaques);
+    CUevent event = event_of(1);
+    cuEventCreate(&event, 0);
+    cuEventRecord(event_of(1), stream_of(1));
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    assert_int_equal(fake.waits, 1);
+}
+
+static void taint_meanwhile(void)
+{
+    cuIpcGetEventHandle(NULL, event_of(1));
+}
+
+static void record_context_meanwhile(void)
+{
+    cuCtxRecordEvent((CUcontext)1, event_of(1));
+}
+
+static void knowledge_read_before_is_void(void **state)
+{
+    static void (*const changes[])(void) = {taint_meanwhile, record_context_meanwhile};
+    (void)state;
+    for (int i = 1; i >= 0; i--) {
+        int opaques = fake.opaques;
+        cuEventRecord(event_of(1), stream_of(1));
+        fake.meanwhile = changes[i];
+        cuStreamWaitEvent(stream_of(2 + (uintptr_t)i), event_of(1), 0);
+        assert_int_equal(fake.waits, 0);
+        assert_int_equal(fake.opaques, opaques + 1);
+        cuEventRecord(event_of(1), stream_of(1));
+        fake.meanwhile = changes[i];
+        cuEventQuery(event_of(1));
+        assert_int_equal(fake.completions, 0);
+    }
+}
+
+static void wait_meanwhile(void)
+{
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    cuEventSynchronize(event_of(1));
+}
+
+static void nothing_is_known_while_it_is_recorded(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    fake.meanwhile = wait_meanwhile;
+    cuEventRecord(event_of(1), stream_of(3));
+    assert_int_equal(fake.waits + fake.completions, 0);
+    assert_int_equal(fake.opaques, 1);
+}
+
+static void events_of_other_processes_are_tainted(void **state)
+{
+    (void)state;
+    CUevent opened = event_of(1), made = event_of(2);
+    CUipcEventHandle handle;
+    memset(&handle, 0, sizeof handle);
+    cuIpcOpenEventHandle(&opened, handle);
+    cuEventCreateFromEGLSync(&made, NULL, 0);
+    for (uintptr_t i = 1; i <= 2; i++) {
+        cuEventRecord(event_of(i), stream_of(1));
+        expect_doubt(i);
+    }
+}
+
+static void an_end_that_was_not_seen_shows_in_the_next_beginning(void **state)
+{
+    (void)state;
+    CUevent event = event_of(1);
+    cuEventRecord(event_of(1), stream_of(1));
+    cuEventCreate(&event, 0);
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    cuEventRecord(event_of(2), stream_of(1));
+    sg_events_context_gone((CUcontext)1);
+    cuStreamWaitEvent(stream_of(2), event_of(2), 0);
+    assert_int_equal(fake.waits + fake.opaques, 0);
+    CUstream stream = stream_of(3);
+    for (int i = 0; i < 3; i++) /* what its handle means is remembered by now */
+        cuEventRecord(event_of(3), stream_of(3));
+    fake.ids[3] = 802;
+    fake.slots[802] = 0;
+    cuStreamCreate(&stream, 0);
+    cuStreamWaitEvent(stream_of(3), event_of(3), 0);
+    assert_int_equal(fake.waited_slot, fake.slots[802]);
+    sg_slot before = slot_of(4);
+    cuStreamWaitEvent(stream_of(4), event_of(3), 0);
+    before = slot_of(4);
+    sg_streams_context_gone((CUcontext)1);
+    fake.slots[fake.ids[4]] = 0;
+    cuStreamWaitEvent(stream_of(4), event_of(3), 0);
+    assert_int_not_equal(fake.waited_slot, before);
+}
+
+static void streams_go_before_the_driver_destroys_them(void **state)
+{
+    (void)state;
+    static CUresult (*const destroys[])(CUstream) = {cuStreamDestroy, cuStreamDestroy_v2};
+    for (uintptr_t i = 0; i < 2; i++) {
+        for (int k = 0; k < 3; k++)
+            cuEventRecord(event_of(1), stream_of(1 + i));
+        fake.goings = 0;
+        destroys[i](stream_of(1 + i));
+        assert_int_equal(fake.gone_slot, slot_of(1 + i));
+        assert_false(fake.destroyed_first);
+        fake.ids[1 + i] = 810 + i; /* the next one of that handle */
+        fake.slots[810 + i] = 0;
+        cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(1 + i), NULL, NULL);
+        assert_int_not_equal(fake.slots[810 + i], 0);
+        assert_int_equal(fake.touched_slot, fake.slots[810 + i]);
+    }
+}
+
+static void orders_across_devices_are_not_followed(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(SECOND));
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    assert_int_equal(fake.waits, 0);
+    assert_int_equal(fake.opaque_slot, slot_of(2));
+    cuEventSynchronize(event_of(1));
+    assert_int_equal(fake.completions, 1);
+    assert_int_equal(fake.completed_slot, slot_of(SECOND));
+}
+
+static void what_completes_opaque_streams_tells_of_all(void **state)
+{
+    (void)state;
+    cuStreamWaitValue32(stream_of(1), 0, 0, 0);
+    cuEventRecord(event_of(1), stream_of(1));
+    cuEventSynchronize(event_of(1));
+    assert_int_equal(fake.completions, 1);
+    assert_true(fake.tolds > 0);
+    fake.tolds = 0;
+    cuStreamSynchronize(stream_of(1));
+    assert_int_equal(fake.completions, 2);
+    assert_true(fake.tolds > 0);
+    fake.tolds = 0;
+    cuCtxSynchronize();
+    assert_int_equal(fake.completions, 3);
+    assert_true(fake.tolds > 0);
+    assert_int_equal(fake.told_devices, 3);
+}
+
+static void green_contexts_are_not_followed_either(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    cuGreenCtxRecordEvent(NULL, event_of(1));
+    expect_doubt(1);
+    int opaques = fake.opaques;
+    cuEventRecord(event_of(2), stream_of(3));
+    cuGreenCtxWaitEvent(NULL, event_of(2));
+    assert_true(fake.opaques >= opaques + 2);
+}
+
+static void what_the_host_may_learn_is_the_streams_own(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    sg_streams_tell(stream_of(1), false);
+    assert_int_equal(fake.told_some, 1);
+    assert_int_equal(fake.tolds, 0);
+    cuStreamWaitValue32(stream_of(1), 0, 0, 0);
+    sg_streams_tell(stream_of(1), false);
+    assert_true(fake.tolds > 0);
+}
+
+static void a_context_that_waits_stands_for_its_device(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(THIRD));
+    cuEventRecord(event_of(1), stream_of(SECOND));
+    cuCtxWaitEvent((CUcontext)1, event_of(1));
+    assert_int_equal(fake.opaques, 1);
+    assert_int_equal(fake.opaque_slot, slot_of(THIRD));
+}
+
+static void waits_for_contexts_complete_what_they_stand_for(void **state)
+{
+    (void)state;
+    cuCtxSynchronize_v2((CUcontext)1);
+    assert_null(fake.clock_context); /* the only one of its device */
+    assert_true(fake.completed_all);
+    fake.devices = true;
+    cuCtxSynchronize_v2((CUcontext)1);
+    assert_false(fake.completed_all);
+    cuCtxSynchronize_v2((CUcontext)3);
+    assert_ptr_equal(fake.clock_context, (CUcontext)3);
+}
+
+static void default_streams_are_each_contexts_own(void **state)
+{
+    (void)state;
+    sg_slot slot;
+    for (uintptr_t round = 0; round < 6; round++) {
+        fake.current = 1 + 2 * (round % 2);
+        cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        assert_int_equal(fake.touched_slot, fake.slots[901 + 10 * (fake.current - 1)]);
+        cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+        assert_true(round > 1 || fake.id.context == (CUcontext)fake.current);
+        cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL);
+        assert_int_equal(fake.touched_slot, fake.slots[901 + 10 * (fake.current - 1)]);
+    }
+    fake.current = 1;
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    assert_true(sg_streams_remembered(&sg_self, NULL, (CUcontext)1, 0, &slot));
+    assert_false(sg_streams_remembered(&sg_self, NULL, (CUcontext)3, 0, &slot));
+    assert_int_equal(slot, fake.slots[901]);
+}
+
+static void what_is_remembered_is_of_that_stream_and_device(void **state)
+{
+    (void)state;
+    sg_slot slot;
+    for (int i = 0; i < 3; i++)
+        cuEventRecord(event_of(1), stream_of(1));
+    assert_true(sg_streams_remembered(&sg_self, stream_of(1), (CUcontext)1, 0, &slot));
+    assert_false(sg_streams_remembered(&sg_self, stream_of(1), (CUcontext)1, 1, &slot));
+    assert_int_equal(slot, slot_of(1));
+    cuStreamDestroy_v2(stream_of(1));
+    assert_false(sg_streams_remembered(&sg_self, stream_of(1), (CUcontext)1, 0, &slot));
+}
+
+static void work_counts_where_its_stream_is_followed_elsewhere(void **state)
+{
+    (void)state;
+    struct sg_place place;
+    assert_true(sg_streams_place_on(NULL, stream_of(SECOND), 0, &place));
+    for (int i = 0; i < 3; i++) {
+        fake.touches = 0;
+        cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(SECOND), NULL, NULL);
+        assert_int_equal(fake.touches, 2);
+    }
+}
+
+static CUresult record_with_flags(CUevent event, CUstream stream)
+{
+    return cuEventRecordWithFlags(event, stream, 0);
+}
+
+static CUresult record_with_flags_ptsz(CUevent event, CUstream stream)
+{
+    return cuEventRecordWithFlags_ptsz(event, stream, 0);
+}
+
+static void each_name_means_its_own_default_stream(void **state)
+{
+    (void)state;
+    static CUresult (*const records[])(CUevent, CUstream) = {cuEventRecord, cuEventRecord_ptsz, record_with_flags, record_with_flags_ptsz};
+    static CUresult (*const asks[])(CUstream) = {cuStreamQuery, cuStreamQuery_ptsz, cuStreamSynchronize, cuStreamSynchronize_ptsz};
+    for (int i = 0; i < 4; i++) {
+        cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+        cuEventRecord(event_of(2), CU_STREAM_PER_THREAD);
+        sg_slot expected = fake.slots[i % 2 ? 902 : 901];
+        records[i](event_of(3), NULL);
+        cuEventSynchronize(event_of(3));
+        assert_int_equal(fake.completed_slot, expected);
+        fake.completed_slot = 0;
+        asks[i](NULL);
+        assert_int_equal(fake.completed_slot, expected);
+    }
+}
+
+static void work_meanwhile(void)
+{
+    struct sg_clock clock;
+    sg_core_clock(NULL, 0, slot_of(1), &clock);
+}
+
+static void what_is_complete_was_given_before_the_question(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    fake.meanwhile = work_meanwhile;
+    cuStreamSynchronize(stream_of(1));
+    assert_true(fake.completed_time < fake.time);
+}
+
+static void expect_joining(void)
+{
+    assert_int_equal(fake.joining, 1);
+}
+
+static void waits_may_join_captures(void **state)
+{
+    (void)state;
+    cuStreamWaitEvent(stream_of(1), event_of(1), 0);
+    assert_int_equal(fake.joins, 0);
+    fake.capturing = true;
+    fake.meanwhile = expect_joining;
+    cuStreamWaitEvent(stream_of(1), event_of(1), 0);
+    assert_int_equal(fake.joins, 1);
+    assert_int_equal(fake.joining, 0);
+}
+
+static void end_capture(void)
+{
+    fake.capturing = false;
+}
+
+static void captures_end_at_any_time(void **state)
+{
+    (void)state;
+    fake.capturing = true;
+    fake.meanwhile = end_capture;
+    cuEventRecord(event_of(1), stream_of(1));
+    expect_doubt(1);
+    cuEventRecord(event_of(2), stream_of(1));
+    fake.capturing = true;
+    cuStreamWaitEvent(stream_of(2), event_of(2), 0);
+    assert_int_equal(fake.waits, 0);
+}
+
+static void streams_without_a_slot_are_not_believed(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(2));
+    fake.no_slots = true;
+    cuEventRecord(event_of(1), stream_of(1));
+    int opaques = fake.opaques;
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    assert_int_equal(fake.waits, 0);
+    assert_int_equal(fake.opaques, opaques + 1);
+}
+
+static void streams_are_what_the_driver_says(void **state)
+{
+    (void)state;
+    struct sg_place place;
+    cuEventRecord(event_of(1), stream_of(1));
+    assert_int_equal(fake.id.flags, 0);
+    fake.flags = CU_STREAM_DEFAULT;
+    cuEventRecord(event_of(1), stream_of(2));
+    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING);
+    fake.flags_answer = CUDA_ERROR_INVALID_HANDLE;
+    cuEventRecord(event_of(1), stream_of(3));
+    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_OPAQUE);
+    fake.flags_answer = CUDA_SUCCESS;
+    assert_false(fake.id.per_thread);
+    cuEventRecord(event_of(1), CU_STREAM_LEGACY);
+    assert_int_equal(fake.id.flags, SG_STREAM_LEGACY);
+    cuEventRecord(event_of(1), CU_STREAM_PER_THREAD);
+    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_OPAQUE);
+    assert_true(fake.id.per_thread);
+    fake.flags = CU_STREAM_NON_BLOCKING;
+    fake.green = true;
+    cuEventRecord(event_of(1), stream_of(THIRD));
+    assert_int_equal(fake.id.flags, SG_STREAM_UNMARKED);
+    assert_ptr_equal(fake.id.context, (CUcontext)1);
+    fake.green = false;
+    assert_true(sg_streams_place_on(NULL, stream_of(SECOND), 0, &place)); /* elsewhere nothing is followed */
+    assert_int_equal(fake.id.flags, SG_STREAM_OPAQUE);
+}
+
+static void events_from_before_are_unknown(void **state)
+{
+    (void)state;
+    expect_doubt(70);
+}
+
+static void external_wait(void)
+{
+    fake.opaques = 0;
+    fake.capturing = true;
+    cuStreamWaitEvent(stream_of(1), event_of(2), CU_EVENT_WAIT_EXTERNAL);
+    fake.capturing = false;
+    cuGraphLaunch(NULL, stream_of(3));
+    expect(fake.opaques == 1 && fake.opaque_slot == slot_of(3));
+}
+
+static void external_nodes_of_captures_are_not_followed(void **state)
+{
+    (void)state;
+    fake.capturing = true;
+    cuEventRecordWithFlags(event_of(1), stream_of(1), CU_EVENT_RECORD_EXTERNAL);
+    fake.capturing = false;
+    cuEventRecord(event_of(1), stream_of(1));
+    expect_doubt(1);
+    apart(external_wait);
+}
+
+int main(int count, char **argument)
+{
+    (void)argument;
+    const struct CMUnitTest late[] = {cmocka_unit_test_setup(events_from_before_are_unknown, start_late)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(calls_of_a_newer_driver_may_be_missed, start_afresh),
+        cmocka_unit_test_setup(events_that_could_not_be_kept_are_unknown, start_afresh),
+        cmocka_unit_test_setup(taint_lasts_until_the_end, start_afresh),
+        cmocka_unit_test_setup(knowledge_read_before_is_void, start_afresh),
+        cmocka_unit_test_setup(nothing_is_known_while_it_is_recorded, start_afresh),
+        cmocka_unit_test_setup(events_of_other_processes_are_tainted, start_afresh),
+        cmocka_unit_test_setup(an_end_that_was_not_seen_shows_in_the_next_beginning, start_afresh),
+        cmocka_unit_test_setup(streams_go_before_the_driver_destroys_them, start_afresh),
+        cmocka_unit_test_setup(orders_across_devices_are_not_followed, start_afresh),
+        cmocka_unit_test_setup(what_completes_opaque_streams_tells_of_all, start_afresh),
+        cmocka_unit_test_setup(green_contexts_are_not_followed_either, start_afresh),
+        cmocka_unit_test_setup(what_the_host_may_learn_is_the_streams_own, start_afresh),
+        cmocka_unit_test_setup(a_context_that_waits_stands_for_its_device, start_afresh),
+        cmocka_unit_test_setup(waits_for_contexts_complete_what_they_stand_for, start_afresh),
+        cmocka_unit_test_setup(default_streams_are_each_contexts_own, start_afresh),
+        cmocka_unit_test_setup(what_is_remembered_is_of_that_stream_and_device, start_afresh),
+        cmocka_unit_test_setup(work_counts_where_its_stream_is_followed_elsewhere, start_afresh),
+        cmocka_unit_test_setup(each_name_means_its_own_default_stream, start_afresh),
+        cmocka_unit_test_setup(what_is_complete_was_given_before_the_question, start_afresh),
+        cmocka_unit_test_setup(waits_may_join_captures, start_afresh),
+        cmocka_unit_test_setup(captures_end_at_any_time, start_afresh),
+        cmocka_unit_test_setup(streams_without_a_slot_are_not_believed, start_afresh),
+        cmocka_unit_test_setup(streams_are_what_the_driver_says, start_afresh),
+        cmocka_unit_test_setup(external_nodes_of_captures_are_not_followed, start_afresh),
+    };
+    if (count > 1)
+        return cmocka_run_group_tests(late, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

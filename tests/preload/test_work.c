@@ -1,0 +1,404 @@
+/* Every call that gives a stream work, names an event in a way that can't be followed, or makes a stream wait for what can't be,
+   by its own name: that the right stream, or event, is noted, at the right moment, and whether the host may learn of the work.
+   All is called alike, with one value for all arguments, against a driver that does nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "beside.h"
+#include "captures.h"
+#include "contexts.h"
+#include "events.h"
+#include "hooks.h"
+#include "life.h"
+#include "memory.h"
+#include "streams.h"
+#include "torch.h"
+
+atomic_bool sg_following_order = true;
+
+static struct {
+    bool capturing;
+    bool devices; /* there are two; the thing is memory of the first's, the stream the second's */
+    int calls; /* of the driver */
+    int touches, tells, opaques, taints, abroad;
+    bool early; /* something was noted of a stream before the driver was called */
+    bool late;  /* the driver was called before an event was tainted */
+    CUstream touched, told, opaque;
+    bool touched_own, told_own, opaque_own;
+    CUevent tainted;
+} seen;
+
+/* What all arguments are: a stream, an event, and the address of what some calls look into. */
+static union {
+    CUlaunchConfig config;
+    CUgraphNodeParams params;
+    CUDA_MEMCPY3D_PEER copy;
+    unsigned char bytes[4096];
+} thing;
+static CUlaunchAttribute launch_attribute;
+
+static CUresult answer(void)
+{
+    seen.calls++;
+    seen.early |= seen.touches || seen.tells || seen.opaques;
+    return CUDA_SUCCESS;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define HOOK(symbol, base, version, threads, parameters) static CUresult real_##symbol parameters { return answer(); }
+#include "hooks.def"
+#pragma GCC diagnostic pop
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {
+#define HOOK(symbol, base, version, threads, parameters) .symbol = real_##symbol,
+#include "hooks.def"
+    };
+    return &real;
+}
+
+bool sg_beside_made_room(void)
+{
+    return false;
+}
+
+/* What is noted. */
+void sg_streams_touch(CUstream stream, bool per_thread)
+{
+    seen.touches++;
+    seen.touched = stream;
+    seen.touched_own = per_thread;
+}
+
+void sg_streams_tell(CUstream stream, bool per_thread)
+{
+    seen.tells++;
+    seen.told = stream;
+    seen.told_own = per_thread;
+}
+
+bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    (void)core;
+    *ret = (struct sg_place){0, 1, 0};
+    seen.opaque = stream;
+    seen.opaque_own = per_thread;
+    return true;
+}
+
+void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+{
+    (void)core, (void)place;
+    seen.opaques++;
+}
+
+void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot)
+{
+    (void)core, (void)device, (void)slot;
+    seen.touches++;
+    seen.touched = seen.opaque;
+    seen.touched_own = seen.opaque_own;
+}
+
+void sg_events_taint(CUevent event)
+{
+    seen.taints++;
+    seen.late |= seen.calls > 0;
+    seen.tainted = event;
+}
+
+/* The rest of the library. */
+struct sg_core *sg_begin(void)
+{
+    return (struct sg_core *)&seen;
+}
+
+void sg_end(void)
+{
+}
+
+bool sg_captures_live(void)
+{
+    return seen.capturing;
+}
+
+bool sg_contexts_devices(void)
+{
+    return seen.devices;
+}
+
+CUcontext sg_contexts_primary_of(int device)
+{
+    (void)device;
+    return NULL;
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    (void)address;
+    return seen.devices;
+}
+
+bool sg_torch_direct(void)
+{
+    return false;
+}
+
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)core;
+    *ret = (struct sg_block_info){.base = address, .device = address != (uintptr_t)&thing};
+    return seen.devices ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+{
+    (void)core, (void)address;
+    seen.abroad++;
+}
+
+void sg_memory_served_abroad(void)
+{
+}
+
+CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
+{
+    (void)core, (void)address, (void)stream;
+    return CUDA_SUCCESS;
+}
+
+bool sg_streams_device(CUstream stream, int *ret)
+{
+    (void)stream;
+    *ret = 1;
+    return seen.devices;
+}
+
+/* The calls. */
+typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+    uintptr_t, uintptr_t);
+
+struct call {
+    const char *name;
+    any_call *function;
+    bool own;      /* by the other meaning of the default stream */
+    bool tells, of_default, waits;
+};
+#define CALL(symbol) .name = #symbol, .function = (any_call *)(void (*)(void))symbol
+
+static const struct call work[] = {
+#define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
+    {CALL(symbol), .of_default = #stream[0] == 'N'}, {CALL(per_thread), .own = true, .of_default = #stream[0] == 'N'},
+#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
+    {CALL(symbol), .tells = true, .of_default = #stream[0] == 'N'}, \
+    {CALL(per_thread), .own = true, .tells = true, .of_default = #stream[0] == 'N'},
+#include "submit.def"
+    {CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz), .own = true},
+    {CALL(cuGraphLaunch), .tells = true}, {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true},
+#define COPIES(symbol, suffix, is_of_default) \
+    {CALL(symbol), .tells = true, .of_default = is_of_default}, {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default},
+    COPIES(cuMemcpy, _ptds, true)
+    COPIES(cuMemcpyDtoD_v2, _ptds, true)
+    COPIES(cuMemcpyAsync, _ptsz, false)
+    COPIES(cuMemcpyDtoDAsync_v2, _ptsz, false)
+    COPIES(cuMemcpyPeer, _ptds, true)
+    COPIES(cuMemcpyPeerAsync, _ptsz, false)
+    COPIES(cuMemcpy2D_v2, _ptds, true)
+    COPIES(cuMemcpy2DUnaligned_v2, _ptds, true)
+    COPIES(cuMemcpy3D_v2, _ptds, true)
+    COPIES(cuMemcpy2DAsync_v2, _ptsz, false)
+    COPIES(cuMemcpy3DAsync_v2, _ptsz, false)
+    COPIES(cuMemcpy3DPeer, _ptds, true)
+    COPIES(cuMemcpy3DPeerAsync, _ptsz, false)
+};
+
+/* They make their stream wait for what can't be followed, and a graph that they are captured in whoever launches it. */
+static const struct call waits[] = {
+#define WAITS(symbol) {CALL(symbol), .waits = true}, {CALL(symbol##_ptsz), .own = true, .waits = true},
+    WAITS(cuStreamWaitValue32)
+    WAITS(cuStreamWaitValue32_v2)
+    WAITS(cuStreamWaitValue64)
+    WAITS(cuStreamWaitValue64_v2)
+    WAITS(cuStreamBatchMemOp)
+    WAITS(cuStreamBatchMemOp_v2)
+    WAITS(cuWaitExternalSemaphoresAsync)
+};
+
+/* They name an event that is recorded in ways that can't be followed. */
+static const struct call records[] = {
+    {CALL(cuIpcGetEventHandle)}, {CALL(cuGraphAddEventRecordNode)}, {CALL(cuGraphEventRecordNodeSetEvent)},
+    {CALL(cuGraphExecEventRecordNodeSetEvent)},
+};
+
+/* They make a graph wait for what can't be followed. */
+static const struct call wait_nodes[] = {
+    {CALL(cuGraphAddEventWaitNode)}, {CALL(cuGraphEventWaitNodeSetEvent)}, {CALL(cuGraphExecEventWaitNodeSetEvent)},
+    {CALL(cuGraphAddBatchMemOpNode)}, {CALL(cuGraphBatchMemOpNodeSetParams)}, {CALL(cuGraphExecBatchMemOpNodeSetParams)},
+    {CALL(cuGraphAddExternalSemaphoresWaitNode)},
+};
+
+/* They may do either, by the kind of node that they are given. */
+static const struct call any_node[] = {
+    {CALL(cuGraphAddNode)}, {CALL(cuGraphAddNode_v2)}, {CALL(cuGraphNodeSetParams)}, {CALL(cuGraphExecNodeSetParams)},
+};
+
+#define EACH(call, list) (const struct call *call = list; call < list + sizeof(list) / sizeof *(list); call++)
+
+static void make(const struct call *call)
+{
+    uintptr_t all = (uintptr_t)&thing;
+    bool capturing = seen.capturing, devices = seen.devices;
+    memset(&seen, 0, sizeof seen);
+    seen.capturing = capturing;
+    seen.devices = devices;
+    call->function(all, all, all, all, all, all, all, all, all, all, all, all);
+    assert_int_equal(seen.calls, 1);
+}
+
+static int start_afresh(void **state)
+{
+    (void)state;
+    memset(&thing, 0, sizeof thing);
+    memset(&seen, 0, sizeof seen);
+    return 0;
+}
+
+static void expect_noted(const struct call *call)
+{
+    CUstream stream = call->of_default ? NULL : (CUstream)&thing;
+    make(call);
+    if (seen.touches != 1 || seen.touched != stream || seen.touched_own != call->own)
+        fail_msg("%s: its stream is not noted", call->name);
+    if (seen.opaques != call->waits)
+        fail_msg("%s: whether its stream waits for what can't be followed", call->name);
+    if (seen.tells != call->tells || (seen.tells && (seen.told != stream || seen.told_own != call->own)))
+        fail_msg("%s: whether it tells the host", call->name);
+    if (seen.early)
+        fail_msg("%s: noted before the driver was called", call->name);
+}
+
+static void work_is_noted_after_it_was_given(void **state)
+{
+    (void)state;
+    thing.config.hStream = (CUstream)&thing;
+    for EACH(call, work)
+        expect_noted(call);
+    for EACH(call, waits)
+        expect_noted(call);
+}
+
+/* Both ends are memory of the first device, and the stream is the second's. */
+static void copies_by_another_device_count(void **state)
+{
+    static const struct call copies[] = {{CALL(cuMemcpyPeer)}, {CALL(cuMemcpyPeer_ptds)}, {CALL(cuMemcpyPeerAsync)},
+        {CALL(cuMemcpyPeerAsync_ptsz)}};
+    static const struct call deep[] = {{CALL(cuMemcpy3DPeer)}, {CALL(cuMemcpy3DPeer_ptds)}, {CALL(cuMemcpy3DPeerAsync)},
+        {CALL(cuMemcpy3DPeerAsync_ptsz)}};
+    (void)state;
+    seen.devices = true;
+    for EACH(call, copies) {
+        make(call);
+        if (seen.abroad != 2)
+            fail_msg("%s: %d of two ends count as used by another device", call->name, seen.abroad);
+    }
+    thing.copy.dstDevice = thing.copy.srcDevice = (uintptr_t)&thing;
+    for EACH(call, deep) {
+        make(call);
+        if (seen.abroad != 2)
+            fail_msg("%s: %d of two ends count as used by another device", call->name, seen.abroad);
+    }
+}
+
+static void expect_tainted(const struct call *call, const void *event)
+{
+    make(call);
+    if (seen.taints != 1 || seen.tainted != (CUevent)event)
+        fail_msg("%s: its event is not tainted", call->name);
+    if (seen.late)
+        fail_msg("%s: its event is tainted only after the call", call->name);
+}
+
+static void events_recorded_out_of_sight_are_tainted(void **state)
+{
+    static const CUlaunchAttributeID ids[] = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    static const struct call launches[] = {{CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz)}};
+    (void)state;
+    for EACH(call, records)
+        expect_tainted(call, &thing);
+    thing.params.type = CU_GRAPH_NODE_TYPE_EVENT_RECORD;
+    thing.params.eventRecord.event = (CUevent)&seen;
+    for EACH(call, any_node)
+        expect_tainted(call, &seen);
+    for (int i = 0; i < 2; i++) {
+        const void *event = &seen;
+        memset(&thing, 0, sizeof thing);
+        launch_attribute.id = ids[i];
+        memcpy(&launch_attribute.value, &event, sizeof event);
+        thing.config.attrs = &launch_attribute;
+        thing.config.numAttrs = 1;
+        for EACH(call, launches)
+            expect_tainted(call, event);
+    }
+}
+
+static bool launch_is_opaque(void)
+{
+    static const struct call launch = {CALL(cuGraphLaunch)};
+    make(&launch);
+    return seen.opaques == 1 && seen.opaque == (CUstream)&thing;
+}
+
+/* What is noted of graphs is noted for good, so each call has a process of its own. */
+static void expect_graphs_wait(const struct call *call)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        make(call);
+        _exit(!launch_is_opaque());
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (status != 0)
+        fail_msg("%s: graphs do not count as waiting for what can't be followed", call->name);
+}
+
+static void graphs_that_wait_make_their_streams_opaque(void **state)
+{
+    static const CUgraphNodeType types[] = {CU_GRAPH_NODE_TYPE_WAIT_EVENT, CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+        CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    (void)state;
+    assert_false(launch_is_opaque());
+    for EACH(call, wait_nodes)
+        expect_graphs_wait(call);
+    for (int i = 0; i < 3; i++) {
+        thing.params.type = types[i];
+        for EACH(call, any_node)
+            expect_graphs_wait(call);
+    }
+    assert_false(launch_is_opaque());
+    seen.capturing = true;
+    for EACH(call, waits)
+        expect_graphs_wait(call);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(work_is_noted_after_it_was_given, start_afresh),
+        cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),
+        cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),
+        cmocka_unit_test_setup(graphs_that_wait_make_their_streams_opaque, start_afresh),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
