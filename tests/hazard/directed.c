@@ -1,19 +1,21 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated
    GPU.
 
-     directed host | legacy | tainted | function | context | stream_context | legacy_free | legacy_shared |
-       opaque_free | drivers | drivers_torch
+     directed host | legacy | tainted | function | many | own | context | stream_context | legacy_free |
+       legacy_shared | opaque_free | drivers | drivers_torch
 
-   host, legacy, tainted, function: as PyTorch, whose record_stream nobody hears of. A block of one stream is used on a
-   second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the host after a
-   wait for a third stream that waited for an event which gives no knowledge, or because a function of it has run. Then
+   host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
+   used on a second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the
+   host after a wait for a third stream that waited for an event which gives no knowledge, or because a function of it
+   has run; or by an event, where there are more streams than can be followed, or the second one is a thread's own. Then
    it is freed, and asked for again.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
    before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
-   one's work is not done. context, stream_context: memory that waits for work of one context is asked for while another
-   one is current. drivers, drivers_torch: a block that the driver served is freed while work of another device uses it,
-   by one who names streams and by PyTorch. */
+   one's work is not done.
+   context, stream_context: memory that waits for work of one context is asked for while another one is current.
+   drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
+   names streams and by PyTorch. */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -106,18 +108,33 @@ static void *tensor_on(CUstream stream, uint64_t owner)
     return tensor;
 }
 
-/* What is freed must not be anybody's before the second stream's work on it. */
-static void use_elsewhere(unsigned flags, void (*show)(CUstream first))
+static void wait_for(CUstream waits, CUstream stream)
+{
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, stream));
+    MUST(cuStreamWaitEvent(waits, event, 0));
+    MUST(cuEventDestroy_v2(event));
+}
+
+/* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
+   the second one is. `show` NULL: by an event. */
+static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUstream first))
 {
     find_torch();
     extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
     MUST(cuCtxSynchronize());
-    CUstream first = stream_of(flags), second = stream_of(flags);
+    CUstream first = stream_of(flags), second = own ? CU_STREAM_PER_THREAD : stream_of(flags);
     show_events(first);
+    while (others-- > 0)
+        show_events(stream_of(flags));
     show_events(second);
     show_events(CU_STREAM_LEGACY);
     void *tensor = tensor_on(first, 1);
-    show(first);
+    if (show)
+        show(first);
+    else
+        wait_for(second, first);
     MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
     extras.owner(number(tensor), BLOCK, 0);
     extras.release(tensor);
@@ -147,15 +164,6 @@ static void *block_on(CUstream stream, uint64_t owner)
     extras.owner(number(block), BLOCK, owner);
     MUST(cuMemsetD8Async(number(block), (unsigned char)owner, BLOCK, stream));
     return block;
-}
-
-static void wait_for(CUstream waits, CUstream stream)
-{
-    CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventRecord(event, stream));
-    MUST(cuStreamWaitEvent(waits, event, 0));
-    MUST(cuEventDestroy_v2(event));
 }
 
 /* The block's own stream comes after the second one's work without any call that says so of these two. */
@@ -367,9 +375,13 @@ int main(int count, char **argument)
     MUST(cuCtxSetCurrent(context));
     find_extras();
     if (strcmp(rule, "host") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, by_host);
+        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
+    else if (strcmp(rule, "many") == 0)
+        use_elsewhere(CU_STREAM_NON_BLOCKING, 80, false, NULL);
+    else if (strcmp(rule, "own") == 0)
+        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, true, NULL);
     else if (strcmp(rule, "legacy") == 0)
-        use_elsewhere(CU_STREAM_DEFAULT, by_legacy_stream);
+        use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
     else if (strcmp(rule, "legacy_free") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
     else if (strcmp(rule, "legacy_shared") == 0)
@@ -378,9 +390,9 @@ int main(int count, char **argument)
     else if (strcmp(rule, "opaque_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
     else if (strcmp(rule, "tainted") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, by_tainted_event);
+        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_tainted_event);
     else if (strcmp(rule, "function") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, by_function);
+        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_function);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)

@@ -146,8 +146,8 @@ static CUresult launch(const CUlaunchConfig *config, CUfunction function, void *
 static CUresult launch_kernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
     unsigned bz, unsigned shared, CUstream stream, void **params, void **extra)
 {
-    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)params;
-    (void)extra;
+    (void)function, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream;
+    (void)params, (void)extra;
     return answer();
 }
 
@@ -183,13 +183,15 @@ const struct sg_real *sg_real(void)
         .cuStreamSynchronize_ptsz = one_stream, .cuStreamDestroy = destroy_stream, .cuStreamDestroy_v2 = destroy_stream,
         .cuStreamCreate = create_stream, .cuEventDestroy = one_event, .cuEventCreateFromEGLSync = create_shared_event,
         .cuIpcOpenEventHandle = open_event, .cuGreenCtxRecordEvent = green_event, .cuGreenCtxWaitEvent = green_event,
-        .cuEventRecordWithFlags_ptsz = record_flags, .cuCtxSynchronize_v2 = synchronize_of, .cuGraphLaunch_ptsz = launch_graph,
+        .cuEventRecordWithFlags_ptsz = record_flags, .cuCtxSynchronize_v2 = synchronize_of,
+        .cuGraphLaunch_ptsz = launch_graph,
         .cuEventQuery = one_event, .cuEventSynchronize = one_event, .cuEventDestroy_v2 = one_event,
         .cuEventCreate = create_event, .cuEventRecord = record, .cuEventRecord_ptsz = record,
         .cuEventRecordWithFlags = record_flags, .cuStreamWaitEvent = wait, .cuStreamWaitEvent_ptsz = wait,
         .cuCtxRecordEvent = context_event, .cuCtxWaitEvent = context_event, .cuCtxSynchronize = synchronize,
         .cuGraphLaunch = launch_graph, .cuLaunchKernelEx = launch, .cuLaunchKernel = launch_kernel,
-        .cuGraphAddEventRecordNode = add_node, .cuGraphAddEventWaitNode = add_node, .cuGraphAddBatchMemOpNode = add_words,
+        .cuGraphAddEventRecordNode = add_node, .cuGraphAddEventWaitNode = add_node,
+        .cuGraphAddBatchMemOpNode = add_words,
         .cuStreamWaitValue32 = wait_value, .cuIpcGetEventHandle = ipc_handle,
     };
     return &real;

@@ -1,5 +1,5 @@
-/* A driver, contexts and a core made up for tests of what is believed of the order of streams: they answer what they are told to, and
-   keep what the core was told. */
+/* A driver, contexts and a core made up for tests of what is believed of the order of streams: they answer what they
+   are told to, and keep what the core was told. */
 #ifndef ORDER_WORLD_H
 #define ORDER_WORLD_H
 
@@ -38,8 +38,8 @@ struct fake {
 };
 extern struct fake fake;
 
-/* Handles by number, 1 to 63. Streams from THIRD on are of a third context, which is the first one's device's, those from SECOND on of
-   the second device's. */
+/* Handles by number, 1 to 63. Streams from THIRD on are of a third context, which is the first one's device's, those
+   from SECOND on of the second device's. */
 enum { THIRD = 40, SECOND = 48 };
 CUstream stream_of(uintptr_t number);
 CUevent event_of(uintptr_t number);

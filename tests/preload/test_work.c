@@ -1,6 +1,6 @@
-/* Every call that gives a stream work, names an event in a way that can't be followed, or makes a stream wait for what can't be,
-   by its own name: that the right stream, or event, is noted, at the right moment, and whether the host may learn of the work.
-   All is called alike, with one value for all arguments, against a driver that does nothing. */
+/* Every call that gives a stream work, names an event in a way that can't be followed, or makes a stream wait for what
+   can't be, by its own name: that the right stream, or event, is noted, at the right moment, and whether the host may
+   learn of the work. All is called alike, with one value for all arguments, against a driver that does nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -185,8 +185,8 @@ bool sg_streams_device(CUstream stream, int *ret)
 }
 
 /* The calls. */
-typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-    uintptr_t, uintptr_t);
+typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 struct call {
     const char *name;
@@ -206,7 +206,8 @@ static const struct call work[] = {
     {CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz), .own = true},
     {CALL(cuGraphLaunch), .tells = true}, {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true},
 #define COPIES(symbol, suffix, is_of_default) \
-    {CALL(symbol), .tells = true, .of_default = is_of_default}, {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default},
+    {CALL(symbol), .tells = true, .of_default = is_of_default}, \
+    {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default},
     COPIES(cuMemcpy, _ptds, true)
     COPIES(cuMemcpyDtoD_v2, _ptds, true)
     COPIES(cuMemcpyAsync, _ptsz, false)
@@ -243,7 +244,8 @@ static const struct call records[] = {
 /* They make a graph wait for what can't be followed. */
 static const struct call wait_nodes[] = {
     {CALL(cuGraphAddEventWaitNode)}, {CALL(cuGraphEventWaitNodeSetEvent)}, {CALL(cuGraphExecEventWaitNodeSetEvent)},
-    {CALL(cuGraphAddBatchMemOpNode)}, {CALL(cuGraphBatchMemOpNodeSetParams)}, {CALL(cuGraphExecBatchMemOpNodeSetParams)},
+    {CALL(cuGraphAddBatchMemOpNode)}, {CALL(cuGraphBatchMemOpNodeSetParams)},
+    {CALL(cuGraphExecBatchMemOpNodeSetParams)},
     {CALL(cuGraphAddExternalSemaphoresWaitNode)},
 };
 
@@ -330,7 +332,8 @@ static void expect_tainted(const struct call *call, const void *event)
 
 static void events_recorded_out_of_sight_are_tainted(void **state)
 {
-    static const CUlaunchAttributeID ids[] = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT, CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
+    static const CUlaunchAttributeID ids[] = {CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT,
+        CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT};
     static const struct call launches[] = {{CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz)}};
     (void)state;
     for EACH(call, records)
