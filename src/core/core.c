@@ -333,6 +333,11 @@ void sg_core_disable(struct sg_core *core)
     atomic_store_explicit(&core->disabled, true, memory_order_relaxed);
 }
 
+void sg_core_enable(struct sg_core *core)
+{
+    atomic_store_explicit(&core->disabled, false, memory_order_relaxed);
+}
+
 void sg_core_fork_prepare(struct sg_core *core)
 {
     sg_lock(&core->setup);

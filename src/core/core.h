@@ -177,6 +177,9 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
    lock. */
 void sg_core_disable(struct sg_core *core);
 
+/* The sticky error has gone with its context. What was freed meanwhile, of other contexts, stays allocated. No lock. */
+void sg_core_enable(struct sg_core *core);
+
 /* Takes, or gives back, around fork() the locks that are held for a moment only; in the child all are made anew. */
 void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);

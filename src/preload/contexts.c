@@ -194,6 +194,7 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
     struct sg_core *now = core ? core : sg_life_core_made(); /* since then, and may have been told of this one */
+    sg_life_recover();
     if (was.context && now && !was.green)
         sg_core_context_gone(now, was.device, context);
     if (end_telling(context) && core) /* plain memory ends with its context: others may want it */

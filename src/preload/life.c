@@ -187,6 +187,16 @@ bool sg_life_over(void)
     return state == CHILD || state == EXITING;
 }
 
+void sg_life_recover(void)
+{
+    struct sg_core *core = sg_life_core();
+    if (!core)
+        return;
+    sg_core_enable(core);
+    if (sg_life_over()) /* it has come to that meanwhile */
+        sg_core_disable(core);
+}
+
 bool sg_life_owns(CUdeviceptr address)
 {
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);

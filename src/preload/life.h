@@ -102,6 +102,9 @@ bool sg_life_passing(void);
 /* The same as far as it doesn't depend on the configuration: whether to answer with functions of ours at all. */
 bool sg_life_watched(void);
 
+/* A context has ended, and with it any error that it had for good: memory is served again. */
+void sg_life_recover(void);
+
 /* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
    by sg_life_owns(). */
 bool sg_life_over(void);

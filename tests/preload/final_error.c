@@ -1,5 +1,6 @@
 /* Preloaded, on a simulator whose synchronisation fails for good with a launch failure: the first free says so, as the
-   driver's would; later ones do nothing and succeed, and allocations are the driver's. */
+   driver's would; later ones do nothing and succeed, and allocations are the driver's, until the context has been reset:
+   then all of the card is there for the next one. */
 #include <stdlib.h>
 
 #include "cuda_proto.h"
@@ -18,5 +19,8 @@ int main(void)
     uint64_t allocs = statistic(0, "allocs");
     cuMemAlloc_v2(&first, 1 << 20);
     EXPECT(statistic(0, "allocs") == allocs);
+    EXPECT(cudaDeviceReset() == cudaSuccess);
+    EXPECT(cudaMalloc(&address, (size_t)4090 << 20) == cudaSuccess);
+    EXPECT(statistic(0, "allocs") == allocs + 1);
     return failures != 0;
 }

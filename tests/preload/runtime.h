@@ -23,6 +23,7 @@ struct pointer_attributes {
 
 int cudaMalloc(void **, size_t);
 int cudaFree(void *);
+int cudaDeviceReset(void);
 int cudaMallocPitch(void **, size_t *, size_t, size_t);
 int cudaMemGetInfo(size_t *, size_t *);
 int cudaMemcpy(void *, const void *, size_t, int);
