@@ -583,7 +583,7 @@ MUTATIONS = [
         ["cuda"], GATED_TEST),
     bug("one_call_begins_captures_unnoticed", "a capture begins by one of the calls without being counted", CAPTURES,
         "    unsigned joins = begin();\n"
-        "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);",
+        "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false, mode);",
         "    return sg_real()->cuStreamBeginCapture_v2(stream, mode);",
         ["cuda"], CAPTURES_TEST),
     bug("capture_begins_unseen_by_the_short_way", "what was learnt while there were no captures is believed in one", CAPTURES,
