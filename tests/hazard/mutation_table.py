@@ -673,10 +673,6 @@ MUTATIONS = [
         "    uint64_t now = device->serial;\n"
         "    if (fresh)",
         ["aware"], ORDER_MODEL),
-    bug("clock_leaves_work_to_the_next", "an event's clock stands for work that the stream has been given since", ORDER,
-        "    uint64_t now = sg_order_read(device, sg_slot_bit(slot));\n",
-        "    uint64_t now = sg_order_tick(device);\n",
-        ["aware"], ORDER_MODEL),
     bug("shared_block_freed_at_its_own_time", "a block used on several streams is free at the time of its own", ORDER,
         "    for (uint64_t left = slots; left; left &= left - 1) {\n"
         "        unsigned slot = (unsigned)__builtin_ctzll(left);\n"
@@ -692,10 +688,6 @@ MUTATIONS = [
     bug("opaque_user_forgotten", "a stream whose order is not seen does not count as having seen a block", ORDER,
         "known = order->opaque | order->eventless |",
         "known = order->eventless |",
-        ["aware"], ORDER_MODEL),
-    bug("unseen_user_forgotten", "a stream that was in no event call does not count as having seen a block", ORDER,
-        "known = order->opaque | order->eventless |",
-        "known = order->opaque |",
         ["aware"], ORDER_MODEL),
     bug("host_told_of_all_forgotten", "what the host may have learnt of all streams does not count", ORDER,
         "uint64_t time = clock ? clock->at[slot] : device->serial;",
