@@ -18,7 +18,6 @@ static struct {
     struct capture {
         CUstream stream;
         bool per_thread; /* which stream 0 means */
-        CUstreamCaptureMode mode;
         const struct sg_thread *thread; /* that began it */
         CUcontext context;
         unsigned joins; /* when it began */
@@ -82,21 +81,6 @@ bool sg_captures_own(CUstream *ret)
     }
     sg_unguard(SG_GUARD_CAPTURES);
     return found;
-}
-
-bool sg_captures_forbid(CUstreamCaptureMode mode)
-{
-    bool forbidden = false;
-    sg_guard(SG_GUARD_CAPTURES);
-    for (int i = 0; i < captures.listed && mode != CU_STREAM_CAPTURE_MODE_RELAXED; i++) {
-        const struct capture *capture = &captures.list[i];
-        if (capture->thread == &sg_self)
-            forbidden |= capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
-        else
-            forbidden |= capture->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
-    }
-    sg_unguard(SG_GUARD_CAPTURES);
-    return forbidden;
 }
 
 bool sg_captures_forked(CUstream stream)
@@ -294,7 +278,7 @@ static unsigned begin(void)
     return atomic_load(&captures.joins) - !sg_following(); /* else joins are not seen: never equal again */
 }
 
-static CUresult begun(CUresult result, unsigned joins, CUstream stream, bool per_thread, CUstreamCaptureMode mode)
+static CUresult begun(CUresult result, unsigned joins, CUstream stream, bool per_thread)
 {
     const struct sg_driver *driver = sg_life_driver();
     CUcontext context = NULL;
@@ -304,7 +288,7 @@ static CUresult begun(CUresult result, unsigned joins, CUstream stream, bool per
     if (result == CUDA_SUCCESS) {
         sg_guard(SG_GUARD_CAPTURES);
         if (captures.listed < CAPTURES_MAX)
-            captures.list[captures.listed++] = (struct capture){stream, per_thread, mode, &sg_self, context, joins};
+            captures.list[captures.listed++] = (struct capture){stream, per_thread, &sg_self, context, joins};
         sg_unguard(SG_GUARD_CAPTURES);
     } else if (atomic_fetch_sub(&captures.live, 1) == 1) {
         unpark();
@@ -344,27 +328,27 @@ static CUresult end_answered(CUresult result, CUstream stream, bool per_thread)
 CUresult cuStreamBeginCapture(CUstream stream)
 {
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture(stream), joins, stream, false, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return begun(sg_real()->cuStreamBeginCapture(stream), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_ptsz(CUstream stream)
 {
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), joins, stream, true, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    return begun(sg_real()->cuStreamBeginCapture_ptsz(stream), joins, stream, true);
 }
 
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     sg_torch_captures(mode);
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false, mode);
+    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);
 }
 
 CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
     sg_torch_captures(mode);
     unsigned joins = begin();
-    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true, mode);
+    return begun(sg_real()->cuStreamBeginCapture_v2_ptsz(stream, mode), joins, stream, true);
 }
 
 CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
@@ -372,7 +356,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
 {
     unsigned joins = begin();
     return begun(sg_real()->cuStreamBeginCaptureToGraph(stream, graph, nodes, edges, count, mode), joins, stream,
-        false, mode);
+        false);
 }
 
 CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode *nodes,
@@ -380,7 +364,7 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
 {
     unsigned joins = begin();
     return begun(sg_real()->cuStreamBeginCaptureToGraph_ptsz(stream, graph, nodes, edges, count, mode), joins, stream,
-        true, mode);
+        true);
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)

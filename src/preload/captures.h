@@ -42,10 +42,6 @@ void sg_captures_settle(struct sg_core *core);
 /* The stream whose capture this thread began last, of those still live. */
 bool sg_captures_own(CUstream *ret);
 
-/* Whether a live capture forbids allocating to this thread, whose own mode this is. Source: the text of
-   cuThreadExchangeStreamCaptureMode in cuda.h. */
-bool sg_captures_forbid(CUstreamCaptureMode mode);
-
 /* Whether another stream may have joined the capture that began on this one, so that it may use what was allocated in
    it; true for a stream that no capture began on. */
 bool sg_captures_forked(CUstream stream);

@@ -202,10 +202,10 @@ static bool is_limited(struct sg_core *core, int device)
     return sg_conf_limit(sg_life_conf(), SIZE_MAX >> 1) < SIZE_MAX >> 1 || sg_core_is_limited(core, device);
 }
 
-static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret, bool relax)
+static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;
-    bool relaxed = relax && sg_captures_live() && sg_captures_relax(&mode); /* one may have begun since */
+    bool relaxed = sg_captures_live() && sg_captures_relax(&mode); /* one may have begun since */
     CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
     if (relaxed)
         sg_captures_restore(&mode);
@@ -278,7 +278,7 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;
-        result = pass_on(core, device, bytes, ret, /* relax */ true);
+        result = pass_on(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
             report_out_of_memory(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -287,14 +287,6 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     if (is_final(result))
         sg_core_disable(core);
     return result;
-}
-
-/* Whether the driver would refuse an allocation by a thread in this mode, and ruin the captures that forbid it: who
-   makes such a call is to hear that. Not PyTorch, whose own cache would have answered; nor who names streams, since
-   that interface is ours. */
-static bool is_forbidden(const struct sg_origin *origin, CUstreamCaptureMode mode)
-{
-    return !origin->torch && !origin->named && sg_captures_forbid(mode);
 }
 
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
@@ -314,10 +306,6 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         return CUDA_SUCCESS;
     }
     bool relaxed = live && sg_captures_relax(&mode);
-    if (relaxed && is_forbidden(origin, mode)) {
-        sg_captures_restore(&mode);
-        return pass_on(core, device, bytes, ret, /* relax */ false);
-    }
     sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
     sg_trimming_use(device);

@@ -280,7 +280,7 @@ MUTATIONS = [
         "        if (!by_page && !slot)", ["aware"], ORDER_MODEL),
     bug("border_pages_forget_their_order", "such a page is others' as soon as they have come after who freed it last",
         OWNER, "    uint64_t time = region->order->moved_on[slot];\n    for",
-        "    uint64_t time = slot - slot;\n    for", ["aware"], ORDER_MODEL),
+        "    uint64_t time = slot - slot;\n    for", ["aware"], ["tests/core/test_owner"]),
     # Pages at two addresses, and blocks that begin or end in pages of others.
     bug("second_address_for_anybody", "a page gets a second address for a stream that has not come after who used it",
         PLACE,
@@ -583,7 +583,7 @@ MUTATIONS = [
         ["cuda"], GATED_TEST),
     bug("one_call_begins_captures_unnoticed", "a capture begins by one of the calls without being counted", CAPTURES,
         "    unsigned joins = begin();\n"
-        "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false, mode);",
+        "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);",
         "    return sg_real()->cuStreamBeginCapture_v2(stream, mode);",
         ["cuda"], CAPTURES_TEST),
     bug("capture_begins_unseen_by_the_short_way", "what was learnt while there were no captures is believed in one", CAPTURES,

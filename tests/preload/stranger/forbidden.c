@@ -1,6 +1,4 @@
-/* What a live capture forbids, in each mode: allocations, frees, queries and waits, to whom, and what they do to it. */
-#include <pthread.h>
-
+/* What a live capture forbids, in each mode: frees, queries and waits, and what they do to it. */
 #include "stranger.h"
 
 static const char *const names[] = {"global", "thread-local", "relaxed"};
@@ -12,39 +10,6 @@ static void end(cudaStream_t stream)
     if (graph)
         MUST(cudaGraphDestroy(graph));
     SHOW(cudaGetLastError());
-}
-
-/* Allocates as a thread in `mode`, one that has a capture itself or another. */
-static void *allocate(void *mode)
-{
-    enum cudaStreamCaptureMode own = (enum cudaStreamCaptureMode)(uintptr_t)mode;
-    unsigned char *block = NULL;
-    size_t pitch;
-    MUST(cudaThreadExchangeStreamCaptureMode(&own));
-    cudaError_t error = cudaMalloc((void **)&block, MiB);
-    printf("allocate %s: %s\n", names[(uintptr_t)mode], cudaGetErrorName(error));
-    if (error != cudaSuccess)
-        SHOW(cudaMallocPitch((void **)&block, &pitch, 100, 100));
-    SHOW(cudaGetLastError());
-    MUST(cudaThreadExchangeStreamCaptureMode(&own));
-    return block;
-}
-
-static void allocate_beside(cudaStream_t stream, enum cudaStreamCaptureMode captured)
-{
-    for (uintptr_t mode = 0; mode < 3; mode++) {
-        pthread_t thread;
-        void *own, *other;
-        MUST(cudaStreamBeginCapture(stream, captured));
-        own = allocate((void *)mode);
-        end(stream);
-        MUST(cudaFree(own));
-        MUST(cudaStreamBeginCapture(stream, captured));
-        pthread_create(&thread, NULL, allocate, (void *)mode);
-        pthread_join(thread, &other);
-        end(stream);
-        MUST(cudaFree(other));
-    }
 }
 
 int main(void)
@@ -86,7 +51,6 @@ int main(void)
         SHOW(cudaDeviceSynchronize());
         end(stream);
         SHOW(cudaStreamQuery(beside));
-        allocate_beside(stream, mode);
         MUST(cudaMalloc((void **)&block, MiB));
         MUST(cudaStreamBeginCapture(stream, mode));
         SHOW(cudaFreeAsync(block, stream)); /* a step of a graph can only free what is the graph's */

@@ -1,0 +1,90 @@
+/* Free parts of a page that belong to several streams. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "region.h"
+
+enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 11, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3 };
+
+static struct sg_nodes nodes;
+static struct sg_region region;
+static struct sg_order order;
+
+/* The first page and a part of the next were freed by ONE at 6, all behind that by OTHER at 5. TAKER has come after both at
+   8. */
+static int start(void **state)
+{
+    (void)state;
+    order = (struct sg_order){.version = 1, .alive = 1 << ONE | 1 << OTHER | 1 << TAKER};
+    assert_true(sg_nodes_init(&nodes));
+    uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
+    region.order = &order;
+    const struct sg_place place = {.units = PAGES * PAGE, .node = region.first, .new_pages = PAGES};
+    uint32_t busy = sg_region_claim(&region, &place);
+    for (uint32_t page = 0; page < PAGES; page++)
+        region.handle[page] = page + 1;
+    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), OTHER, 5);
+    sg_region_flush(&region);
+    uint32_t left = sg_region_take(&region, PAGE + PART, SG_END_LOW, OTHER);
+    assert_true(left);
+    sg_region_release(&region, left, ONE, 6);
+    sg_region_flush(&region);
+    sg_region_check(&region);
+    order.knows[TAKER].at[ONE] = order.knows[TAKER].at[OTHER] = order.moved_on[TAKER] = 8;
+    order.marked[TAKER] = 8;
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    sg_region_fini(&region);
+    sg_nodes_fini(&nodes);
+    return 0;
+}
+
+static void is_whole_for_who_came_after_all_parts(void **state)
+{
+    uint32_t page = 0;
+    (void)state;
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
+    uint32_t busy = sg_region_cut_border(&region, TAKER, &page);
+    assert_true(busy);
+    assert_int_equal(page, 1);
+    assert_int_equal(region.after[page].slots, 1 << TAKER);
+    assert_int_equal(region.after[page].time, 8); /* not before it came after both */
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
+}
+
+static void is_nobodys_who_came_after_some(void **state)
+{
+    (void)state;
+    order.knows[TAKER].at[ONE] = 5;
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
+    assert_int_equal(sg_region_border_pages(&region, OTHER), 0);
+}
+
+/* An event from before it came after ONE tells nothing of ONE's work. */
+static void waits_for_an_event_from_since_then(void **state)
+{
+    (void)state;
+    order.marked[TAKER] = 7;
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
+    order.complete[TAKER] = 8;
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(is_whole_for_who_came_after_all_parts, start, end),
+        cmocka_unit_test_setup_teardown(is_nobodys_who_came_after_some, start, end),
+        cmocka_unit_test_setup_teardown(waits_for_an_event_from_since_then, start, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
