@@ -168,24 +168,38 @@ static bool is_border(const struct sg_region *region, uint32_t id, sg_slot slot,
     return region->order->marked[slot] >= *ret_time || region->order->complete[slot] >= *ret_time;
 }
 
+/* The next slot of addresses, from `from` on, of a free range that may begin before a page and end in it: of those that
+   begin inside one page only the last can. There may be very many of them, and pages are few. */
+static uint32_t next_reaching(const struct sg_region *region, uint32_t from)
+{
+    uint32_t slot = sg_index_first(&region->free_index, from, 1);
+    if (slot == SG_INDEX_NONE)
+        return SG_INDEX_NONE;
+    const struct sg_node *node = at(region, region->free_at[slot]);
+    uint32_t page = page_of(region, node->begin), end = (page + 1) * region->page_units;
+    if (node->begin == page * region->page_units || end_of(node) > end)
+        return slot;
+    return sg_index_last(&region->free_index, end >> region->slot_shift, 1);
+}
+
 uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot)
 {
     uint32_t pages = 0;
     uint64_t time;
     if (!has_several_owners(region))
         return 0;
-    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE; at_slot++)
+    for (uint32_t at_slot = 0; (at_slot = next_reaching(region, at_slot)) != SG_INDEX_NONE; at_slot++)
         pages += is_border(region, region->free_at[at_slot], slot, &time);
     return pages;
 }
 
-uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *ret_first)
+uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *from, uint32_t *ret_first)
 {
     uint64_t time;
     if (!has_several_owners(region))
         return 0;
-    for (uint32_t from = 0; (from = sg_index_first(&region->free_index, from, 1)) != SG_INDEX_NONE; from++) {
-        uint32_t id = region->free_at[from];
+    for (; (*from = next_reaching(region, *from)) != SG_INDEX_NONE; ++*from) {
+        uint32_t id = region->free_at[*from];
         if (!is_border(region, id, slot, &time))
             continue;
         uint32_t page = page_of(region, end_of(at(region, id)));

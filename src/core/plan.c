@@ -233,10 +233,11 @@ static uint64_t take_borders(struct sg_plan *plan, uint64_t bytes)
     uint64_t got = 0, page = page_bytes(plan->region);
     for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
         struct sg_run run = {.region = device->region[i], .pages = 1, .alias = true};
+        uint32_t from = 0;
         if (run.region->page_units != plan->region->page_units)
             continue;
         while (got < bytes && alias_room(plan, run.region) > 0 && room_for_run(plan) &&
-               (run.busy = sg_region_cut_border(run.region, plan->slot, &run.first)) != 0) {
+               (run.busy = sg_region_cut_border(run.region, plan->slot, &from, &run.first)) != 0) {
             plan->runs[plan->run_count++] = run;
             got += page;
         }

@@ -312,9 +312,10 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
 
 /* Cuts out a page of which free ranges of several owners have a part each, all of which `slot` has come after: no
    stream's range has it whole, so it is in no source. It is the slot's own then, and an event of ours tells when that
-   is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had.
+   is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had. *from, 0 at
+   first, is where it looks on, so that all such pages are cut in one look through what is free.
    sg_region_border_pages() counts them. */
-uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *ret_first);
+uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *from, uint32_t *ret_first);
 uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
 
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */

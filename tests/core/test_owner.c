@@ -8,7 +8,7 @@
 
 #include "region.h"
 
-enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 11, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3 };
+enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 7, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3 };
 
 static struct sg_nodes nodes;
 static struct sg_region region;
@@ -50,10 +50,10 @@ static int end(void **state)
 
 static void is_whole_for_who_came_after_all_parts(void **state)
 {
-    uint32_t page = 0;
+    uint32_t page = 0, from = 0;
     (void)state;
     assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
-    uint32_t busy = sg_region_cut_border(&region, TAKER, &page);
+    uint32_t busy = sg_region_cut_border(&region, TAKER, &from, &page);
     assert_true(busy);
     assert_int_equal(page, 1);
     assert_int_equal(region.after[page].slots, 1 << TAKER);
@@ -79,12 +79,45 @@ static void waits_for_an_event_from_since_then(void **state)
     assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
 }
 
+/* A look through what is free passes over ranges inside a page, and finds what begins behind them; it goes on where it
+   was. */
+static void are_found_behind_many_small_ranges(void **state)
+{
+    enum { SMALL = 512, PIECES = PAGES * PAGE / SMALL };
+    uint32_t piece[PIECES], page = 0, from = 0, count = 0;
+    (void)state;
+    struct sg_region *it = &region;
+    order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
+    while (count < PIECES && (piece[count] = sg_region_take(it, SMALL, SG_END_LOW, ONE)) != 0)
+        count++;
+    assert_true(count > 2);
+    sg_region_flush(it);
+    for (uint32_t i = 0; i + 2 < count; i += 2)
+        sg_region_release(it, piece[i], i % 4 ? ONE : OTHER, 7);
+    sg_region_flush(it);
+    assert_int_equal(sg_region_border_pages(it, TAKER), 0); /* no page is free */
+    for (uint32_t i = 1; i + 2 < count; i += 2)
+        sg_region_release(it, piece[i], i % 4 == 1 ? ONE : OTHER, 7);
+    sg_region_flush(it);
+    sg_region_check(it);
+    order.moved_on[TAKER] = order.marked[TAKER] = 8;
+    uint32_t borders = sg_region_border_pages(it, TAKER);
+    assert_int_equal(borders, PAGES - 1); /* in the last two blocks are left */
+    for (uint32_t before = UINT32_MAX, i = 0; i < borders; i++, before = page) {
+        assert_true(sg_region_cut_border(it, TAKER, &from, &page));
+        assert_true(before == UINT32_MAX || page > before);
+    }
+    assert_int_equal(sg_region_cut_border(it, TAKER, &from, &page), 0);
+    assert_int_equal(sg_region_border_pages(it, TAKER), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(is_whole_for_who_came_after_all_parts, start, end),
         cmocka_unit_test_setup_teardown(is_nobodys_who_came_after_some, start, end),
         cmocka_unit_test_setup_teardown(waits_for_an_event_from_since_then, start, end),
+        cmocka_unit_test_setup_teardown(are_found_behind_many_small_ranges, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
