@@ -205,6 +205,38 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_cl
     sg_unlock(&device->lock);
 }
 
+/* Whether a stream comes after work of the legacy one's that it need not have waited for: as a blocking one it does with
+   the next thing that it is given. *ret_time: the time up to which that work is complete, 0 where it isn't followed. */
+static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_t *ret_time)
+{
+    uint64_t busy = order->unproven | atomic_load_explicit(&order->fresh, memory_order_acquire);
+    const struct sg_stream_id *id = &order->stream[slot];
+    *ret_time = 0;
+    if (!(order->blocking >> slot & 1) || id->flags & SG_STREAM_LEGACY)
+        return false;
+    for (uint64_t left = order->alive; left; left &= left - 1) {
+        unsigned other = (unsigned)__builtin_ctzll(left);
+        if (!(order->stream[other].flags & SG_STREAM_LEGACY) || order->stream[other].context != id->context)
+            continue;
+        *ret_time = order->complete[other];
+        return busy >> other & 1;
+    }
+    return true;
+}
+
+void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret)
+{
+    struct sg_device *device = followed(core, ordinal, slot);
+    uint64_t time;
+    sg_core_clock(core, ordinal, slot, ret);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    if (is_behind_legacy(&device->order, slot, &time) && time < ret->at[slot])
+        ret->at[slot] = time;
+    sg_unlock(&device->lock);
+}
+
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context)
 {
     uint64_t slots = 0;

@@ -16,7 +16,7 @@ static bool clock_of(CUstream stream, bool per_thread, struct sg_place *ret_plac
         return false;
     bool known = sg_streams_find(core, stream, per_thread, ret_place);
     if (known)
-        sg_core_clock(core, ret_place->device, ret_place->slot, ret_clock);
+        sg_core_idle_clock(core, ret_place->device, ret_place->slot, ret_clock);
     sg_end();
     return known;
 }

@@ -2,7 +2,7 @@
    GPU.
 
      directed host | legacy | tainted | function | many | own | context | stream_context | legacy_free |
-       legacy_shared | opaque_free | drivers | drivers_torch
+       idle_plain | idle_named | legacy_shared | opaque_free | drivers | drivers_torch
 
    host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
    used on a second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the
@@ -13,6 +13,8 @@
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
    before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
    one's work is not done.
+   idle_plain, idle_named: a blocking stream's next step comes after the legacy stream's work on a block, so the block
+   is freed by such a step, or as that stream's; then the stream is found without work left, which the legacy one has.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -366,6 +368,35 @@ static void freed_by_the_driver(CUcontext first, bool torch)
     MUST(cuMemFreeAsync(pooled, own));
 }
 
+static void freed_after_legacy_work(bool named)
+{
+    CUstream blocking = stream_of(CU_STREAM_DEFAULT), third = stream_of(CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr block, next;
+        if (named)
+            block = (CUdeviceptr)(uintptr_t)extras.malloc_on(BLOCK, blocking);
+        else
+            MUST(cuMemAlloc_v2(&block, BLOCK));
+        EXPECT(block);
+        extras.owner(block, BLOCK, (uint64_t)(2 * i + 1));
+        MUST(cuMemsetD8Async(block, 1, BLOCK, blocking));
+        MUST(cuStreamSynchronize(blocking));
+        MUST(cuMemsetD8Async(block, 2, BLOCK, NULL));
+        extras.owner(block, BLOCK, 0);
+        if (named)
+            EXPECT(extras.free((void *)(uintptr_t)block) == 0);
+        else
+            MUST(cuMemFreeAsync(block, blocking));
+        MUST(cuStreamSynchronize(blocking));
+        EXPECT((next = (CUdeviceptr)(uintptr_t)extras.malloc_on(BLOCK, third)) != 0);
+        extras.owner(next, BLOCK, (uint64_t)(2 * i + 2));
+        MUST(cuMemsetD8Async(next, 3, BLOCK, third));
+        MUST(cuCtxSynchronize());
+        extras.owner(next, BLOCK, 0);
+        EXPECT(extras.free((void *)(uintptr_t)next) == 0);
+    }
+}
+
 int main(int count, char **argument)
 {
     CUcontext context;
@@ -384,6 +415,8 @@ int main(int count, char **argument)
         use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
     else if (strcmp(rule, "legacy_free") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
+    else if (strncmp(rule, "idle_", 5) == 0)
+        freed_after_legacy_work(strcmp(rule, "idle_named") == 0);
     else if (strcmp(rule, "legacy_shared") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), stream_of(CU_STREAM_NON_BLOCKING),
             by_legacy_rules);

@@ -317,6 +317,9 @@ MUTATIONS = [
         "        block->freed = true;\n        block->waited = waited;\n        block->origin = *origin;\n        "
         "answer = SG_GRAPHS_KEPT;",
         "        remove_block(block);", ["aware", "torch"]),
+    bug("idle_stream_tells_of_the_legacy_one", "a blocking stream without work left tells that the legacy stream's is done",
+        "src/preload/waits.c", "        sg_core_idle_clock(", "        sg_core_clock(", ["cuda", "aware"],
+        programs=directed("idle_plain", "stream", ",schedule=4") + directed("idle_named", "stream", ",schedule=4")),
     bug("waits_in_a_capture", "a strict free waits while a capture is live", MEMORY,
         "    if (live && !wrong)", "    if (false && !wrong)", ["cuda"]),
     bug("capture_before_a_wait_is_in_the_driver",

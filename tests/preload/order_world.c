@@ -389,6 +389,11 @@ void sg_core_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_c
     ret->at[slot] = ++fake.time;
 }
 
+void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_clock *ret)
+{
+    sg_core_clock(unused, device, slot, ret);
+}
+
 void sg_core_context_clock(struct sg_core *unused, int device, CUcontext context, struct sg_clock *ret)
 {
     (void)unused, (void)device;
