@@ -179,17 +179,6 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
     return ends;
 }
 
-/* The slot of the stream in whose order a block is freed: that which it was allocated for; where that isn't known, the
-   one of which the free is a step, and the block's stream from then on, as the trace is to say. 0: neither is known. */
-static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node, const struct sg_tag *tag)
-{
-    sg_slot slot = sg_device_slot_of(device, node->stream);
-    if (slot || !tag->in_order || !tag->slot)
-        return slot;
-    node->stream = sg_device_slot_stream(device, tag->slot);
-    return tag->slot;
-}
-
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
    the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the
    lock. */
@@ -197,8 +186,8 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
 {
     struct sg_order *order = &device->order;
     struct sg_node *node = &device->nodes.node[id];
-    sg_slot slot = node->also & 1 ? 0 : slot_of_free(device, node, tag);
-    if (!slot)
+    sg_slot slot = sg_device_slot_of(device, node->stream);
+    if (!slot || node->also & 1)
         return false;
     if (tag->sees == SG_SEES_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */

@@ -114,7 +114,7 @@ MUTATIONS = [
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),
     bug("async_free_without_its_stream", "cudaFreeAsync does not count the stream that it names", MEMORY,
-        "if (sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)", "if (0)",
+        "if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&", "if (0 && tag.sync == SG_FREE_SYNC_STREAM &&",
         ["aware"]),
     # Tracking of order.
     bug("wait_not_made", "events are believed to order streams that have not waited for them", EVENTS,
