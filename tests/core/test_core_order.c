@@ -1,0 +1,317 @@
+/* What is known about the order of streams, rule by rule. Three streams of a device; what is believed of them is seen by
+   who may use memory after a free, and by whom a free waits for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "strict_driver.h"
+
+static struct sg_core *core;
+static struct sg_device *device;
+static sg_slot own, other, third;
+
+static sg_slot add_stream(uint64_t key, unsigned flags, bool per_thread)
+{
+    const struct sg_stream_id id = {
+        .key = key, .handle = (CUstream)(uintptr_t)key, .per_thread = per_thread, .flags = flags};
+    sg_slot slot = sg_core_slot(core, 0, &id);
+    assert_true(slot);
+    return slot;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    core = inspect_start("", 64 << 20);
+    own = add_stream(1, 0, false);
+    other = add_stream(2, 0, false);
+    third = add_stream(3, 0, false);
+    device = sg_device_known(core, 0);
+    assert_non_null(device);
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    strict_complete(UINT32_MAX);
+    sg_core_destroy(core);
+    return strict_leaks() ? -1 : 0;
+}
+
+static void work(sg_slot slot)
+{
+    sg_core_slot_touched(core, 0, slot);
+}
+
+/* An event on the stream: what it comes after. */
+static struct sg_clock record(sg_slot slot)
+{
+    struct sg_clock clock;
+    sg_core_clock(core, 0, slot, &clock);
+    return clock;
+}
+
+static void wait_for(sg_slot slot, const struct sg_clock *clock)
+{
+    sg_core_waited(core, 0, slot, clock);
+}
+
+static void wait_for_stream(sg_slot slot, sg_slot whom)
+{
+    struct sg_clock clock = record(whom);
+    wait_for(slot, &clock);
+}
+
+static void complete(const struct sg_clock *clock)
+{
+    sg_core_completed(core, 0, clock);
+}
+
+static struct sg_after freed(uint64_t others, bool unseen)
+{
+    bool worked;
+    uint64_t time = sg_order_freed(device, own, others, unseen, &worked);
+    return (struct sg_after){sg_slot_bit(own) | others, time};
+}
+
+static bool is_usable(struct sg_after after, sg_slot slot)
+{
+    return sg_after_usable(&device->order, after, slot);
+}
+
+static uint64_t seen(uint64_t born)
+{
+    return sg_order_could_have_seen(device, own, born);
+}
+
+/* Work and events. */
+
+static void comes_after_work_before_an_event(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    struct sg_after after = freed(0, false);
+    assert_true(is_usable(after, other));
+    assert_false(is_usable(after, third));
+}
+
+static void comes_not_after_work_since_an_event(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(own);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+/* Nothing else happens between the event and the free that would take time. */
+static void waits_later_for_an_event_before_the_work(void **state)
+{
+    (void)state;
+    work(own);
+    const struct sg_clock before = record(own);
+    work(own);
+    struct sg_after after = freed(0, false);
+    wait_for(other, &before);
+    assert_false(is_usable(after, other));
+}
+
+static void comes_not_after_work_that_is_not_seen(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    assert_false(is_usable(freed(0, /* unseen */ true), other));
+}
+
+static void comes_not_after_what_a_stream_waits_for_later(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(third);
+    wait_for_stream(own, third);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+static void comes_after_what_both_wait_for(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(third);
+    const struct sg_clock both = record(third);
+    wait_for(other, &both);
+    wait_for(own, &both);
+    assert_true(is_usable(freed(0, false), other));
+}
+
+/* It has come after all that the other waited for, but not after what that one was given before it waited. */
+static void comes_not_after_work_before_a_later_wait(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(third);
+    const struct sg_clock both = record(third);
+    wait_for(other, &both);
+    work(own);
+    (void)record(own);
+    wait_for(own, &both);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+/* Blocks that several streams have used. */
+
+static void shared_block_is_free_after_its_last_user(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(third);
+    wait_for_stream(other, third);
+    work(third);
+    assert_false(is_usable(freed(sg_slot_bit(third), false), other));
+}
+
+/* The user does nothing, but what it has done is not complete, and nobody has come after it. */
+static void user_that_stands_still_is_not_complete(void **state)
+{
+    (void)state;
+    work(third);
+    (void)record(third);
+    work(own);
+    struct sg_after after = freed(sg_slot_bit(third), false);
+    wait_for_stream(other, own);
+    assert_false(is_usable(after, other));
+    struct sg_clock done = record(own);
+    complete(&done);
+    assert_false(is_usable(after, 0));
+    assert_false(is_usable(after, other));
+    wait_for_stream(other, third);
+    assert_true(is_usable(after, other));
+}
+
+/* Whom a free waits for, where nobody says who has used the block. */
+
+static void seen_by_who_waited_right_after_the_allocation(void **state)
+{
+    (void)state;
+    (void)record(other); /* in an event call: others are believed to be seen in any case */
+    (void)record(third);
+    work(other);
+    work(third);
+    uint64_t born = sg_order_tick(device);
+    wait_for_stream(other, own); /* its time is that of the allocation */
+    assert_int_equal(device->order.knows[other].at[own], born);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+    assert_int_equal(seen(born + 1), 0);
+}
+
+static void seen_by_who_was_in_no_event_call(void **state)
+{
+    (void)state;
+    (void)record(third);
+    work(other);
+    work(third);
+    assert_int_equal(seen(sg_order_tick(device)), sg_slot_bit(other));
+}
+
+static void seen_by_who_is_ordered_by_other_means(void **state)
+{
+    (void)state;
+    sg_slot opaque = add_stream(4, SG_STREAM_OPAQUE, false), late = add_stream(5, 0, false),
+            threads = add_stream(6, 0, /* per_thread */ true), plain = add_stream(7, 0, false);
+    sg_core_slot_opaque(core, 0, late);
+    const sg_slot all[] = {opaque, late, threads, plain};
+    for (int i = 0; i < 4; i++) {
+        (void)record(all[i]);
+        work(all[i]);
+    }
+    assert_int_equal(seen(sg_order_tick(device)), sg_slot_bit(opaque) | sg_slot_bit(late) | sg_slot_bit(threads));
+}
+
+static void seen_by_each_that_waited(void **state)
+{
+    (void)state;
+    uint64_t born = sg_order_tick(device);
+    wait_for_stream(other, own);
+    wait_for_stream(third, own);
+    work(other);
+    work(third);
+    assert_int_equal(seen(born), sg_slot_bit(other) | sg_slot_bit(third));
+    wait_for_stream(third, other); /* who comes after that one comes after both */
+    assert_int_equal(seen(born), sg_slot_bit(third));
+}
+
+static void seen_by_who_works_on_after_it_was_waited_for(void **state)
+{
+    (void)state;
+    uint64_t born = sg_order_tick(device);
+    wait_for_stream(other, own);
+    work(other);
+    wait_for_stream(own, other);
+    assert_int_equal(seen(born), 0);
+    work(other);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+}
+
+/* Streams that go, and those that come in their place. */
+
+static void slot_of_a_gone_stream_is_kept_for_its_work(void **state)
+{
+    (void)state;
+    work(third);
+    sg_core_slot_gone(core, 0, third);
+    sg_slot next = add_stream(4, 0, false);
+    assert_int_not_equal(next, third);
+    struct sg_clock all;
+    sg_core_context_clock(core, 0, NULL, &all);
+    complete(&all);
+    assert_int_equal(add_stream(5, 0, false), third);
+}
+
+static void new_stream_of_a_slot_is_not_complete(void **state)
+{
+    (void)state;
+    struct sg_clock all;
+    sg_core_slot_gone(core, 0, own);
+    sg_core_context_clock(core, 0, NULL, &all);
+    complete(&all);
+    assert_int_equal(add_stream(4, 0, false), own);
+    work(own);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(comes_after_work_before_an_event),
+        TEST(comes_not_after_work_since_an_event),
+        TEST(waits_later_for_an_event_before_the_work),
+        TEST(comes_not_after_work_that_is_not_seen),
+        TEST(comes_not_after_what_a_stream_waits_for_later),
+        TEST(comes_after_what_both_wait_for),
+        TEST(comes_not_after_work_before_a_later_wait),
+        TEST(shared_block_is_free_after_its_last_user),
+        TEST(user_that_stands_still_is_not_complete),
+        TEST(seen_by_who_waited_right_after_the_allocation),
+        TEST(seen_by_who_was_in_no_event_call),
+        TEST(seen_by_who_is_ordered_by_other_means),
+        TEST(seen_by_each_that_waited),
+        TEST(seen_by_who_works_on_after_it_was_waited_for),
+        TEST(slot_of_a_gone_stream_is_kept_for_its_work),
+        TEST(new_stream_of_a_slot_is_not_complete),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
