@@ -8,7 +8,7 @@
 
 #include "region.h"
 
-enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 7, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3 };
+enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 7, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3, NOBODY = 4 };
 
 static struct sg_nodes nodes;
 static struct sg_region region;
@@ -111,6 +111,16 @@ static void are_found_behind_many_small_ranges(void **state)
     assert_int_equal(sg_region_border_pages(it, TAKER), 0);
 }
 
+/* What lies highest is OTHER's. */
+static void high_end_is_nobodys_who_has_not_come_after_it(void **state)
+{
+    (void)state;
+    uint32_t id = sg_region_take(&region, PART, SG_END_HIGH, ONE);
+    assert_true(id);
+    assert_in_range(nodes.node[id].begin, 0, PAGE);
+    assert_int_equal(sg_region_take(&region, PART, SG_END_HIGH, NOBODY), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +128,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(is_nobodys_who_came_after_some, start, end),
         cmocka_unit_test_setup_teardown(waits_for_an_event_from_since_then, start, end),
         cmocka_unit_test_setup_teardown(are_found_behind_many_small_ranges, start, end),
+        cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

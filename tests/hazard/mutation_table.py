@@ -16,7 +16,7 @@ USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
-ORDER_RULES = ["tests/core/test_core_order"]
+ORDER_RULES, MARKS_TEST = ["tests/core/test_core_order"], ["tests/core/test_marks"]
 DOUBT, WORK, GATED_TEST, CAPTURES_TEST = (["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures"))
 EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
           for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
@@ -720,10 +720,29 @@ MUTATIONS = [
         "    mark.time = sg_order_read(device, mark.slots);\n"
         "    sg_unlock(&device->lock);\n",
         ["aware"], ORDER_MODEL),
+    bug("wait_for_a_context_covers_what_came_meanwhile", "a wait for a context tells of what came meanwhile", MARKS,
+        "    sg_count(device, SG_STAT_host_waits, 1);\n"
+        "    sg_count(device, SG_STAT_calls_sync, 1);",
+        "    sg_core_context_clock(device->core, device->ordinal, context, &clock);\n"
+        "    sg_count(device, SG_STAT_host_waits, 1);\n"
+        "    sg_count(device, SG_STAT_calls_sync, 1);",
+        ["aware"], MARKS_TEST),
+    bug("wait_for_a_context_completes_all", "a wait for a context tells of the streams of others", MARKS,
+        "    sg_core_context_clock(device->core, device->ordinal, context, &clock);",
+        "    sg_core_context_clock(device->core, device->ordinal, NULL, &clock);",
+        ["aware"], MARKS_TEST),
+    bug("epochs_mark_taken_for_another", "an event that an epoch waits for is recorded anew", MARKS,
+        "if (last && last->number > needed && gap < least)",
+        "if (last && gap < least)",
+        ["cuda"], MARKS_TEST),
+    bug("highest_range_of_anybody", "the highest free range is anybody's", REGION,
+        "        if (is_usable(region, at(region, id), slot))\n            return id;\n        from",
+        "        if (high || is_usable(region, at(region, id), slot))\n            return id;\n        from",
+        ["aware"], ["tests/core/test_owner"]),
     bug("made_wait_covers_what_came_meanwhile", "a stream that is made to wait is believed to wait for what came meanwhile", MARKS,
         "        clock.at[other] = mark.time;\n",
         "        sg_core_clock(device->core, device->ordinal, other, &clock);\n",
-        ["aware"], ORDER_MODEL),
+        ["aware"], MARKS_TEST),
     bug("wait_covers_what_came_meanwhile", "a free that waits believes complete what came meanwhile", FREE,
         "    CUresult result = wait_for_current(device->core, ret_ns);\n"
         "    if (result == CUDA_SUCCESS)",
