@@ -214,9 +214,9 @@ void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
 /* What everything submitted to `slot` from now on comes after, its own work so far included. */
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
 
-/* What is complete when the driver says, asked after this, that the stream has no work left. A blocking stream comes after
-   the legacy one's work by the next thing that it is given: one that was given nothing since has no work left, and the
-   legacy stream may. */
+/* What is complete when the driver says, asked after this, that the stream has no work left. A blocking stream comes
+   after the legacy one's work by the next thing that it is given: one that was given nothing since has no work left,
+   and the legacy stream may. */
 void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
 
 /* The same for all streams of a context together, NULL: of the device. For calls that wait for all of them. */

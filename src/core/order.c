@@ -189,6 +189,16 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
     return last;
 }
 
+/* Under the lock. */
+static void read_clock(struct sg_device *device, sg_slot slot, struct sg_clock *ret)
+{
+    struct sg_order *order = &device->order;
+    uint64_t now = sg_order_read(device, sg_slot_bit(slot));
+    order->eventless &= ~sg_slot_bit(slot);
+    *ret = order->knows[slot];
+    ret->at[slot] = now;
+}
+
 void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret)
 {
     struct sg_device *device = followed(core, ordinal, slot);
@@ -197,16 +207,13 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_cl
         return;
     }
     sg_lock(&device->lock);
-    struct sg_order *order = &device->order;
-    uint64_t now = sg_order_read(device, sg_slot_bit(slot));
-    order->eventless &= ~sg_slot_bit(slot);
-    *ret = order->knows[slot];
-    ret->at[slot] = now;
+    read_clock(device, slot, ret);
     sg_unlock(&device->lock);
 }
 
-/* Whether a stream comes after work of the legacy one's that it need not have waited for: as a blocking one it does with
-   the next thing that it is given. *ret_time: the time up to which that work is complete, 0 where it isn't followed. */
+/* Whether a stream comes after work of the legacy one's that it need not have waited for: as a blocking one it does
+   with the next thing that it is given. *ret_time: the time up to which that work is complete, 0 where it isn't
+   followed. */
 static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_t *ret_time)
 {
     uint64_t busy = order->unproven | atomic_load_explicit(&order->fresh, memory_order_acquire);
@@ -228,10 +235,12 @@ void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct 
 {
     struct sg_device *device = followed(core, ordinal, slot);
     uint64_t time;
-    sg_core_clock(core, ordinal, slot, ret);
-    if (!device)
+    if (!device) {
+        memset(ret, 0, sizeof *ret);
         return;
+    }
     sg_lock(&device->lock);
+    read_clock(device, slot, ret);
     if (is_behind_legacy(&device->order, slot, &time) && time < ret->at[slot])
         ret->at[slot] = time;
     sg_unlock(&device->lock);

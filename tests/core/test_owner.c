@@ -14,8 +14,8 @@ static struct sg_nodes nodes;
 static struct sg_region region;
 static struct sg_order order;
 
-/* The first page and a part of the next were freed by ONE at 6, all behind that by OTHER at 5. TAKER has come after both at
-   8. */
+/* The first page and a part of the next were freed by ONE at 6, all behind that by OTHER at 5. TAKER has come after both
+   at 8. */
 static int start(void **state)
 {
     (void)state;
