@@ -125,6 +125,7 @@ static void in_streams_that_are_gone(void)
     MUST(cudaStreamDestroy(gone));
     SHOW(cudaFreeAsync(other, gone));
     SHOW(cudaMemset(other, 1, BYTES));
+    MUST(cudaDeviceSynchronize()); /* `stream` doesn't come after the legacy one by itself */
     SHOW(cudaFreeAsync(other, stream));
     SHOW(cudaFreeAsync(other, stream));
     SHOW(cudaFree(other));
