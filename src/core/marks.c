@@ -365,8 +365,9 @@ static CUresult wait_for_context(struct sg_device *device, CUcontext context)
 /* The same for every context. */
 static CUresult wait_for_all(struct sg_device *device)
 {
+    const struct sg_core *core = device->core;
     sg_unlock(&device->asking);
-    CUresult result = device->core->aside(wait_for_contexts, device);
+    CUresult result = core->aside ? core->aside(wait_for_contexts, device) : wait_for_contexts(device);
     sg_lock(&device->asking);
     return result;
 }

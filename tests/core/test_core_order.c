@@ -154,6 +154,52 @@ static void comes_after_what_both_wait_for(void **state)
     assert_true(is_usable(freed(0, false), other));
 }
 
+/* The events of the legacy stream are one to its clock, as it was given nothing between them. The second comes after
+   what the blocking stream did meanwhile, and `other` waits for the first. */
+static void comes_not_after_what_the_legacy_stream_waits_for_unseen(void **state)
+{
+    (void)state;
+    sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false), blocking = add_stream(5, SG_STREAM_BLOCKING, false);
+    work(own);
+    wait_for_stream(other, own);
+    const struct sg_clock first = record(legacy);
+    work(blocking);
+    const struct sg_clock second = record(legacy);
+    wait_for(other, &first);
+    wait_for(own, &second);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+/* What a blocking stream was given last is no end of its work: it comes after the legacy stream's, which nobody else
+   has waited for. */
+static void comes_not_after_the_legacy_stream_by_way_of_a_blocking_one(void **state)
+{
+    (void)state;
+    sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false);
+    own = add_stream(5, SG_STREAM_BLOCKING, false);
+    work(own);
+    wait_for_stream(other, own);
+    work(legacy);
+    (void)record(legacy);
+    work(third);
+    const struct sg_clock both = record(third);
+    wait_for(other, &both);
+    wait_for(own, &both);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+static void event_before_the_work_completes_nothing_after(void **state)
+{
+    (void)state;
+    work(own);
+    const struct sg_clock before = record(own);
+    work(own);
+    struct sg_after after = freed(0, false);
+    complete(&before);
+    assert_false(is_usable(after, 0));
+    assert_false(is_usable(after, other));
+}
+
 /* It has come after all that the other waited for, but not after what that one was given before it waited. */
 static void comes_not_after_work_before_a_later_wait(void **state)
 {
@@ -198,6 +244,20 @@ static void user_that_stands_still_is_not_complete(void **state)
     assert_false(is_usable(after, other));
     wait_for_stream(other, third);
     assert_true(is_usable(after, other));
+}
+
+static void shared_block_is_told_of_by_marks_on_all_its_users(void **state)
+{
+    (void)state;
+    work(own);
+    work(third);
+    struct sg_after after = freed(sg_slot_bit(third), false);
+    sg_order_marked(device, sg_slot_bit(own), after.time);
+    assert_false(sg_after_marked(&device->order, after));
+    sg_order_marked(device, sg_slot_bit(third), after.time - 1);
+    assert_false(sg_after_marked(&device->order, after));
+    sg_order_marked(device, sg_slot_bit(third), after.time);
+    assert_true(sg_after_marked(&device->order, after));
 }
 
 /* Whom a free waits for, where nobody says who has used the block. */
@@ -252,6 +312,34 @@ static void seen_by_each_that_waited(void **state)
     assert_int_equal(seen(born), sg_slot_bit(third));
 }
 
+/* The last comes after the second's work, but not after the first's, which the second came after only later. */
+static void seen_by_who_came_after_another_later(void **state)
+{
+    (void)state;
+    sg_slot last = add_stream(4, 0, false);
+    const sg_slot all[] = {other, third, last};
+    uint64_t born = sg_order_tick(device);
+    for (int i = 0; i < 3; i++) {
+        wait_for_stream(all[i], own);
+        work(all[i]);
+    }
+    wait_for_stream(last, third);
+    assert_int_equal(seen(born), sg_slot_bit(other) | sg_slot_bit(last));
+    wait_for_stream(third, other);
+    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(last));
+}
+
+static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **state)
+{
+    (void)state;
+    (void)record(other); /* in an event call, as above */
+    work(other);
+    uint64_t born = sg_order_tick(device);
+    assert_int_equal(seen(born), 0);
+    sg_core_slot_opaque(core, 0, own);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+}
+
 static void seen_by_who_works_on_after_it_was_waited_for(void **state)
 {
     (void)state;
@@ -291,6 +379,38 @@ static void new_stream_of_a_slot_is_not_complete(void **state)
     assert_false(is_usable(freed(0, false), other));
 }
 
+/* A stream may have been given work before it is met. */
+static void stream_that_is_met_is_not_complete(void **state)
+{
+    (void)state;
+    struct sg_clock all;
+    sg_core_slot_gone(core, 0, own);
+    sg_core_context_clock(core, 0, NULL, &all);
+    complete(&all);
+    assert_int_equal(add_stream(4, 0, false), own);
+    struct sg_after after = freed(0, false);
+    assert_false(is_usable(after, 0));
+    assert_false(is_usable(after, other));
+}
+
+/* The stream before it in its slot waited for work of another context, and ended with its own before that. */
+static void new_stream_comes_not_after_what_the_one_before_waited_for(void **state)
+{
+    (void)state;
+    CUcontext here = (CUcontext)(uintptr_t)1, there = (CUcontext)(uintptr_t)2;
+    sg_core_context_seen(core, 0, here);
+    sg_core_context_seen(core, 0, there);
+    const struct sg_stream_id before = {.key = 4, .context = there}, next = {.key = 5, .context = here};
+    sg_slot slot = sg_core_slot(core, 0, &before);
+    work(own);
+    wait_for_stream(slot, own);
+    struct sg_after after = freed(0, false);
+    assert_true(is_usable(after, slot));
+    sg_core_context_gone(core, 0, there);
+    assert_int_equal(sg_core_slot(core, 0, &next), slot);
+    assert_false(is_usable(after, slot));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -302,16 +422,24 @@ int main(void)
         TEST(comes_not_after_work_that_is_not_seen),
         TEST(comes_not_after_what_a_stream_waits_for_later),
         TEST(comes_after_what_both_wait_for),
+        TEST(comes_not_after_what_the_legacy_stream_waits_for_unseen),
+        TEST(comes_not_after_the_legacy_stream_by_way_of_a_blocking_one),
+        TEST(event_before_the_work_completes_nothing_after),
         TEST(comes_not_after_work_before_a_later_wait),
         TEST(shared_block_is_free_after_its_last_user),
         TEST(user_that_stands_still_is_not_complete),
+        TEST(shared_block_is_told_of_by_marks_on_all_its_users),
         TEST(seen_by_who_waited_right_after_the_allocation),
         TEST(seen_by_who_was_in_no_event_call),
         TEST(seen_by_who_is_ordered_by_other_means),
         TEST(seen_by_each_that_waited),
+        TEST(seen_by_who_came_after_another_later),
+        TEST(seen_by_all_where_the_own_stream_is_ordered_by_other_means),
         TEST(seen_by_who_works_on_after_it_was_waited_for),
         TEST(slot_of_a_gone_stream_is_kept_for_its_work),
         TEST(new_stream_of_a_slot_is_not_complete),
+        TEST(stream_that_is_met_is_not_complete),
+        TEST(new_stream_comes_not_after_what_the_one_before_waited_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

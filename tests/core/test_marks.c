@@ -7,172 +7,64 @@
 
 #include <cmocka.h>
 
-#include "core.h"
-#include "device.h"
-#include "inspect.h"
+#include "scene.h"
 #include "strict_driver.h"
 
-static struct sg_core *core;
-static struct sg_device *device;
-static struct sg_driver driver;
-static CUcontext current;
-static sg_slot busy; /* is given work during a call of the driver; 0: none is */
+static sg_slot busy; /* is given work meanwhile */
 
-static CUresult ctx_get_current(CUcontext *ret)
+static void work(sg_slot slot)
 {
-    *ret = current;
-    return CUDA_SUCCESS;
+    sg_core_slot_touched(scene.core, 0, slot);
 }
 
-static void meanwhile(void)
+static void work_meanwhile(void)
 {
-    if (busy)
-        sg_core_slot_touched(core, 0, busy);
-}
-
-static CUresult ctx_synchronize(void)
-{
-    meanwhile();
-    return strict_driver.ctx_synchronize();
-}
-
-static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
-{
-    meanwhile();
-    return strict_driver.stream_wait_event(stream, event, flags);
-}
-
-static bool may_wait(void)
-{
-    return true;
-}
-
-static int start_with(bool records_contexts)
-{
-    struct sg_conf conf;
-    strict_reset(1, 512 << 20, 2 << 20);
-    sg_conf_init(&conf);
-    driver = strict_driver;
-    driver.ctx_get_current = ctx_get_current;
-    driver.ctx_synchronize = ctx_synchronize;
-    driver.stream_wait_event = stream_wait_event;
-    if (!records_contexts)
-        driver.ctx_record_event = NULL;
-    busy = 0;
-    current = NULL;
-    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .may_wait = may_wait});
-    assert_non_null(core);
-    device = sg_device_get(core, 0);
-    assert_non_null(device);
-    return 0;
-}
-
-static int start(void **state)
-{
-    (void)state;
-    return start_with(true);
-}
-
-static int start_without_events_over_contexts(void **state)
-{
-    (void)state;
-    return start_with(false);
-}
-
-static int stop(void **state)
-{
-    (void)state;
-    busy = 0;
-    strict_complete(UINT32_MAX);
-    sg_core_destroy(core);
-    return strict_leaks() ? -1 : 0;
-}
-
-static sg_slot add_stream(uintptr_t key, unsigned flags, CUcontext context)
-{
-    const struct sg_stream_id id = {.key = key, .handle = (CUstream)key, .flags = flags, .context = context};
-    sg_slot slot = sg_core_slot(core, 0, &id);
-    assert_true(slot);
-    return slot;
-}
-
-static CUdeviceptr allocate(sg_slot slot)
-{
-    const struct sg_tag tag = {.slot = slot, .sync = SG_FREE_SYNC_STREAM};
-    CUdeviceptr address;
-    assert_int_equal(sg_core_malloc(core, 0, 2 << 20, &tag, &address), CUDA_SUCCESS);
-    return address;
-}
-
-static void release(CUdeviceptr address, enum sg_free_sync sync)
-{
-    const struct sg_tag tag = {.sync = sync};
-    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
-}
-
-/* What is freed after the stream's work so far. */
-static struct sg_after freed(sg_slot slot)
-{
-    bool worked;
-    uint64_t time = sg_order_freed(device, slot, 0, false, &worked);
-    sg_order_owe(device, sg_slot_bit(slot));
-    return (struct sg_after){sg_slot_bit(slot), time};
-}
-
-static bool is_complete(struct sg_after after)
-{
-    return sg_after_complete(&device->order, after);
-}
-
-static uint64_t pending_bytes(void)
-{
-    struct sg_stats stats;
-    assert_true(sg_core_stats(core, 0, &stats));
-    return stats.value[SG_STAT_pending_bytes];
+    work(busy);
 }
 
 /* No event can be recorded on the stream, so its context is waited for. */
 static void wait_tells_nothing_of_work_meanwhile(void **state)
 {
     (void)state;
-    sg_slot slot = add_stream(1, SG_STREAM_UNMARKED, NULL);
-    (void)add_stream(2, 0, NULL);
-    sg_core_slot_touched(core, 0, slot);
-    struct sg_after before = freed(slot);
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    (void)scene_add_stream(2, 0, NULL);
+    work(slot);
+    struct sg_after before = scene_freed(slot);
     busy = slot;
-    assert_true(sg_device_ask(device, SG_ASK_WAIT));
-    assert_true(is_complete(before));
-    assert_false(is_complete(freed(slot)));
+    scene.meanwhile = work_meanwhile;
+    assert_true(sg_device_ask(scene.device, SG_ASK_WAIT));
+    assert_true(scene_is_complete(before));
+    assert_false(scene_is_complete(scene_freed(slot)));
 }
 
 static void wait_tells_nothing_of_other_contexts(void **state)
 {
     (void)state;
-    CUcontext other = (CUcontext)(uintptr_t)2;
-    current = (CUcontext)(uintptr_t)1;
-    sg_core_context_seen(core, 0, current);
-    sg_core_context_seen(core, 0, other);
-    sg_slot here = add_stream(1, SG_STREAM_UNMARKED, current), there = add_stream(2, SG_STREAM_UNMARKED, other);
-    sg_core_slot_touched(core, 0, here);
-    sg_core_slot_touched(core, 0, there);
-    struct sg_after after_here = freed(here), after_there = freed(there);
-    assert_true(sg_device_ask(device, SG_ASK_WAIT));
-    assert_true(is_complete(after_here));
-    assert_false(is_complete(after_there));
+    CUcontext other = scene_add_context(2, 0);
+    scene.current = scene_add_context(1, 0);
+    sg_slot here = scene_add_stream(1, SG_STREAM_UNMARKED, scene.current),
+            there = scene_add_stream(2, SG_STREAM_UNMARKED, other);
+    work(here);
+    work(there);
+    struct sg_after after_here = scene_freed(here), after_there = scene_freed(there);
+    assert_true(sg_device_ask(scene.device, SG_ASK_WAIT));
+    assert_true(scene_is_complete(after_here));
+    assert_false(scene_is_complete(after_there));
 }
 
 static void stream_that_is_made_to_wait_comes_not_after_work_meanwhile(void **state)
 {
     (void)state;
-    sg_slot slot = add_stream(1, 0, NULL), other = add_stream(2, 0, NULL);
-    CUdeviceptr address = allocate(slot);
-    sg_core_slot_touched(core, 0, slot);
-    release(address, SG_FREE_SYNC_STREAM);
-    struct sg_after before = freed(slot);
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    struct sg_after before = scene_freed(slot);
     busy = slot;
-    assert_true(sg_device_make_wait(device, other));
-    assert_true(sg_after_usable(&device->order, before, other));
-    assert_false(sg_after_usable(&device->order, freed(slot), other));
+    scene.meanwhile = work_meanwhile;
+    assert_true(sg_device_make_wait(scene.device, other));
+    assert_true(sg_after_usable(&scene.device->order, before, other));
+    assert_false(sg_after_usable(&scene.device->order, scene_freed(slot), other));
 }
 
 /* As many events are out as there may be: those that something pending waits for are not taken for others. */
@@ -182,27 +74,143 @@ static void pending_free_keeps_its_event(void **state)
     CUdeviceptr address[FREES];
     (void)state;
     for (int i = 0; i < FREES; i++)
-        address[i] = allocate(0);
+        address[i] = scene_allocate(0);
     for (int i = 0; i < FREES; i++) {
-        release(address[i], SG_FREE_SYNC_EVENT);
-        sg_device_ask(device, SG_ASK_MARK);
+        scene_free(address[i], SG_FREE_SYNC_EVENT);
+        sg_device_ask(scene.device, SG_ASK_MARK);
     }
-    assert_int_equal(pending_bytes(), (uint64_t)FREES << 21);
+    assert_int_equal(scene_pending_bytes(), (uint64_t)FREES << 21);
     strict_complete(1); /* of the first alone */
-    sg_device_ask(device, SG_ASK_QUERY);
-    assert_int_equal(pending_bytes(), (uint64_t)(FREES - 1) << 21);
+    sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), (uint64_t)(FREES - 1) << 21);
     strict_complete(UINT32_MAX);
-    sg_device_ask(device, SG_ASK_QUERY);
-    assert_int_equal(pending_bytes(), 0);
+    sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
 }
+
+/* Captures, during which nothing is recorded or waited for. */
+
+static void nothing_is_recorded_in_captures(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(0), own = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_EVENT);
+    scene_free(own, SG_FREE_SYNC_STREAM);
+    scene.capturing = true;
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    sg_core_slot_gone(scene.core, 0, slot);
+    assert_int_equal(scene.recorded, 0);
+    scene.capturing = false;
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_not_equal(scene.recorded, 0);
+}
+
+static void no_stream_is_made_to_wait_in_captures(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    scene.capturing = true;
+    assert_false(sg_device_make_wait(scene.device, other));
+    assert_int_equal(scene.recorded + scene.stream_waits, 0);
+}
+
+static void nothing_is_waited_for_in_captures(void **state)
+{
+    (void)state;
+    CUdeviceptr address = scene_allocate(0);
+    scene_free(address, SG_FREE_SYNC_EVENT);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    scene.capturing = true;
+    sg_device_drain(scene.device);
+    assert_int_equal(scene.event_waits, 0);
+    scene.capturing = false;
+    sg_device_drain(scene.device);
+    assert_int_equal(scene.event_waits, 1);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* Contexts that end. */
+
+static void context_that_is_ending_is_not_named(void **state)
+{
+    (void)state;
+    CUcontext context = scene.current = scene_add_context(1, 0);
+    sg_slot slot = scene_add_stream(1, 0, context);
+    work(slot);
+    (void)scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.recorded, 1);
+    sg_core_context_ending(scene.core, context, true);
+    scene.queried = 0;
+    work(slot);
+    (void)scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.recorded, 1);
+    assert_int_equal(scene.queried, 0);
+    sg_core_context_ending(scene.core, context, false);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.recorded, 2);
+    assert_int_not_equal(scene.queried, 0);
+}
+
+/* Its handle may be the next one's. */
+static void events_of_an_ended_context_are_not_used_again(void **state)
+{
+    (void)state;
+    CUcontext context = scene.current = scene_add_context(1, 0);
+    sg_slot slot = scene_add_stream(1, 0, context);
+    for (int i = 0; i < 2; i++) {
+        work(slot);
+        (void)scene_freed(slot);
+        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+        strict_complete(UINT32_MAX);
+        (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    }
+    assert_int_equal(scene.made, 1);
+    sg_core_context_gone(scene.core, 0, context);
+    (void)strict_driver.event_destroy(scene.latest);
+    (void)scene_add_context(1, 0);
+    slot = scene_add_stream(2, 0, context);
+    work(slot);
+    (void)scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.made, 2);
+}
+
+/* An event goes after the work of a stream that ends. */
+static void stream_that_goes_leaves_an_event(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    work(slot);
+    sg_core_slot_gone(scene.core, 0, slot);
+    assert_int_equal(scene.recorded, 1);
+    assert_int_equal(scene.device->order.state[slot], SG_SLOT_GONE);
+    strict_complete(1);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_int_equal(scene.device->order.state[slot], SG_SLOT_UNUSED);
+}
+
+#define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(wait_tells_nothing_of_work_meanwhile, start_without_events_over_contexts, stop),
-        cmocka_unit_test_setup_teardown(wait_tells_nothing_of_other_contexts, start_without_events_over_contexts, stop),
-        cmocka_unit_test_setup_teardown(stream_that_is_made_to_wait_comes_not_after_work_meanwhile, start, stop),
-        cmocka_unit_test_setup_teardown(pending_free_keeps_its_event, start, stop),
+        TEST(wait_tells_nothing_of_work_meanwhile, scene_start_on_older_driver),
+        TEST(wait_tells_nothing_of_other_contexts, scene_start_on_older_driver),
+        TEST(stream_that_is_made_to_wait_comes_not_after_work_meanwhile, scene_start),
+        TEST(pending_free_keeps_its_event, scene_start),
+        TEST(nothing_is_recorded_in_captures, scene_start),
+        TEST(no_stream_is_made_to_wait_in_captures, scene_start),
+        TEST(nothing_is_waited_for_in_captures, scene_start),
+        TEST(context_that_is_ending_is_not_named, scene_start),
+        TEST(events_of_an_ended_context_are_not_used_again, scene_start),
+        TEST(stream_that_goes_leaves_an_event, scene_start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -121,6 +121,56 @@ static void high_end_is_nobodys_who_has_not_come_after_it(void **state)
     assert_int_equal(sg_region_take(&region, PART, SG_END_HIGH, NOBODY), 0);
 }
 
+/* Blocks side by side that one stream frees: what they become one with is free after the last of them, in whatever
+   order they come together. */
+static void joined_ranges_are_free_after_the_last_of_them(void **state)
+{
+    static const uint8_t order_of[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    order.knows[TAKER].at[OTHER] = 4; /* none of OTHER's will do */
+    for (int frees = 0; frees < 6; frees++) {
+        for (int last = 0; last < 3; last++) {
+            uint32_t block[4];
+            for (int i = 0; i < 4; i++) /* the fourth stays between them and the rest */
+                block[i] = sg_region_take(&region, PART, SG_END_LOW, ONE);
+            for (int i = 0; i < 3; i++)
+                assert_int_equal(nodes.node[block[i]].begin + PART, nodes.node[block[i + 1]].begin);
+            for (int i = 0; i < 3; i++) {
+                uint32_t which = order_of[frees][i];
+                sg_region_release(&region, block[which], ONE, (int)which == last ? 9 : 6);
+                sg_region_flush(&region);
+            }
+            order.knows[TAKER].at[ONE] = 8;
+            assert_int_equal(sg_region_take(&region, 3 * PART, SG_END_LOW, TAKER), 0);
+            order.knows[TAKER].at[ONE] = 9;
+            uint32_t all = sg_region_take(&region, 3 * PART, SG_END_LOW, TAKER);
+            assert_true(all);
+            (void)end(state);
+            (void)start(state);
+            order.knows[TAKER].at[OTHER] = 4;
+        }
+    }
+}
+
+/* A place whose pages were not to be had: what was free there is its taker's, for whom it was found. */
+static void abandoned_place_is_its_takers(void **state)
+{
+    (void)state;
+    const struct sg_place place = {.begin = 0, .units = PAGE, .node = region.first};
+    uint32_t busy = sg_region_claim(&region, &place);
+    assert_true(busy);
+    sg_region_abandon(&region, busy, TAKER, 9);
+    order.knows[NOBODY].at[ONE] = order.knows[NOBODY].at[OTHER] = 9;
+    order.knows[NOBODY].at[TAKER] = 8;
+    assert_int_equal(sg_region_take(&region, PAGE, SG_END_LOW, 0), 0);
+    uint32_t behind = sg_region_take(&region, PAGE, SG_END_LOW, NOBODY);
+    assert_true(behind);
+    assert_in_range(nodes.node[behind].begin, PAGE, PAGES * PAGE);
+    order.knows[NOBODY].at[TAKER] = 9;
+    uint32_t id = sg_region_take(&region, PAGE, SG_END_LOW, NOBODY);
+    assert_true(id);
+    assert_int_equal(nodes.node[id].begin, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -129,6 +179,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(waits_for_an_event_from_since_then, start, end),
         cmocka_unit_test_setup_teardown(are_found_behind_many_small_ranges, start, end),
         cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
+        cmocka_unit_test_setup_teardown(joined_ranges_are_free_after_the_last_of_them, start, end),
+        cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,8 +16,10 @@ USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
-ORDER_RULES, MARKS_TEST = ["tests/core/test_core_order"], ["tests/core/test_marks"]
-DOUBT, WORK, GATED_TEST, CAPTURES_TEST = (["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures"))
+ORDER_RULES, MARKS_TEST, EPOCHS_TEST, FREES_TEST, OWNER_TEST = (
+    ["tests/core/test_" + part] for part in ("core_order", "marks", "epochs", "frees", "owner"))
+DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST = (
+    ["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures", "graphs"))
 EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
           for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
 FREE_WAITS = [("tests/preload/preload_free_waits", "free_sync:strict", "256MiB,count=2")]
@@ -330,7 +332,8 @@ MUTATIONS = [
         "the driver is asked once more whether a free that was put off may be made, beside another thread's capture",
         CAPTURES, "        parked.list[count].origin.judged = true;\n", "", ["cuda"], ["tests/preload/test_captures"]),
     # What is believed of a stream, an event and a context.
-    bug("taint_ends_with_a_context_record", "an event that others may record counts as known again once it stands for a context", EVENTS,
+    bug("taint_ends_with_a_context_record",
+        "an event that others may record counts as known again once it stands for a context", EVENTS,
         "event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n"
         "    }\n"
         "    sg_unguard(SG_GUARD_EVENTS);\n"
@@ -344,12 +347,14 @@ MUTATIONS = [
         "\n"
         "void sg_events",
         ["aware"], DOUBT),
-    bug("taint_meanwhile_unnoticed", "what was known of an event is believed although it has been given to others meanwhile", EVENTS,
+    bug("taint_meanwhile_unnoticed",
+        "what was known of an event is believed although it has been given to others meanwhile", EVENTS,
         "        event->generation++;\n"
         "        event->state = TAINTED;\n",
         "        event->state = TAINTED;\n",
         ["aware"], DOUBT),
-    bug("context_record_meanwhile_unnoticed", "what was known of an event is believed although it stands for a context meanwhile", EVENTS,
+    bug("context_record_meanwhile_unnoticed",
+        "what was known of an event is believed although it stands for a context meanwhile", EVENTS,
         "        event->generation++;\n"
         "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n"
         "    }\n"
@@ -364,7 +369,8 @@ MUTATIONS = [
         "\n"
         "void sg_events",
         ["aware"], DOUBT),
-    bug("known_while_it_is_recorded", "an event is believed to stand for its last place while it is being recorded at another", EVENTS,
+    bug("known_while_it_is_recorded",
+        "an event is believed to stand for its last place while it is being recorded at another", EVENTS,
         "        event->mixed |= event->under_way > 1;\n"
         "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n",
         "        event->mixed |= event->under_way > 1;\n",
@@ -387,7 +393,8 @@ MUTATIONS = [
         "ret->state = events.full || sg_follow_late() ? UNKNOWN : BLANK;",
         "ret->state = sg_follow_late() ? UNKNOWN : BLANK;",
         ["aware"], DOUBT),
-    bug("record_without_a_slot_counts_as_none", "an event recorded on a stream that is not followed counts as never recorded", EVENTS,
+    bug("record_without_a_slot_counts_as_none",
+        "an event recorded on a stream that is not followed counts as never recorded", EVENTS,
         "        } else if (recording->early) {",
         "        } else if (recording->early || !recording->followed) {",
         ["aware"], DOUBT),
@@ -396,7 +403,8 @@ MUTATIONS = [
         "        sg_streams_place",
         "    ret->followed = sg_streams_place",
         ["aware"], DOUBT),
-    bug("record_with_flags_on_the_legacy_stream", "cuEventRecordWithFlags by the other name counts as on the legacy stream", EVENTS,
+    bug("record_with_flags_on_the_legacy_stream",
+        "cuEventRecordWithFlags by the other name counts as on the legacy stream", EVENTS,
         "return record_with_flags(event, stream, flags, true, sg_real()->cuEventRecordWithFlags_ptsz);",
         "return record_with_flags(event, stream, flags, false, sg_real()->cuEventRecordWithFlags_ptsz);",
         ["aware"], DOUBT),
@@ -426,16 +434,19 @@ MUTATIONS = [
         "knowledge->state == KNOWN && knowledge->device == place.device && still",
         "knowledge->state == KNOWN && still",
         ["aware"], DOUBT),
-    bug("waits_of_a_newer_driver_believed", "waits are believed although a newer driver has calls that are not known", EVENTS,
+    bug("waits_of_a_newer_driver_believed",
+        "waits are believed although a newer driver has calls that are not known", EVENTS,
         "still(event, knowledge) &&\n"
         "            !sg_follow_blind();",
         "still(event, knowledge);",
         ["aware"], DOUBT),
-    bug("queries_of_a_newer_driver_believed", "events are believed complete although a newer driver has calls that are not known", EVENTS,
+    bug("queries_of_a_newer_driver_believed",
+        "events are believed complete although a newer driver has calls that are not known", EVENTS,
         "knowledge.state == KNOWN && !sg_follow_blind() && still",
         "knowledge.state == KNOWN && still",
         ["aware"], DOUBT),
-    bug("unknown_event_tells_the_host_nothing", "the host learns nothing from an event that nothing is known of", EVENTS,
+    bug("unknown_event_tells_the_host_nothing",
+        "the host learns nothing from an event that nothing is known of", EVENTS,
         "        if (!known || knowledge.opaque)\n"
         "            sg_streams_told_all(core);",
         "        if (knowledge.opaque)\n"
@@ -458,7 +469,8 @@ MUTATIONS = [
         "    if (stream == CU_STREAM_PER_THREAD)\n"
         "        return SG_STREAM_BLOCKING;",
         ["aware"], DOUBT),
-    bug("stream_of_unknown_kind_trusted", "a stream that the driver says nothing of counts as ordered by its events alone", STREAMS,
+    bug("stream_of_unknown_kind_trusted",
+        "a stream that the driver says nothing of counts as ordered by its events alone", STREAMS,
         "!= CUDA_SUCCESS)\n"
         "        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;\n"
         "    return flags",
@@ -474,7 +486,8 @@ MUTATIONS = [
         "    flags |= primary ? SG_STREAM_UNMARKED : 0;\n",
         "",
         ["aware"], DOUBT),
-    bug("default_stream_of_any_context", "the default stream is that of the context in which it was last named", STREAMS,
+    bug("default_stream_of_any_context",
+        "the default stream is that of the context in which it was last named", STREAMS,
         "if (seen->stream == named && seen->context == context && seen->changes == changes) {",
         "if (seen->stream == named && seen->changes == changes) {",
         ["aware"], DOUBT),
@@ -492,15 +505,18 @@ MUTATIONS = [
         "    retire(stream);\n"
         "    return result;",
         ["aware"], DOUBT),
-    bug("work_seen_on_one_device_alone", "work of a stream that uses another device's memory counts on its own device alone", STREAMS,
+    bug("work_seen_on_one_device_alone",
+        "work of a stream that uses another device's memory counts on its own device alone", STREAMS,
         "        touch_foreign(core, place.entry);\n",
         "        (void)touch_foreign;\n",
         ["aware"], DOUBT),
-    bug("primary_context_waits_for_itself_alone", "a wait of a primary context is not one of those that it stands for", STREAMS,
+    bug("primary_context_waits_for_itself_alone",
+        "a wait of a primary context is not one of those that it stands for", STREAMS,
         "(entry->context == context || entry->device == device))",
         "entry->context == context)",
         ["aware"], DOUBT),
-    bug("wait_for_one_device_completes_all", "a wait for the contexts of one device completes what was freed after all devices' work", WAITS,
+    bug("wait_for_one_device_completes_all",
+        "a wait for the contexts of one device completes what was freed after all devices' work", WAITS,
         "    if (sg_contexts_devices())\n"
         "        ret_clock->at[0] = 0;",
         "    if (false)\n"
@@ -525,7 +541,8 @@ MUTATIONS = [
         "        if (__builtin_strcmp(#symbol, \"cuMemsetD2D8Async\")) \\\n"
         "            note(stream, own); \\\n",
         ["aware"], WORK),
-    bug("copy_to_the_host_tells_nothing", "a copy to the host does not count as telling it of the stream's work", SUBMIT,
+    bug("copy_to_the_host_tells_nothing",
+        "a copy to the host does not count as telling it of the stream's work", SUBMIT,
         "        note(stream, own); \\\n",
         "        if (__builtin_strcmp(#symbol, \"cuMemcpyDtoHAsync_v2\")) \\\n"
         "            note(stream, own); \\\n"
@@ -536,19 +553,23 @@ MUTATIONS = [
         "    sg_touched(stream, per_thread);\n",
         "    (void)per_thread;\n",
         ["aware"], WORK),
-    bug("copy_by_another_device_unnoticed", "a block that another device's stream copies to is not known to be in its use", COPIES,
+    bug("copy_by_another_device_unnoticed",
+        "a block that another device's stream copies to is not known to be in its use", COPIES,
         "    used(core, dst, sg_stream_named(stream, per_thread));\n",
         "",
         ["aware"], WORK),
-    bug("batch_of_waits_unnoticed", "a stream that waits for words of memory in a batch counts as one whose order is seen", TAINTS,
+    bug("batch_of_waits_unnoticed",
+        "a stream that waits for words of memory in a batch counts as one whose order is seen", TAINTS,
         "        opaque(stream, false); \\\n",
         "        if (__builtin_strcmp(#symbol, \"cuStreamBatchMemOp_v2\")) opaque(stream, false); \\\n",
         ["aware"], WORK),
-    bug("wait_for_a_word_on_the_legacy_stream", "a wait for a word of memory by the other name counts as the legacy stream's", TAINTS,
+    bug("wait_for_a_word_on_the_legacy_stream",
+        "a wait for a word of memory by the other name counts as the legacy stream's", TAINTS,
         "        opaque(stream, true); \\\n",
         "        opaque(stream, false); \\\n",
         ["aware"], WORK),
-    bug("captured_wait_for_a_word_unnoticed", "a graph that was captured with a wait for a word of memory counts as one that waits for nothing", TAINTS,
+    bug("captured_wait_for_a_word_unnoticed",
+        "a graph that was captured with a wait for a word of memory counts as one that waits for nothing", TAINTS,
         "    if (sg_captures_live())\n"
         "        atomic_store(&graphs_wait, true);\n"
         "}",
@@ -570,7 +591,8 @@ MUTATIONS = [
         "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)",
         "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)",
         ["aware"], WORK),
-    bug("graph_tells_the_host_nothing", "a graph's launch does not count as telling the host of the stream's work", TAINTS,
+    bug("graph_tells_the_host_nothing",
+        "a graph's launch does not count as telling the host of the stream's work", TAINTS,
         "    if (sg_following())\n"
         "        sg_streams_tell(stream, per_thread); /* it may have functions of the host, or copies to it */\n",
         "",
@@ -580,7 +602,8 @@ MUTATIONS = [
         "    return result;",
         ["aware"], WORK),
     # The driver while captures begin and go on.
-    bug("capture_begins_beside_calls_of_ours", "a capture begins while calls are made that it must not begin beside", CAPTURES,
+    bug("capture_begins_beside_calls_of_ours",
+        "a capture begins while calls are made that it must not begin beside", CAPTURES,
         "    while (atomic_load(&gate.holders))\n"
         "        rest();\n",
         "",
@@ -590,12 +613,14 @@ MUTATIONS = [
         "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);",
         "    return sg_real()->cuStreamBeginCapture_v2(stream, mode);",
         ["cuda"], CAPTURES_TEST),
-    bug("capture_begins_unseen_by_the_short_way", "what was learnt while there were no captures is believed in one", CAPTURES,
+    bug("capture_begins_unseen_by_the_short_way",
+        "what was learnt while there were no captures is believed in one", CAPTURES,
         "    atomic_fetch_add(&captures.live, 1);\n"
         "    atomic_fetch_add(&sg_life_gate, 1);\n",
         "    atomic_fetch_add(&captures.live, 1);\n",
         ["cuda"], GATED_TEST),
-    bug("capture_of_the_legacy_stream_for_the_own", "whether a thread's own stream is captured is asked of the legacy stream", CAPTURES,
+    bug("capture_of_the_legacy_stream_for_the_own",
+        "whether a thread's own stream is captured is asked of the legacy stream", CAPTURES,
         "driver->stream_is_capturing(sg_stream_named(stream, per_thread), &status)",
         "driver->stream_is_capturing(stream, &status)",
         ["cuda"], GATED_TEST),
@@ -603,7 +628,8 @@ MUTATIONS = [
         "if (capture->thread == &sg_self) {",
         "if (true) {",
         ["cuda"], GATED_TEST),
-    bug("capture_never_has_other_streams", "a capture that other streams have joined gives memory on to the next in its own", CAPTURES,
+    bug("capture_never_has_other_streams",
+        "a capture that other streams have joined gives memory on to the next in its own", CAPTURES,
         "capture->joins == atomic_load(&captures.joins);",
         "true;",
         ["cuda"], GATED_TEST),
@@ -625,7 +651,8 @@ MUTATIONS = [
         "CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)",
         "CUresult result = is_open(stream) || true ? real->stream_wait_event(stream, event, flags)",
         ["cuda"], GATED_TEST),
-    bug("legacy_stream_used_in_captures", "the legacy stream is given an event of ours beside a captured one that it orders", GATED,
+    bug("legacy_stream_used_in_captures",
+        "the legacy stream is given an event of ours beside a captured one that it orders", GATED,
         "    return stream && stream != CU_STREAM_LEGACY && real->stream_is_capturing &&",
         "    return real->stream_is_capturing &&",
         ["cuda"], GATED_TEST),
@@ -637,13 +664,15 @@ MUTATIONS = [
         "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
         "                                         : real->ctx_record_event(context, event);",
         ["cuda"], GATED_TEST),
-    bug("context_marked_in_a_capture", "a context is waited for by an event although a capture has begun meanwhile", GATED,
+    bug("context_marked_in_a_capture",
+        "a context is waited for by an event although a capture has begun meanwhile", GATED,
         "    if (!sg_captures_live()) {\n"
         "        result = real->event_create",
         "    if (true) {\n"
         "        result = real->event_create",
         ["cuda"], GATED_TEST),
-    bug("program_that_captures_waited_for_plainly", "a program that captures is waited for by a call that a capture could begin beside", GATED,
+    bug("program_that_captures_waited_for_plainly",
+        "a program that captures is waited for by a call that a capture could begin beside", GATED,
         "return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();",
         "return real->ctx_synchronize();",
         ["cuda"], GATED_TEST),
@@ -654,7 +683,8 @@ MUTATIONS = [
         "    (void)popped;\n"
         "    return result;",
         ["cuda"], GATED_TEST),
-    bug("wait_under_the_lock", "an event is waited for by the driver's own call, which keeps captures from beginning", GATED,
+    bug("wait_under_the_lock",
+        "an event is waited for by the driver's own call, which keeps captures from beginning", GATED,
         "    ret->event_synchronize = synchronize_in_slices;\n",
         "    (void)synchronize_in_slices;\n",
         ["cuda"], GATED_TEST),
@@ -701,11 +731,13 @@ MUTATIONS = [
         "known = order->opaque | order->eventless |",
         "known = order->opaque |",
         ["aware"], ORDER_RULES),
-    bug("block_seen_one_moment_later", "a stream that has come after a block's allocation and nothing later has not seen it", ORDER,
+    bug("block_seen_one_moment_later",
+        "a stream that has come after a block's allocation and nothing later has not seen it", ORDER,
         "order->knows[other].at[slot] >= born)",
         "order->knows[other].at[slot] > born)",
         ["aware"], ORDER_RULES),
-    bug("threads_own_stream_trusted", "a thread's own stream does not count as ordered by means that are not seen", ORDER,
+    bug("threads_own_stream_trusted",
+        "a thread's own stream does not count as ordered by means that are not seen", ORDER,
         "id->flags & SG_STREAM_OPAQUE || id->per_thread ?",
         "id->flags & SG_STREAM_OPAQUE ?",
         ["aware"], ORDER_RULES),
@@ -713,7 +745,8 @@ MUTATIONS = [
         "uint64_t time = clock ? clock->at[slot] : device->serial;",
         "uint64_t time = clock ? clock->at[slot] : 0;",
         ["torch"], programs=directed("tainted", "auto")),
-    bug("mark_covers_what_came_meanwhile", "our own event covers what was given to the stream while it was recorded", MARKS,
+    bug("mark_covers_what_came_meanwhile",
+        "our own event covers what was given to the stream while it was recorded", MARKS,
         "    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);\n",
         "    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);\n"
         "    sg_lock(&device->lock);\n"
@@ -739,7 +772,8 @@ MUTATIONS = [
         "        if (is_usable(region, at(region, id), slot))\n            return id;\n        from",
         "        if (high || is_usable(region, at(region, id), slot))\n            return id;\n        from",
         ["aware"], ["tests/core/test_owner"]),
-    bug("made_wait_covers_what_came_meanwhile", "a stream that is made to wait is believed to wait for what came meanwhile", MARKS,
+    bug("made_wait_covers_what_came_meanwhile",
+        "a stream that is made to wait is believed to wait for what came meanwhile", MARKS,
         "        clock.at[other] = mark.time;\n",
         "        sg_core_clock(device->core, device->ordinal, other, &clock);\n",
         ["aware"], MARKS_TEST),
@@ -750,7 +784,8 @@ MUTATIONS = [
         "    sg_core_context_clock(device->core, device->ordinal, NULL, &clock);\n"
         "    if (result == CUDA_SUCCESS)",
         ["aware"], ORDER_MODEL),
-    bug("inherited_at_the_first_users_time", "memory that goes to another stream than its own is free at the time of its users", PENDING,
+    bug("inherited_at_the_first_users_time",
+        "memory that goes to another stream than its own is free at the time of its users", PENDING,
         "uint64_t later = order->moved_on[slot] > after.time ? order->moved_on[slot] : after.time;",
         "uint64_t later = after.time;",
         ["aware"], ORDER_MODEL),
@@ -761,4 +796,244 @@ MUTATIONS = [
         "        unlink_node(region, id);\n"
         "        if (right) {",
         ["aware"], ORDER_MODEL),
+    # What is believed of streams, contexts and waits where little tells of it.
+    bug("new_stream_knows_what_the_last_did",
+        "a new stream has come after what the one before it in its slot had waited for", ORDER,
+        "    memset(&order->knows[slot], 0, sizeof order->knows[slot]);\n",
+        "",
+        ["aware"], ORDER_RULES),
+    bug("work_before_a_stream_was_met_is_complete",
+        "what a stream was given before it was met counts as complete", ORDER,
+        "    order->given[slot] = order->moved_on[slot] = sg_order_tick(device); /* what this one was given before is not */\n",
+        "",
+        ["aware"], ORDER_RULES),
+    bug("legacy_streams_events_are_one",
+        "two events of the legacy stream count as one where it was given nothing between them", ORDER,
+        "!(known && is_ordered_by_waits(order, third))",
+        "!known",
+        ["aware"], ORDER_RULES),
+    bug("blocking_stream_comes_after_its_own_alone",
+        "who has come after a blocking stream has come after the legacy one", ORDER,
+        "if (is_ordered_by_waits(order, other) && comes_after",
+        "if (comes_after",
+        ["aware"], ORDER_RULES),
+    bug("who_came_after_another_later",
+        "a free waits for the last of a row of streams, which came after the second before that came after the first", ORDER,
+        "uint64_t rest = stay >> before & 1 ? 0 : seen & ~sg_slot_bit(before)",
+        "uint64_t rest = seen & ~sg_slot_bit(before)",
+        ["aware"], ORDER_RULES),
+    bug("own_stream_ordered_unseen", "the own stream counts as ordered by what is seen alone", ORDER,
+        "if (order->opaque & sg_slot_bit(slot) || order->complete[slot] >= born ||",
+        "if (order->complete[slot] >= born ||",
+        ["aware"], ORDER_RULES),
+    bug("streams_outlive_their_context", "the streams of a context that has ended live on", PENDING,
+        "        if (order->state[slot] == SG_SLOT_ALIVE)\n"
+        "            sg_order_gone(device, slot);\n",
+        "",
+        ["aware"], ORDER_RULES),
+    bug("event_of_an_ending_context_asked_about", "an event of a context that is being ended is asked about", MARKS,
+        "|| sg_core_is_ending(device->core, device->mark[i].context)",
+        "",
+        ["aware"], MARKS_TEST),
+    bug("event_in_an_ending_context", "an event is recorded in a context that is being ended", MARKS,
+        " || sg_core_is_ending(device->core, context))\n"
+        "        return CUDA_ERROR_NOT_SUPPORTED;",
+        ")\n"
+        "        return CUDA_ERROR_NOT_SUPPORTED;",
+        ["aware"], MARKS_TEST),
+    bug("events_used_again_after_their_context",
+        "events of a context that has ended are recorded in the next of its handle", PENDING,
+        "if (context && device->idle_event[i].context != context)",
+        "if (context)",
+        ["aware"], MARKS_TEST),
+    bug("marks_in_captures", "events of ours are recorded while a capture is live", MARKS,
+        "    if (!begin_recording(device))\n"
+        "        return;\n"
+        "    if (wanted & 1)",
+        "    (void)begin_recording(device);\n"
+        "    if (wanted & 1)",
+        ["aware"], MARKS_TEST),
+    bug("streams_made_to_wait_in_captures", "a stream is made to wait while a capture is live", MARKS,
+        "    if (!begin_recording(device)) {\n"
+        "        sg_unlock(&device->asking);\n"
+        "        return false;\n"
+        "    }\n"
+        "    for (sg_slot other",
+        "    if (!begin_recording(device)) {\n"
+        "    }\n"
+        "    for (sg_slot other",
+        ["aware"], MARKS_TEST),
+    bug("memory_given_back_in_captures", "what is pending is waited for while a capture is live", MARKS,
+        "    if (!begin_recording(device)) /* nothing may be waited for while a capture is live */\n"
+        "        return;\n"
+        "    end_recording(device);",
+        "",
+        ["aware"], MARKS_TEST),
+    bug("gone_stream_counts_as_marked",
+        "a stream that went counts as one whose last work an event was recorded after", MARKS,
+        "(fresh >> slot & 1 || order->marked[slot] < order->folded[slot])",
+        "(fresh >> slot & 1)",
+        ["cuda"], EPOCHS_TEST),
+    bug("work_of_a_gone_stream_unnoticed", "work that a stream was given while it went is in no epoch", MARKS,
+        "(fresh >> slot & 1 || order->marked[slot] < order->folded[slot])",
+        "(order->marked[slot] < order->folded[slot])",
+        ["cuda"], EPOCHS_TEST),
+    bug("contexts_too_many_are_forgotten",
+        "an epoch is recorded over those contexts alone of which there was room to know", MARKS,
+        "    if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))\n"
+        "        return false;\n",
+        "",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_of_one_device", "events on the streams of one device are an epoch beside others", MARKS,
+        "(followed && !sg_device_contexts(device, /* own */ false) &&",
+        "(followed &&",
+        ["cuda"], EPOCHS_TEST),
+    bug("other_device_since_the_free",
+        "events on the streams of one device are an epoch where another came after the free", MARKS,
+        "!untold(order, time) && !sg_device_contexts(device, /* own */ false);",
+        "!untold(order, time);",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_of_the_followed", "events on streams are an epoch where not all are followed", MARKS,
+        "(followed && !sg_device_contexts(device, /* own */ false) &&",
+        "(!sg_device_contexts(device, /* own */ false) &&",
+        ["cuda"], EPOCHS_TEST),
+    bug("thread_waits_for_one_context", "a thread of ours that waits for all contexts waits for the first alone", MARKS,
+        "i < count && result == CUDA_SUCCESS; i++) {\n"
+        "        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);\n"
+        "        int use",
+        "i < 1 && i < count && result == CUDA_SUCCESS; i++) {\n"
+        "        CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);\n"
+        "        int use",
+        ["cuda"], EPOCHS_TEST),
+    bug("thread_frees_what_came_meanwhile", "what is freed while a thread of ours waits is free when it has", MARKS,
+        "        sg_pending_complete(device, sg_slot_bit(0), time);\n"
+        "    sg_unlock(&device->lock);\n"
+        "    return result;",
+        "        sg_pending_complete(device, sg_slot_bit(0), device->serial + (time & 0));\n"
+        "    sg_unlock(&device->lock);\n"
+        "    return result;",
+        ["cuda"], EPOCHS_TEST),
+    bug("freed_beside_an_epoch_for_ever", "what is freed while an epoch is recorded gets no event of its own", MARKS,
+        "    if (device->nodes.node[device->pending.last].time <= time) /* none was freed meanwhile */\n"
+        "        device->order.owed",
+        "    device->order.owed",
+        ["cuda"], EPOCHS_TEST),
+    bug("contexts_of_any_device", "a context counts as one of whatever device is asked about", CONTEXTS,
+        "(atomic_load_explicit(&core->context_device[i], memory_order_relaxed) == device->ordinal) == own;",
+        "own;",
+        ["cuda"], EPOCHS_TEST),
+    bug("wait_for_the_owner_completes_all",
+        "a free that waits for one of several contexts believes the work of all complete", FREE,
+        "        sg_core_context_clock(core, users->device->ordinal, owner, &clock);",
+        "        sg_core_context_clock(core, users->device->ordinal, NULL, &clock);",
+        ["cuda"], FREES_TEST),
+    bug("wait_for_the_owner_covers_what_came_meanwhile",
+        "a free that waits for one of several contexts believes complete what came meanwhile", FREE,
+        "    if (follows)\n"
+        "        sg_core_context_clock(core, users->device->ordinal, owner, &clock);\n"
+        "    CUresult result = owner == current ? core->driver->ctx_synchronize() : sg_driver_synchronize(core->driver, owner);\n",
+        "    CUresult result = owner == current ? core->driver->ctx_synchronize() : sg_driver_synchronize(core->driver, owner);\n"
+        "    if (follows)\n"
+        "        sg_core_context_clock(core, users->device->ordinal, owner, &clock);\n",
+        ["cuda"], FREES_TEST),
+    bug("wait_shows_the_host_its_own_alone", "what a wait tells the host of other contexts goes unnoticed", FREE,
+        "        tell_of_others(core);\n",
+        "        (void)tell_of_others;\n",
+        ["cuda"], FREES_TEST),
+    bug("neighbour_taken_for_the_block", "whether a block was used abroad is asked of its neighbour alone", FREE,
+        "(uint64_t)(uintptr_t)context && !node->also && !device->reached;",
+        "(uint64_t)(uintptr_t)context && !device->reached;",
+        ["cuda"], FREES_TEST),
+    bug("copy_from_the_middle_unnoticed", "a copy between devices that begins inside a block goes unnoticed", FREE,
+        "sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));",
+        "block_at(range, address, 0);",
+        ["cuda"], FREES_TEST),
+    bug("wait_for_the_owner_is_for_all",
+        "a wait for the context of a block counts as one for all that may be using it", FREE,
+        "*ret_all = result == CUDA_SUCCESS && !has_others(&users);",
+        "*ret_all = result == CUDA_SUCCESS;",
+        ["cuda"], FREES_TEST),
+    bug("wait_that_failed_completes", "what was waited for in vain counts as complete", FREE,
+        "    if (result == CUDA_SUCCESS && follows) {",
+        "    if (follows) {",
+        ["cuda"], FREES_TEST),
+    bug("wait_for_the_owner_that_failed_frees", "a free goes on although its wait failed", FREE,
+        "    *ret = wait_for_owner(&users, tag->context);\n"
+        "    if (*ret != CUDA_SUCCESS)\n"
+        "        return MUST_WAIT;\n",
+        "    *ret = wait_for_owner(&users, tag->context);\n",
+        ["cuda"], FREES_TEST),
+    bug("wait_for_others_that_failed_frees", "a free goes on although a wait for others failed", FREE,
+        "if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)",
+        "if (outcome == MUST_WAIT && ((*ret = wait_for_others(&users)) == CUDA_SUCCESS || true))",
+        ["cuda"], FREES_TEST),
+    bug("ended_context_stays_for_others",
+        "events of other devices over a context that has ended are asked about for ever", CONTEXTS,
+        "        if (!other || other == device)\n"
+        "            continue;",
+        "        if (true)\n"
+        "            continue;",
+        ["cuda"], FREES_TEST),
+    bug("context_ends_while_it_is_marked", "a context is ended while an event is being recorded over it", CONTEXTS,
+        "            sg_lock(&device->asking);\n"
+        "            sg_unlock(&device->asking);\n",
+        "",
+        ["cuda"], FREES_TEST),
+    bug("joined_on_both_sides_at_the_old_time", "what joins two ranges is free before the one above it was", PARTS,
+        "            other->time = other->time > last->time ? other->time : last->time;\n",
+        "",
+        ["aware"], OWNER_TEST),
+    bug("abandoned_place_is_anybodys", "what was free at a place whose pages were not to be had is anybody's", PLACE,
+        "    node->owner = slot;\n"
+        "        node->time = slot ? now : 0;",
+        "    node->owner = 0;\n"
+        "        node->time = 0;",
+        ["aware"], OWNER_TEST),
+    bug("any_graphs_end_is_its_own", "a block is let go as soon as any graph has gone", GRAPHS,
+        "bool over = hold && (all || atomic_load(&hold->gone));",
+        "bool over = hold && (all || atomic_load(&sg_graphs_gone));",
+        ["cuda"], GRAPHS_TEST),
+    bug("block_of_very_many_graphs_let_go", "a block of more graphs than fit is let go when those have gone", GRAPHS,
+        "    block->forever |= place < 0;\n",
+        "",
+        ["cuda"], GRAPHS_TEST),
+    bug("graph_without_memory_forgotten", "a graph whose memory the driver has freed is taken for another", GRAPHS,
+        "if (unused < 0 && (!hold->capture || (!hold->blocks && atomic_load(&hold->gone))))",
+        "if (unused < 0 && (!hold->capture || !hold->blocks || atomic_load(&hold->gone)))",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_two_graphs", "a block that another graph uses too is given out again in a capture", GRAPHS,
+        "return its && holds == 1 && !block->forever;",
+        "return its;",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_another_stream", "a block of another stream is given out again in a capture", GRAPHS,
+        "block->freed && block->born == stream && is_of_one",
+        "block->freed && is_of_one",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_another_capture", "a block of one capture is given out in another", GRAPHS,
+        "found = spare->capture == capture && spare->stream == stream && spare->units",
+        "found = spare->stream == stream && spare->units",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_for_another_stream", "what one stream of a capture has freed is given out to another", GRAPHS,
+        "found = spare->capture == capture && spare->stream == stream && spare->units",
+        "found = spare->capture == capture && spare->units",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_is_not_live_again",
+        "a block that was given out again in a capture is free when its graph has gone", GRAPHS,
+        "        block->freed = false;\n"
+        "        graphs.spare",
+        "        graphs.spare",
+        ["cuda"], GRAPHS_TEST),
+    bug("blocks_of_graphs_outlive_their_context", "the blocks of graphs outlive their context", GRAPHS,
+        "        while (block->address && block->context == context)\n"
+        "            remove_block(block);",
+        "        (void)context; while (false)\n"
+        "            remove_block(block);",
+        ["cuda"], GRAPHS_TEST),
+    bug("driver_freed_but_held", "what the driver has freed is a graph's still", GRAPHS,
+        "    if (block->address && !origin) {\n"
+        "        remove_block(block);\n"
+        "    } else if",
+        "    if (block->address && !origin) {\n"
+        "    } else if",
+        ["cuda"], GRAPHS_TEST),
 ]

@@ -1,0 +1,52 @@
+/* A core over the strict driver in which contexts are current, captures are live, and something happens while the
+   driver is being called: for tests of what is asked of it, and of what the answers tell. */
+#ifndef TEST_SCENE_H
+#define TEST_SCENE_H
+
+#include "core.h"
+#include "device.h"
+
+struct scene {
+    struct sg_core *core;
+    struct sg_device *device; /* the first */
+    CUcontext current;
+    bool capturing;           /* a capture is live: nothing can be recorded */
+    void (*meanwhile)(void);  /* happens once, during the next call that records or waits; NULL: nothing */
+    uint64_t waited;          /* bits of the contexts that were waited for */
+    unsigned recorded, queried, made, event_waits, stream_waits; /* calls */
+    CUevent latest;           /* the event made last */
+    CUresult (*aside)(void *user); /* begun for a thread of its own, for the test to call */
+    void *user;
+};
+extern struct scene scene;
+
+/* Starts with two devices, empty; `records_contexts`: the driver can record an event over a context. For the setup of a
+   test, as scene_stop() for its end. */
+int scene_start(void **state);
+int scene_start_on_older_driver(void **state);
+int scene_stop(void **state);
+
+/* A context's handle by a number of its own from 1 on; scene_add_context() makes one of a device known. */
+CUcontext scene_context(unsigned number);
+CUcontext scene_add_context(unsigned number, int device);
+
+/* A stream of the first device. */
+sg_slot scene_add_stream(uintptr_t key, unsigned flags, CUcontext context);
+
+/* A block of two megabytes in the current context, of the stream of `slot` unless that is 0; and its free. */
+CUdeviceptr scene_allocate(sg_slot slot);
+void scene_free(CUdeviceptr address, enum sg_free_sync sync);
+
+/* The same, every stream that was given work being followed. */
+void scene_free_followed(CUdeviceptr address, enum sg_free_sync sync);
+
+uint64_t scene_pending_bytes(void);
+
+/* What is freed after the stream's work so far. */
+struct sg_after scene_freed(sg_slot slot);
+
+bool scene_is_complete(struct sg_after after);
+
+enum { SCENE_BLOCK = 2 << 20 };
+
+#endif

@@ -1,0 +1,202 @@
+/* Frees that take effect after all work that there is: whether events tell of all of it, and which of what is freed
+   they tell of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "scene.h"
+#include "strict_driver.h"
+
+static CUdeviceptr later; /* is freed while the driver is being called */
+
+static void work(sg_slot slot)
+{
+    sg_core_slot_touched(scene.core, 0, slot);
+}
+
+static void free_later(void)
+{
+    scene_free(later, SG_FREE_SYNC_EVENT);
+}
+
+static void free_later_beside_others(void)
+{
+    CUcontext before = scene.current;
+    scene.current = scene_context(1);
+    scene_free(later, SG_FREE_SYNC_STRICT);
+    scene.current = before;
+}
+
+static void ask(enum sg_ask how)
+{
+    (void)sg_device_ask(scene.device, how);
+}
+
+/* Whether a free is to take effect later; else it has waited. */
+static bool is_put_off(CUdeviceptr address, bool followed)
+{
+    scene.waited = 0;
+    (followed ? scene_free_followed : scene_free)(address, SG_FREE_SYNC_EVENT);
+    bool pending = scene_pending_bytes() != 0;
+    assert_true(pending || scene.waited);
+    return pending;
+}
+
+/* The epoch. */
+
+static void epoch_covers_what_was_freed_before_its_events(void **state)
+{
+    (void)state;
+    CUdeviceptr first = scene_allocate(0);
+    later = scene_allocate(0);
+    scene_free(first, SG_FREE_SYNC_EVENT);
+    scene.meanwhile = free_later;
+    ask(SG_ASK_MARK);
+    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    ask(SG_ASK_WAIT); /* it is still owed an event */
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* Drivers that record no events over contexts, one device, all streams followed: events on each of them tell. */
+
+static void events_on_all_streams_cover(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(0);
+    work(slot);
+    assert_true(is_put_off(address, true));
+    ask(SG_ASK_MARK);
+    assert_int_equal(scene.recorded, 1);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    strict_complete(1);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+static void streams_that_are_not_followed_are_not_covered(void **state)
+{
+    (void)state;
+    (void)scene_add_stream(1, 0, NULL);
+    assert_false(is_put_off(scene_allocate(0), false));
+}
+
+static void stream_that_went_without_an_event_is_not_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
+    work(slot);
+    scene.capturing = true;
+    sg_core_slot_gone(scene.core, 0, slot);
+    scene.capturing = false;
+    assert_false(is_put_off(first, true));
+    assert_true(is_put_off(second, true)); /* that wait was for the stream too */
+}
+
+/* Another thread's call gave it work, which was noted only after the event. */
+static void stream_that_went_and_works_is_not_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
+    work(slot);
+    sg_core_slot_gone(scene.core, 0, slot);
+    assert_true(is_put_off(first, true));
+    work(slot);
+    scene.waited = 0;
+    scene_free_followed(second, SG_FREE_SYNC_EVENT);
+    assert_int_not_equal(scene.waited, 0);
+}
+
+static void other_devices_are_not_covered(void **state)
+{
+    (void)state;
+    (void)scene_add_stream(1, 0, NULL);
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
+    assert_true(is_put_off(first, true));
+    (void)scene_add_context(2, 1);
+    scene.waited = 0;
+    scene_free_followed(second, SG_FREE_SYNC_EVENT);
+    assert_int_not_equal(scene.waited, 0);
+}
+
+/* It came after the free. */
+static void other_devices_are_not_covered_by_events_on_streams(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    work(slot);
+    assert_true(is_put_off(address, true));
+    (void)scene_add_context(2, 1);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+/* More contexts than can be kept: whoever frees waits for those that are known. */
+static void contexts_too_many_are_not_covered(void **state)
+{
+    (void)state;
+    scene.current = scene_context(1);
+    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
+    for (unsigned i = 1; i <= SG_CONTEXTS_MAX; i++)
+        (void)scene_add_context(i, 0);
+    assert_true(is_put_off(first, true));
+    (void)scene_add_context(SG_CONTEXTS_MAX + 1, 0);
+    scene.waited = 0;
+    scene_free_followed(second, SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene.waited, UINT64_MAX);
+}
+
+/* Where no event can tell, a thread of its own waits for every context, and learns nothing of what is freed
+   meanwhile. */
+static void wait_aside_is_for_all_contexts_and_what_was_freed_before(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    (void)scene_add_context(3, 1);
+    CUdeviceptr first = scene_allocate(0);
+    later = scene_allocate(0);
+    scene_free(first, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, 1 << 1);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    ask(SG_ASK_MARK);
+    assert_non_null(scene.aside);
+    scene.waited = 0;
+    scene.meanwhile = free_later_beside_others;
+    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
+    assert_int_equal(scene.waited, 1 << 1 | 1 << 2 | 1 << 3);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+#define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(epoch_covers_what_was_freed_before_its_events, scene_start),
+        TEST(events_on_all_streams_cover, scene_start_on_older_driver),
+        TEST(streams_that_are_not_followed_are_not_covered, scene_start_on_older_driver),
+        TEST(stream_that_went_without_an_event_is_not_covered, scene_start_on_older_driver),
+        TEST(stream_that_went_and_works_is_not_covered, scene_start_on_older_driver),
+        TEST(other_devices_are_not_covered, scene_start_on_older_driver),
+        TEST(other_devices_are_not_covered_by_events_on_streams, scene_start_on_older_driver),
+        TEST(contexts_too_many_are_not_covered, scene_start),
+        TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

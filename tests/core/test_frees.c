@@ -1,0 +1,320 @@
+/* Frees that wait as the driver's do, beside several contexts: for whom, what that tells, and of whom it tells
+   nothing. */
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "scene.h"
+#include "strict_driver.h"
+
+static const uint64_t first_bit = 1 << 1, second_bit = 1 << 2, third_bit = 1 << 3; /* of the contexts */
+
+static void work(sg_slot slot)
+{
+    sg_core_slot_touched(scene.core, 0, slot);
+}
+
+static void is_for_the_context_alone_where_there_is_one(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* The block is of another context than the calling thread's. */
+static void is_for_the_blocks_context(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    scene.current = scene_add_context(2, 0);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK); /* the other may be using it */
+}
+
+static void other_devices_use_nothing_that_they_were_not_given(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+static void other_devices_may_use_what_they_have_copied(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    CUdeviceptr address = scene_allocate(0);
+    sg_core_used_abroad(scene.core, address + SCENE_BLOCK / 2);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+static void other_devices_may_use_all_that_they_have_access_to(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    CUdeviceptr address = scene_allocate(0);
+    assert_int_equal(sg_core_peer_access(scene.core, 0, 1, true), CUDA_SUCCESS);
+    assert_int_equal(sg_core_peer_access(scene.core, 0, 1, false), CUDA_SUCCESS);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+/* Of two blocks so close that a quick look finds the first in place of the second. */
+static void smallest_blocks_are_told_apart(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    const struct sg_tag tag = {.context = scene.current, .sync = SG_FREE_SYNC_STRICT};
+    CUdeviceptr block[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(sg_core_malloc(scene.core, 0, SG_UNIT, &tag, &block[i]), CUDA_SUCCESS);
+    for (int i = 1; i < 4; i += 2) {
+        assert_int_equal(block[i], block[i - 1] + SG_UNIT);
+        sg_core_used_abroad(scene.core, block[i]);
+        assert_int_equal(sg_core_free(scene.core, block[i], &tag), CUDA_SUCCESS);
+    }
+    assert_int_equal(scene_pending_bytes(), 2 * SG_UNIT);
+    for (int i = 0; i < 4; i += 2)
+        assert_int_equal(sg_core_free(scene.core, block[i], &tag), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 2 * SG_UNIT);
+}
+
+static void wait_for_one_context_tells_nothing_of_others(void **state)
+{
+    (void)state;
+    CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
+    sg_slot own = scene_add_stream(1, 0, here), other = scene_add_stream(2, 0, there);
+    CUdeviceptr address = scene_allocate(0);
+    work(own);
+    work(other);
+    struct sg_after after_own = scene_freed(own), after_other = scene_freed(other);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_true(scene_is_complete(after_own));
+    assert_false(scene_is_complete(after_other));
+}
+
+/* What was waited for may have waited for others: the host may show what is theirs to anybody. */
+static void wait_tells_the_host_of_others(void **state)
+{
+    (void)state;
+    CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
+    sg_slot own = scene_add_stream(1, 0, here), other = scene_add_stream(2, 0, there);
+    struct sg_clock unused;
+    CUdeviceptr address = scene_allocate(0);
+    sg_core_clock(scene.core, 0, own, &unused); /* in an event call: others are believed to be seen in any case */
+    uint64_t born = sg_order_tick(scene.device);
+    assert_int_equal(sg_order_could_have_seen(scene.device, other, born), 0);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    work(own);
+    assert_int_equal(sg_order_could_have_seen(scene.device, other, born), sg_slot_bit(own));
+}
+
+static sg_slot busy;
+
+static void work_meanwhile(void)
+{
+    work(busy);
+}
+
+static void wait_tells_nothing_of_work_meanwhile(void **state)
+{
+    (void)state;
+    for (unsigned contexts = 1; contexts <= 2; contexts++) {
+        scene.current = scene_context(1);
+        (void)scene_add_context(contexts, 0);
+        busy = scene_add_stream(1, 0, scene.current);
+        (void)scene_add_stream(2, 0, scene.current);
+        CUdeviceptr address = scene_allocate(0);
+        work(busy);
+        struct sg_after before = scene_freed(busy);
+        scene.meanwhile = work_meanwhile;
+        scene_free(address, SG_FREE_SYNC_STRICT);
+        assert_true(scene_is_complete(before));
+        assert_false(scene_is_complete(scene_freed(busy)));
+    }
+}
+
+static void free_fails(CUdeviceptr address, sg_slot slot, uint64_t call)
+{
+    const struct sg_tag tag = {.context = scene.current, .sync = SG_FREE_SYNC_STRICT};
+    struct sg_stats stats;
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    strict_fail_at(call, false, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_ERROR_ILLEGAL_ADDRESS);
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_true(sg_core_stats(scene.core, 0, &stats));
+    assert_int_equal(stats.value[SG_STAT_allocations], 1);
+    if (call == 1)
+        assert_false(scene_is_complete(after));
+}
+
+static void wait_that_fails_frees_nothing_and_tells_nothing(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    sg_slot slot = scene_add_stream(1, 0, scene.current);
+    (void)scene_add_stream(2, 0, scene.current);
+    free_fails(address, slot, 1);
+    (void)scene_add_context(2, 0);
+    free_fails(address, slot, 1);
+    for (unsigned i = 3; i <= SG_CONTEXTS_MAX + 1; i++) /* more than events could tell of */
+        (void)scene_add_context(i, 0);
+    free_fails(address, slot, 1);
+    free_fails(address, slot, 2);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* The clock of a context says of what is freed after all work only where there is no other. */
+static void wait_for_one_of_two_contexts_is_not_for_all_work(void **state)
+{
+    (void)state;
+    CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 1);
+    struct sg_clock clock;
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    sg_core_context_clock(scene.core, 0, here, &clock);
+    sg_core_completed(scene.core, 0, &clock);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_context_forget(scene.core, there);
+    sg_core_context_clock(scene.core, 0, here, &clock);
+    sg_core_completed(scene.core, 0, &clock);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+static void wait_says_whether_it_was_for_all(void **state)
+{
+    (void)state;
+    bool all;
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    assert_int_equal(sg_core_wait(scene.core, address, scene.current, &all), CUDA_SUCCESS);
+    assert_true(all);
+    (void)scene_add_context(3, 1);
+    assert_int_equal(sg_core_wait(scene.core, address, scene.current, &all), CUDA_SUCCESS);
+    assert_true(all); /* the other device has had nothing of it */
+    (void)scene_add_context(2, 0);
+    scene.waited = 0;
+    assert_int_equal(sg_core_wait(scene.core, address, scene.current, &all), CUDA_SUCCESS);
+    assert_false(all);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(sg_core_wait_for_all(scene.core), CUDA_SUCCESS);
+    assert_int_equal(scene.waited, first_bit | second_bit | third_bit);
+}
+
+/* What was used on a stream that is not followed waits for all work, whatever stream it is of. */
+static void stream_that_is_not_followed_is_waited_for(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    assert_int_equal(sg_core_record_stream(scene.core, address, 0), CUDA_SUCCESS);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+/* Contexts that end. */
+
+/* The other device's events over it go with it, and what waits for them does not wait for ever. */
+static void ended_context_is_no_other_devices_either(void **state)
+{
+    (void)state;
+    CUcontext context = scene.current = scene_add_context(1, 0);
+    const struct sg_tag tag = {.context = scene_add_context(3, 1), .sync = SG_FREE_SYNC_EVENT};
+    CUdeviceptr address;
+    struct sg_stats stats;
+    assert_int_equal(sg_core_malloc(scene.core, 1, SCENE_BLOCK, &tag, &address), CUDA_SUCCESS);
+    struct sg_device *other = sg_device_known(scene.core, 1);
+    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
+    (void)sg_device_ask(other, SG_ASK_MARK);
+    assert_int_equal(other->mark_count, 2);
+    CUevent event = other->mark[0].context == context ? other->mark[0].event : other->mark[1].event;
+    sg_core_context_gone(scene.core, 0, context);
+    (void)strict_driver.event_destroy(event);
+    assert_int_equal(other->mark_count, 1);
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(other, SG_ASK_QUERY);
+    assert_true(sg_core_stats(scene.core, 1, &stats));
+    assert_int_equal(stats.value[SG_STAT_pending_bytes], 0);
+}
+
+static atomic_bool begun, over;
+static bool over_meanwhile;
+
+static void *end_context(void *context)
+{
+    atomic_store(&begun, true);
+    sg_core_context_ending(scene.core, context, true);
+    atomic_store(&over, true);
+    return NULL;
+}
+
+static pthread_t ending;
+
+/* The other thread has all the time that it could need to go on, if it did. */
+static void end_meanwhile(void)
+{
+    if (pthread_create(&ending, NULL, end_context, scene.current))
+        return;
+    while (!atomic_load(&begun))
+        sched_yield();
+    for (int i = 0; i < 2000; i++)
+        sched_yield();
+    over_meanwhile = atomic_load(&over);
+}
+
+static void context_does_not_end_during_a_call_that_names_it(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    scene.meanwhile = end_meanwhile;
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(pthread_join(ending, NULL), 0);
+    assert_true(atomic_load(&over));
+    assert_false(over_meanwhile);
+    sg_core_context_ending(scene.core, scene.current, false);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(is_for_the_context_alone_where_there_is_one),
+        TEST(is_for_the_blocks_context),
+        TEST(other_devices_use_nothing_that_they_were_not_given),
+        TEST(other_devices_may_use_what_they_have_copied),
+        TEST(other_devices_may_use_all_that_they_have_access_to),
+        TEST(smallest_blocks_are_told_apart),
+        TEST(wait_for_one_context_tells_nothing_of_others),
+        TEST(wait_tells_the_host_of_others),
+        TEST(wait_tells_nothing_of_work_meanwhile),
+        TEST(wait_that_fails_frees_nothing_and_tells_nothing),
+        TEST(wait_for_one_of_two_contexts_is_not_for_all_work),
+        TEST(wait_says_whether_it_was_for_all),
+        TEST(stream_that_is_not_followed_is_waited_for),
+        TEST(ended_context_is_no_other_devices_either),
+        TEST(context_does_not_end_during_a_call_that_names_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

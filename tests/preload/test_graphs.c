@@ -1,0 +1,422 @@
+/* Memory that graphs use, against a driver made up here: what is kept for a graph, until when, and what its own capture
+   may have again. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "captures.h"
+#include "graphs.h"
+#include "life.h"
+
+enum { STREAMS = 16, OBJECTS = 16, FREED = 300 };
+
+static struct {
+    unsigned long long capture[STREAMS]; /* of each stream, 0: none */
+    struct object {
+        void *hold;
+        CUhostFn destroyed;
+        CUgraph graph;       /* that retains it */
+    } object[OBJECTS];
+    int objects;
+    CUresult retain;         /* what the driver answers */
+    bool forked;             /* another stream has joined */
+    CUdeviceptr freed[FREED];
+    struct sg_origin origin; /* of the last free */
+    int frees;
+} fake;
+
+static struct sg_core *const core = (struct sg_core *)&fake;
+static CUcontext const context = (CUcontext)64, other_context = (CUcontext)128;
+static unsigned long long last_capture; /* no two have one number */
+static CUdeviceptr last_block;
+
+static CUstream stream(int number)
+{
+    return (CUstream)(uintptr_t)number;
+}
+
+static CUgraph graph_of(unsigned long long capture)
+{
+    return (CUgraph)(uintptr_t)(capture * 16);
+}
+
+/* The driver. */
+static CUresult capture_info(CUstream asked, CUstreamCaptureStatus *status, cuuint64_t *ret, CUgraph *graph,
+    const CUgraphNode **nodes, size_t *count)
+{
+    (void)nodes, (void)count;
+    *ret = fake.capture[(uintptr_t)asked];
+    *status = *ret ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = graph_of(*ret);
+    return CUDA_SUCCESS;
+}
+
+static CUresult object_create(CUuserObject *ret, void *user, CUhostFn destroyed, unsigned count, unsigned flags)
+{
+    assert_int_equal(count, 1);
+    assert_int_equal(flags, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    assert_true(fake.objects < OBJECTS);
+    fake.object[fake.objects++] = (struct object){user, destroyed, NULL};
+    *ret = (CUuserObject)(uintptr_t)fake.objects;
+    return CUDA_SUCCESS;
+}
+
+static CUresult object_release(CUuserObject object, unsigned count)
+{
+    struct object *released = &fake.object[(uintptr_t)object - 1];
+    assert_int_equal(count, 1);
+    released->destroyed(released->hold);
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUgraph graph, CUuserObject object, unsigned count, unsigned flags)
+{
+    assert_int_equal(count, 1);
+    assert_int_equal(flags, CU_GRAPH_USER_OBJECT_MOVE);
+    if (fake.retain == CUDA_SUCCESS)
+        fake.object[(uintptr_t)object - 1].graph = graph;
+    return fake.retain;
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = context;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.stream_capture_info = capture_info,
+        .user_object_create = object_create,
+        .user_object_release = object_release,
+        .graph_retain_user_object = retain,
+        .ctx_get_current = get_current};
+    return &driver;
+}
+
+/* The rest of the library. */
+void sg_guard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+void sg_unguard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+bool sg_captures_forked(CUstream asked)
+{
+    (void)asked;
+    return fake.forked;
+}
+
+/* Blocks of 4096 bytes; the even ones are of the other context. */
+CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)asked;
+    *ret = (struct sg_block_info){
+        .base = address, .bytes = 4096, .context = address >> 12 & 1 ? context : other_context};
+    return CUDA_SUCCESS;
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    (void)address;
+    return true;
+}
+
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+{
+    (void)asked;
+    assert_true(fake.frees < FREED);
+    fake.freed[fake.frees++] = address;
+    fake.origin = *origin;
+    return CUDA_SUCCESS;
+}
+
+/* The program. */
+static int start(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    return 0;
+}
+
+/* All graphs are gone; what nobody has freed yet the driver does. */
+static int end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < fake.objects; i++)
+        if (fake.object[i].graph)
+            fake.object[i].destroyed(fake.object[i].hold);
+    sg_graphs_context_gone(context);
+    sg_graphs_context_gone(other_context);
+    sg_graphs_settle(core);
+    sg_graphs_forget_spares();
+    return sg_graphs_holding();
+}
+
+static unsigned long long capture(int number)
+{
+    return fake.capture[number] = ++last_capture;
+}
+
+/* A block that is handed out to the stream in its capture. */
+static CUdeviceptr allocate(int number)
+{
+    last_block += 8192;
+    CUdeviceptr block = last_block | 4096;
+    assert_true(sg_graphs_adopt(core, stream(number), block, true));
+    return block;
+}
+
+static enum sg_graphs_answer release(CUdeviceptr block, int number)
+{
+    const struct sg_origin origin = {.stream = stream(number), .has_stream = true};
+    return sg_graphs_keep(block, &origin, true);
+}
+
+/* The graph, its clones and its executables are gone. */
+static void destroy(unsigned long long captured)
+{
+    int found = 0;
+    for (int i = 0; i < fake.objects; i++) {
+        struct object *object = &fake.object[i];
+        if (object->graph != graph_of(captured))
+            continue;
+        object->graph = NULL;
+        object->destroyed(object->hold);
+        found++;
+    }
+    assert_int_equal(found, 1); /* one object tells of all that is the graph's */
+}
+
+static int freed(CUdeviceptr block)
+{
+    int times = 0;
+    sg_graphs_settle(core);
+    for (int i = 0; i < fake.frees; i++)
+        times += fake.freed[i] == block;
+    return times;
+}
+
+static void is_kept_until_its_graph_is_gone(void **state)
+{
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr first = allocate(1), second = allocate(1);
+    assert_int_equal(release(first, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(first, 1), SG_GRAPHS_KEPT_BEFORE);
+    assert_int_equal(freed(first), 0);
+    destroy(graph);
+    assert_int_equal(freed(first), 1);
+    assert_true(fake.origin.kept && fake.origin.settled && fake.origin.stream == stream(1));
+    assert_int_equal(freed(second), 0); /* that is the program's to free */
+    assert_int_equal(release(second, 1), SG_GRAPHS_FREE);
+    assert_int_equal(freed(first), 1);
+}
+
+static void others_graphs_are_not_its_own(void **state)
+{
+    (void)state;
+    unsigned long long first = capture(1), second = capture(2);
+    CUdeviceptr ones = allocate(1), others = allocate(2);
+    assert_int_equal(release(ones, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    destroy(second);
+    assert_int_equal(freed(ones), 0);
+    assert_int_equal(freed(others), 1);
+    destroy(first);
+    assert_int_equal(freed(ones), 1);
+}
+
+static void is_kept_for_each_of_several_graphs(void **state)
+{
+    (void)state;
+    unsigned long long first = capture(1), second = capture(2);
+    CUdeviceptr block = allocate(1);
+    assert_true(sg_graphs_adopt(core, stream(2), block, false));
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    destroy(first);
+    assert_int_equal(freed(block), 0);
+    destroy(second);
+    assert_int_equal(freed(block), 1);
+}
+
+/* Which they are is not known any more. */
+static void is_kept_for_ever_for_very_many_graphs(void **state)
+{
+    enum { MANY = 8 };
+    (void)state;
+    unsigned long long graph[MANY] = {capture(1)};
+    CUdeviceptr block = allocate(1);
+    for (int i = 1; i < MANY; i++) {
+        graph[i] = capture(i + 1);
+        CUdeviceptr own = allocate(i + 1);
+        assert_true(sg_graphs_adopt(core, stream(i + 1), block, false));
+        assert_int_equal(release(own, i + 1), SG_GRAPHS_KEPT);
+    }
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    for (int i = 0; i < MANY; i++)
+        destroy(graph[i]);
+    assert_int_equal(freed(block), 0);
+}
+
+/* A graph whose memory the driver has freed is still there, and its end is nobody else's. */
+static void graph_without_memory_is_no_other(void **state)
+{
+    (void)state;
+    unsigned long long first = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(sg_graphs_keep(block, NULL, true), SG_GRAPHS_FREE);
+    assert_false(sg_graphs_holding());
+    unsigned long long second = capture(2);
+    CUdeviceptr others = allocate(2);
+    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    destroy(first);
+    assert_int_equal(freed(others), 0);
+    destroy(second);
+    assert_int_equal(freed(others), 1);
+}
+
+/* Nothing has been settled since. */
+static void graph_that_is_gone_is_no_other(void **state)
+{
+    (void)state;
+    unsigned long long first = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    destroy(first);
+    (void)capture(2);
+    CUdeviceptr others = allocate(2);
+    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    assert_int_equal(freed(block), 1);
+    assert_int_equal(freed(others), 0);
+}
+
+static void is_not_kept_where_nothing_tells_of_the_end(void **state)
+{
+    (void)state;
+    const CUdeviceptr block = 3 * 4096;
+    assert_false(sg_graphs_adopt(core, stream(1), block, true)); /* no capture */
+    (void)capture(1);
+    fake.retain = CUDA_ERROR_INVALID_VALUE;
+    assert_false(sg_graphs_adopt(core, stream(1), block, true));
+    assert_false(sg_graphs_holding());
+}
+
+static void ended_context_takes_its_blocks_along(void **state)
+{
+    (void)state;
+    (void)capture(1);
+    CUdeviceptr block = allocate(1);
+    const CUdeviceptr others = block + 4096;
+    assert_true(sg_graphs_adopt(core, stream(1), others, true));
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    sg_graphs_context_gone(context);
+    assert_int_equal(release(block, 1), SG_GRAPHS_FREE);
+    assert_int_equal(release(others, 1), SG_GRAPHS_KEPT);
+}
+
+/* What a capture has again of its own. */
+
+static bool again(int number, size_t bytes, CUdeviceptr *ret)
+{
+    return sg_graphs_again(stream(number), bytes, ret);
+}
+
+static void stream_has_again_what_it_freed(void **state)
+{
+    CUdeviceptr found;
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1);
+    sg_graphs_spare(stream(1), block); /* it is not free */
+    assert_false(again(1, 4096, &found));
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    sg_graphs_spare(stream(1), block);
+    assert_false(again(1, 4097, &found));
+    assert_false(again(1, 3584, &found));
+    assert_true(again(1, 3585, &found));
+    assert_int_equal(found, block);
+    assert_false(again(1, 4096, &found)); /* once */
+    destroy(graph);
+    assert_int_equal(freed(block), 0); /* it is live */
+}
+
+static void other_captures_have_none_of_it(void **state)
+{
+    CUdeviceptr found;
+    (void)state;
+    unsigned long long graph = capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    sg_graphs_spare(stream(1), block);
+    fake.capture[2] = graph; /* another stream of the same */
+    assert_false(again(2, 4096, &found));
+    (void)capture(1);
+    assert_false(again(1, 4096, &found));
+    fake.capture[1] = 0;
+    assert_false(again(1, 4096, &found));
+    sg_graphs_forget_spares();
+    fake.capture[1] = graph;
+    assert_false(again(1, 4096, &found));
+}
+
+static void others_blocks_are_no_spares(void **state)
+{
+    CUdeviceptr found;
+    (void)state;
+    unsigned long long graph = capture(1);
+    fake.capture[2] = graph;
+    CUdeviceptr others = allocate(2), shared = allocate(1), joined = allocate(1), outside = allocate(1) + 4096;
+    (void)capture(3);
+    assert_true(sg_graphs_adopt(core, stream(3), shared, false));
+    assert_true(sg_graphs_adopt(core, stream(1), outside, false)); /* it was allocated before */
+    const CUdeviceptr all[] = {others, shared, outside, joined};
+    for (int i = 0; i < 4; i++) {
+        fake.forked = all[i] == joined;
+        assert_int_equal(release(all[i], 1), SG_GRAPHS_KEPT);
+        sg_graphs_spare(stream(1), all[i]);
+        assert_false(again(1, 4096, &found));
+    }
+}
+
+static void freed_by_the_driver_it_is_no_spare(void **state)
+{
+    CUdeviceptr found;
+    (void)state;
+    (void)capture(1);
+    CUdeviceptr block = allocate(1);
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    sg_graphs_spare(stream(1), block);
+    assert_int_equal(sg_graphs_keep(block, NULL, true), SG_GRAPHS_FREE);
+    assert_false(again(1, 4096, &found));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(is_kept_until_its_graph_is_gone),
+        TEST(others_graphs_are_not_its_own),
+        TEST(is_kept_for_each_of_several_graphs),
+        TEST(is_kept_for_ever_for_very_many_graphs),
+        TEST(graph_without_memory_is_no_other),
+        TEST(graph_that_is_gone_is_no_other),
+        TEST(is_not_kept_where_nothing_tells_of_the_end),
+        TEST(ended_context_takes_its_blocks_along),
+        TEST(stream_has_again_what_it_freed),
+        TEST(other_captures_have_none_of_it),
+        TEST(others_blocks_are_no_spares),
+        TEST(freed_by_the_driver_it_is_no_spare),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
