@@ -238,9 +238,11 @@ static void settle_abroad(struct program *p, const struct block *b)
     }
 }
 
+/* What waits for the block's work may leave another context current, in which a default stream is another stream. */
 static void give_to_stream(struct program *p, struct block *b, int stream)
 {
     settle(p, b, stream, false);
+    program_enter(p, p->stream[stream].context);
     extras.owner(b->address, b->bytes, 0);
     MUST(p, cuMemFreeAsync(b->address, p->stream[stream].handle));
 }
