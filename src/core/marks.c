@@ -113,6 +113,12 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
     return device->core->driver->event_create(ret, CU_EVENT_DISABLE_TIMING);
 }
 
+/* What an event tells of: the stream of `slot`, or with 0 the context's. Under the lock. */
+static uint64_t told_by(const struct sg_device *device, CUcontext context, sg_slot slot)
+{
+    return slot ? sg_slot_bit(slot) : sg_order_slots_of(&device->order, context);
+}
+
 /* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
 static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
 {
@@ -120,12 +126,13 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     struct sg_order *order = &device->order;
     struct sg_mark mark = {.context = context};
     sg_lock(&device->lock);
-    mark.slots = slot ? sg_slot_bit(slot) : sg_order_slots_of(order, context);
+    mark.slots = told_by(device, context, slot);
     sg_unlock(&device->lock);
     CUresult result = get_event(device, context, mark.slots, &mark.event);
     if (result != CUDA_SUCCESS)
         return result;
     sg_lock(&device->lock);
+    mark.slots = told_by(device, context, slot); /* a slot may be another context's by now */
     mark.time = sg_order_read(device, mark.slots);
     CUstream stream = order->stream[slot].handle;
     sg_unlock(&device->lock);
