@@ -189,11 +189,12 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
     return last;
 }
 
-/* Under the lock. */
+/* Under the lock. By the legacy stream's rules an event recorded on a stream comes after work of others too, which may
+   have been given to them since this one's clock was last read: then the clock goes on, or it would say nothing new. */
 static void read_clock(struct sg_device *device, sg_slot slot, struct sg_clock *ret)
 {
     struct sg_order *order = &device->order;
-    uint64_t now = sg_order_read(device, sg_slot_bit(slot));
+    uint64_t now = sg_order_read(device, with_blocking(order, sg_slot_bit(slot)));
     order->eventless &= ~sg_slot_bit(slot);
     *ret = order->knows[slot];
     ret->at[slot] = now;

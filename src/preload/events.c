@@ -418,6 +418,8 @@ CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags)
 /* A whole context waits: each of its streams may have seen what comes before the event. */
 static CUresult context_waited(CUresult result, CUcontext context)
 {
+    if (result == CUDA_SUCCESS)
+        sg_streams_context_waited();
     struct sg_core *core = result == CUDA_SUCCESS && sg_following() ? sg_begin() : NULL;
     if (core) {
         sg_streams_opaque_context(core, context);

@@ -30,6 +30,7 @@ static struct {
     atomic_bool missed;                 /* a stream of one of them has no slot */
     atomic_bool any_foreign;
     atomic_bool any_opaque;
+    atomic_bool context_waited;
 } streams = {.changes = 1};
 
 atomic_bool sg_following_order;
@@ -369,15 +370,15 @@ void sg_streams_tell(CUstream stream, bool per_thread)
     sg_end();
 }
 
+/* The core is told each time: another thread may have noted it here and not come so far yet, or of the stream that had
+   the entry before. */
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
 {
     atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
     sg_guard(SG_GUARD_STREAMS);
-    bool known = streams.list[place->entry].opaque;
     streams.list[place->entry].opaque = true;
     sg_unguard(SG_GUARD_STREAMS);
-    if (!known)
-        sg_core_slot_opaque(core, place->device, place->slot);
+    sg_core_slot_opaque(core, place->device, place->slot);
 }
 
 bool sg_streams_is_opaque(const struct sg_place *place)
@@ -417,6 +418,16 @@ void sg_streams_opaque_context(struct sg_core *core, CUcontext context)
     sg_unguard(SG_GUARD_STREAMS);
     for (int i = 0; i < count; i++)
         sg_streams_opaque(core, &places[i]);
+}
+
+void sg_streams_context_waited(void)
+{
+    atomic_store(&streams.context_waited, true);
+}
+
+bool sg_streams_idle_tells(void)
+{
+    return !atomic_load(&streams.context_waited);
 }
 
 void sg_streams_context_gone(CUcontext context)

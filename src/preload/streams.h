@@ -71,6 +71,11 @@ CUcontext sg_streams_context(const struct sg_place *place);
 /* All streams of a context, which can't be followed for a moment (a wait of the whole context). */
 void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
 
+/* A whole context has waited for an event. That comes before the next step of each of its streams, made later or not:
+   from here on a stream without work left tells nothing of what it comes after. */
+void sg_streams_context_waited(void);
+bool sg_streams_idle_tells(void);
+
 /* A context has gone, and its streams with it. */
 void sg_streams_context_gone(CUcontext context);
 

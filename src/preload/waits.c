@@ -11,7 +11,7 @@
 /* What is complete once the driver says that a stream is: read before it is asked. */
 static bool clock_of(CUstream stream, bool per_thread, struct sg_place *ret_place, struct sg_clock *ret_clock)
 {
-    struct sg_core *core = sg_following() && !sg_follow_blind() ? sg_begin() : NULL;
+    struct sg_core *core = sg_following() && !sg_follow_blind() && sg_streams_idle_tells() ? sg_begin() : NULL;
     if (!core)
         return false;
     bool known = sg_streams_find(core, stream, per_thread, ret_place);

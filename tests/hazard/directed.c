@@ -2,7 +2,7 @@
    GPU.
 
      directed host | legacy | tainted | function | many | own | context | stream_context | legacy_free |
-       idle_plain | idle_named | legacy_shared | opaque_free | drivers | drivers_torch
+       idle_plain | idle_named | idle_context | legacy_event | legacy_shared | opaque_free | drivers | drivers_torch
 
    host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
    used on a second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the
@@ -15,6 +15,9 @@
    one's work is not done.
    idle_plain, idle_named: a blocking stream's next step comes after the legacy stream's work on a block, so the block
    is freed by such a step, or as that stream's; then the stream is found without work left, which the legacy one has.
+   legacy_event, idle_context: a block's own stream comes after another's work on it by an event of the legacy stream,
+   which had nothing of its own to do since it was last asked about; or by what its context waits for, which its next
+   step does, but it is found without work left before that. Then it is freed, and asked for by a third stream.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -397,6 +400,53 @@ static void freed_after_legacy_work(bool named)
     }
 }
 
+/* All is complete when `second` begins to work on a block of `own`, which comes after that by `come_after`. The third
+   stream is of another context. */
+static void used_since_complete(CUstream own, CUstream second, void (*come_after)(CUstream own, CUstream second))
+{
+    CUcontext context, other = NULL;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuCtxCreate_v2(&other, 0, 0));
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST((CUresult)extras.free(block_on(third, 3)));
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxSetCurrent(context));
+    show_events(CU_STREAM_LEGACY);
+    void *block = block_on(own, 1); /* all that is free */
+    wait_for(second, own);
+    MUST(cuCtxSynchronize());
+    MUST(cuMemsetD8Async(number(block), 1, BLOCK, second));
+    come_after(own, second);
+    extras.owner(number(block), BLOCK, 0);
+    MUST((CUresult)extras.free(block));
+    (void)cuStreamQuery(own);
+    MUST(cuCtxSetCurrent(other));
+    void *next = block_on(third, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    MUST((CUresult)extras.free(next));
+    MUST(cuCtxDestroy_v2(other));
+    MUST(cuCtxSynchronize());
+}
+
+static void by_legacy_event(CUstream own, CUstream second)
+{
+    (void)second;
+    wait_for(own, CU_STREAM_LEGACY);
+}
+
+static void by_context_wait(CUstream own, CUstream second)
+{
+    CUcontext context;
+    CUevent event;
+    (void)own;
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, second));
+    MUST(cuCtxWaitEvent(context, event));
+    MUST(cuEventDestroy_v2(event));
+}
+
 int main(int count, char **argument)
 {
     CUcontext context;
@@ -415,6 +465,10 @@ int main(int count, char **argument)
         use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
     else if (strcmp(rule, "legacy_free") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
+    else if (strcmp(rule, "legacy_event") == 0)
+        used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_DEFAULT), by_legacy_event);
+    else if (strcmp(rule, "idle_context") == 0)
+        used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_wait);
     else if (strncmp(rule, "idle_", 5) == 0)
         freed_after_legacy_work(strcmp(rule, "idle_named") == 0);
     else if (strcmp(rule, "legacy_shared") == 0)
