@@ -55,6 +55,7 @@ static CUresult ctx_synchronize(void)
 static CUresult ctx_record_event(CUcontext context, CUevent event)
 {
     scene.recorded++;
+    scene.over_contexts++;
     meanwhile();
     return strict_driver.ctx_record_event(context, event);
 }
@@ -71,6 +72,7 @@ static CUresult event_create(CUevent *ret, unsigned flags)
     scene.made++;
     CUresult result = strict_driver.event_create(ret, flags);
     scene.latest = *ret;
+    scene.made_in = scene.current;
     return result;
 }
 

@@ -14,7 +14,9 @@ struct scene {
     void (*meanwhile)(void);  /* happens once, during the next call that records or waits; NULL: nothing */
     uint64_t waited;          /* bits of the contexts that were waited for */
     unsigned recorded, queried, made, event_waits, stream_waits; /* calls */
-    CUevent latest;           /* the event made last */
+    unsigned over_contexts;   /* of what was recorded */
+    CUevent latest;           /* the event made last, and the context that was current then */
+    CUcontext made_in;
     CUresult (*aside)(void *user); /* begun for a thread of its own, for the test to call */
     void *user;
 };

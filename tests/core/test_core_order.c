@@ -154,8 +154,8 @@ static void comes_after_what_both_wait_for(void **state)
     assert_true(is_usable(freed(0, false), other));
 }
 
-/* The events of the legacy stream are one to its clock, as it was given nothing between them. The second comes after
-   what the blocking stream did meanwhile, and `other` waits for the first. */
+/* The legacy stream was given nothing between its events, but the second comes after what the blocking stream did
+   meanwhile, and `other` waits for the first. */
 static void comes_not_after_what_the_legacy_stream_waits_for_unseen(void **state)
 {
     (void)state;
@@ -186,6 +186,85 @@ static void comes_not_after_the_legacy_stream_by_way_of_a_blocking_one(void **st
     wait_for(other, &both);
     wait_for(own, &both);
     assert_false(is_usable(freed(0, false), other));
+}
+
+/* What it has waited for is an earlier event of the same stream. */
+static void comes_not_after_a_later_event_that_another_waits_for(void **state)
+{
+    (void)state;
+    work(own);
+    wait_for_stream(other, own);
+    work(third);
+    const struct sg_clock first = record(third);
+    work(third);
+    const struct sg_clock second = record(third);
+    wait_for(other, &first);
+    wait_for(own, &second);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+/* It may have been given work by means that are not seen. */
+static void comes_not_after_who_is_ordered_by_other_means(void **state)
+{
+    (void)state;
+    sg_core_slot_opaque(core, 0, own);
+    work(own);
+    wait_for_stream(other, own);
+    assert_false(is_usable(freed(0, false), other));
+}
+
+/* A blocking stream's free comes after the legacy stream's work, which may have used the block: that the blocking one
+   has nothing left to do tells nothing of it, and no free of another stream makes it do so. */
+static void blocking_streams_free_is_after_the_legacy_stream(void **state)
+{
+    (void)state;
+    sg_slot freeing = own, legacy = add_stream(4, SG_STREAM_LEGACY, false);
+    own = add_stream(5, SG_STREAM_BLOCKING, false);
+    work(own);
+    const struct sg_clock done = record(own);
+    complete(&done);
+    work(legacy);
+    struct sg_after after = freed(0, false);
+    assert_false(is_usable(after, 0));
+    uint64_t blocking = sg_slot_bit(own);
+    own = freeing;
+    work(own);
+    (void)freed(blocking, false);
+    assert_false(is_usable(after, 0));
+    const struct sg_clock all = record(legacy);
+    complete(&all);
+}
+
+/* What is complete when a blocking stream is said to have no work left: no more than what the legacy stream of its
+   context has done. */
+static void idle_blocking_stream_tells_nothing_of_the_legacy_one(void **state)
+{
+    (void)state;
+    CUcontext here = (CUcontext)(uintptr_t)1, there = (CUcontext)(uintptr_t)2;
+    const struct sg_stream_id ids[] = {{.key = 4, .context = there, .flags = SG_STREAM_LEGACY},
+        {.key = 5, .context = here, .flags = SG_STREAM_LEGACY}, {.key = 6, .context = here, .flags = SG_STREAM_BLOCKING},
+        {.key = 7, .context = (CUcontext)(uintptr_t)3, .flags = SG_STREAM_BLOCKING}};
+    sg_slot slot[4];
+    struct sg_clock clock;
+    for (int i = 0; i < 4; i++)
+        slot[i] = sg_core_slot(core, 0, &ids[i]);
+    sg_core_idle_clock(core, 0, slot[2], &clock);
+    uint64_t idle = clock.at[slot[2]];
+    assert_true(idle > device->order.complete[slot[1]]); /* it was given nothing */
+    work(slot[1]);
+    uint64_t complete_before = device->order.complete[slot[1]];
+    for (int i = 0; i < 2; i++) {
+        work(slot[2]);
+        sg_core_idle_clock(core, 0, slot[2], &clock);
+        assert_int_equal(clock.at[slot[2]], complete_before);
+        (void)record(slot[1]); /* its clock is read, and the work is there still */
+    }
+    sg_core_idle_clock(core, 0, slot[3], &clock);
+    assert_int_equal(clock.at[slot[3]], 0); /* its legacy stream is not followed */
+    const struct sg_clock all = record(slot[1]);
+    complete(&all);
+    sg_core_idle_clock(core, 0, slot[2], &clock);
+    assert_true(clock.at[slot[2]] > complete_before);
 }
 
 static void event_before_the_work_completes_nothing_after(void **state)
@@ -340,6 +419,36 @@ static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **st
     assert_int_equal(seen(born), sg_slot_bit(other));
 }
 
+/* What the host has learnt it knows, whatever it learns later. */
+static void seen_by_who_the_host_could_tell(void **state)
+{
+    (void)state;
+    (void)record(other);
+    const struct sg_clock before = record(own);
+    work(other);
+    uint64_t born = sg_order_tick(device);
+    assert_int_equal(seen(born), 0);
+    sg_core_told(core, 0, NULL);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+    sg_core_told(core, 0, &before);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+}
+
+static void seen_by_who_is_not_done_with_its_last_work(void **state)
+{
+    (void)state;
+    uint64_t born = sg_order_tick(device);
+    wait_for_stream(other, own);
+    work(other);
+    const struct sg_clock first = record(other);
+    work(other);
+    const struct sg_clock second = record(other);
+    complete(&first);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+    complete(&second);
+    assert_int_equal(seen(born), 0);
+}
+
 static void seen_by_who_works_on_after_it_was_waited_for(void **state)
 {
     (void)state;
@@ -377,6 +486,16 @@ static void new_stream_of_a_slot_is_not_complete(void **state)
     assert_int_equal(add_stream(4, 0, false), own);
     work(own);
     assert_false(is_usable(freed(0, false), other));
+}
+
+static void streams_too_many_have_no_slot(void **state)
+{
+    (void)state;
+    for (uint64_t key = 4; key < SG_SLOTS; key++)
+        (void)add_stream(key, 0, false);
+    const struct sg_stream_id more = {.key = SG_SLOTS}, known = {.key = 1};
+    assert_int_equal(sg_core_slot(core, 0, &more), 0);
+    assert_int_equal(sg_core_slot(core, 0, &known), own);
 }
 
 /* A stream may have been given work before it is met. */
@@ -424,6 +543,10 @@ int main(void)
         TEST(comes_after_what_both_wait_for),
         TEST(comes_not_after_what_the_legacy_stream_waits_for_unseen),
         TEST(comes_not_after_the_legacy_stream_by_way_of_a_blocking_one),
+        TEST(comes_not_after_a_later_event_that_another_waits_for),
+        TEST(comes_not_after_who_is_ordered_by_other_means),
+        TEST(blocking_streams_free_is_after_the_legacy_stream),
+        TEST(idle_blocking_stream_tells_nothing_of_the_legacy_one),
         TEST(event_before_the_work_completes_nothing_after),
         TEST(comes_not_after_work_before_a_later_wait),
         TEST(shared_block_is_free_after_its_last_user),
@@ -435,9 +558,12 @@ int main(void)
         TEST(seen_by_each_that_waited),
         TEST(seen_by_who_came_after_another_later),
         TEST(seen_by_all_where_the_own_stream_is_ordered_by_other_means),
+        TEST(seen_by_who_the_host_could_tell),
+        TEST(seen_by_who_is_not_done_with_its_last_work),
         TEST(seen_by_who_works_on_after_it_was_waited_for),
         TEST(slot_of_a_gone_stream_is_kept_for_its_work),
         TEST(new_stream_of_a_slot_is_not_complete),
+        TEST(streams_too_many_have_no_slot),
         TEST(stream_that_is_met_is_not_complete),
         TEST(new_stream_comes_not_after_what_the_one_before_waited_for),
     };

@@ -63,6 +63,44 @@ static void epoch_covers_what_was_freed_before_its_events(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+/* One of its events could not be recorded: those that were tell of a part. */
+static void epoch_with_an_event_too_few_is_none(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    strict_fail_at(4, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* two are made, and recorded */
+    ask(SG_ASK_MARK);
+    assert_true(strict_failed(NULL));
+    assert_int_equal(scene.over_contexts, 2);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* Its last event goes with a context: nobody will ask about it any more. */
+static void epoch_ends_with_the_last_context_that_it_waits_for(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    CUcontext other = scene_add_context(3, 1);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    ask(SG_ASK_MARK);
+    assert_ptr_equal(scene.made_in, other);
+    CUevent event = scene.latest;
+    strict_complete(1);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_context_gone(scene.core, 1, other);
+    (void)strict_driver.event_destroy(event);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 /* Drivers that record no events over contexts, one device, all streams followed: events on each of them tell. */
 
 static void events_on_all_streams_cover(void **state)
@@ -85,6 +123,29 @@ static void streams_that_are_not_followed_are_not_covered(void **state)
     (void)state;
     (void)scene_add_stream(1, 0, NULL);
     assert_false(is_put_off(scene_allocate(0), false));
+}
+
+static void streams_that_take_no_event_are_not_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    work(slot);
+    assert_false(is_put_off(scene_allocate(0), true));
+}
+
+static void stream_without_its_event_is_not_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(0);
+    work(slot);
+    assert_true(is_put_off(address, true));
+    strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* it is made first */
+    ask(SG_ASK_MARK);
+    assert_true(strict_failed(NULL));
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
 }
 
 static void stream_that_went_without_an_event_is_not_covered(void **state)
@@ -174,11 +235,31 @@ static void wait_aside_is_for_all_contexts_and_what_was_freed_before(void **stat
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
     ask(SG_ASK_MARK);
     assert_non_null(scene.aside);
+    strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(scene.aside(scene.user), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
     scene.waited = 0;
     scene.meanwhile = free_later_beside_others;
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene.waited, 1 << 1 | 1 << 2 | 1 << 3);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* Events on the streams of the only device would not tell of what was freed where there were no such ones. */
+static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    CUdeviceptr first = scene_allocate(0), second = scene_allocate(0);
+    scene_free(first, SG_FREE_SYNC_STRICT);
+    scene_free_followed(second, SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
+    ask(SG_ASK_MARK);
+    assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
+    assert_non_null(scene.aside);
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), 0);
 }
@@ -189,13 +270,18 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(epoch_covers_what_was_freed_before_its_events, scene_start),
+        TEST(epoch_with_an_event_too_few_is_none, scene_start),
+        TEST(epoch_ends_with_the_last_context_that_it_waits_for, scene_start),
         TEST(events_on_all_streams_cover, scene_start_on_older_driver),
         TEST(streams_that_are_not_followed_are_not_covered, scene_start_on_older_driver),
+        TEST(streams_that_take_no_event_are_not_covered, scene_start_on_older_driver),
+        TEST(stream_without_its_event_is_not_covered, scene_start_on_older_driver),
         TEST(stream_that_went_without_an_event_is_not_covered, scene_start_on_older_driver),
         TEST(stream_that_went_and_works_is_not_covered, scene_start_on_older_driver),
         TEST(other_devices_are_not_covered, scene_start_on_older_driver),
         TEST(other_devices_are_not_covered_by_events_on_streams, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_covered, scene_start),
+        TEST(streams_tell_of_no_free_that_they_do_not_cover, scene_start_on_older_driver),
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

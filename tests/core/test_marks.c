@@ -88,6 +88,151 @@ static void pending_free_keeps_its_event(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+/* What is recorded, and where. */
+
+static void stream_that_takes_no_event_is_told_of_by_its_context(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.recorded, 1);
+    assert_int_equal(scene.over_contexts, 1);
+    strict_complete(1);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(scene_is_complete(after));
+}
+
+static void event_over_a_context_tells_of_its_streams_alone(void **state)
+{
+    (void)state;
+    CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
+    sg_slot own = scene_add_stream(1, SG_STREAM_UNMARKED, here), other = scene_add_stream(2, SG_STREAM_UNMARKED, there);
+    work(own);
+    work(other);
+    struct sg_after after_own = scene_freed(own), after_other = scene_freed(other);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    strict_complete(1);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(scene_is_complete(after_own));
+    assert_false(scene_is_complete(after_other));
+}
+
+static void events_are_of_the_streams_context(void **state)
+{
+    (void)state;
+    CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
+    sg_slot own = scene_add_stream(1, 0, here), other = scene_add_stream(2, 0, there);
+    work(own);
+    (void)scene_freed(own);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_ptr_equal(scene.made_in, here);
+    strict_complete(1);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY); /* that event is idle now */
+    work(other);
+    (void)scene_freed(other);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.made, 2);
+    assert_ptr_equal(scene.made_in, there);
+    assert_ptr_equal(scene.current, here);
+}
+
+/* As many are out on one stream as there may be, and then in all. */
+static void streams_with_many_events_leave_those_of_others(void **state)
+{
+    enum { STREAMS = 20, EACH = 70 };
+    sg_slot slot[STREAMS];
+    (void)state;
+    for (int i = 0; i < STREAMS; i++)
+        slot[i] = scene_add_stream((uintptr_t)i + 1, 0, NULL);
+    for (int i = 0; i < STREAMS; i++) {
+        for (int k = 0; k < EACH; k++) {
+            unsigned made = scene.made;
+            work(slot[i]);
+            (void)scene_freed(slot[i]);
+            (void)sg_device_ask(scene.device, SG_ASK_MARK);
+            assert_true(scene.device->mark_count <= SG_MARKS);
+            assert_true(k || scene.made == made + 1 || scene.device->mark_count == SG_MARKS);
+        }
+    }
+}
+
+static void event_that_was_not_recorded_tells_nothing(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* it is made first */
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_true(strict_failed(NULL));
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_false(scene_is_complete(after));
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(scene_is_complete(after));
+}
+
+static void question_that_fails_tells_nothing(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    strict_fail_at(1, false, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(strict_failed(NULL));
+    assert_false(scene_is_complete(after));
+}
+
+static void wait_that_fails_tells_nothing(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    strict_fail_at(1, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_false(sg_device_ask(scene.device, SG_ASK_WAIT));
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_int_equal(scene.event_waits, 1);
+    assert_false(scene_is_complete(after));
+}
+
+/* Of a context, where no event can be recorded. */
+static void wait_for_a_context_that_fails_tells_nothing(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    strict_fail_at(1, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_false(sg_device_ask(scene.device, SG_ASK_WAIT));
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_int_not_equal(scene.waited, 0);
+    assert_false(scene_is_complete(after));
+    assert_true(sg_device_ask(scene.device, SG_ASK_WAIT));
+    assert_true(scene_is_complete(after));
+}
+
+static void stream_that_could_not_be_made_to_wait_does_not(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    struct sg_after after = scene_freed(slot);
+    strict_fail_at(3, false, CUDA_ERROR_INVALID_VALUE); /* an event is made, and recorded */
+    assert_false(sg_device_make_wait(scene.device, other));
+    assert_int_equal(scene.stream_waits, 1);
+    assert_false(sg_after_usable(&scene.device->order, after, other));
+}
+
 /* Captures, during which nothing is recorded or waited for. */
 
 static void nothing_is_recorded_in_captures(void **state)
@@ -152,7 +297,11 @@ static void context_that_is_ending_is_not_named(void **state)
     (void)sg_device_ask(scene.device, SG_ASK_MARK);
     assert_int_equal(scene.recorded, 1);
     assert_int_equal(scene.queried, 0);
+    (void)sg_device_ask(scene.device, SG_ASK_WAIT); /* for it to end, or to stay */
+    assert_int_equal(scene.event_waits, 0);
     sg_core_context_ending(scene.core, context, false);
+    work(slot);
+    (void)scene_freed(slot);
     (void)sg_device_ask(scene.device, SG_ASK_MARK);
     assert_int_equal(scene.recorded, 2);
     assert_int_not_equal(scene.queried, 0);
@@ -205,6 +354,15 @@ int main(void)
         TEST(wait_tells_nothing_of_other_contexts, scene_start_on_older_driver),
         TEST(stream_that_is_made_to_wait_comes_not_after_work_meanwhile, scene_start),
         TEST(pending_free_keeps_its_event, scene_start),
+        TEST(stream_that_takes_no_event_is_told_of_by_its_context, scene_start),
+        TEST(event_over_a_context_tells_of_its_streams_alone, scene_start),
+        TEST(events_are_of_the_streams_context, scene_start),
+        TEST(streams_with_many_events_leave_those_of_others, scene_start),
+        TEST(event_that_was_not_recorded_tells_nothing, scene_start),
+        TEST(question_that_fails_tells_nothing, scene_start),
+        TEST(wait_that_fails_tells_nothing, scene_start),
+        TEST(wait_for_a_context_that_fails_tells_nothing, scene_start_on_older_driver),
+        TEST(stream_that_could_not_be_made_to_wait_does_not, scene_start),
         TEST(nothing_is_recorded_in_captures, scene_start),
         TEST(no_stream_is_made_to_wait_in_captures, scene_start),
         TEST(nothing_is_waited_for_in_captures, scene_start),

@@ -18,8 +18,8 @@ ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
 ORDER_RULES, MARKS_TEST, EPOCHS_TEST, FREES_TEST, OWNER_TEST = (
     ["tests/core/test_" + part] for part in ("core_order", "marks", "epochs", "frees", "owner"))
-DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST = (
-    ["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures", "graphs"))
+DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST, MEMORY_TEST = (
+    ["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures", "graphs", "memory"))
 EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
           for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
 FREE_WAITS = [("tests/preload/preload_free_waits", "free_sync:strict", "256MiB,count=2")]
@@ -748,7 +748,7 @@ MUTATIONS = [
         "order->knows[other].at[slot] >= born)",
         "order->knows[other].at[slot] > born)",
         ["aware"], ORDER_RULES),
-    bug("threads_own_stream_trusted",
+    bug("threads_own_slot_trusted",
         "a thread's own stream does not count as ordered by means that are not seen", ORDER,
         "id->flags & SG_STREAM_OPAQUE || id->per_thread ?",
         "id->flags & SG_STREAM_OPAQUE ?",
@@ -818,11 +818,6 @@ MUTATIONS = [
         "what a stream was given before it was met counts as complete", ORDER,
         "    order->given[slot] = order->moved_on[slot] = sg_order_tick(device); /* what this one was given before is not */\n",
         "",
-        ["aware"], ORDER_RULES),
-    bug("legacy_streams_events_are_one",
-        "two events of the legacy stream count as one where it was given nothing between them", ORDER,
-        "!(known && is_ordered_by_waits(order, third))",
-        "!known",
         ["aware"], ORDER_RULES),
     bug("blocking_stream_comes_after_its_own_alone",
         "who has come after a blocking stream has come after the legacy one", ORDER,
@@ -1048,4 +1043,223 @@ MUTATIONS = [
         "    if (block->address && !origin) {\n"
         "    } else if",
         ["cuda"], GRAPHS_TEST),
+    bug("stream_too_many_has_anothers_slot", "a stream too many is given the slot of another", ORDER,
+        "if (!slot && unused) {",
+        "if (!slot && (unused || (unused = ~sg_slot_bit(0)))) {",
+        ["aware"], ORDER_RULES),
+    bug("blocking_stream_stands_still",
+        "a blocking stream without work left counts as one that comes after nothing", ORDER,
+        "        if (since >= time || !is_ordered_by_waits(order, slot))\n"
+        "            continue;",
+        "        if (since >= time)\n"
+        "            continue;",
+        ["aware"], ORDER_RULES),
+    bug("free_of_a_blocking_stream_alone", "a free of a blocking stream does not come after the legacy stream", ORDER,
+        "uint64_t slots = with_blocking(order, others | sg_slot_bit(own)), last = 0;",
+        "uint64_t slots = others | sg_slot_bit(own), last = 0;",
+        ["aware"], ORDER_RULES),
+    bug("free_of_a_stream_ordered_unseen",
+        "a stream that is ordered by other means counts as given no work that is not seen", ORDER,
+        "slots & (unseen ? UINT64_MAX : order->opaque); /*",
+        "slots & (unseen ? UINT64_MAX : 0); /*",
+        ["aware"], ORDER_RULES),
+    bug("idle_stream_of_another_context",
+        "a blocking stream without work left is held against the first legacy stream that there is", ORDER,
+        " || order->stream[other].context != id->context)\n"
+        "            continue;",
+        ")\n"
+        "            continue;",
+        ["aware"], ORDER_RULES),
+    bug("idle_stream_of_a_legacy_one_unfollowed",
+        "a blocking stream without work left tells of a legacy stream that is not followed", ORDER,
+        "        return busy >> other & 1;\n"
+        "    }\n"
+        "    return true;",
+        "        return busy >> other & 1;\n"
+        "    }\n"
+        "    return false;",
+        ["aware"], ORDER_RULES),
+    bug("earlier_event_of_another_is_enough",
+        "who waited for an earlier event of a stream has come after a later one", ORDER,
+        "bool known = order->knows[slot].at[third] >= time ||",
+        "bool known = order->knows[slot].at[third] + 1 >= time ||",
+        ["aware"], ORDER_RULES),
+    bug("host_forgets_what_it_was_told", "what the host learns later takes the place of what it knew", ORDER,
+        "if (device->order.told[slot] < time)",
+        "if (true)",
+        ["aware"], ORDER_RULES),
+    bug("last_work_proven_by_the_work_before", "an event before the last work tells that this is done", ORDER,
+        "if (time >= order->folded[slot])",
+        "if (time + 1 >= order->folded[slot])",
+        ["aware"], ORDER_RULES),
+    bug("question_that_failed_completes", "an event that could not be asked about counts as complete", MARKS,
+        "if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {",
+        "if (device->core->driver->event_query(mark.event) != (CUresult)600) {",
+        ["cuda"], MARKS_TEST),
+    bug("event_that_was_not_recorded_counts", "an event that could not be recorded is asked about", MARKS,
+        "    if (result != CUDA_SUCCESS) {\n"
+        "        (void)driver->event_destroy(mark.event);",
+        "    if (false) {\n"
+        "        (void)driver->event_destroy(mark.event);",
+        ["cuda"], MARKS_TEST),
+    bug("event_of_any_context", "an event of one context is recorded in another", MARKS,
+        "        if (device->idle_event[i].context == context) {",
+        "        if (true) {",
+        ["cuda"], MARKS_TEST),
+    bug("event_in_the_current_context", "an event is made in the current context, whatever the stream is of", MARKS,
+        "if (context && driver->ctx_get_current(&current) == CUDA_SUCCESS && current != context) {",
+        "if (false) {",
+        ["cuda"], MARKS_TEST),
+    bug("events_taken_from_other_streams", "where a stream has many events out one of another is recorded anew", MARKS,
+        "if (mark && (mark->context != context || mark->slots != slots))",
+        "if (mark && mark->context != context)",
+        ["cuda"], MARKS_TEST),
+    bug("events_beyond_the_list", "more events are recorded than there is room for", MARKS,
+        "if (full || (!slot && ",
+        "if ((!slot && ",
+        ["cuda"], MARKS_TEST),
+    bug("event_over_a_context_tells_of_all", "an event over one context tells of the streams of all", MARKS,
+        "return slot ? sg_slot_bit(slot) : sg_order_slots_of(&device->order, context);",
+        "return (void)context, slot ? sg_slot_bit(slot) : sg_order_slots_of(&device->order, NULL);",
+        ["cuda"], MARKS_TEST),
+    bug("event_on_a_stream_that_takes_none", "an event is recorded on a stream that takes none", MARKS,
+        "    return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;",
+        "    return stream->per_thread;",
+        ["cuda"], MARKS_TEST),
+    bug("event_of_an_ending_context_waited_for", "an event of a context that is being ended is waited for", MARKS,
+        "    while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))\n"
+        "        oldest++;",
+        "",
+        ["cuda"], MARKS_TEST),
+    bug("wait_for_an_event_that_failed_completes", "an event that was waited for in vain counts as complete", MARKS,
+        "    if (number && result == CUDA_SUCCESS)\n"
+        "        settle_mark",
+        "    if (number)\n"
+        "        settle_mark",
+        ["cuda"], MARKS_TEST),
+    bug("wait_for_a_context_that_failed_completes", "a context that was waited for in vain counts as done", MARKS,
+        "slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++)",
+        "slot < SG_SLOTS && !event; slot++)",
+        ["cuda"], MARKS_TEST),
+    bug("stream_could_not_be_made_to_wait", "a stream that could not be made to wait is believed to", MARKS,
+        "        if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)\n"
+        "            continue;",
+        "        (void)core->driver->stream_wait_event(stream, mark.event, 0);",
+        ["cuda"], MARKS_TEST),
+    bug("epoch_with_an_event_too_few", "an epoch is recorded although an event over a context is missing", MARKS,
+        "        if (context && record_mark(device, context, 0, &mark) != CUDA_SUCCESS)\n"
+        "            return false;",
+        "        if (context)\n"
+        "            (void)record_mark(device, context, 0, &mark);",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_without_a_streams_event", "an epoch is recorded although an event on a stream is missing", MARKS,
+        "            can = record_mark(device, context, slot, &mark) == CUDA_SUCCESS;",
+        "            (void)record_mark(device, context, slot, &mark);",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_covers_what_only_a_wait_does",
+        "events on streams are an epoch of what was freed where they tell too little", MARKS,
+        "bool streams = time && device->nodes.node[device->pending.first].time > device->uncovered;",
+        "bool streams = time;",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_of_streams_that_take_no_event", "an epoch is recorded beside streams that take no event", MARKS,
+        ": is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)",
+        ": false)",
+        ["cuda"], EPOCHS_TEST),
+    bug("thread_that_failed_frees", "what a thread of ours has waited for in vain is free", MARKS,
+        "    if (result == CUDA_SUCCESS)\n"
+        "        sg_pending_complete(device, sg_slot_bit(0), time);",
+        "    if (true)\n"
+        "        sg_pending_complete(device, sg_slot_bit(0), time);",
+        ["cuda"], EPOCHS_TEST),
+    bug("epoch_outlives_its_contexts", "an epoch whose last events went with their context never ends", PENDING,
+        "    device->idle_count = left;\n"
+        "    sg_pending_settle_epochs(device);",
+        "    device->idle_count = left;",
+        ["cuda"], EPOCHS_TEST),
+    bug("captured_block_is_its_streams", "a block of a capture is given to others in the order of its stream", MEMORY,
+        "        !sg_captures_capturing(origin->stream, false) &&\n"
+        "        sg_streams_place",
+        "        sg_streams_place",
+        ["cuda"], MEMORY_TEST),
+    bug("block_of_another_devices_stream", "a block is in the order of a stream of another device", MEMORY,
+        "sg_streams_place(core, origin->stream, false, &place) && place.device == device)",
+        "sg_streams_place(core, origin->stream, false, &place))",
+        ["cuda"], MEMORY_TEST),
+    bug("calls_of_a_newer_driver_are_seen",
+        "the streams that could have seen a block count as known beside calls that are not", MEMORY,
+        "return sg_streams_complete() && !sg_follow_blind();",
+        "return sg_streams_complete();",
+        ["cuda"], MEMORY_TEST),
+    bug("pluggable_allocator_tells_of_all",
+        "a pluggable allocator that was told of no stream counts as one that tells of all", MEMORY,
+        "(origin->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));",
+        "origin->pluggable;",
+        ["cuda"], MEMORY_TEST),
+    bug("streams_followed_late_are_all", "streams that were followed late count as all", MEMORY,
+        ".followed = sg_following() && !sg_follow_late() && is_seen(),",
+        ".followed = sg_following() && is_seen(),",
+        ["cuda"], MEMORY_TEST),
+    bug("unseen_streams_are_followed", "streams count as followed beside calls that are not seen", MEMORY,
+        ".followed = sg_following() && !sg_follow_late() && is_seen(),",
+        ".followed = sg_following() && !sg_follow_late(),",
+        ["cuda"], MEMORY_TEST),
+    bug("nothing_is_unseen", "a free takes no account of work that is not seen", MEMORY,
+        ".unseen = !is_seen(),",
+        ".unseen = false,",
+        ["cuda"], MEMORY_TEST),
+    bug("free_put_off_takes_effect_at_once", "a free that was put off takes effect at once", MEMORY,
+        "return origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;\n"
+        "    case SG_FREE_SYNC_EVENT",
+        "return origin->kept ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_STRICT;\n"
+        "    case SG_FREE_SYNC_EVENT",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_without_a_slot_forgotten", "a stream that could not be followed is not recorded", MEMORY,
+        "        result = sg_core_record_stream(core, block.base, 0);\n"
+        "        if (result",
+        "        if (result",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_of_another_context_on_fixed_segments",
+        "a stream of another context that uses a fixed segment is forgotten", MEMORY,
+        "    if (sg_streams_context_of(stream) != block.context)\n"
+        "        sg_core_used_abroad(core, block.base);\n",
+        "",
+        ["cuda"], MEMORY_TEST),
+    bug("captured_block_is_no_graphs", "a block that was handed out in a capture does not belong to its graph", MEMORY,
+        "    if (live && result == CUDA_SUCCESS)\n"
+        "        adopt(core, origin, *ret);\n",
+        "    (void)adopt;\n",
+        ["cuda"], MEMORY_TEST),
+    bug("graphs_block_was_waited_for_by_all", "what waits for its graph counts as waited for by all", MEMORY,
+        "enum sg_graphs_answer answer = sg_graphs_keep(address, origin, all);",
+        "enum sg_graphs_answer answer = sg_graphs_keep(address, origin, true);",
+        ["cuda"], MEMORY_TEST),
+    bug("settled_in_a_capture", "what a capture has put off is freed in the next", MEMORY,
+        "    if (!sg_memory_unsettled() || sg_captures_live())\n"
+        "        return;",
+        "    if (!sg_memory_unsettled())\n"
+        "        return;",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_that_could_not_be_recorded",
+        "a free in the order of a stream that cannot be followed takes effect in the order of its own", MEMORY,
+        "        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)\n"
+        "        tag.sync = SG_FREE_SYNC_EVENT;",
+        "        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)\n"
+        "        ;",
+        ["cuda"], MEMORY_TEST),
+    bug("wait_that_failed_lets_a_graph_keep", "a free of a graph's block goes on although its wait failed", MEMORY,
+        "    *ret_done = result != CUDA_SUCCESS;\n"
+        "    if (*ret_done)\n"
+        "        return result;",
+        "",
+        ["cuda"], MEMORY_TEST),
+    bug("invalid_capture_is_none", "a capture that has become invalid counts as ended", CAPTURES,
+        "return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;\n"
+        "}\n"
+        "\n"
+        "bool sg_captures_own",
+        "return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE + 1;\n"
+        "}\n"
+        "\n"
+        "bool sg_captures_own",
+        ["cuda"], CAPTURES_TEST),
 ]

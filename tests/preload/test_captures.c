@@ -28,6 +28,8 @@ static struct {
     CUdeviceptr freed[16];
     int freed_count;
     CUstreamCaptureMode mode;
+    CUstreamCaptureStatus status; /* of any stream */
+    int forgotten;               /* how often what captures may have again was forgotten */
     atomic_bool called, inside, go; /* a wait for a context */
 } fake;
 
@@ -69,6 +71,13 @@ static CUresult exchange(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
+static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    (void)stream;
+    *ret = fake.status;
+    return CUDA_SUCCESS;
+}
+
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
@@ -82,7 +91,8 @@ const struct sg_real *sg_real(void)
 
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize};
+    static const struct sg_driver driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize,
+        .stream_is_capturing = is_capturing};
     return &driver;
 }
 
@@ -120,6 +130,7 @@ void sg_torch_captures(CUstreamCaptureMode mode)
 
 void sg_graphs_forget_spares(void)
 {
+    fake.forgotten++;
 }
 
 void sg_memory_mark(void)
@@ -176,6 +187,21 @@ static void parks_until_the_last_capture_ends(void **state)
     assert_false(sg_captures_live());
     assert_int_equal(fake.freed_count, 2);
     assert_int_equal(fake.freed[0] + fake.freed[1], 4096 + 8192);
+}
+
+/* One that has become invalid goes on until it is ended. */
+static void invalid_captures_are_captures(void **state)
+{
+    (void)state;
+    fake.status = CU_STREAM_CAPTURE_STATUS_INVALIDATED;
+    assert_false(sg_captures_capturing(stream_of(8), false)); /* the driver is not asked where there is none */
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    assert_true(sg_captures_capturing(stream_of(8), false));
+    fake.status = CU_STREAM_CAPTURE_STATUS_NONE;
+    assert_false(sg_captures_capturing(stream_of(8), false));
+    assert_int_equal(fake.forgotten, 0);
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.forgotten, 1);
 }
 
 static void counts_only_what_the_driver_began(void **state)
@@ -298,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(parks_until_the_last_capture_ends, start_afresh),
+        cmocka_unit_test_setup(invalid_captures_are_captures, start_afresh),
         cmocka_unit_test_setup(counts_only_what_the_driver_began, start_afresh),
         cmocka_unit_test_setup(a_failed_capture_ends_too, start_afresh),
         cmocka_unit_test_setup(a_destroyed_stream_captures_no_more, start_afresh),
