@@ -36,7 +36,9 @@ struct sg_tag {
                           a replay does */
     enum sg_free_sync sync;
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as
-                          EVENT */
+                          EVENT, but for: */
+    bool in_order;     /* of a free: it is a step of the stream `slot`, after all use of the block, which is that
+                          stream's from then on if it was allocated for an unknown one */
     enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
     bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that

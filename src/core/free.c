@@ -179,6 +179,20 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
     return ends;
 }
 
+/* The slot of the stream in whose order a block is freed: that which it was allocated for; where that isn't known, the
+   one of which the free is a step, and the block's stream from then on, as the trace is to say. 0: neither is known.
+   *ret_step: it is that: what was done with the block before comes before this step, but need not have been followed. */
+static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node, const struct sg_tag *tag,
+    bool *ret_step)
+{
+    sg_slot slot = sg_device_slot_of(device, node->stream);
+    *ret_step = !slot && tag->in_order && tag->slot;
+    if (!*ret_step)
+        return slot;
+    node->stream = sg_device_slot_stream(device, tag->slot);
+    return tag->slot;
+}
+
 /* Takes effect by the order of streams: at once for the block's own, for others when they have come after it. False:
    the block is used on streams that are not followed, or was allocated for one. *ret_ask: an epoch is over. Under the
    lock. */
@@ -186,8 +200,9 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
 {
     struct sg_order *order = &device->order;
     struct sg_node *node = &device->nodes.node[id];
-    sg_slot slot = sg_device_slot_of(device, node->stream);
-    if (!slot || node->also & 1)
+    bool step = false;
+    sg_slot slot = node->also & 1 ? 0 : slot_of_free(device, node, tag, &step);
+    if (!slot)
         return false;
     if (tag->sees == SG_SEES_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
@@ -196,7 +211,7 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
             sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
     bool worked;
-    uint64_t time = sg_order_freed(device, slot, others, tag->unseen, &worked);
+    uint64_t time = sg_order_freed(device, slot, others, tag->unseen || step, &worked);
     flags |= worked ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
     sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream,
         sg_region_address(device->region[node->region], node->begin), node->requested);

@@ -47,7 +47,10 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->told[slot] = 0;
     order->alive |= sg_slot_bit(slot);
     order->eventless |= sg_slot_bit(slot);
-    order->unproven &= ~sg_slot_bit(slot);
+    order->folded[slot] = order->given[slot];
+    /* What the legacy stream was given before comes before others' next steps, whoever followed it. */
+    order->unproven = id->flags & SG_STREAM_LEGACY ? order->unproven | sg_slot_bit(slot)
+                                                   : order->unproven & ~sg_slot_bit(slot);
     atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
     order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot)
                                                                    : order->opaque & ~sg_slot_bit(slot);
@@ -226,7 +229,8 @@ static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_
         unsigned other = (unsigned)__builtin_ctzll(left);
         if (!(order->stream[other].flags & SG_STREAM_LEGACY) || order->stream[other].context != id->context)
             continue;
-        *ret_time = order->complete[other];
+        /* Of what it was given before it was followed nothing is known before something completes. */
+        *ret_time = order->complete[other] > order->met_at[other] ? order->complete[other] : 0;
         return busy >> other & 1;
     }
     return true;

@@ -380,6 +380,46 @@ static bool is_block(struct sg_core *core, CUdeviceptr address)
     return sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
 }
 
+/* Waits for a step of a stream that is the next one now. That the stream has no work left would not tell as much: a
+   blocking one comes after the legacy stream's work by its next step only. */
+static CUresult wait_for_step(CUstream stream)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUevent event;
+    CUresult result = driver->event_create(&event, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->event_record(event, stream);
+    if (result == CUDA_SUCCESS)
+        result = driver->event_synchronize(event);
+    (void)driver->event_destroy(event);
+    return result;
+}
+
+/* What a free that is a step of a stream waits for: that stream alone where it can be followed, because all other use
+   of the block has to come before that step. Source: the text of cuMemFreeAsync in cuda.h. Where no event can be had
+   either, the host waits, for that stream and not for work elsewhere that may never end. */
+static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, struct sg_tag *tag)
+{
+    struct sg_block_info block;
+    struct sg_place place;
+    if (sg_core_block(core, address, &block) != CUDA_SUCCESS || block.base != address)
+        return; /* the core refuses it */
+    bool now = !origin->judged && !origin->kept;
+    if (tag->sync == SG_FREE_SYNC_EVENT) {
+        if (now && !sg_following() && !sg_life_driver()->ctx_record_event && !sg_captures_any() &&
+            wait_for_step(origin->stream) == CUDA_SUCCESS)
+            tag->sync = SG_FREE_SYNC_AUTO;
+        return;
+    }
+    if (now && sg_streams_place(core, origin->stream, false, &place) && place.device == block.device) {
+        tag->slot = place.slot;
+        tag->in_order = true;
+    }
+    if (sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
+        tag->sync = SG_FREE_SYNC_EVENT;
+}
+
 /* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
 static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
 {
@@ -407,9 +447,8 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
     if (result != CUDA_SUCCESS)
         return result;
     tag.sync = sync;
-    if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&
-        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
-        tag.sync = SG_FREE_SYNC_EVENT;
+    if (origin->stream_order && tag.sync != SG_FREE_SYNC_AUTO)
+        order_by(core, address, origin, &tag);
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {

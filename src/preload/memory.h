@@ -14,11 +14,11 @@ struct sg_origin {
     bool torch;        /* PyTorch in direct or pluggable mode: it orders its own work */
     bool pluggable;    /* PyTorch, which may or may not tell of recorded streams */
     bool named;        /* `stream` is the caller's word, and other streams that use the block are recorded with us */
-    bool stream_order; /* the interface itself says that the free is ordered after `stream` */
+    bool stream_order; /* the interface itself says that the free is a step of `stream`, after all use of the block */
     bool settled;      /* of a free: all that used the block is known to be done */
     bool kept;         /* of a free: put off by us before, so that nobody is to wait in it */
     bool judged;       /* of a free: the driver allowed it beside a capture, in the thread that made it, which need not
-                          be the one that carries it out */
+                          be the one that carries it out; `stream` may be gone by then */
 };
 
 /* What a call through the runtime by a module of this kind (enum sg_caller) is; and what the core is told of it. */

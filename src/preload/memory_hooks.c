@@ -73,6 +73,7 @@ static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr 
         return CUDA_ERROR_INVALID_VALUE;
     const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
     CUresult result = valid_stream(stream);
+    sg_memory_follow();
     if (result == CUDA_SUCCESS)
         result = sg_memory_free(core, address, &origin);
     sg_end();

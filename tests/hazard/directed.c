@@ -2,7 +2,8 @@
    GPU.
 
      directed host | legacy | tainted | function | many | own | context | stream_context | legacy_free |
-       idle_plain | idle_named | idle_context | legacy_event | legacy_shared | opaque_free | drivers | drivers_torch
+       idle_plain | idle_named | idle_context | legacy_event | legacy_shared | opaque_free | step_event |
+       step_legacy | drivers | drivers_torch
 
    host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
    used on a second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the
@@ -18,6 +19,8 @@
    legacy_event, idle_context: a block's own stream comes after another's work on it by an event of the legacy stream,
    which had nothing of its own to do since it was last asked about; or by what its context waits for, which its next
    step does, but it is found without work left before that. Then it is freed, and asked for by a third stream.
+   step_event, step_legacy: a plain block is freed as a step of a stream that comes after another's work on it, by an event
+   or by the legacy stream's rules, all of which was queued before any stream was followed.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -447,6 +450,40 @@ static void by_context_wait(CUstream own, CUstream second)
     MUST(cuEventDestroy_v2(event));
 }
 
+/* Of a block that no stream was named for; nothing is followed before somebody names one. */
+static void freed_by_a_step(bool legacy)
+{
+    CUstream own = stream_of(legacy ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+    CUstream second = legacy ? CU_STREAM_LEGACY : stream_of(CU_STREAM_NON_BLOCKING);
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    CUdeviceptr block;
+    CUevent event;
+    MUST(cuMemAlloc_v2(&block, BLOCK));
+    extras.owner(block, BLOCK, 1);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuMemsetD8Async(block, 1, BLOCK, second));
+    MUST(cuEventRecord(event, second));
+    if (!legacy) {
+        void *other = extras.malloc_on(BLOCK, third);
+        EXPECT(other != NULL);
+        show_events(own);
+        MUST(cuStreamSynchronize(own));
+        MUST(cuStreamWaitEvent(own, event, 0));
+    }
+    extras.owner(block, BLOCK, 0);
+    MUST(cuMemFreeAsync(block, own));
+    if (legacy) {
+        show_events(second);
+        MUST(cuStreamSynchronize(own));
+    }
+    void *next = block_on(third, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    MUST((CUresult)extras.free(next));
+    MUST(cuEventDestroy_v2(event));
+    MUST(cuCtxSynchronize());
+}
+
 int main(int count, char **argument)
 {
     CUcontext context;
@@ -469,6 +506,8 @@ int main(int count, char **argument)
         used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_DEFAULT), by_legacy_event);
     else if (strcmp(rule, "idle_context") == 0)
         used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), by_context_wait);
+    else if (strncmp(rule, "step_", 5) == 0)
+        freed_by_a_step(strcmp(rule, "step_legacy") == 0);
     else if (strncmp(rule, "idle_", 5) == 0)
         freed_after_legacy_work(strcmp(rule, "idle_named") == 0);
     else if (strcmp(rule, "legacy_shared") == 0)

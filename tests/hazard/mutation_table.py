@@ -117,7 +117,7 @@ MUTATIONS = [
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),
     bug("async_free_without_its_stream", "cudaFreeAsync does not count the stream that it names", MEMORY,
-        "if (origin->stream_order && tag.sync == SG_FREE_SYNC_STREAM &&", "if (0 && tag.sync == SG_FREE_SYNC_STREAM &&",
+        "if (sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)", "if (0)",
         ["aware"]),
     # Tracking of order.
     bug("wait_not_made", "events are believed to order streams that have not waited for them", EVENTS,
@@ -327,6 +327,16 @@ MUTATIONS = [
         "a stream without work left tells that what its context has waited for is done", EVENTS,
         "        sg_streams_context_waited();", "        (void)0;", ["aware"],
         programs=directed("idle_context", "stream", ",schedule=4")),
+    bug("step_frees_as_of_before", "a block that a step of a stream frees is free as of that stream's last work that was seen",
+        FREE, "sg_order_freed(device, slot, others, tag->unseen || step, &worked)",
+        "sg_order_freed(device, slot, others, tag->unseen, &worked)", ["cuda"],
+        programs=directed("step_event", "stream", ",schedule=4")),
+    bug("legacy_work_of_before_forgotten", "the legacy stream has no work left when it is first followed", ORDER,
+        "order->unproven = id->flags & SG_STREAM_LEGACY ?", "order->unproven = id->flags & 0 ?", ["cuda"],
+        programs=directed("step_legacy", "auto", ",schedule=4")),
+    bug("legacy_work_of_before_complete", "what the legacy stream was given before it was followed is complete", ORDER,
+        "*ret_time = order->complete[other] > order->met_at[other] ? order->complete[other] : 0;",
+        "*ret_time = order->complete[other];", ["cuda"], programs=directed("step_legacy", "auto", ",schedule=4")),
     bug("event_of_a_context_tells_of_other_streams",
         "an event of ours over a context tells of a stream that has since taken the slot of one that was in it", MARKS,
         "    mark.slots = told_by(device, context, slot); /* a slot may be another context's by now */\n", "",
@@ -1241,10 +1251,7 @@ MUTATIONS = [
         ["cuda"], MEMORY_TEST),
     bug("stream_that_could_not_be_recorded",
         "a free in the order of a stream that cannot be followed takes effect in the order of its own", MEMORY,
-        "        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)\n"
-        "        tag.sync = SG_FREE_SYNC_EVENT;",
-        "        sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)\n"
-        "        ;",
+        "        tag->sync = SG_FREE_SYNC_EVENT;", "        ;",
         ["cuda"], MEMORY_TEST),
     bug("wait_that_failed_lets_a_graph_keep", "a free of a graph's block goes on although its wait failed", MEMORY,
         "    *ret_done = result != CUDA_SUCCESS;\n"

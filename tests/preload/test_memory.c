@@ -41,7 +41,7 @@ static struct {
     int frees;
 } fake;
 
-atomic_bool sg_following_order;
+atomic_bool sg_following_order, sg_captures_begun;
 atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
 atomic_uint sg_captures_ended;
 bool sg_declare_on, sg_recorder_on;

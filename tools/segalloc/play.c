@@ -97,6 +97,7 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         tag.context =
             (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
         tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
     }
