@@ -12,14 +12,15 @@ PARTS = "src/core/region_parts.h"
 EVENTS, STREAMS, WAITS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS, COPIES = (
     f"src/preload/{f}.c" for f in ("events", "streams", "waits", "captures", "graphs", "memory", "gated", "taints",
                                    "submit", "users", "copies"))
-USERS_HEADER, PRELOAD_CONTEXTS = "src/preload/users.h", "src/preload/contexts.c"
+USERS_HEADER, PRELOAD_CONTEXTS, QUICK = "src/preload/users.h", "src/preload/contexts.c", "src/preload/quick.c"
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
 ORDER_RULES, MARKS_TEST, EPOCHS_TEST, FREES_TEST, OWNER_TEST = (
     ["tests/core/test_" + part] for part in ("core_order", "marks", "epochs", "frees", "owner"))
-DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST, MEMORY_TEST = (
-    ["tests/preload/test_" + part] for part in ("order_doubt", "work", "gated", "captures", "graphs", "memory"))
+DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST, MEMORY_TEST, QUICK_TEST, CONTEXTS_TEST = (
+    ["tests/preload/test_" + part]
+    for part in ("order_doubt", "work", "gated", "captures", "graphs", "memory", "quick", "contexts"))
 EPOCHS = {which: [("tests/preload/preload_epochs " + which, "free_sync:event,wait_limit:0.1", "256MiB,hazard" + driver)]
           for which, driver in (("contexts", ""), ("streams", ",driver=12.4"), ("per_thread", ",driver=12.4"))}
 FREE_WAITS = [("tests/preload/preload_free_waits", "free_sync:strict", "256MiB,count=2")]
@@ -1269,4 +1270,78 @@ MUTATIONS = [
         "\n"
         "bool sg_captures_own",
         ["cuda"], CAPTURES_TEST),
+    bug("short_way_after_what_it_was_learnt_from",
+        "the short way is taken although a capture has begun, or a context has gone", QUICK,
+        "if (quick->gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || !quick->core",
+        "if (!quick->core",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_in_another_context", "the short way is taken in another context", QUICK,
+        "quick->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != quick->tag.context)",
+        "quick->driver->ctx_get_current(&context) != CUDA_SUCCESS)",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_for_blocks_of_graphs", "a block of a graph is freed on the short way", QUICK,
+        "self->runtime != runtime_of(module) || sg_graphs_holding() || !begin(self, quick))",
+        "self->runtime != runtime_of(module) || !begin(self, quick))",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_for_named_blocks_of_graphs",
+        "a block of a graph is freed on the short way of callers that name their streams", QUICK,
+        "return !sg_graphs_holding() && begin",
+        "return begin",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_past_what_was_put_off",
+        "memory is asked for on the short way before what was put off is free", QUICK,
+        "self->runtime != runtime_of(module) || sg_memory_unsettled() || !begin",
+        "self->runtime != runtime_of(module) || !begin",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_of_another_runtime", "the short way is taken past a runtime that never went the long one", QUICK,
+        "if (!ret || !bytes || self->runtime != runtime_of(module) ||",
+        "if (!ret || !bytes ||",
+        ["cuda"], QUICK_TEST),
+    bug("ending_context_not_told_to_the_core",
+        "the core asks about a context while it is being ended", PRELOAD_CONTEXTS,
+        "    if (ours)\n"
+        "        sg_core_context_ending(core, context, true);",
+        "    if (ours && false)\n"
+        "        sg_core_context_ending(core, context, true);",
+        ["cuda"], CONTEXTS_TEST),
+    bug("streams_not_told_of_an_end", "what is known of streams outlives their context", PRELOAD_CONTEXTS,
+        "    sg_streams_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("events_not_told_of_an_end",
+        "what is known of events is not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_events_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("captures_not_told_of_an_end", "captures are not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_captures_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("graphs_not_told_of_an_end", "the blocks of graphs are not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_graphs_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("primary_context_stands_for_others",
+        "a wait for a primary context counts as one for others of its device", PRELOAD_CONTEXTS,
+        "all = other == entry || other->green || other->device != entry->device;",
+        "all = true;",
+        ["cuda"], CONTEXTS_TEST),
+    bug("any_context_stands_for_all",
+        "a wait for the only context known counts as one for all, although it is no primary one", PRELOAD_CONTEXTS,
+        "bool all = entry && entry->primary && contexts.count",
+        "bool all = entry && contexts.count",
+        ["cuda"], CONTEXTS_TEST),
+    bug("end_of_a_green_context_unnoticed", "the end of a green context goes unnoticed", PRELOAD_CONTEXTS,
+        "    CUresult result = sg_real()->cuGreenCtxDestroy(green);\n"
+        "    if (result == CUDA_SUCCESS && context)\n"
+        "        gone(core, context, id);",
+        "    CUresult result = sg_real()->cuGreenCtxDestroy(green);\n"
+        "    if (false)\n"
+        "        gone(core, context, id);",
+        ["cuda"], CONTEXTS_TEST),
+    bug("handle_of_an_ended_context_known",
+        "a handle that is used again is taken for the context before", PRELOAD_CONTEXTS,
+        "if (self->last.context != context || self->last.changes != changes)",
+        "if (self->last.context != context)",
+        ["cuda"], CONTEXTS_TEST),
 ]

@@ -1,0 +1,317 @@
+/* The short way through an allocation and a free: it is taken only where what a call on the long way has found out still
+   holds. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "captures.h"
+#include "contexts.h"
+#include "declare.h"
+#include "graphs.h"
+#include "life.h"
+#include "memory.h"
+#include "quick.h"
+#include "recorder.h"
+#include "streams.h"
+
+static CUcontext const context = (CUcontext)64, other_context = (CUcontext)128;
+static CUstream const stream = (CUstream)192;
+enum { BLOCK = 4096, SLOT = 5 };
+
+static struct {
+    CUcontext current;
+    bool live, green, remembered; /* a capture; the current context is no primary one; where the stream is followed */
+    CUresult answer;              /* the core's */
+    int calls;
+    struct sg_tag tag;
+} fake;
+
+_Atomic unsigned sg_life_gate;
+atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+atomic_uint sg_captures_ended;
+bool sg_declare_on, sg_recorder_on;
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+
+struct sg_thread *sg_thread_find(void)
+{
+    return &sg_self;
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = fake.current;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.ctx_get_current = get_current};
+    return &driver;
+}
+
+struct sg_core *sg_life_core(void)
+{
+    return (struct sg_core *)&fake;
+}
+
+bool sg_captures_live(void)
+{
+    return fake.live;
+}
+
+bool sg_contexts_primary(CUcontext asked)
+{
+    (void)asked;
+    return !fake.green;
+}
+
+bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext asked, int device, sg_slot *ret)
+{
+    (void)self, (void)named, (void)asked, (void)device;
+    *ret = SLOT;
+    return fake.remembered;
+}
+
+struct sg_origin sg_memory_origin(int caller)
+{
+    return (struct sg_origin){.torch = caller == SG_CALLER_TORCH};
+}
+
+struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext asked, int device)
+{
+    (void)core, (void)device;
+    return (struct sg_tag){.context = asked, .torch = origin->torch};
+}
+
+CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
+    CUresult result, CUdeviceptr *ret)
+{
+    (void)core, (void)device, (void)bytes, (void)tag, (void)ends, (void)ret;
+    return result;
+}
+
+void sg_recorder_tick(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+}
+
+CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    (void)core, (void)device, (void)bytes;
+    assert_true(sg_self.inside);
+    fake.calls++;
+    fake.tag = *tag;
+    *ret = BLOCK;
+    return fake.answer;
+}
+
+CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
+{
+    (void)core, (void)address;
+    assert_true(sg_self.inside);
+    fake.calls++;
+    fake.tag = *tag;
+    return fake.answer;
+}
+
+/* Runtimes are told apart by their functions. */
+static int one_malloc(void **ret, size_t bytes)
+{
+    (void)ret, (void)bytes;
+    return 0;
+}
+
+static int other_malloc(void **ret, size_t bytes)
+{
+    (void)ret, (void)bytes;
+    return 1;
+}
+
+static const struct sg_module program = {.kind = SG_CALLER_OTHER, .malloc = one_malloc, .quick = true},
+                              library = {.kind = SG_CALLER_OTHER, .malloc = other_malloc, .quick = true},
+                              old = {.kind = SG_CALLER_OTHER, .malloc = one_malloc};
+
+static bool can_malloc(const struct sg_module *module)
+{
+    void *address = NULL;
+    int before = fake.calls;
+    bool can = sg_quick_malloc(module, &address, BLOCK);
+    assert_int_equal(fake.calls - before, can);
+    assert_false(sg_self.inside);
+    return can;
+}
+
+static bool can_free(const struct sg_module *module)
+{
+    int before = fake.calls;
+    bool can = sg_quick_free(module, (void *)(uintptr_t)BLOCK);
+    assert_int_equal(fake.calls - before, can);
+    assert_false(sg_self.inside);
+    return can;
+}
+
+static bool can_malloc_on(void)
+{
+    CUdeviceptr address = 0;
+    int before = fake.calls;
+    bool can = sg_quick_malloc_on(BLOCK, stream, &address);
+    assert_int_equal(fake.calls - before, can);
+    return can;
+}
+
+static bool can_free_named(void)
+{
+    int before = fake.calls;
+    bool can = sg_quick_free_named(BLOCK);
+    assert_int_equal(fake.calls - before, can);
+    return can;
+}
+
+/* A call of each kind went the long way. */
+static int start(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(&sg_self, 0, sizeof sg_self);
+    atomic_store(&sg_graphs_blocks, 0);
+    atomic_store(&sg_captures_parked, 0);
+    fake.current = sg_self.last.context = context;
+    fake.remembered = true;
+    sg_quick_learn(&program);
+    sg_quick_learn_named();
+    return 0;
+}
+
+static void is_taken_where_all_holds(void **state)
+{
+    (void)state;
+    assert_true(can_malloc(&program) && can_free(&program));
+    assert_true(fake.tag.tentative);
+    assert_true(can_malloc_on());
+    assert_int_equal(fake.tag.slot, SLOT);
+    assert_true(can_free_named());
+}
+
+static void is_of_one_runtime(void **state)
+{
+    (void)state;
+    assert_false(can_malloc(&library));
+    assert_false(can_free(&library));
+}
+
+static void is_of_one_context(void **state)
+{
+    (void)state;
+    fake.current = other_context;
+    assert_false(can_malloc(&program));
+    assert_false(can_free(&program));
+    assert_false(can_malloc_on());
+    assert_false(can_free_named());
+}
+
+/* A capture has begun, a context has gone, or the process is ending. */
+static void ends_with_what_it_was_learnt_from(void **state)
+{
+    (void)state;
+    atomic_fetch_add(&sg_life_gate, 1);
+    assert_false(can_malloc(&program));
+    assert_false(can_free(&program));
+    assert_false(can_malloc_on());
+    assert_false(can_free_named());
+}
+
+static void leaves_blocks_of_graphs_to_the_long_way(void **state)
+{
+    (void)state;
+    atomic_store(&sg_graphs_blocks, 1);
+    assert_false(can_free(&program));
+    assert_false(can_free_named());
+    assert_true(can_malloc(&program));
+}
+
+static void leaves_what_was_put_off_to_the_long_way(void **state)
+{
+    (void)state;
+    atomic_store(&sg_captures_parked, 1);
+    assert_false(can_malloc(&program));
+    assert_false(can_malloc_on());
+    assert_true(can_free(&program));
+}
+
+static void needs_to_know_the_stream(void **state)
+{
+    (void)state;
+    fake.remembered = false;
+    assert_false(can_malloc_on());
+    assert_true(can_free_named());
+}
+
+static void is_not_learnt_where_it_would_differ(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        memset(&sg_self, 0, sizeof sg_self);
+        sg_self.last.context = context;
+        fake.green = i == 0;
+        fake.live = i == 1;
+        sg_quick_learn(i == 2 ? &old : &program);
+        assert_false(can_malloc(&program));
+        assert_false(can_free(&program));
+    }
+}
+
+static int version;
+
+static int get_version(int *ret)
+{
+    *ret = version;
+    return 0;
+}
+
+static void runtimes_before_12_set_their_device_late(void **state)
+{
+    int (*function)(int *ret) = get_version;
+    void *symbol;
+    (void)state;
+    memcpy(&symbol, &function, sizeof symbol);
+    version = 12000;
+    assert_true(sg_quick_runtime(symbol));
+    version = 11080;
+    assert_false(sg_quick_runtime(symbol));
+    assert_false(sg_quick_runtime(NULL));
+}
+
+static void refusal_is_told_once(void **state)
+{
+    void *address;
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_false(sg_quick_malloc(&program, &address, BLOCK));
+    assert_int_equal(sg_quick_refused(), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_quick_refused(), CUDA_SUCCESS);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(is_taken_where_all_holds),
+        TEST(is_of_one_runtime),
+        TEST(is_of_one_context),
+        TEST(ends_with_what_it_was_learnt_from),
+        TEST(leaves_blocks_of_graphs_to_the_long_way),
+        TEST(leaves_what_was_put_off_to_the_long_way),
+        TEST(needs_to_know_the_stream),
+        TEST(is_not_learnt_where_it_would_differ),
+        TEST(runtimes_before_12_set_their_device_late),
+        TEST(refusal_is_told_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
