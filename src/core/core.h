@@ -216,10 +216,11 @@ void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
 /* What everything submitted to `slot` from now on comes after, its own work so far included. */
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
 
-/* What is complete when the driver says, asked after this, that the stream has no work left. A blocking stream comes
-   after the legacy one's work by the next thing that it is given: one that was given nothing since has no work left,
-   and the legacy stream may. */
-void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
+/* What the host has learnt when the driver says, asked after this, that the stream has no work left: all of *ret_told
+   for sg_core_told(), and for sg_core_completed() the same but only up to *ret_done of the stream's own time. A blocking
+   stream comes after the legacy one's work by the next thing that it is given: one that was given nothing since has no
+   work left, and the legacy stream may. */
+void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done);
 
 /* The same for all streams of a context together, NULL: of the device. For calls that wait for all of them. */
 void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret);

@@ -236,18 +236,20 @@ static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_
     return true;
 }
 
-void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret)
+void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
 {
     struct sg_device *device = followed(core, ordinal, slot);
     uint64_t time;
+    *ret_done = 0;
     if (!device) {
-        memset(ret, 0, sizeof *ret);
+        memset(ret_told, 0, sizeof *ret_told);
         return;
     }
     sg_lock(&device->lock);
-    read_clock(device, slot, ret);
-    if (is_behind_legacy(&device->order, slot, &time) && time < ret->at[slot])
-        ret->at[slot] = time;
+    read_clock(device, slot, ret_told);
+    *ret_done = ret_told->at[slot];
+    if (is_behind_legacy(&device->order, slot, &time) && time < *ret_done)
+        *ret_done = time;
     sg_unlock(&device->lock);
 }
 
@@ -418,6 +420,34 @@ static uint64_t without_those_before_others(const struct sg_order *order, uint64
     return seen;
 }
 
+/* The streams by which what `slot` was given at `born` may be known: its own and, once it or one that has come after that
+   is a blocking one, all of those, by the legacy stream's rules, which no clock tells of. */
+static uint64_t passers_of(const struct sg_order *order, sg_slot slot, uint64_t born)
+{
+    uint64_t blocking = order->blocking & order->alive, passed = (sg_slot_bit(slot) | order->opaque) & blocking;
+    for (uint64_t left = passed ? 0 : blocking; left && !passed; left &= left - 1)
+        passed |= order->knows[__builtin_ctzll(left)].at[slot] >= born;
+    return sg_slot_bit(slot) | (passed ? blocking : 0);
+}
+
+static bool host_may_know(const struct sg_order *order, uint64_t passers, uint64_t born)
+{
+    for (; passers; passers &= passers - 1) {
+        unsigned by = (unsigned)__builtin_ctzll(passers);
+        if (order->complete[by] >= born || order->told[by] >= born)
+            return true;
+    }
+    return false;
+}
+
+static bool may_have_come_after(const struct sg_order *order, unsigned other, uint64_t passers, uint64_t born)
+{
+    for (; passers; passers &= passers - 1)
+        if (order->knows[other].at[__builtin_ctzll(passers)] >= born)
+            return true;
+    return false;
+}
+
 /* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to
    wait for them: they have work left that `slot` has not come after, and have either come after the block's allocation,
    or may have in a way that is not seen. */
@@ -426,13 +456,14 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
     const struct sg_order *order = &device->order;
     uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
     uint64_t busy = (fresh | order->unproven) & order->alive & ~sg_slot_bit(slot), seen = 0, known = 0;
-    if (order->opaque & sg_slot_bit(slot) || order->complete[slot] >= born || order->told[slot] >= born)
+    uint64_t passers = busy ? passers_of(order, slot, born) : 0;
+    if (order->opaque & sg_slot_bit(slot) || host_may_know(order, passers, born))
         seen = busy; /* the host may have passed it on by any means */
     else
-        known = order->opaque | order->eventless | (order->blocking & sg_slot_bit(slot) ? order->blocking : 0);
+        known = order->opaque | order->eventless | passers;
     for (uint64_t left = busy; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
-        if (known >> other & 1 || order->knows[other].at[slot] >= born)
+        if (known >> other & 1 || may_have_come_after(order, other, passers, born))
             seen |= sg_slot_bit(other);
         if (has_come_after(order, slot, other, fresh))
             seen &= ~sg_slot_bit(other);

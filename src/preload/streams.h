@@ -72,7 +72,7 @@ CUcontext sg_streams_context(const struct sg_place *place);
 void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
 
 /* A whole context has waited for an event. That comes before the next step of each of its streams, made later or not:
-   from here on a stream without work left tells nothing of what it comes after. */
+   from here on a stream without work left does not tell that what it comes after is complete. */
 void sg_streams_context_waited(void);
 bool sg_streams_idle_tells(void);
 

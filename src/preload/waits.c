@@ -8,38 +8,52 @@
 #include "memory.h"
 #include "streams.h"
 
-/* What is complete once the driver says that a stream is: read before it is asked. */
-static bool clock_of(CUstream stream, bool per_thread, struct sg_place *ret_place, struct sg_clock *ret_clock)
+/* What the host learns once the driver says that a stream has no work left: read before it is asked. */
+struct lesson {
+    struct sg_place place;
+    struct sg_clock told;
+    uint64_t done; /* the stream's own work is complete up to here */
+    bool completes; /* false: nothing counts as complete by it */
+};
+
+static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
 {
-    struct sg_core *core = sg_following() && !sg_follow_blind() && sg_streams_idle_tells() ? sg_begin() : NULL;
+    struct sg_core *core = sg_following() && !sg_follow_blind() ? sg_begin() : NULL;
     if (!core)
         return false;
-    bool known = sg_streams_find(core, stream, per_thread, ret_place);
+    bool known = sg_streams_find(core, stream, per_thread, &ret->place);
     if (known)
-        sg_core_idle_clock(core, ret_place->device, ret_place->slot, ret_clock);
+        sg_core_idle_clock(core, ret->place.device, ret->place.slot, &ret->told, &ret->done);
+    ret->completes = sg_streams_idle_tells();
     sg_end();
     return known;
 }
 
-static void complete(int device, const struct sg_clock *clock, bool opaque)
+/* The host may show to others what the stream has come after, whether that counts as complete or not. */
+static void learn(const struct lesson *lesson)
 {
+    const struct sg_place *place = &lesson->place;
     struct sg_core *core = sg_begin();
     if (!core)
         return;
-    sg_core_completed(core, device, clock);
-    if (opaque)
+    struct sg_clock done = lesson->told;
+    done.at[place->slot] = lesson->done;
+    if (!lesson->completes || lesson->done < lesson->told.at[place->slot])
+        sg_core_told(core, place->device, &lesson->told);
+    if (lesson->completes)
+        sg_core_completed(core, place->device, &done);
+    if (sg_streams_is_opaque(place))
         sg_streams_told_all(core);
     sg_end();
 }
 
 static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
 {
-    struct sg_place place;
-    struct sg_clock clock;
-    bool known = clock_of(stream, per_thread, &place, &clock);
+    struct lesson lesson;
+    bool known = lesson_of(stream, per_thread, &lesson);
     CUresult result = real(stream);
     if (known && result == CUDA_SUCCESS)
-        complete(place.device, &clock, sg_streams_is_opaque(&place));
+        learn(&lesson);
     return result;
 }
 
@@ -86,6 +100,17 @@ static void mark_first(void)
 {
     if (!sg_following())
         sg_memory_mark();
+}
+
+static void complete(int device, const struct sg_clock *clock, bool opaque)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    sg_core_completed(core, device, clock);
+    if (opaque)
+        sg_streams_told_all(core);
+    sg_end();
 }
 
 CUresult cuCtxSynchronize(void)

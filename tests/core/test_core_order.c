@@ -246,31 +246,33 @@ static void idle_blocking_stream_tells_nothing_of_the_legacy_one(void **state)
         {.key = 7, .context = (CUcontext)(uintptr_t)3, .flags = SG_STREAM_BLOCKING}};
     sg_slot slot[4];
     struct sg_clock clock;
+    uint64_t done;
     for (int i = 0; i < 4; i++)
         slot[i] = sg_core_slot(core, 0, &ids[i]);
-    sg_core_idle_clock(core, 0, slot[2], &clock);
-    assert_int_equal(clock.at[slot[2]], 0); /* what they were given before they were met may still be going on */
+    sg_core_idle_clock(core, 0, slot[2], &clock, &done);
+    assert_int_equal(done, 0); /* what they were given before they were met may still be going on */
     for (int i = 0; i < 2; i++) {
         const struct sg_clock met = record(slot[i]);
         complete(&met);
     }
     work(slot[2]);
-    sg_core_idle_clock(core, 0, slot[2], &clock);
-    assert_true(clock.at[slot[2]] > device->order.complete[slot[1]]); /* that one was given nothing since */
+    sg_core_idle_clock(core, 0, slot[2], &clock, &done);
+    assert_true(done > device->order.complete[slot[1]]); /* that one was given nothing since */
     work(slot[1]);
     uint64_t complete_before = device->order.complete[slot[1]];
     for (int i = 0; i < 2; i++) {
         work(slot[2]);
-        sg_core_idle_clock(core, 0, slot[2], &clock);
-        assert_int_equal(clock.at[slot[2]], complete_before);
+        sg_core_idle_clock(core, 0, slot[2], &clock, &done);
+        assert_int_equal(done, complete_before);
+        assert_true(clock.at[slot[2]] > complete_before); /* what the host may show to others */
         (void)record(slot[1]); /* its clock is read, and the work is there still */
     }
-    sg_core_idle_clock(core, 0, slot[3], &clock);
-    assert_int_equal(clock.at[slot[3]], 0); /* its legacy stream is not followed */
+    sg_core_idle_clock(core, 0, slot[3], &clock, &done);
+    assert_int_equal(done, 0); /* its legacy stream is not followed */
     const struct sg_clock all = record(slot[1]);
     complete(&all);
-    sg_core_idle_clock(core, 0, slot[2], &clock);
-    assert_true(clock.at[slot[2]] > complete_before);
+    sg_core_idle_clock(core, 0, slot[2], &clock, &done);
+    assert_true(done > complete_before);
 }
 
 static void event_before_the_work_completes_nothing_after(void **state)
@@ -412,6 +414,38 @@ static void seen_by_who_came_after_another_later(void **state)
     assert_int_equal(seen(born), sg_slot_bit(other) | sg_slot_bit(last));
     wait_for_stream(third, other);
     assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(last));
+}
+
+/* By the legacy stream's rules what a blocking stream comes after the other blocking ones do, and who waits for them. */
+static void seen_by_who_came_after_a_blocking_stream(void **state)
+{
+    (void)state;
+    sg_slot blocking = add_stream(4, SG_STREAM_BLOCKING, false), last = add_stream(5, SG_STREAM_BLOCKING, false);
+    const sg_slot all[] = {other, third, blocking, last};
+    for (int i = 0; i < 4; i++) {
+        (void)record(all[i]);
+        work(all[i]);
+    }
+    uint64_t before = sg_order_tick(device);
+    wait_for_stream(other, last);
+    work(last); /* else who has come after all of its work stands for it */
+    assert_int_equal(seen(before), 0);
+    wait_for_stream(blocking, own);
+    const struct sg_clock passed = record(last);
+    assert_int_equal(seen(before), sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    uint64_t born = sg_order_tick(device);
+    assert_int_equal(seen(born), 0);
+    sg_core_slot_opaque(core, 0, blocking);
+    assert_int_equal(seen(born), sg_slot_bit(blocking) | sg_slot_bit(last));
+    wait_for_stream(third, last);
+    work(last);
+    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    assert_int_equal(seen(before), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    sg_core_told(core, 0, &passed);
+    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    const struct sg_clock now = record(last);
+    sg_core_told(core, 0, &now);
+    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
 }
 
 static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **state)
@@ -563,6 +597,7 @@ int main(void)
         TEST(seen_by_who_is_ordered_by_other_means),
         TEST(seen_by_each_that_waited),
         TEST(seen_by_who_came_after_another_later),
+        TEST(seen_by_who_came_after_a_blocking_stream),
         TEST(seen_by_all_where_the_own_stream_is_ordered_by_other_means),
         TEST(seen_by_who_the_host_could_tell),
         TEST(seen_by_who_is_not_done_with_its_last_work),

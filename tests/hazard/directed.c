@@ -1,15 +1,20 @@
 /* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated
    GPU.
 
-     directed host | legacy | tainted | function | many | own | context | stream_context | legacy_free |
+     directed host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
+       third_host | third_apart | third_event_apart | third_host_apart | context | stream_context | legacy_free |
        idle_plain | idle_named | idle_context | legacy_event | legacy_shared | opaque_free | step_event |
        step_legacy | drivers | drivers_torch
 
    host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
-   used on a second one, which has been shown it by the host after a wait, or by way of the legacy stream; or by the
-   host after a wait for a third stream that waited for an event which gives no knowledge, or because a function of it
-   has run; or by an event, where there are more streams than can be followed, or the second one is a thread's own. Then
-   it is freed, and asked for again.
+   used on a second one, which has been shown it by the host after a wait (in host_context once a context has waited for
+   an event, in host_behind while the legacy stream, which the first one comes after, may have work left), or by way of
+   the legacy stream; or by the host after a wait for a third stream that waited for an event which gives no knowledge,
+   or because a function of it has run; or by an event, where there are more streams than can be followed, or the second
+   one is a thread's own. Then it is freed, and asked for again.
+   third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
+   rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
+   waits for the third by an event, or the host does.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
    before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
@@ -125,6 +130,18 @@ static void wait_for(CUstream waits, CUstream stream)
     MUST(cuEventDestroy_v2(event));
 }
 
+static void use_and_ask_again(void *tensor, CUstream first, CUstream second)
+{
+    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
+    extras.owner(number(tensor), BLOCK, 0);
+    extras.release(tensor);
+    void *next = tensor_on(first, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    extras.release(next);
+    MUST(cuCtxSynchronize());
+}
+
 /* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
    the second one is. `show` NULL: by an event. */
 static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUstream first))
@@ -143,19 +160,57 @@ static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUs
         show(first);
     else
         wait_for(second, first);
-    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
-    extras.owner(number(tensor), BLOCK, 0);
-    extras.release(tensor);
-    void *next = tensor_on(first, 2);
-    EXPECT(extras.hazards() == 0);
-    extras.owner(number(next), BLOCK, 0);
-    extras.release(next);
-    MUST(cuCtxSynchronize());
+    use_and_ask_again(tensor, first, second);
 }
 
 static void by_host(CUstream first)
 {
     MUST(cuStreamSynchronize(first));
+}
+
+/* The same where the first stream, a blocking one, is waited for while the legacy one may have work left for all
+   that is known; and then that one too. */
+static void shown_behind_the_legacy_stream(void)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
+    show_events(first);
+    show_events(second);
+    tensor_on(CU_STREAM_LEGACY, 3);
+    void *tensor = tensor_on(first, 1);
+    by_host(first);
+    by_host(CU_STREAM_LEGACY);
+    use_and_ask_again(tensor, first, second);
+}
+
+/* The same where a third stream, a blocking one, comes after the first by the legacy stream's rules: if that isn't
+   blocking, after one that has waited for it. The second stream waits for the third by an event, or the host does, or it
+   is the third. */
+static void shown_by_legacy_rules(unsigned flags, bool event, bool host)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(flags), third = stream_of(CU_STREAM_DEFAULT), between = stream_of(CU_STREAM_DEFAULT),
+             second = event || host ? stream_of(CU_STREAM_NON_BLOCKING) : third;
+    show_events(first);
+    show_events(between);
+    show_events(third);
+    show_events(second);
+    void *tensor = tensor_on(first, 1);
+    if (flags == CU_STREAM_NON_BLOCKING) {
+        wait_for(between, first);
+        tensor_on(between, 5);
+    }
+    tensor_on(CU_STREAM_LEGACY, 3);
+    tensor_on(third, 4);
+    if (event)
+        wait_for(second, third);
+    if (host)
+        by_host(third);
+    use_and_ask_again(tensor, first, second);
 }
 
 /* The legacy stream comes after what was queued in both, and what both are given next after it. */
@@ -494,6 +549,13 @@ int main(int count, char **argument)
     find_extras();
     if (strcmp(rule, "host") == 0)
         use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
+    else if (strcmp(rule, "host_context") == 0)
+        by_context_wait(NULL, CU_STREAM_LEGACY), use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
+    else if (strcmp(rule, "host_behind") == 0)
+        shown_behind_the_legacy_stream();
+    else if (strncmp(rule, "third", 5) == 0)
+        shown_by_legacy_rules(strstr(rule, "apart") ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT,
+            strstr(rule, "event") != NULL, strstr(rule, "host") != NULL);
     else if (strcmp(rule, "many") == 0)
         use_elsewhere(CU_STREAM_NON_BLOCKING, 80, false, NULL);
     else if (strcmp(rule, "own") == 0)

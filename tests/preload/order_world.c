@@ -389,9 +389,10 @@ void sg_core_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_c
     ret->at[slot] = ++fake.time;
 }
 
-void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_clock *ret)
+void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
 {
-    sg_core_clock(unused, device, slot, ret);
+    sg_core_clock(unused, device, slot, ret_told);
+    *ret_done = ret_told->at[slot];
 }
 
 void sg_core_context_clock(struct sg_core *unused, int device, CUcontext context, struct sg_clock *ret)
