@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -30,6 +31,10 @@ enum { EVENTS = SG_BLOCK_RECORDS - 161 };
 
 static char folder[64], warned[512];
 
+/* Events emitted once more, by children too: those that were dropped, as they are to be, because the helper came later
+   than an event waits for it, on a machine with other work. */
+static uint64_t *repeated;
+
 static void warn(const char *line)
 {
     snprintf(warned, sizeof(warned), "%s", line);
@@ -40,6 +45,11 @@ static int make_folder(void **state)
     (void)state;
     strcpy(folder, "/tmp/segalloc-test-XXXXXX");
     warned[0] = '\0';
+    if (!repeated)
+        repeated = mmap(NULL, sizeof *repeated, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (repeated == MAP_FAILED)
+        return -1;
+    *repeated = 0;
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -77,12 +87,26 @@ static struct sg_trace_writer *make_writer(const char *name, bool helper)
     return writer;
 }
 
+static uint64_t dropped_late(struct sg_trace_writer *writer)
+{
+    struct sg_trace_writer_state state;
+    sg_trace_writer_state(writer, &state);
+    return state.open && !state.error ? state.dropped : 0;
+}
+
 static void emit(struct sg_trace_writer *writer, uint64_t from, uint64_t to)
 {
     struct sg_event_sink sink = sg_trace_writer_sink(writer);
+    uint64_t known = dropped_late(writer);
     for (uint64_t i = from; i < to; i++) {
         struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_ALLOCATE, .stream = 1, .id = i, .size = i * 3};
         sink.emit(sink.sink, &record);
+        while (dropped_late(writer) > known) {
+            known++;
+            ++*repeated;
+            usleep(1000);
+            sink.emit(sink.sink, &record);
+        }
     }
 }
 
@@ -131,7 +155,7 @@ static void written_and_read(bool helper)
     struct sg_trace_writer_state state;
     sg_trace_writer_state(writer, &state);
     assert_string_equal(state.path, in_folder("a/b/t.3_.._4.%"));
-    assert_int_equal(state.dropped, 0);
+    assert_int_equal(state.dropped, *repeated);
     assert_int_equal(fcntl(3, F_GETFD), -1); /* low descriptors are the program's */
     sg_trace_writer_close(writer);
     emit(writer, 0, 10);
@@ -150,7 +174,7 @@ static void written_and_read(bool helper)
         assert_int_equal(info->end, SG_TRACE_CLOSED);
         assert_null(info->end_text);
         assert_int_equal(info->records, 100000 + 4); /* two devices, a thread, the end */
-        assert_int_equal(info->dropped, 0);
+        assert_int_equal(info->dropped, *repeated);
         assert_int_equal(sg_trace_rewind(reader), 0);
     }
     sg_trace_close(reader);
@@ -255,7 +279,7 @@ static void full_disk(void **state)
     uint64_t kept = count(reader, 0);
     assert_true(kept > 3 * SG_BLOCK_RECORDS && kept < 5 * SG_BLOCK_RECORDS);
     assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_CLOSED);
-    assert_int_equal(sg_trace_info(reader)->dropped, 1000000 - kept);
+    assert_int_equal(sg_trace_info(reader)->dropped, 1000000 - kept + *repeated);
     sg_trace_close(reader);
 }
 
