@@ -497,7 +497,7 @@ MUTATIONS = [
         "    CUresult result = real(stream);\n"
         "    if (known && result == CUDA_SUCCESS)",
         "    CUresult result = real(stream);\n"
-        "    known = clock_of(stream, per_thread, &place, &clock);\n"
+        "    known = lesson_of(stream, per_thread, &lesson);\n"
         "    if (known && result == CUDA_SUCCESS)",
         ["aware"], DOUBT),
     bug("threads_own_stream_trusted", "a thread's own stream counts as one whose order is seen", STREAMS,
