@@ -1,0 +1,569 @@
+"""Bugs in what the library believes and tells of streams, events, captures, graphs and contexts."""
+from mutation_terms import (CAPTURES, CAPTURES_TEST, CONTEXTS_TEST, COPIES, DOUBT, EVENTS, GATED, GATED_TEST, GRAPHS,
+                            GRAPHS_TEST, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS, SUBMIT,
+                            TAINTS, WAITS, WORK, bug)
+
+PRELOAD_BUGS = [
+    # What is believed of a stream, an event and a context.
+    bug("taint_ends_with_a_context_record",
+        "an event that others may record counts as known again once it stands for a context", EVENTS,
+        "event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n"
+        "    }\n"
+        "    sg_unguard(SG_GUARD_EVENTS);\n"
+        "}\n"
+        "\n"
+        "void sg_events",
+        "event->state = UNKNOWN;\n"
+        "    }\n"
+        "    sg_unguard(SG_GUARD_EVENTS);\n"
+        "}\n"
+        "\n"
+        "void sg_events",
+        ["aware"], DOUBT),
+    bug("taint_meanwhile_unnoticed",
+        "what was known of an event is believed although it has been given to others meanwhile", EVENTS,
+        "        event->generation++;\n"
+        "        event->state = TAINTED;\n",
+        "        event->state = TAINTED;\n",
+        ["aware"], DOUBT),
+    bug("context_record_meanwhile_unnoticed",
+        "what was known of an event is believed although it stands for a context meanwhile", EVENTS,
+        "        event->generation++;\n"
+        "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n"
+        "    }\n"
+        "    sg_unguard(SG_GUARD_EVENTS);\n"
+        "}\n"
+        "\n"
+        "void sg_events",
+        "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n"
+        "    }\n"
+        "    sg_unguard(SG_GUARD_EVENTS);\n"
+        "}\n"
+        "\n"
+        "void sg_events",
+        ["aware"], DOUBT),
+    bug("known_while_it_is_recorded",
+        "an event is believed to stand for its last place while it is being recorded at another", EVENTS,
+        "        event->mixed |= event->under_way > 1;\n"
+        "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n",
+        "        event->mixed |= event->under_way > 1;\n",
+        ["aware"], DOUBT),
+    bug("event_of_another_process_trusted", "records of an event of another process are believed", EVENTS,
+        "created(sg_real()->cuIpcOpenEventHandle(ret, handle), ret, true);",
+        "created(sg_real()->cuIpcOpenEventHandle(ret, handle), ret, false);",
+        ["aware"], DOUBT),
+    bug("events_outlive_their_context", "what was known of events outlives their context", EVENTS,
+        "        if (events.list[i].handle && events.list[i].context == context)\n"
+        "            drop(events.list[i].handle);",
+        "        (void)context;",
+        ["aware"], DOUBT),
+    bug("older_destroy_not_heard", "an event that the older call destroys is still known", EVENTS,
+        "    forget(event);\n"
+        "    return sg_real()->cuEventDestroy(event);",
+        "    return sg_real()->cuEventDestroy(event);",
+        ["aware"], DOUBT),
+    bug("event_too_many_counts_as_new", "an event that could not be kept counts as never recorded", EVENTS,
+        "ret->state = events.full || sg_follow_late() ? UNKNOWN : BLANK;",
+        "ret->state = sg_follow_late() ? UNKNOWN : BLANK;",
+        ["aware"], DOUBT),
+    bug("record_without_a_slot_counts_as_none",
+        "an event recorded on a stream that is not followed counts as never recorded", EVENTS,
+        "        } else if (recording->early) {",
+        "        } else if (recording->early || !recording->followed) {",
+        ["aware"], DOUBT),
+    bug("capture_that_ends_is_believed", "a record in a capture that ends meanwhile counts as one outside", EVENTS,
+        "    ret->followed = !sg_captures_capturing(stream, per_thread) &&\n"
+        "        sg_streams_place",
+        "    ret->followed = sg_streams_place",
+        ["aware"], DOUBT),
+    bug("record_with_flags_on_the_legacy_stream",
+        "cuEventRecordWithFlags by the other name counts as on the legacy stream", EVENTS,
+        "return record_with_flags(event, stream, flags, true, sg_real()->cuEventRecordWithFlags_ptsz);",
+        "return record_with_flags(event, stream, flags, false, sg_real()->cuEventRecordWithFlags_ptsz);",
+        ["aware"], DOUBT),
+    bug("external_record_trusted", "an event that a graph records counts as recorded by its stream", EVENTS,
+        "    taint_external(event, flags);\n"
+        "    begin_record",
+        "    (void)taint_external;\n"
+        "    begin_record",
+        ["aware"], DOUBT),
+    bug("external_wait_trusted", "a graph that waits for an event of outside counts as one that does not", EVENTS,
+        "        sg_taints_graph_waits();\n",
+        "        ;\n",
+        ["aware"], DOUBT),
+    bug("wait_joins_a_capture_unnoticed", "a stream joins a capture by waiting, without the lock", EVENTS,
+        "    if (live)\n"
+        "        sg_captures_joining();\n"
+        "    CUresult result = real(stream, event, flags);\n"
+        "    if (live)\n"
+        "        sg_captures_joined();\n",
+        "    CUresult result = real(stream, event, flags);\n",
+        ["aware"], DOUBT),
+    bug("captured_wait_believed", "a wait in a capture counts as made", EVENTS,
+        "knowledge.state != CAPTURED && !sg_captures_capturing(stream, per_thread))",
+        "knowledge.state != CAPTURED)",
+        ["aware"], DOUBT),
+    bug("clock_of_another_device", "an event's clock is believed on another device than its own", EVENTS,
+        "knowledge->state == KNOWN && knowledge->device == place.device && still",
+        "knowledge->state == KNOWN && still",
+        ["aware"], DOUBT),
+    bug("waits_of_a_newer_driver_believed",
+        "waits are believed although a newer driver has calls that are not known", EVENTS,
+        "still(event, knowledge) &&\n"
+        "            !sg_follow_blind();",
+        "still(event, knowledge);",
+        ["aware"], DOUBT),
+    bug("queries_of_a_newer_driver_believed",
+        "events are believed complete although a newer driver has calls that are not known", EVENTS,
+        "knowledge.state == KNOWN && !sg_follow_blind() && still",
+        "knowledge.state == KNOWN && still",
+        ["aware"], DOUBT),
+    bug("unknown_event_tells_the_host_nothing",
+        "the host learns nothing from an event that nothing is known of", EVENTS,
+        "        if (!known || knowledge.opaque)\n"
+        "            sg_streams_told_all(core);",
+        "        if (knowledge.opaque)\n"
+        "            sg_streams_told_all(core);",
+        ["aware"], DOUBT),
+    bug("green_wait_not_noticed", "streams of a green context that waits are not known to have seen it", EVENTS,
+        "context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green));",
+        "sg_real()->cuGreenCtxWaitEvent(green, event);",
+        ["aware"], DOUBT),
+    bug("clock_read_after_the_question", "what a stream was given while it was waited for counts as complete", WAITS,
+        "    CUresult result = real(stream);\n"
+        "    if (known && result == CUDA_SUCCESS)",
+        "    CUresult result = real(stream);\n"
+        "    known = lesson_of(stream, per_thread, &lesson);\n"
+        "    if (known && result == CUDA_SUCCESS)",
+        ["aware"], DOUBT),
+    bug("threads_own_stream_trusted", "a thread's own stream counts as one whose order is seen", STREAMS,
+        "    if (stream == CU_STREAM_PER_THREAD)\n"
+        "        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;",
+        "    if (stream == CU_STREAM_PER_THREAD)\n"
+        "        return SG_STREAM_BLOCKING;",
+        ["aware"], DOUBT),
+    bug("stream_of_unknown_kind_trusted",
+        "a stream that the driver says nothing of counts as ordered by its events alone", STREAMS,
+        "!= CUDA_SUCCESS)\n"
+        "        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;\n"
+        "    return flags",
+        "!= CUDA_SUCCESS)\n"
+        "        return 0;\n"
+        "    return flags",
+        ["aware"], DOUBT),
+    bug("stream_of_another_device_trusted", "a stream of another device counts as one whose order is seen", STREAMS,
+        "(elsewhere >= 0 ? SG_STREAM_OPAQUE : 0);",
+        "0;",
+        ["aware"], DOUBT),
+    bug("events_on_streams_of_green_contexts", "events of ours are recorded on streams of green contexts", STREAMS,
+        "    flags |= primary ? SG_STREAM_UNMARKED : 0;\n",
+        "",
+        ["aware"], DOUBT),
+    bug("default_stream_of_any_context",
+        "the default stream is that of the context in which it was last named", STREAMS,
+        "if (seen->stream == named && seen->context == context && seen->changes == changes) {",
+        "if (seen->stream == named && seen->changes == changes) {",
+        ["aware"], DOUBT),
+    bug("handle_means_the_stream_before", "a new stream counts as the one before of its handle", STREAMS,
+        "        atomic_fetch_add(&streams.changes, 1);\n"
+        "        sg_unguard(SG_GUARD_STREAMS);\n"
+        "        for",
+        "        sg_unguard(SG_GUARD_STREAMS);\n"
+        "        for",
+        ["aware"], DOUBT),
+    bug("stream_goes_unnoticed", "a stream is destroyed before an event of ours is recorded after its work", STREAMS,
+        "    retire(stream);\n"
+        "    return sg_captures_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);",
+        "    CUresult result = sg_captures_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);\n"
+        "    retire(stream);\n"
+        "    return result;",
+        ["aware"], DOUBT),
+    bug("work_seen_on_one_device_alone",
+        "work of a stream that uses another device's memory counts on its own device alone", STREAMS,
+        "        touch_foreign(core, place.entry);\n",
+        "        (void)touch_foreign;\n",
+        ["aware"], DOUBT),
+    bug("primary_context_waits_for_itself_alone",
+        "a wait of a primary context is not one of those that it stands for", STREAMS,
+        "(entry->context == context || entry->device == device))",
+        "entry->context == context)",
+        ["aware"], DOUBT),
+    bug("wait_for_one_device_completes_all",
+        "a wait for the contexts of one device completes what was freed after all devices' work", WAITS,
+        "    if (sg_contexts_devices())\n"
+        "        ret_clock->at[0] = 0;",
+        "    if (false)\n"
+        "        ret_clock->at[0] = 0;",
+        ["aware"], DOUBT),
+    # Work, by the name of the call.
+    bug("work_by_the_other_name_is_the_legacy_streams", "work by the other name counts as the legacy stream's", SUBMIT,
+        "    HAND_ON(per_thread, parameters, arguments, stream, true, sg_touched)",
+        "    HAND_ON(per_thread, parameters, arguments, stream, false, sg_touched)",
+        ["aware"], WORK),
+    bug("work_noted_before_it_is_given", "work is noted before the driver has been given it", SUBMIT,
+        "        CUresult result = sg_real()->symbol arguments; \\\n"
+        "        if",
+        "        note(stream, own); \\\n"
+        "        CUresult result = sg_real()->symbol arguments; \\\n"
+        "        if (0) \\\n"
+        "            note(stream, own); \\\n"
+        "        if",
+        ["aware"], WORK),
+    bug("one_call_gives_work_unnoticed", "the work of one call is not noted", SUBMIT,
+        "        note(stream, own); \\\n",
+        "        if (__builtin_strcmp(#symbol, \"cuMemsetD2D8Async\")) \\\n"
+        "            note(stream, own); \\\n",
+        ["aware"], WORK),
+    bug("copy_to_the_host_tells_nothing",
+        "a copy to the host does not count as telling it of the stream's work", SUBMIT,
+        "        note(stream, own); \\\n",
+        "        if (__builtin_strcmp(#symbol, \"cuMemcpyDtoHAsync_v2\")) \\\n"
+        "            note(stream, own); \\\n"
+        "        else \\\n"
+        "            sg_touched(stream, own); \\\n",
+        ["aware"], WORK),
+    bug("copies_are_no_work", "copies between any addresses are not noted as work", COPIES,
+        "    sg_touched(stream, per_thread);\n",
+        "    (void)per_thread;\n",
+        ["aware"], WORK),
+    bug("copy_by_another_device_unnoticed",
+        "a block that another device's stream copies to is not known to be in its use", COPIES,
+        "    used(core, dst, sg_stream_named(stream, per_thread));\n",
+        "",
+        ["aware"], WORK),
+    bug("batch_of_waits_unnoticed",
+        "a stream that waits for words of memory in a batch counts as one whose order is seen", TAINTS,
+        "        opaque(stream, false); \\\n",
+        "        if (__builtin_strcmp(#symbol, \"cuStreamBatchMemOp_v2\")) opaque(stream, false); \\\n",
+        ["aware"], WORK),
+    bug("wait_for_a_word_on_the_legacy_stream",
+        "a wait for a word of memory by the other name counts as the legacy stream's", TAINTS,
+        "        opaque(stream, true); \\\n",
+        "        opaque(stream, false); \\\n",
+        ["aware"], WORK),
+    bug("captured_wait_for_a_word_unnoticed",
+        "a graph that was captured with a wait for a word of memory counts as one that waits for nothing", TAINTS,
+        "    if (sg_captures_live())\n"
+        "        atomic_store(&graphs_wait, true);\n"
+        "}",
+        "}",
+        ["aware"], WORK),
+    bug("event_set_in_a_graph_trusted", "an event that a graph's node is changed to record is believed", TAINTS,
+        "    sg_events_taint(event);\n"
+        "    return sg_real()->cuGraphExecEventRecordNodeSetEvent",
+        "    return sg_real()->cuGraphExecEventRecordNodeSetEvent",
+        ["aware"], WORK),
+    bug("any_node_that_waits_unnoticed", "a node that waits, added by the call for any kind, counts as none", TAINTS,
+        "    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:\n"
+        "        atomic_store(&graphs_wait, true);\n"
+        "        break;",
+        "    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:\n"
+        "        break;",
+        ["aware"], WORK),
+    bug("event_of_a_launchs_end_trusted", "an event that a launch records when it has ended is believed", TAINTS,
+        "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)",
+        "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)",
+        ["aware"], WORK),
+    bug("graph_tells_the_host_nothing",
+        "a graph's launch does not count as telling the host of the stream's work", TAINTS,
+        "    if (sg_following())\n"
+        "        sg_streams_tell(stream, per_thread); /* it may have functions of the host, or copies to it */\n",
+        "",
+        ["aware"], WORK),
+    bug("graph_launch_by_the_other_name_unnoticed", "a graph's launch by the other name is not noted", TAINTS,
+        "    return launched(result, stream, true);",
+        "    return result;",
+        ["aware"], WORK),
+    # The driver while captures begin and go on.
+    bug("capture_begins_beside_calls_of_ours",
+        "a capture begins while calls are made that it must not begin beside", CAPTURES,
+        "    while (atomic_load(&gate.holders))\n"
+        "        rest();\n",
+        "",
+        ["cuda"], GATED_TEST),
+    bug("one_call_begins_captures_unnoticed", "a capture begins by one of the calls without being counted", CAPTURES,
+        "    unsigned joins = begin();\n"
+        "    return begun(sg_real()->cuStreamBeginCapture_v2(stream, mode), joins, stream, false);",
+        "    return sg_real()->cuStreamBeginCapture_v2(stream, mode);",
+        ["cuda"], CAPTURES_TEST),
+    bug("capture_begins_unseen_by_the_short_way",
+        "what was learnt while there were no captures is believed in one", CAPTURES,
+        "    atomic_fetch_add(&captures.live, 1);\n"
+        "    atomic_fetch_add(&sg_life_gate, 1);\n",
+        "    atomic_fetch_add(&captures.live, 1);\n",
+        ["cuda"], GATED_TEST),
+    bug("capture_of_the_legacy_stream_for_the_own",
+        "whether a thread's own stream is captured is asked of the legacy stream", CAPTURES,
+        "driver->stream_is_capturing(sg_stream_named(stream, per_thread), &status)",
+        "driver->stream_is_capturing(stream, &status)",
+        ["cuda"], GATED_TEST),
+    bug("capture_of_any_thread_is_the_own", "an allocation belongs to another thread's capture", CAPTURES,
+        "if (capture->thread == &sg_self) {",
+        "if (true) {",
+        ["cuda"], GATED_TEST),
+    bug("capture_never_has_other_streams",
+        "a capture that other streams have joined gives memory on to the next in its own", CAPTURES,
+        "capture->joins == atomic_load(&captures.joins);",
+        "true;",
+        ["cuda"], GATED_TEST),
+    bug("captures_outlive_their_context", "a capture goes on for ever when its context has gone", CAPTURES,
+        "        if (captures.list[i].context != context)\n"
+        "            continue;",
+        "        if (true)\n"
+        "            continue;",
+        ["cuda"], GATED_TEST),
+    bug("question_ruins_a_capture", "an event is asked about in a capture without the mode that allows that", GATED,
+        "    bool relaxed = live && sg_captures_relax(&mode);\n"
+        "    if (!live || relaxed)\n"
+        "        result = real->event_query",
+        "    bool relaxed = false;\n"
+        "    (void)mode;\n"
+        "    result = real->event_query",
+        ["cuda"], GATED_TEST),
+    bug("captured_stream_waits_for_us", "a stream that is captured is made to wait for an event of ours", GATED,
+        "CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)",
+        "CUresult result = is_open(stream) || true ? real->stream_wait_event(stream, event, flags)",
+        ["cuda"], GATED_TEST),
+    bug("legacy_stream_used_in_captures",
+        "the legacy stream is given an event of ours beside a captured one that it orders", GATED,
+        "    return stream && stream != CU_STREAM_LEGACY && real->stream_is_capturing &&",
+        "    return real->stream_is_capturing &&",
+        ["cuda"], GATED_TEST),
+    bug("context_record_without_the_lock", "an event over a context is recorded while a capture may begin", GATED,
+        "    sg_captures_hold();\n"
+        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
+        "                                         : real->ctx_record_event(context, event);\n"
+        "    sg_captures_unhold();",
+        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
+        "                                         : real->ctx_record_event(context, event);",
+        ["cuda"], GATED_TEST),
+    bug("context_marked_in_a_capture",
+        "a context is waited for by an event although a capture has begun meanwhile", GATED,
+        "    if (!sg_captures_live()) {\n"
+        "        result = real->event_create",
+        "    if (true) {\n"
+        "        result = real->event_create",
+        ["cuda"], GATED_TEST),
+    bug("program_that_captures_waited_for_plainly",
+        "a program that captures is waited for by a call that a capture could begin beside", GATED,
+        "return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();",
+        "return real->ctx_synchronize();",
+        ["cuda"], GATED_TEST),
+    bug("context_stays_current_after_a_wait", "the context that was waited for stays current", GATED,
+        "    if (pushed)\n"
+        "        (void)real->ctx_pop(&popped);\n"
+        "    return result;",
+        "    (void)popped;\n"
+        "    return result;",
+        ["cuda"], GATED_TEST),
+    bug("wait_under_the_lock",
+        "an event is waited for by the driver's own call, which keeps captures from beginning", GATED,
+        "    ret->event_synchronize = synchronize_in_slices;\n",
+        "    (void)synchronize_in_slices;\n",
+        ["cuda"], GATED_TEST),
+    # What is believed of streams, contexts and waits where little tells of it.
+    bug("any_graphs_end_is_its_own", "a block is let go as soon as any graph has gone", GRAPHS,
+        "bool over = hold && (all || atomic_load(&hold->gone));",
+        "bool over = hold && (all || atomic_load(&sg_graphs_gone));",
+        ["cuda"], GRAPHS_TEST),
+    bug("block_of_very_many_graphs_let_go", "a block of more graphs than fit is let go when those have gone", GRAPHS,
+        "    block->forever |= place < 0;\n",
+        "",
+        ["cuda"], GRAPHS_TEST),
+    bug("graph_without_memory_forgotten", "a graph whose memory the driver has freed is taken for another", GRAPHS,
+        "if (unused < 0 && (!hold->capture || (!hold->blocks && atomic_load(&hold->gone))))",
+        "if (unused < 0 && (!hold->capture || !hold->blocks || atomic_load(&hold->gone)))",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_two_graphs", "a block that another graph uses too is given out again in a capture", GRAPHS,
+        "return its && holds == 1 && !block->forever;",
+        "return its;",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_another_stream", "a block of another stream is given out again in a capture", GRAPHS,
+        "block->freed && block->born == stream && is_of_one",
+        "block->freed && is_of_one",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_of_another_capture", "a block of one capture is given out in another", GRAPHS,
+        "found = spare->capture == capture && spare->stream == stream && spare->units",
+        "found = spare->stream == stream && spare->units",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_for_another_stream", "what one stream of a capture has freed is given out to another", GRAPHS,
+        "found = spare->capture == capture && spare->stream == stream && spare->units",
+        "found = spare->capture == capture && spare->units",
+        ["cuda"], GRAPHS_TEST),
+    bug("spare_is_not_live_again",
+        "a block that was given out again in a capture is free when its graph has gone", GRAPHS,
+        "        block->freed = false;\n"
+        "        graphs.spare",
+        "        graphs.spare",
+        ["cuda"], GRAPHS_TEST),
+    bug("blocks_of_graphs_outlive_their_context", "the blocks of graphs outlive their context", GRAPHS,
+        "        while (block->address && block->context == context)\n"
+        "            remove_block(block);",
+        "        (void)context; while (false)\n"
+        "            remove_block(block);",
+        ["cuda"], GRAPHS_TEST),
+    bug("driver_freed_but_held", "what the driver has freed is a graph's still", GRAPHS,
+        "    if (block->address && !origin) {\n"
+        "        remove_block(block);\n"
+        "    } else if",
+        "    if (block->address && !origin) {\n"
+        "    } else if",
+        ["cuda"], GRAPHS_TEST),
+    bug("captured_block_is_its_streams", "a block of a capture is given to others in the order of its stream", MEMORY,
+        "        !sg_captures_capturing(origin->stream, false) &&\n"
+        "        sg_streams_place",
+        "        sg_streams_place",
+        ["cuda"], MEMORY_TEST),
+    bug("block_of_another_devices_stream", "a block is in the order of a stream of another device", MEMORY,
+        "sg_streams_place(core, origin->stream, false, &place) && place.device == device)",
+        "sg_streams_place(core, origin->stream, false, &place))",
+        ["cuda"], MEMORY_TEST),
+    bug("calls_of_a_newer_driver_are_seen",
+        "the streams that could have seen a block count as known beside calls that are not", MEMORY,
+        "return sg_streams_complete() && !sg_follow_blind();",
+        "return sg_streams_complete();",
+        ["cuda"], MEMORY_TEST),
+    bug("pluggable_allocator_tells_of_all",
+        "a pluggable allocator that was told of no stream counts as one that tells of all", MEMORY,
+        "(origin->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));",
+        "origin->pluggable;",
+        ["cuda"], MEMORY_TEST),
+    bug("streams_followed_late_are_all", "streams that were followed late count as all", MEMORY,
+        ".followed = sg_following() && !sg_follow_late() && is_seen(),",
+        ".followed = sg_following() && is_seen(),",
+        ["cuda"], MEMORY_TEST),
+    bug("unseen_streams_are_followed", "streams count as followed beside calls that are not seen", MEMORY,
+        ".followed = sg_following() && !sg_follow_late() && is_seen(),",
+        ".followed = sg_following() && !sg_follow_late(),",
+        ["cuda"], MEMORY_TEST),
+    bug("nothing_is_unseen", "a free takes no account of work that is not seen", MEMORY,
+        ".unseen = !is_seen(),",
+        ".unseen = false,",
+        ["cuda"], MEMORY_TEST),
+    bug("free_put_off_takes_effect_at_once", "a free that was put off takes effect at once", MEMORY,
+        "return origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;\n"
+        "    case SG_FREE_SYNC_EVENT",
+        "return origin->kept ? SG_FREE_SYNC_AUTO : SG_FREE_SYNC_STRICT;\n"
+        "    case SG_FREE_SYNC_EVENT",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_without_a_slot_forgotten", "a stream that could not be followed is not recorded", MEMORY,
+        "        result = sg_core_record_stream(core, block.base, 0);\n"
+        "        if (result",
+        "        if (result",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_of_another_context_on_fixed_segments",
+        "a stream of another context that uses a fixed segment is forgotten", MEMORY,
+        "    if (sg_streams_context_of(stream) != block.context)\n"
+        "        sg_core_used_abroad(core, block.base);\n",
+        "",
+        ["cuda"], MEMORY_TEST),
+    bug("captured_block_is_no_graphs", "a block that was handed out in a capture does not belong to its graph", MEMORY,
+        "    if (live && result == CUDA_SUCCESS)\n"
+        "        adopt(core, origin, *ret);\n",
+        "    (void)adopt;\n",
+        ["cuda"], MEMORY_TEST),
+    bug("graphs_block_was_waited_for_by_all", "what waits for its graph counts as waited for by all", MEMORY,
+        "enum sg_graphs_answer answer = sg_graphs_keep(address, origin, all);",
+        "enum sg_graphs_answer answer = sg_graphs_keep(address, origin, true);",
+        ["cuda"], MEMORY_TEST),
+    bug("settled_in_a_capture", "what a capture has put off is freed in the next", MEMORY,
+        "    if (!sg_memory_unsettled() || sg_captures_live())\n"
+        "        return;",
+        "    if (!sg_memory_unsettled())\n"
+        "        return;",
+        ["cuda"], MEMORY_TEST),
+    bug("stream_that_could_not_be_recorded",
+        "a free in the order of a stream that cannot be followed takes effect in the order of its own", MEMORY,
+        "        tag->sync = SG_FREE_SYNC_EVENT;", "        ;",
+        ["cuda"], MEMORY_TEST),
+    bug("wait_that_failed_lets_a_graph_keep", "a free of a graph's block goes on although its wait failed", MEMORY,
+        "    *ret_done = result != CUDA_SUCCESS;\n"
+        "    if (*ret_done)\n"
+        "        return result;",
+        "",
+        ["cuda"], MEMORY_TEST),
+    bug("invalid_capture_is_none", "a capture that has become invalid counts as ended", CAPTURES,
+        "return result == CUDA_SUCCESS && status != CU_STREAM_CAPTURE_STATUS_NONE;\n"
+        "}\n"
+        "\n"
+        "bool sg_captures_own",
+        "return result == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE + 1;\n"
+        "}\n"
+        "\n"
+        "bool sg_captures_own",
+        ["cuda"], CAPTURES_TEST),
+    bug("short_way_after_what_it_was_learnt_from",
+        "the short way is taken although a capture has begun, or a context has gone", QUICK,
+        "if (quick->gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || !quick->core",
+        "if (!quick->core",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_in_another_context", "the short way is taken in another context", QUICK,
+        "quick->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != quick->tag.context)",
+        "quick->driver->ctx_get_current(&context) != CUDA_SUCCESS)",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_for_blocks_of_graphs", "a block of a graph is freed on the short way", QUICK,
+        "self->runtime != runtime_of(module) || sg_graphs_holding() || !begin(self, quick))",
+        "self->runtime != runtime_of(module) || !begin(self, quick))",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_for_named_blocks_of_graphs",
+        "a block of a graph is freed on the short way of callers that name their streams", QUICK,
+        "return !sg_graphs_holding() && begin",
+        "return begin",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_past_what_was_put_off",
+        "memory is asked for on the short way before what was put off is free", QUICK,
+        "self->runtime != runtime_of(module) || sg_memory_unsettled() || !begin",
+        "self->runtime != runtime_of(module) || !begin",
+        ["cuda"], QUICK_TEST),
+    bug("short_way_of_another_runtime", "the short way is taken past a runtime that never went the long one", QUICK,
+        "if (!ret || !bytes || self->runtime != runtime_of(module) ||",
+        "if (!ret || !bytes ||",
+        ["cuda"], QUICK_TEST),
+    bug("ending_context_not_told_to_the_core",
+        "the core asks about a context while it is being ended", PRELOAD_CONTEXTS,
+        "    if (ours)\n"
+        "        sg_core_context_ending(core, context, true);",
+        "    if (ours && false)\n"
+        "        sg_core_context_ending(core, context, true);",
+        ["cuda"], CONTEXTS_TEST),
+    bug("streams_not_told_of_an_end", "what is known of streams outlives their context", PRELOAD_CONTEXTS,
+        "    sg_streams_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("events_not_told_of_an_end",
+        "what is known of events is not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_events_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("captures_not_told_of_an_end", "captures are not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_captures_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("graphs_not_told_of_an_end", "the blocks of graphs are not told of the end of their context", PRELOAD_CONTEXTS,
+        "    sg_graphs_context_gone(context);\n",
+        "",
+        ["cuda"], CONTEXTS_TEST),
+    bug("primary_context_stands_for_others",
+        "a wait for a primary context counts as one for others of its device", PRELOAD_CONTEXTS,
+        "all = other == entry || other->green || other->device != entry->device;",
+        "all = true;",
+        ["cuda"], CONTEXTS_TEST),
+    bug("any_context_stands_for_all",
+        "a wait for the only context known counts as one for all, although it is no primary one", PRELOAD_CONTEXTS,
+        "bool all = entry && entry->primary && contexts.count",
+        "bool all = entry && contexts.count",
+        ["cuda"], CONTEXTS_TEST),
+    bug("end_of_a_green_context_unnoticed", "the end of a green context goes unnoticed", PRELOAD_CONTEXTS,
+        "    CUresult result = sg_real()->cuGreenCtxDestroy(green);\n"
+        "    if (result == CUDA_SUCCESS && context)\n"
+        "        gone(core, context, id);",
+        "    CUresult result = sg_real()->cuGreenCtxDestroy(green);\n"
+        "    if (false)\n"
+        "        gone(core, context, id);",
+        ["cuda"], CONTEXTS_TEST),
+    bug("handle_of_an_ended_context_known",
+        "a handle that is used again is taken for the context before", PRELOAD_CONTEXTS,
+        "if (self->last.context != context || self->last.changes != changes)",
+        "if (self->last.context != context)",
+        ["cuda"], CONTEXTS_TEST),
+]
