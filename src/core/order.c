@@ -16,6 +16,9 @@ static void retire(struct sg_device *device, sg_slot slot)
 {
     struct sg_order *order = &device->order;
     if (order->state[slot] == SG_SLOT_GONE && order->complete[slot] >= order->gone_at[slot]) {
+        /* What others may have come after by way of a blocking one is not kept for a stream that is no more. */
+        for (uint64_t left = order->blocking >> slot & 1 ? order->alive : 0; left; left &= left - 1)
+            order->told[__builtin_ctzll(left)] = device->serial;
         order->state[slot] = SG_SLOT_UNUSED;
         order->alive &= ~sg_slot_bit(slot);
         order->owed &= ~sg_slot_bit(slot);
@@ -271,7 +274,13 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
     if (!device)
         return;
     sg_lock(&device->lock);
-    uint64_t slots = sg_order_slots_of(&device->order, context), now = sg_order_read(device, slots);
+    const struct sg_order *order = &device->order;
+    uint64_t slots = sg_order_slots_of(order, context), now = sg_order_read(device, slots);
+    for (uint64_t left = slots; left; left &= left - 1) {
+        const struct sg_clock *known = &order->knows[__builtin_ctzll(left)]; /* of other contexts' streams too */
+        for (sg_slot other = 1; other < SG_SLOTS; other++)
+            ret->at[other] = known->at[other] > ret->at[other] ? known->at[other] : ret->at[other];
+    }
     for (uint64_t left = slots; left; left &= left - 1)
         ret->at[__builtin_ctzll(left)] = now;
     sg_unlock(&device->lock);

@@ -448,6 +448,46 @@ static void seen_by_who_came_after_a_blocking_stream(void **state)
     assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
 }
 
+/* Who came after the destroyed one may have come after the block's own stream by way of it. */
+static void seen_by_who_came_after_a_blocking_stream_that_is_gone(void **state)
+{
+    (void)state;
+    sg_slot blocking = add_stream(4, SG_STREAM_BLOCKING, false), last = add_stream(5, SG_STREAM_BLOCKING, false);
+    (void)record(other);
+    work(other);
+    own = blocking;
+    uint64_t born = sg_order_tick(device);
+    work(last);
+    wait_for_stream(other, last);
+    work(other);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+    sg_core_slot_gone(core, 0, last);
+    const struct sg_clock all = record(last);
+    complete(&all);
+    assert_int_equal(device->order.state[last], SG_SLOT_UNUSED);
+    assert_int_equal(seen(born), sg_slot_bit(other));
+    assert_int_equal(seen(sg_order_tick(device)), 0);
+}
+
+/* Once all streams of a context have no work left, so much is complete as they came after, of other contexts too. */
+static void context_tells_of_what_its_streams_came_after(void **state)
+{
+    (void)state;
+    CUcontext there = (CUcontext)(uintptr_t)2;
+    const struct sg_stream_id id = {.key = 4, .context = there};
+    sg_slot far = sg_core_slot(core, 0, &id);
+    struct sg_clock clock;
+    work(own);
+    const struct sg_clock before = record(own);
+    work(own);
+    wait_for(far, &before);
+    work(far);
+    sg_core_context_clock(core, 0, there, &clock);
+    assert_int_equal(clock.at[own], before.at[own]);
+    assert_true(clock.at[far] > before.at[own]);
+    assert_int_equal(clock.at[other], 0);
+}
+
 static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **state)
 {
     (void)state;
@@ -598,6 +638,8 @@ int main(void)
         TEST(seen_by_each_that_waited),
         TEST(seen_by_who_came_after_another_later),
         TEST(seen_by_who_came_after_a_blocking_stream),
+        TEST(seen_by_who_came_after_a_blocking_stream_that_is_gone),
+        TEST(context_tells_of_what_its_streams_came_after),
         TEST(seen_by_all_where_the_own_stream_is_ordered_by_other_means),
         TEST(seen_by_who_the_host_could_tell),
         TEST(seen_by_who_is_not_done_with_its_last_work),
