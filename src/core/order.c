@@ -11,18 +11,25 @@ static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slo
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
+/* What others may have come after by way of a blocking stream is not kept for one that is no more: from here on the host
+   may have shown to anybody what was allocated before `time`. */
+static void may_be_known(struct sg_order *order, uint64_t time)
+{
+    for (uint64_t left = order->alive; left; left &= left - 1)
+        order->told[__builtin_ctzll(left)] = time;
+}
+
 /* A slot whose stream is gone serves another one as soon as all its work is complete. */
 static void retire(struct sg_device *device, sg_slot slot)
 {
     struct sg_order *order = &device->order;
     if (order->state[slot] == SG_SLOT_GONE && order->complete[slot] >= order->gone_at[slot]) {
-        /* What others may have come after by way of a blocking one is not kept for a stream that is no more. */
-        for (uint64_t left = order->blocking >> slot & 1 ? order->alive : 0; left; left &= left - 1)
-            order->told[__builtin_ctzll(left)] = device->serial;
         order->state[slot] = SG_SLOT_UNUSED;
+        order->complete[slot] = UINT64_MAX; /* until it has a stream again */
         order->alive &= ~sg_slot_bit(slot);
         order->owed &= ~sg_slot_bit(slot);
-        order->complete[slot] = UINT64_MAX; /* until it has a stream again */
+        if (order->blocking & sg_slot_bit(slot))
+            may_be_known(order, device->serial);
     }
 }
 

@@ -9,7 +9,7 @@ CORE_BUGS = [
         "",
         ["aware"], ORDER_RULES),
     bug("gone_stream_passed_nothing_on", "what was passed on by way of a blocking stream is forgotten with it", ORDER,
-        "            order->told[__builtin_ctzll(left)] = device->serial;\n", "            continue;\n", ["torch"], ORDER_RULES),
+        "            may_be_known(order, device->serial);\n", "            (void)may_be_known;\n", ["torch"], ORDER_RULES),
     bug("context_tells_of_its_own_alone", "what a context's streams came after in others is not told with them", ORDER,
         "            ret->at[other] = known->at[other] > ret->at[other] ? known->at[other] : ret->at[other];\n",
         "            (void)known;\n", ["torch"], ORDER_RULES),
