@@ -1,20 +1,9 @@
-/* Rules of the order that random programs seldom need, one small program each, under the allocator on the simulated
-   GPU.
+/* Rules of the order that random programs seldom need, one small program each (stage.h). What the host may show is in
+   shown.c.
 
-     directed host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
-       third_host | third_apart | third_event_apart | third_host_apart | context | stream_context | legacy_free |
-       idle_plain | idle_named | idle_context | legacy_event | legacy_shared | opaque_free | step_event |
-       step_legacy | drivers | drivers_torch
+     directed context | stream_context | legacy_free | idle_plain | idle_named | idle_context | legacy_event |
+       legacy_shared | opaque_free | step_event | step_legacy | drivers | drivers_torch
 
-   host, legacy, tainted, function, many, own: as PyTorch, whose record_stream nobody hears of. A block of one stream is
-   used on a second one, which has been shown it by the host after a wait (in host_context once a context has waited for
-   an event, in host_behind while the legacy stream, which the first one comes after, may have work left), or by way of
-   the legacy stream; or by the host after a wait for a third stream that waited for an event which gives no knowledge,
-   or because a function of it has run; or by an event, where there are more streams than can be followed, or the second
-   one is a thread's own. Then it is freed, and asked for again.
-   third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
-   rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
-   waits for the third by an event, or the host does.
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
    before that. In legacy_shared it was used on a fourth stream too, which the third has waited for, and the second
@@ -29,205 +18,12 @@
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
-#include <dlfcn.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cuda_proto.h"
-#include "segalloc/segalloc.h"
+#include "stage.h"
 
-enum { MIB = 1024 * 1024, BLOCK = 4 * MIB, PIECE = 2 * MIB, PIECES = 64, MOST = 40 * MIB /* of a card of 64 MiB */ };
-
-static void expect(int held, const char *what, int line)
-{
-    if (held)
-        return;
-    fprintf(stderr, "directed: line %d: %s\n", line, what);
-    exit(1);
-}
-#define EXPECT(condition) expect(condition, #condition, __LINE__)
-#define MUST(call) EXPECT((call) == CUDA_SUCCESS)
-
-static void *find(const char *name)
-{
-    void *found = dlsym(RTLD_DEFAULT, name);
-    EXPECT(found != NULL);
-    return found;
-}
-
-static struct {
-    void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
-    uint64_t (*hazards)(void);
-    void *(*malloc_on)(size_t bytes, void *stream);
-    int (*free)(void *address);
-    int (*record_stream)(void *address, void *stream);
-    int (*stats)(int device, struct segalloc_stat *ret, int count);
-    void (*set_current_stream)(void *stream);
-    void *(*tensor)(size_t bytes);
-    void (*release)(void *address);
-} extras;
-
-static void find_extras(void)
-{
-    *(void **)&extras.owner = find("segalloc_sim_owner");
-    *(void **)&extras.hazards = find("segalloc_sim_hazards");
-    *(void **)&extras.malloc_on = find("segalloc_malloc_on");
-    *(void **)&extras.free = find("segalloc_free");
-    *(void **)&extras.record_stream = find("segalloc_record_stream");
-    *(void **)&extras.stats = find("segalloc_stats");
-}
-
-static void find_torch(void)
-{
-    EXPECT(dlopen(FAKE_TORCH, RTLD_NOW | RTLD_GLOBAL) != NULL);
-    *(void **)&extras.set_current_stream = find("set_current_stream");
-    *(void **)&extras.tensor = find("tensor");
-    *(void **)&extras.release = find("release");
-}
-
-static CUdeviceptr number(void *address)
-{
-    return (CUdeviceptr)(uintptr_t)address;
-}
-
-static CUstream stream_of(unsigned flags)
-{
-    CUstream stream = NULL;
-    MUST(cuStreamCreate(&stream, flags));
-    return stream;
-}
-
-/* So that the stream is followed, and known not to have come after anything by then. */
-static void show_events(CUstream stream)
-{
-    CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventRecord(event, stream));
-    MUST(cuEventDestroy_v2(event));
-}
-
-static void *tensor_on(CUstream stream, uint64_t owner)
-{
-    extras.set_current_stream(stream);
-    void *tensor = extras.tensor(BLOCK);
-    EXPECT(tensor != NULL);
-    extras.owner(number(tensor), BLOCK, owner);
-    MUST(cuMemsetD8Async(number(tensor), (unsigned char)owner, BLOCK, stream));
-    return tensor;
-}
-
-static void wait_for(CUstream waits, CUstream stream)
-{
-    CUevent event;
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventRecord(event, stream));
-    MUST(cuStreamWaitEvent(waits, event, 0));
-    MUST(cuEventDestroy_v2(event));
-}
-
-static void use_and_ask_again(void *tensor, CUstream first, CUstream second)
-{
-    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
-    extras.owner(number(tensor), BLOCK, 0);
-    extras.release(tensor);
-    void *next = tensor_on(first, 2);
-    EXPECT(extras.hazards() == 0);
-    extras.owner(number(next), BLOCK, 0);
-    extras.release(next);
-    MUST(cuCtxSynchronize());
-}
-
-/* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
-   the second one is. `show` NULL: by an event. */
-static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUstream first))
-{
-    find_torch();
-    extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(flags), second = own ? CU_STREAM_PER_THREAD : stream_of(flags);
-    show_events(first);
-    while (others-- > 0)
-        show_events(stream_of(flags));
-    show_events(second);
-    show_events(CU_STREAM_LEGACY);
-    void *tensor = tensor_on(first, 1);
-    if (show)
-        show(first);
-    else
-        wait_for(second, first);
-    use_and_ask_again(tensor, first, second);
-}
-
-static void by_host(CUstream first)
-{
-    MUST(cuStreamSynchronize(first));
-}
-
-/* The same where the first stream, a blocking one, is waited for while the legacy one may have work left for all
-   that is known; and then that one too. */
-static void shown_behind_the_legacy_stream(void)
-{
-    find_torch();
-    extras.release(tensor_on(NULL, 1));
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
-    show_events(first);
-    show_events(second);
-    tensor_on(CU_STREAM_LEGACY, 3);
-    void *tensor = tensor_on(first, 1);
-    by_host(first);
-    by_host(CU_STREAM_LEGACY);
-    use_and_ask_again(tensor, first, second);
-}
-
-/* The same where a third stream, a blocking one, comes after the first by the legacy stream's rules: if that isn't
-   blocking, after one that has waited for it. The second stream waits for the third by an event, or the host does, or it
-   is the third. */
-static void shown_by_legacy_rules(unsigned flags, bool event, bool host)
-{
-    find_torch();
-    extras.release(tensor_on(NULL, 1));
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(flags), third = stream_of(CU_STREAM_DEFAULT), between = stream_of(CU_STREAM_DEFAULT),
-             second = event || host ? stream_of(CU_STREAM_NON_BLOCKING) : third;
-    show_events(first);
-    show_events(between);
-    show_events(third);
-    show_events(second);
-    void *tensor = tensor_on(first, 1);
-    if (flags == CU_STREAM_NON_BLOCKING) {
-        wait_for(between, first);
-        tensor_on(between, 5);
-    }
-    tensor_on(CU_STREAM_LEGACY, 3);
-    tensor_on(third, 4);
-    if (event)
-        wait_for(second, third);
-    if (host)
-        by_host(third);
-    use_and_ask_again(tensor, first, second);
-}
-
-/* The legacy stream comes after what was queued in both, and what both are given next after it. */
-static void by_legacy_stream(CUstream first)
-{
-    (void)first;
-    tensor_on(CU_STREAM_LEGACY, 3);
-}
-
-static void *block_on(CUstream stream, uint64_t owner)
-{
-    void *block = extras.malloc_on(BLOCK, stream);
-    EXPECT(block != NULL);
-    extras.owner(number(block), BLOCK, owner);
-    MUST(cuMemsetD8Async(number(block), (unsigned char)owner, BLOCK, stream));
-    return block;
-}
+enum { PIECE = 2 * MIB, PIECES = 64, MOST = 40 * MIB /* of a card of 64 MiB */ };
 
 /* The block's own stream comes after the second one's work without any call that says so of these two. */
 static void by_legacy_rules(CUstream own, CUstream second)
@@ -292,40 +88,11 @@ static void used_after_a_wait(CUstream own, CUstream second, CUstream fourth,
     MUST(cuCtxSynchronize());
 }
 
-/* Events that other processes may record give no knowledge. */
-static void by_tainted_event(CUstream first)
-{
-    CUevent event;
-    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
-    MUST(cuEventRecord(event, first));
-    MUST(cuStreamWaitEvent(third, event, 0));
-    MUST(cuStreamSynchronize(third));
-    MUST(cuEventDestroy_v2(event));
-}
-
-static atomic_bool ran;
-
-static void run(void *unused)
-{
-    (void)unused;
-    ran = true;
-}
-
 /* Long after it could have been missed. */
 static void run_late(void *unused)
 {
     usleep(20000);
     run(unused);
-}
-
-/* Without a schedule it runs at once, on a thread of the driver's. */
-static void by_function(CUstream first)
-{
-    MUST(cuLaunchHostFunc(first, run, NULL));
-    for (int i = 0; i < 50000 && !ran; i++)
-        usleep(100);
-    EXPECT(ran);
 }
 
 static CUcontext other_context(void)
@@ -495,14 +262,8 @@ static void by_legacy_event(CUstream own, CUstream second)
 
 static void by_context_wait(CUstream own, CUstream second)
 {
-    CUcontext context;
-    CUevent event;
     (void)own;
-    MUST(cuCtxGetCurrent(&context));
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
-    MUST(cuEventRecord(event, second));
-    MUST(cuCtxWaitEvent(context, event));
-    MUST(cuEventDestroy_v2(event));
+    context_wait_for(second);
 }
 
 /* Of a block that no stream was named for; nothing is followed before somebody names one. */
@@ -541,28 +302,9 @@ static void freed_by_a_step(bool legacy)
 
 int main(int count, char **argument)
 {
-    CUcontext context;
+    CUcontext context = begin();
     const char *rule = count > 1 ? argument[1] : "";
-    MUST(cuInit(0));
-    MUST(cuDevicePrimaryCtxRetain(&context, 0));
-    MUST(cuCtxSetCurrent(context));
-    find_extras();
-    if (strcmp(rule, "host") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
-    else if (strcmp(rule, "host_context") == 0)
-        by_context_wait(NULL, CU_STREAM_LEGACY), use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
-    else if (strcmp(rule, "host_behind") == 0)
-        shown_behind_the_legacy_stream();
-    else if (strncmp(rule, "third", 5) == 0)
-        shown_by_legacy_rules(strstr(rule, "apart") ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT,
-            strstr(rule, "event") != NULL, strstr(rule, "host") != NULL);
-    else if (strcmp(rule, "many") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, 80, false, NULL);
-    else if (strcmp(rule, "own") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, true, NULL);
-    else if (strcmp(rule, "legacy") == 0)
-        use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
-    else if (strcmp(rule, "legacy_free") == 0)
+    if (strcmp(rule, "legacy_free") == 0)
         used_after_a_wait(CU_STREAM_LEGACY, stream_of(CU_STREAM_DEFAULT), NULL, by_legacy_rules);
     else if (strcmp(rule, "legacy_event") == 0)
         used_since_complete(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_DEFAULT), by_legacy_event);
@@ -577,10 +319,6 @@ int main(int count, char **argument)
             by_legacy_rules);
     else if (strcmp(rule, "opaque_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
-    else if (strcmp(rule, "tainted") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_tainted_event);
-    else if (strcmp(rule, "function") == 0)
-        use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_function);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)

@@ -1,6 +1,6 @@
 """Bugs in what the core keeps of streams, contexts and waits: noticed by its unit tests."""
 from mutation_terms import (CONTEXTS, EPOCHS_TEST, FREE, FREES_TEST, MARKS, MARKS_TEST, ORDER, ORDER_MODEL,
-                            ORDER_RULES, OWNER_TEST, PARTS, PENDING, PLACE, REGION, bug, directed)
+                            ORDER_RULES, OWNER_TEST, PARTS, PENDING, PLACE, REGION, bug, directed, shown)
 
 CORE_BUGS = [
     # Times and slots.
@@ -68,7 +68,7 @@ CORE_BUGS = [
     bug("host_told_of_all_forgotten", "what the host may have learnt of all streams does not count", ORDER,
         "uint64_t time = clock ? clock->at[slot] : device->serial;",
         "uint64_t time = clock ? clock->at[slot] : 0;",
-        ["torch"], programs=directed("tainted", "auto")),
+        ["torch"], programs=shown("tainted")),
     bug("mark_covers_what_came_meanwhile",
         "our own event covers what was given to the stream while it was recorded", MARKS,
         "    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);\n",

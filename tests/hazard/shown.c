@@ -1,0 +1,229 @@
+/* What the host, an event or the legacy stream may show to others, one small program a rule, as PyTorch, whose
+   record_stream nobody hears of (stage.h). A block of one stream is used on a second one, which has been shown it in a way
+   that the rule names; then it is freed, and asked for again.
+
+     shown host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
+       third_host | third_apart | third_event_apart | third_host_apart
+
+   host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
+   host_behind while the legacy stream, which the first one comes after, may have work left. tainted: by the host after a
+   wait for a third stream that waited for an event which gives no knowledge. function: because a function of the host's
+   has run. legacy: by way of the legacy stream. many, own: by an event, where there are more streams than can be
+   followed, or the second one is a thread's own.
+   third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
+   rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
+   waits for the third by an event, or the host does. */
+#include <string.h>
+#include <unistd.h>
+
+#include "stage.h"
+
+static void use_and_ask_again(void *tensor, CUstream first, CUstream second)
+{
+    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
+    extras.owner(number(tensor), BLOCK, 0);
+    extras.release(tensor);
+    void *next = tensor_on(first, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    extras.release(next);
+    MUST(cuCtxSynchronize());
+}
+
+/* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
+   the second one is. `show` NULL: by an event. */
+static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUstream first))
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(flags), second = own ? CU_STREAM_PER_THREAD : stream_of(flags);
+    show_events(first);
+    while (others-- > 0)
+        show_events(stream_of(flags));
+    show_events(second);
+    show_events(CU_STREAM_LEGACY);
+    void *tensor = tensor_on(first, 1);
+    if (show)
+        show(first);
+    else
+        wait_for(second, first);
+    use_and_ask_again(tensor, first, second);
+}
+
+static void by_host(CUstream first)
+{
+    MUST(cuStreamSynchronize(first));
+}
+
+/* The same where the first stream, a blocking one, is waited for while the legacy one may have work left for all
+   that is known; and then that one too. */
+static void shown_behind_the_legacy_stream(void)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
+    show_events(first);
+    show_events(second);
+    tensor_on(CU_STREAM_LEGACY, 3);
+    void *tensor = tensor_on(first, 1);
+    by_host(first);
+    by_host(CU_STREAM_LEGACY);
+    use_and_ask_again(tensor, first, second);
+}
+
+/* The same where a third stream, a blocking one, comes after the first by the legacy stream's rules: if that isn't
+   blocking, after one that has waited for it. The second stream waits for the third by an event, or the host does, or it
+   is the third. */
+static void shown_by_legacy_rules(unsigned flags, bool event, bool host)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(flags), third = stream_of(CU_STREAM_DEFAULT), between = stream_of(CU_STREAM_DEFAULT),
+             second = event || host ? stream_of(CU_STREAM_NON_BLOCKING) : third;
+    show_events(first);
+    show_events(between);
+    show_events(third);
+    show_events(second);
+    void *tensor = tensor_on(first, 1);
+    if (flags == CU_STREAM_NON_BLOCKING) {
+        wait_for(between, first);
+        tensor_on(between, 5);
+    }
+    tensor_on(CU_STREAM_LEGACY, 3);
+    tensor_on(third, 4);
+    if (event)
+        wait_for(second, third);
+    if (host)
+        by_host(third);
+    use_and_ask_again(tensor, first, second);
+}
+
+/* The legacy stream comes after what was queued in both, and what both are given next after it. */
+static void by_legacy_stream(CUstream first)
+{
+    (void)first;
+    tensor_on(CU_STREAM_LEGACY, 3);
+}
+
+/* Events that other processes may record give no knowledge. */
+static void by_tainted_event(CUstream first)
+{
+    CUevent event;
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    MUST(cuEventRecord(event, first));
+    MUST(cuStreamWaitEvent(third, event, 0));
+    MUST(cuStreamSynchronize(third));
+    MUST(cuEventDestroy_v2(event));
+}
+
+/* Without a schedule it runs at once, on a thread of the driver's. */
+static void by_function(CUstream first)
+{
+    MUST(cuLaunchHostFunc(first, run, NULL));
+    for (int i = 0; i < 50000 && !ran; i++)
+        usleep(100);
+    EXPECT(ran);
+}
+
+static void host(void)
+{
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
+}
+
+static void host_after_a_context(void)
+{
+    context_wait_for(CU_STREAM_LEGACY);
+    host();
+}
+
+static void tainted(void)
+{
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_tainted_event);
+}
+
+static void function(void)
+{
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_function);
+}
+
+static void legacy(void)
+{
+    use_elsewhere(CU_STREAM_DEFAULT, 0, false, by_legacy_stream);
+}
+
+static void many(void)
+{
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 80, false, NULL);
+}
+
+static void own(void)
+{
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, true, NULL);
+}
+
+static void third(void)
+{
+    shown_by_legacy_rules(CU_STREAM_DEFAULT, false, false);
+}
+
+static void third_event(void)
+{
+    shown_by_legacy_rules(CU_STREAM_DEFAULT, true, false);
+}
+
+static void third_host(void)
+{
+    shown_by_legacy_rules(CU_STREAM_DEFAULT, false, true);
+}
+
+static void third_apart(void)
+{
+    shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, false, false);
+}
+
+static void third_event_apart(void)
+{
+    shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, true, false);
+}
+
+static void third_host_apart(void)
+{
+    shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, false, true);
+}
+
+static const struct {
+    const char *name;
+    void (*play)(void);
+} rules[] = {
+    {"host", host},
+    {"host_context", host_after_a_context},
+    {"host_behind", shown_behind_the_legacy_stream},
+    {"tainted", tainted},
+    {"function", function},
+    {"legacy", legacy},
+    {"many", many},
+    {"own", own},
+    {"third", third},
+    {"third_event", third_event},
+    {"third_host", third_host},
+    {"third_apart", third_apart},
+    {"third_event_apart", third_event_apart},
+    {"third_host_apart", third_host_apart},
+};
+
+int main(int count, char **argument)
+{
+    for (size_t i = 0; count > 1 && i < sizeof rules / sizeof *rules; i++) {
+        if (strcmp(argument[1], rules[i].name) != 0)
+            continue;
+        (void)begin();
+        rules[i].play();
+        EXPECT(extras.hazards() == 0);
+        return 0;
+    }
+    return 2;
+}
