@@ -437,6 +437,7 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     node->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream(device, tag) : 0;
     node->context = (uint64_t)(uintptr_t)tag->context;
     node->serial = sg_order_tick(device);
+    node->quiet = tag->slot ? sg_order_quiet(&device->order, tag->slot, node->serial) : 0;
     node->also = 0;
     device->crowd.live[size_class]++;
     sg_gauge_add(&usage->requested, bytes);

@@ -323,9 +323,12 @@ void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
 void sg_order_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
+/* For how long a slot has been given nothing at the time `now`, UINT32_MAX: for longer than that, or ever since it was
+   followed, when who has come after it is not known. */
+uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now);
 /* Those that a free has to wait for under SG_SEES_POSSIBLE besides `slot`, for which the block was allocated at
-   `born`. */
-uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born);
+   `born`, after the slot had been given nothing for `quiet` (sg_order_quiet()). */
+uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet);
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);

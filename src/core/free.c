@@ -207,7 +207,7 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     if (tag->sees == SG_SEES_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
     if (tag->sees == SG_SEES_POSSIBLE)
-        for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial); left; left &= left - 1)
+        for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial, node->quiet); left; left &= left - 1)
             sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
     uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
     bool worked;

@@ -11,8 +11,8 @@ static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slo
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
-/* What others may have come after by way of a blocking stream is not kept for one that is no more: from here on the host
-   may have shown to anybody what was allocated before `time`. */
+/* What others may have come after by way of a blocking stream is not kept for one that is no more: from here on the
+   host may have shown to anybody what was allocated before `time`. */
 static void may_be_known(struct sg_order *order, uint64_t time)
 {
     for (uint64_t left = order->alive; left; left &= left - 1)
@@ -436,8 +436,17 @@ static uint64_t without_those_before_others(const struct sg_order *order, uint64
     return seen;
 }
 
-/* The streams by which what `slot` was given at `born` may be known: its own and, once it or one that has come after that
-   is a blocking one, all of those, by the legacy stream's rules, which no clock tells of. */
+uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now)
+{
+    if (atomic_load_explicit(&order->fresh, memory_order_acquire) >> slot & 1)
+        return 0;
+    uint64_t since = order->folded[slot];
+    bool worked = since > order->met_at[slot] + 1; /* the time at which it was followed */
+    return worked && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
+}
+
+/* The streams by which what `slot` was given at `born` may be known: its own and, once it or one that has come after
+   that is a blocking one, all of those, by the legacy stream's rules, which no clock tells of. */
 static uint64_t passers_of(const struct sg_order *order, sg_slot slot, uint64_t born)
 {
     uint64_t blocking = order->blocking & order->alive, passed = (sg_slot_bit(slot) | order->opaque) & blocking;
@@ -464,25 +473,47 @@ static bool may_have_come_after(const struct sg_order *order, unsigned other, ui
     return false;
 }
 
-/* The bits of those who may still be at work on a block of `slot` that was allocated at `born`, so that its end has to
-   wait for them: they have work left that `slot` has not come after, and have either come after the block's allocation,
-   or may have in a way that is not seen. */
-uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born)
+/* Those of `busy` who may be at work on a block of `slot`, if what it was given up to `born` comes before that work:
+   the host may have shown the block to any of them, in a way that is not seen, and those of `given` may have come
+   after. */
+static uint64_t may_be_shown(const struct sg_order *order, sg_slot slot, uint64_t born, uint64_t busy, uint64_t given)
+{
+    uint64_t passers = busy ? passers_of(order, slot, born) : 0, shown = 0;
+    if (order->opaque & sg_slot_bit(slot) || host_may_know(order, passers, born))
+        return busy;
+    uint64_t known = order->opaque | order->eventless | passers;
+    for (uint64_t left = given; left; left &= left - 1) {
+        unsigned other = (unsigned)__builtin_ctzll(left);
+        if (known >> other & 1 || may_have_come_after(order, other, passers, born))
+            shown |= sg_slot_bit(other);
+    }
+    return shown;
+}
+
+/* Those of `slots` that may have been given work since `time`. */
+static uint64_t given_since(const struct sg_order *order, uint64_t slots, uint64_t time, uint64_t fresh)
+{
+    uint64_t given = slots & (fresh | order->opaque);
+    for (uint64_t left = slots & ~given; left; left &= left - 1)
+        if (order->folded[__builtin_ctzll(left)] > time)
+            given |= left & -left;
+    return given;
+}
+
+/* They have work left that `slot` has not come after, and have either come after the block's allocation, or may have in
+   a way that is not seen. Who came after all that the slot had been given by then need not wait for anything more; what
+   it was given before the allocation is no work on the block, though. */
+uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet)
 {
     const struct sg_order *order = &device->order;
     uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
-    uint64_t busy = (fresh | order->unproven) & order->alive & ~sg_slot_bit(slot), seen = 0, known = 0;
-    uint64_t passers = busy ? passers_of(order, slot, born) : 0;
-    if (order->opaque & sg_slot_bit(slot) || host_may_know(order, passers, born))
-        seen = busy; /* the host may have passed it on by any means */
-    else
-        known = order->opaque | order->eventless | passers;
-    for (uint64_t left = busy; left; left &= left - 1) {
-        unsigned other = (unsigned)__builtin_ctzll(left);
-        if (known >> other & 1 || may_have_come_after(order, other, passers, born))
-            seen |= sg_slot_bit(other);
-        if (has_come_after(order, slot, other, fresh))
-            seen &= ~sg_slot_bit(other);
-    }
+    uint64_t busy = (fresh | order->unproven) & order->alive & ~sg_slot_bit(slot);
+    uint64_t seen = may_be_shown(order, slot, born, busy, busy), rest = busy & ~seen;
+    if (quiet && rest)
+        seen |= may_be_shown(order, slot, quiet == UINT32_MAX ? 0 : born - quiet, rest,
+            given_since(order, rest, born, fresh));
+    for (uint64_t left = seen; left; left &= left - 1)
+        if (has_come_after(order, slot, (unsigned)__builtin_ctzll(left), fresh))
+            seen &= ~(left & -left);
     return without_those_before_others(order, seen, fresh);
 }

@@ -75,7 +75,11 @@ struct sg_node {
                                               context */
         struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
     };
-    uint32_t later;        /* pending: the next one in order */
+    union {
+        uint32_t later;    /* pending: the next one in order */
+        uint32_t quiet;    /* block: how long its stream had been given nothing when it was allocated
+                              (sg_order_quiet()) */
+    };
     uint32_t region;       /* index of the region in its device */
 };
 _Static_assert(sizeof(struct sg_node) == 64, "a node is one cache line");

@@ -121,10 +121,10 @@ static void wait_tells_the_host_of_others(void **state)
     CUdeviceptr address = scene_allocate(0);
     sg_core_clock(scene.core, 0, own, &unused); /* in an event call: others are believed to be seen in any case */
     uint64_t born = sg_order_tick(scene.device);
-    assert_int_equal(sg_order_could_have_seen(scene.device, other, born), 0);
+    assert_int_equal(sg_order_could_have_seen(scene.device, other, born, 0), 0);
     scene_free(address, SG_FREE_SYNC_STRICT);
     work(own);
-    assert_int_equal(sg_order_could_have_seen(scene.device, other, born), sg_slot_bit(own));
+    assert_int_equal(sg_order_could_have_seen(scene.device, other, born, 0), sg_slot_bit(own));
 }
 
 static sg_slot busy;

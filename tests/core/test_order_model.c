@@ -42,13 +42,11 @@ struct stream {
     uint32_t works, complete;
     struct after *of_work; /* [WORKS]: what each comes after */
     struct after after;    /* what the next one comes after */
-    uint32_t step[STREAMS]; /* of each stream the latest step that this one has come after, as the program may tell */
 };
 
 struct event {
     bool recorded;
     struct after after;
-    uint32_t step[STREAMS];
     struct sg_clock clock;
 };
 
@@ -56,7 +54,7 @@ struct block {
     CUdeviceptr address;
     uint64_t bytes;
     int stream;
-    uint32_t born;
+    struct after born; /* what its stream had come after, and been given, when it was allocated */
     struct after touched;
 };
 
@@ -74,7 +72,7 @@ static struct {
     struct block block[BLOCKS];
     struct block past[PAST]; /* freed, and perhaps still being touched */
     int pasts;
-    uint32_t host[STREAMS]; /* of each stream the latest step that the host knows to be complete */
+    struct after host; /* what the host knows to be complete */
     uint32_t step, given, waited, moved;
     bool exact_unmap;
     bool interrupted; /* what another thread does meanwhile is going on */
@@ -86,12 +84,6 @@ static void join(struct after *into, const struct after *from)
 {
     for (int i = 0; i < the.streams; i++)
         into->work[i] = from->work[i] > into->work[i] ? from->work[i] : into->work[i];
-}
-
-static void join_steps(uint32_t *into, const uint32_t *from)
-{
-    for (int i = 0; i < the.streams; i++)
-        into[i] = from[i] > into[i] ? from[i] : into[i];
 }
 
 static bool is_complete(const struct after *after)
@@ -148,16 +140,10 @@ static struct after up_to(int i)
     return after;
 }
 
-/* The same for what the program knows: from here on. */
+/* From here on. */
 static void come_after_by_rules(int i)
 {
     the.stream[i].after = up_to(i);
-    for (int k = 0; k < the.streams; k++) {
-        if (by_legacy_rules(i, k)) {
-            join_steps(the.stream[i].step, the.stream[k].step);
-            the.stream[i].step[k] = the.step;
-        }
-    }
 }
 
 /* Whether it comes after others by means that nobody is told of. */
@@ -395,7 +381,9 @@ static void allocate(struct block *block, uint64_t most)
         return;
     }
     the.given++;
-    *block = (struct block){.address = block->address, .bytes = bytes, .stream = stream, .born = ++the.step};
+    *block = (struct block){.address = block->address, .bytes = bytes, .stream = stream};
+    if (stream >= 0)
+        block->born = up_to(stream);
     expect_after_all(block, stream);
     if (stream >= 0 && random_below(&the.random, 4))
         submit(stream, block);
@@ -406,14 +394,12 @@ static void record(struct event *event, int i)
     come_after_by_rules(i);
     sg_core_clock(the.core, 0, the.stream[i].slot, &event->clock);
     event->after = up_to(i);
-    memcpy(event->step, the.stream[i].step, sizeof event->step);
-    event->step[i] = ++the.step;
     event->recorded = true;
 }
 
 static void know(const struct event *event)
 {
-    join_steps(the.host, event->step);
+    join(&the.host, &event->after);
     if (the.sees != SG_SEES_POSSIBLE || random_below(&the.random, 4))
         sg_core_completed(the.core, 0, &event->clock);
     else /* by means of which the library knows only that they were there */
@@ -424,8 +410,17 @@ static void follow(const struct event *event, int i)
 {
     come_after_by_rules(i);
     join(&the.stream[i].after, &event->after);
-    join_steps(the.stream[i].step, event->step);
     sg_core_waited(the.core, 0, the.stream[i].slot, &event->clock);
+}
+
+/* Whether what a stream is given next comes after all that the block's own was given before the allocation: perhaps
+   because it did so before the block was allocated, and the other was given nothing between. */
+static bool comes_after_allocation(int user, const struct block *block)
+{
+    for (int i = 0; i < the.streams; i++)
+        if (block->born.work[i] > the.stream[user].after.work[i] && block->born.work[i] > the.host.work[i] && i != user)
+            return false;
+    return true;
 }
 
 /* Another stream uses a block if the program has seen to it that it comes after the allocation. */
@@ -453,7 +448,7 @@ static void use(struct block *block)
         if ((is_unseen(user) || own->nature == OPAQUE) && own->alive && random_below(&the.random, 2)) {
             struct after after = up_to(block->stream); /* nobody is told */
             join(&stream->after, &after);
-        } else if (stream->step[block->stream] < block->born && the.host[block->stream] < block->born) {
+        } else if (!comes_after_allocation(user, block)) {
             return;
         }
         if (the.sees == SG_SEES_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
@@ -497,9 +492,6 @@ static void synchronize_all(void)
     struct event now = {0};
     sg_core_context_clock(the.core, 0, NULL, &now.clock);
     now.after = all_work();
-    for (int i = 0; i < the.streams; i++)
-        now.step[i] = the.step;
-    the.step++;
     finish_until(&now.after);
     know(&now);
 }
@@ -521,6 +513,7 @@ static void step(uint64_t most)
     struct block *block = &the.block[random_below(&the.random, BLOCKS)];
     struct event *event = &the.event[random_below(&the.random, EVENTS)];
     int other = some_stream();
+    the.step++;
     switch (random_below(&the.random, 24)) {
     case 0:
     case 1:

@@ -147,10 +147,12 @@ struct block *block_allocate(struct program *p, int home)
     if (!address)
         return NULL;
     struct stream *s = &p->stream[home];
+    struct clock first = s->knows;
+    first.at[home] = s->given;
     s->knows.at[home] = s->work.at[home] = ++s->position;
     *b = (struct block){.address = (CUdeviceptr)(uintptr_t)address, .bytes = bytes, .owner = new_owner(),
         .context = context, .home = p->kind == KIND_CUDA ? -1 : home, .born = s->position,
-        .drivers = stat_of(device, "passed_on") != passed};
+        .first = first, .drivers = stat_of(device, "passed_on") != passed};
     int legacy = 0; /* mapped pieces are not */
     b->fixed = cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, b->address) ==
                    CUDA_SUCCESS &&
@@ -310,12 +312,23 @@ void move_free(struct program *p)
         take_again(p, bytes, home);
 }
 
+static bool comes_after(const struct program *p, int stream, const struct clock *clock)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        if (i != stream && p->stream[stream].knows.at[i] < clock->at[i] && p->host.at[i] < clock->at[i])
+            return false;
+    }
+    return true;
+}
+
 void block_show(struct program *p, struct block *b, int stream)
 {
     bool anywhere = p->kind == KIND_CUDA && !b->of_pool;
     if ((p->illegal && !b->of_pool) || anywhere || b->home < 0 || b->home == stream)
         return;
-    if (p->stream[stream].knows.at[b->home] < b->born && p->host.at[b->home] < b->born)
+    if (p->stream[stream].knows.at[b->home] >= b->born || p->host.at[b->home] >= b->born)
+        return;
+    if (!comes_after(p, stream, &b->first) || program_random(p, 2) == 0)
         stream_show(p, b->home, stream);
 }
 
@@ -467,7 +480,7 @@ void move_pool(struct program *p)
         return;
     stream_submitted(p, stream);
     *b = (struct block){.address = address, .bytes = bytes, .owner = new_owner(), .context = p->stream[stream].context,
-        .home = stream, .born = p->stream[stream].position, .of_pool = true};
+        .home = stream, .born = p->stream[stream].position, .first = p->stream[stream].knows, .of_pool = true};
     check_apart(p, b);
     extras.owner(b->address, b->bytes, b->owner);
     block_touch(p, b, stream);

@@ -3,7 +3,7 @@
 FREE, CONTEXTS, ORDER, PENDING, MARKS, REGION, OWNER, PLACE, PLAN, PERFORM, SEW, ALIAS = (
     f"src/core/{f}.c" for f in ("free", "contexts", "order", "pending", "marks", "region", "owner", "place", "plan",
                                 "perform", "sew", "alias"))
-PARTS = "src/core/region_parts.h"
+PARTS, DEVICE = "src/core/region_parts.h", "src/core/device.c"
 EVENTS, STREAMS, WAITS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS, COPIES = (
     f"src/preload/{f}.c" for f in ("events", "streams", "waits", "captures", "graphs", "memory", "gated", "taints",
                                    "submit", "users", "copies"))
@@ -11,8 +11,9 @@ USERS_HEADER, PRELOAD_CONTEXTS, QUICK = "src/preload/users.h", "src/preload/cont
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]
-ORDER_RULES, MARKS_TEST, EPOCHS_TEST, FREES_TEST, OWNER_TEST = (
-    ["tests/core/test_" + part] for part in ("core_order", "marks", "epochs", "frees", "owner"))
+ORDER_RULES = ["tests/core/test_core_order", "tests/core/test_order_seen"]
+MARKS_TEST, EPOCHS_TEST, FREES_TEST, OWNER_TEST = (
+    ["tests/core/test_" + part] for part in ("marks", "epochs", "frees", "owner"))
 DOUBT, WORK, GATED_TEST, CAPTURES_TEST, GRAPHS_TEST, MEMORY_TEST, QUICK_TEST, CONTEXTS_TEST = (
     ["tests/preload/test_" + part]
     for part in ("order_doubt", "work", "gated", "captures", "graphs", "memory", "quick", "contexts"))

@@ -1,8 +1,8 @@
 """Bugs in the rules of docs/design.md, one by one: mostly noticed by programs under the library."""
-from mutation_terms import (ALIAS, CAPTURES, CONTEXTS, COPIES, ENDS_UNDER_FREES, EPOCHS, EVENTS, FREE, FREE_WAITS,
-                            GRAPHS, MARKS, MEMORY, ORDER, ORDER_MODEL, ORDER_RULES, ORDER_TEST, OWNER, PARTS, PENDING,
-                            PERFORM, PLACE, PLAYED, PRELOAD_CONTEXTS, REGION, SEW, SUBMIT, USERS, USERS_HEADER, WAITS,
-                            bug, directed, shown)
+from mutation_terms import (ALIAS, CAPTURES, CONTEXTS, COPIES, DEVICE, ENDS_UNDER_FREES, EPOCHS, EVENTS, FREE,
+                            FREE_WAITS, GRAPHS, MARKS, MEMORY, ORDER, ORDER_MODEL, ORDER_RULES, ORDER_TEST, OWNER,
+                            PARTS, PENDING, PERFORM, PLACE, PLAYED, PRELOAD_CONTEXTS, REGION, SEW, SUBMIT, USERS,
+                            USERS_HEADER, WAITS, bug, directed, shown)
 
 ORDER_BUGS = [
     # Frees that wait as the driver's do.
@@ -86,6 +86,23 @@ ORDER_BUGS = [
         "who comes after a blocking stream's work does not come after that of others", ORDER,
         "may_have_come_after(order, other, passers, born)", "may_have_come_after(order, other, sg_slot_bit(slot), born)",
         ["torch"], ORDER_RULES),
+    bug("waits_before_the_allocation_forgotten",
+        "who had come after all that a block's stream was given before the allocation does not count as having seen it",
+        ORDER, "    if (quiet && rest)", "    if (quiet && rest && false)", ["torch"],
+        ORDER_RULES, programs=shown("early_wait")),
+    bug("waits_before_the_allocation_not_noted", "every block counts as allocated right after work of its stream",
+        DEVICE, "tag->slot ? sg_order_quiet(&device->order, tag->slot, node->serial) : 0;", "0;", ["torch"], ORDER_MODEL,
+        programs=shown("early_host")),
+    bug("stream_never_at_work_was_waited_for",
+        "nobody has seen a block of a stream that was given nothing, unless by an event on it", ORDER,
+        "return worked && now", "return now", ["torch"], ORDER_RULES, programs=shown("early_never")),
+    bug("work_since_the_allocation_forgotten",
+        "what was given to others since the allocation does not count where its time was never read", ORDER,
+        "given = slots & (fresh | order->opaque);", "given = slots & order->opaque;", ["torch"], ORDER_RULES),
+    bug("work_since_the_allocation_read_and_forgotten",
+        "what was given to others since the allocation does not count once its time was read", ORDER,
+        "        if (order->folded[__builtin_ctzll(left)] > time)", "        if (time == UINT64_MAX)", ["torch"],
+        ORDER_RULES),
     bug("tagged_with_another_stream", "a block belongs to the legacy stream whatever stream was named", MEMORY,
         "        tag.slot = place.slot;", "        sg_streams_place(core, NULL, false, &place), tag.slot = place.slot;",
         ["aware"]),

@@ -44,7 +44,7 @@ struct stream {
     int context; /* index; -1: there is no such stream now */
     bool blocking; /* takes part in the legacy stream's order */
     bool captured; /* now */
-    uint32_t position;
+    uint32_t position, given; /* of its latest work */
     struct clock knows; /* what it is given from now on comes after */
     struct clock work;  /* what comes before the end of its latest work, that included */
 };
@@ -62,6 +62,7 @@ struct block {
     int context;
     int home;               /* the stream that it was allocated for; -1: none, or one that is gone */
     uint32_t born;          /* position of home */
+    struct clock first;     /* who has come after this may use it, whether that was before the allocation or since */
     uint32_t used[STREAMS]; /* positions of uses that are not settled yet; 0: none */
     uint32_t recorded;      /* bit a stream that record_stream was called for */
     unsigned graphs;        /* that use it */

@@ -3,7 +3,8 @@
    that the rule names; then it is freed, and asked for again.
 
      shown host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
-       third_host | third_apart | third_event_apart | third_host_apart
+       third_host | third_apart | third_event_apart | third_host_apart | early_wait | early_blocking |
+       early_host | early_never
 
    host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
    host_behind while the legacy stream, which the first one comes after, may have work left. tainted: by the host after a
@@ -12,7 +13,10 @@
    followed, or the second one is a thread's own.
    third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
    rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
-   waits for the third by an event, or the host does. */
+   waits for the third by an event, or the host does.
+   early_wait, early_blocking, early_host: the second stream waits for the first, which is a blocking one in the second
+   rule, or the host does, before the block is allocated, and the first is given nothing between. early_never: it was
+   never given anything. */
 #include <string.h>
 #include <unistd.h>
 
@@ -129,6 +133,33 @@ static void by_function(CUstream first)
     EXPECT(ran);
 }
 
+/* Whoever shows it has seen to it that the second stream comes after all that the first was given. */
+static void shown_before_the_allocation(unsigned flags, void (*show)(CUstream first, CUstream second))
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuCtxSynchronize());
+    CUstream first = stream_of(flags), second = stream_of(CU_STREAM_NON_BLOCKING);
+    show_events(first);
+    show_events(second);
+    if (show) {
+        extras.release(tensor_on(first, 3));
+        show(first, second);
+    }
+    use_and_ask_again(bare_tensor_on(first, 1), first, second);
+}
+
+static void by_event(CUstream first, CUstream second)
+{
+    wait_for(second, first);
+}
+
+static void to_host(CUstream first, CUstream second)
+{
+    (void)second;
+    by_host(first);
+}
+
 static void host(void)
 {
     use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_host);
@@ -195,6 +226,26 @@ static void third_host_apart(void)
     shown_by_legacy_rules(CU_STREAM_NON_BLOCKING, false, true);
 }
 
+static void early_wait(void)
+{
+    shown_before_the_allocation(CU_STREAM_NON_BLOCKING, by_event);
+}
+
+static void early_blocking(void)
+{
+    shown_before_the_allocation(CU_STREAM_DEFAULT, by_event);
+}
+
+static void early_host(void)
+{
+    shown_before_the_allocation(CU_STREAM_NON_BLOCKING, to_host);
+}
+
+static void early_never(void)
+{
+    shown_before_the_allocation(CU_STREAM_NON_BLOCKING, NULL);
+}
+
 static const struct {
     const char *name;
     void (*play)(void);
@@ -213,6 +264,10 @@ static const struct {
     {"third_apart", third_apart},
     {"third_event_apart", third_event_apart},
     {"third_host_apart", third_host_apart},
+    {"early_wait", early_wait},
+    {"early_blocking", early_blocking},
+    {"early_host", early_host},
+    {"early_never", early_never},
 };
 
 int main(int count, char **argument)

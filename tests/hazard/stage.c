@@ -70,12 +70,18 @@ void show_events(CUstream stream)
     MUST(cuEventDestroy_v2(event));
 }
 
-void *tensor_on(CUstream stream, uint64_t owner)
+void *bare_tensor_on(CUstream stream, uint64_t owner)
 {
     extras.set_current_stream(stream);
     void *tensor = extras.tensor(BLOCK);
     EXPECT(tensor != NULL);
     extras.owner(number(tensor), BLOCK, owner);
+    return tensor;
+}
+
+void *tensor_on(CUstream stream, uint64_t owner)
+{
+    void *tensor = bare_tensor_on(stream, owner);
     MUST(cuMemsetD8Async(number(tensor), (unsigned char)owner, BLOCK, stream));
     return tensor;
 }

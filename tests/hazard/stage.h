@@ -44,7 +44,9 @@ CUstream stream_of(unsigned flags);
 /* So that the stream is followed, and known not to have come after anything by then. */
 void show_events(CUstream stream);
 
-/* A block of that owner, which is not 0, with work on it queued in its stream: PyTorch's, or one of who names streams. */
+/* A block of that owner, which is not 0: PyTorch's; that with work on it queued in its stream; and one of who names
+   streams, the same. */
+void *bare_tensor_on(CUstream stream, uint64_t owner);
 void *tensor_on(CUstream stream, uint64_t owner);
 void *block_on(CUstream stream, uint64_t owner);
 

@@ -38,7 +38,7 @@ void stream_submitted(struct program *p, int stream)
 {
     struct stream *s = &p->stream[stream];
     join(&s->knows, &p->host);
-    s->knows.at[stream] = ++s->position;
+    s->knows.at[stream] = s->given = ++s->position;
     s->work = s->knows;
 }
 
