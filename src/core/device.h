@@ -456,6 +456,12 @@ bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
 /* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several
    streams have free memory: what they hold for themselves in more places adds up. Under the lock. */
 bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
+/* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
+   how many must be. */
+struct sg_wanted {
+    uint64_t should, must;
+};
+struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);

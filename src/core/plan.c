@@ -14,24 +14,9 @@ enum { SCRATCH_LEAST = 1 << 16 };
    ahead than that share of what is held. */
 enum { PAGES_AN_ACCESS = 4, TOGETHER = 8, AHEAD_SHARE = 256 };
 
-/* With reserve_slack:auto nothing is moved while less than LOOSE of the device is in use; from there the slack slides
-   from SLACK_LOOSE to 1 at TIGHT. */
-static const double LOOSE = 0.80, TIGHT = 0.95, SLACK_LOOSE = 1.10;
-
-/* Crowds are kept apart once that share has been allocated at a time: what was placed before stays where it is. What
-   that leaves idle elsewhere counts on cards of twice what a program needs, which never get there. */
-static const double APART = 0.60;
-
-/* From here on parts of pages count: before, what that leaves idle elsewhere is more than what it saves. */
-static const double CROWDED = 0.90;
-
 /* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table
    (cost.def), TOKEN_NS a token. */
 enum { TOKEN_NS = 500, TOKENS_MOST = 1 << 18 };
-
-/* Tokens that are kept for moves without which new pages would be made: crowds stand apart as long as there are
-   more. */
-enum { TOKENS_KEPT = 1 << 12 };
 
 /* Pages are scarce while less than this part of what is held could be had besides those that are wanted. At a slack
    that the user has fixed, where moves may cost anything, that is what is free. Else it is what is free or may still be
@@ -41,85 +26,6 @@ enum { SCARCE_SHARE_FIXED = 4, SCARCE_SHARE = 16, TOKENS_AMPLE = 1 << 15 };
 static uint64_t page_bytes(const struct sg_region *region)
 {
     return (uint64_t)region->page_units << SG_UNIT_SHIFT;
-}
-
-/* How full the device would be, or what we may hold of it, with `more` bytes reserved: a share. */
-static double fill_with(const struct sg_device *device, uint64_t more)
-{
-    double held = (double)(device->usage.reserved.now + more);
-    double fill = (held + (double)device->outside_bytes) / (double)device->total_bytes,
-           own = held / (double)device->capacity_bytes;
-    return fill > own ? fill : own;
-}
-
-/* Whether that is at least `share`: without a division, for who asks on every allocation. */
-static bool is_filled(const struct sg_device *device, uint64_t more, double share)
-{
-    double held = (double)(device->usage.reserved.now + more);
-    return held + (double)device->outside_bytes >= share * (double)device->total_bytes ||
-           held >= share * (double)device->capacity_bytes;
-}
-
-bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
-{
-    return device->core->conf.reserve_slack == 0 && !is_filled(device, more, LOOSE);
-}
-
-bool sg_device_is_crowded(const struct sg_device *device, uint64_t more)
-{
-    return device->core->conf.reserve_slack != 0 || is_filled(device, more, CROWDED);
-}
-
-/* The most bytes that have ever been allocated, with `more`. */
-static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
-{
-    const struct sg_usage *usage = &device->usage;
-    uint64_t now = usage->allocated.now + more, most = usage->allocated.peak,
-             before = device->peak_before[SG_STAT_allocated_bytes];
-    most = most > before ? most : before;
-    return now > most ? now : most;
-}
-
-bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more)
-{
-    double most = (double)allocated_at_most(device, more);
-    return most + (double)device->outside_bytes >= APART * (double)device->total_bytes ||
-           most >= APART * (double)device->capacity_bytes || sg_device_is_crowded(device, more);
-}
-
-bool sg_device_may_pack(const struct sg_device *device, sg_slot slot)
-{
-    return (device->core->conf.reserve_slack != 0 || device->move_tokens >= TOKENS_KEPT) &&
-           !sg_device_is_shared(device, slot);
-}
-
-/* Bytes that may be reserved before pages are moved instead of created, when `more` are about to be. */
-static uint64_t budget(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
-{
-    double peak = (double)allocated_at_most(device, block_bytes), slack = device->core->conf.reserve_slack;
-    if (slack == 0) {
-        double fill = fill_with(device, more);
-        if (fill < LOOSE)
-            return UINT64_MAX;
-        slack = fill < TIGHT ? SLACK_LOOSE - (SLACK_LOOSE - 1) * (fill - LOOSE) / (TIGHT - LOOSE) : 1;
-    }
-    return (uint64_t)(slack * peak);
-}
-
-struct wanted { /* bytes */
-    uint64_t should, must;
-};
-
-/* How much of `more` bytes of new pages should be, and how much must be, taken from elsewhere. */
-static struct wanted moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes)
-{
-    uint64_t held = device->usage.reserved.now + more, allowed = budget(device, more, block_bytes);
-    uint64_t should = held > allowed ? held - allowed : 0,
-             must = held > device->capacity_bytes ? held - device->capacity_bytes : 0;
-    if (device->refused_at && held > device->refused_at && held - device->refused_at > should)
-        should = held - device->refused_at;
-    should = should > must ? should : must;
-    return (struct wanted){should < more ? should : more, must};
 }
 
 /* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
@@ -307,9 +213,9 @@ static bool feasible(const struct sg_device *device, const struct sg_plan *plan,
     return must == 0 || needed <= sg_device_idle(device) || needed <= sg_device_idle(device) + shareable(device, plan);
 }
 
-static struct wanted moves_of(const struct sg_plan *plan)
+static struct sg_wanted moves_of(const struct sg_plan *plan)
 {
-    return moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
+    return sg_device_moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
         (uint64_t)plan->place.units << SG_UNIT_SHIFT);
 }
 
@@ -358,7 +264,7 @@ static uint64_t reserve_of(const struct sg_device *device)
 }
 
 /* Whether there would be few pages left. */
-static bool is_scarce(const struct sg_plan *plan, struct wanted wanted)
+static bool is_scarce(const struct sg_plan *plan, struct sg_wanted wanted)
 {
     const struct sg_device *device = plan->device;
     uint64_t held = device->usage.reserved.now,
@@ -374,7 +280,7 @@ static bool is_scarce(const struct sg_plan *plan, struct wanted wanted)
 /* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does: where pages
    are scarce, by itself only as long as tokens pay for it, or where the limit leaves no other way. Where a run-ahead
    alone keeps the block from such parts it does not take what is free elsewhere instead. */
-static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct wanted wanted)
+static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct sg_wanted wanted)
 {
     /* all that it may touch would be moved, or borrowed */
     uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2;
@@ -428,7 +334,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false,
             &plan))
         return CUDA_ERROR_NOT_FOUND;
-    struct wanted wanted = moves_of(&plan);
+    struct sg_wanted wanted = moves_of(&plan);
     if (!feasible(device, &plan, wanted.should)) {
         find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &plan);
         wanted = moves_of(&plan);
