@@ -2,7 +2,10 @@
    mapped piece by piece can be reached from another device only where access was given to it: a plain copy between
    devices, which works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both
    contexts works. And the stream of another device has used a block that no free of this device would ask it about:
-   without peer access there is no other way. */
+   without peer access there is no other way.
+   What the host learns by a copy is decided as in submit.def; and by a rule for copies between devices without a
+   stream, which begin when all is done that both were given before, and end before what they are given after (CUDA C++
+   Programming Guide, "Peer-to-Peer Memory Copy"). */
 #include <stddef.h>
 
 #include "contexts.h"
@@ -66,13 +69,39 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_core_used_abroad(core, block.base);
 }
 
+/* Of whose work a copy may tell the host, or one stream another. */
+enum tells { TELLS_NOTHING, TELLS_OF_ITS_STREAM, TELLS_OF_ALL };
+
+/* A copy to 0 is one to the host. */
+static enum tells told_later(CUdeviceptr dst)
+{
+    return sg_following() && !sg_life_owns(dst) ? TELLS_OF_ITS_STREAM : TELLS_NOTHING;
+}
+
+/* Without a stream. Whether memory of the driver's is another device's is not asked. */
+static enum tells told_now(CUdeviceptr dst, CUdeviceptr src, bool crossing)
+{
+    if (!sg_following())
+        return TELLS_NOTHING;
+    if (!crossing)
+        crossing = sg_contexts_devices() && !sg_life_owns(dst) && !sg_life_owns(src);
+    return crossing ? TELLS_OF_ALL : TELLS_OF_ITS_STREAM;
+}
+
+static void tell(enum tells tells, CUstream stream, bool per_thread)
+{
+    if (tells == TELLS_OF_ALL)
+        sg_streams_tell_all();
+    else if (tells == TELLS_OF_ITS_STREAM)
+        sg_streams_tell(stream, per_thread);
+}
+
 /* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
    devices. */
-static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing)
+static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing, enum tells tells)
 {
     sg_touched(stream, per_thread);
-    if (sg_following() && !sg_life_owns(dst)) /* perhaps the host's */
-        sg_streams_tell(stream, per_thread);
+    tell(tells, stream, per_thread);
     struct sg_core *core = crossing && sg_contexts_devices() ? sg_begin() : NULL;
     if (!core)
         return;
@@ -82,21 +111,23 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
 }
 
 /* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */
-#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread) \
+#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread, told) \
     CUresult symbol parameters \
     { \
         struct end to, from; \
         bool crossing = crosses(dst, src, &to, &from); \
+        const enum tells tells = told; \
+        tell(tells, stream, per_thread); \
         CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
-        copied(dst, src, stream, per_thread, crossing); \
+        copied(dst, src, stream, per_thread, crossing, tells); \
         return result; \
     }
 #define COPY_NOW(symbol, peer, per_thread) \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), (dst, src, bytes), \
-         (dst, to.context, src, from.context, bytes), NULL, per_thread)
+         (dst, to.context, src, from.context, bytes), NULL, per_thread, told_now(dst, src, crossing))
 #define COPY_ASYNC(symbol, peer, per_thread) \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream), \
-         (dst, to.context, src, from.context, bytes, stream), stream, per_thread)
+         (dst, to.context, src, from.context, bytes, stream), stream, per_thread, told_later(dst))
 
 COPY_NOW(cuMemcpy, cuMemcpyPeer, false)
 COPY_NOW(cuMemcpy_ptds, cuMemcpyPeer_ptds, true)
@@ -110,16 +141,20 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
 #define PEER(symbol, per_thread) \
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
     { \
+        const enum tells tells = told_now(dst, src, /* crossing */ true); \
+        tell(tells, NULL, per_thread); \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes); \
-        copied(dst, src, NULL, per_thread, /* crossing */ true); \
+        copied(dst, src, NULL, per_thread, /* crossing */ true, tells); \
         return result; \
     }
 #define PEER_ASYNC(symbol, per_thread) \
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, \
         CUstream stream) \
     { \
+        const enum tells tells = told_later(dst); \
+        tell(tells, stream, per_thread); \
         CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream); \
-        copied(dst, src, stream, per_thread, /* crossing */ true); \
+        copied(dst, src, stream, per_thread, /* crossing */ true, tells); \
         return result; \
     }
 PEER(cuMemcpyPeer, false)
@@ -133,11 +168,14 @@ static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
 }
 
+/* The ends of a copy that are named by addresses: what stands in the other fields means nothing. */
+#define DST(copy) ((copy) ? device_end((copy)->dstMemoryType, (copy)->dstDevice) : 0)
+#define SRC(copy) ((copy) ? device_end((copy)->srcMemoryType, (copy)->srcDevice) : 0)
+
 static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
 {
     struct end to, from;
-    CUdeviceptr dst = device_end(copy->dstMemoryType, copy->dstDevice);
-    CUdeviceptr src = device_end(copy->srcMemoryType, copy->srcDevice);
+    CUdeviceptr dst = DST(copy), src = SRC(copy);
     if (!dst || !src || !crosses(dst, src, &to, &from))
         return false;
     *ret = (CUDA_MEMCPY3D_PEER){
@@ -162,13 +200,18 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
     return as_peer_copy(&deep, ret);
 }
 
+#define DEEP_TOLD_LATER(copy) \
+    ((copy) && (copy)->dstMemoryType == CU_MEMORYTYPE_ARRAY ? TELLS_NOTHING : told_later(DST(copy)))
+
 #define DEEP_NOW(symbol, type, convert, peer, per_thread) \
     CUresult symbol(const type *copy) \
     { \
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        const enum tells tells = told_now(DST(copy), SRC(copy), crossing); \
+        tell(tells, NULL, per_thread); \
         CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread, crossing); \
+        copied(DST(copy), SRC(copy), NULL, per_thread, crossing, tells); \
         return result; \
     }
 #define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
@@ -176,8 +219,10 @@ static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret
     { \
         CUDA_MEMCPY3D_PEER other; \
         bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        const enum tells tells = DEEP_TOLD_LATER(copy); \
+        tell(tells, stream, per_thread); \
         CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread, crossing); \
+        copied(DST(copy), SRC(copy), stream, per_thread, crossing, tells); \
         return result; \
     }
 DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
@@ -194,15 +239,19 @@ DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerA
 #define DEEP_PEER(symbol, per_thread) \
     CUresult symbol(const CUDA_MEMCPY3D_PEER *copy) \
     { \
+        const enum tells tells = told_now(DST(copy), SRC(copy), /* crossing */ true); \
+        tell(tells, NULL, per_thread); \
         CUresult result = sg_real()->symbol(copy); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, NULL, per_thread, /* crossing */ true); \
+        copied(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, tells); \
         return result; \
     }
 #define DEEP_PEER_ASYNC(symbol, per_thread) \
     CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) \
     { \
+        const enum tells tells = DEEP_TOLD_LATER(copy); \
+        tell(tells, stream, per_thread); \
         CUresult result = sg_real()->symbol(copy, stream); \
-        copied(copy ? copy->dstDevice : 0, copy ? copy->srcDevice : 0, stream, per_thread, /* crossing */ true); \
+        copied(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, tells); \
         return result; \
     }
 DEEP_PEER(cuMemcpy3DPeer, false)

@@ -365,22 +365,39 @@ static bool still(CUevent handle, const struct knowledge *knowledge)
     return same;
 }
 
+static bool is_believed(CUevent event, const struct knowledge *knowledge)
+{
+    return knowledge->state == KNOWN && still(event, knowledge) && !sg_follow_blind();
+}
+
+/* Work comes after the event from which nobody will know any more that it does. So whoever waits for that work, or what
+   that work does by itself, may show the host from here on that what the event stands for is complete. */
+static void tell_of(struct sg_core *core, CUevent event, const struct knowledge *knowledge)
+{
+    bool known = is_believed(event, knowledge);
+    if (known)
+        sg_core_told(core, knowledge->device, &knowledge->clock);
+    if (!known || knowledge->opaque)
+        sg_streams_told_all(core);
+}
+
 /* A stream waits for an event, by the driver's word. Where what it waits for isn't known, neither is what it may have
-   seen. */
+   seen. A stream that has no slot passes on what it comes after without being heard, and so does a blocking one to the
+   others of its own device, whose slots know nothing of the event's. */
 static void waited(CUevent event, CUstream stream, bool per_thread, const struct knowledge *knowledge)
 {
     struct sg_place place;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = knowledge->state != BLANK ? sg_begin() : NULL;
     if (!core)
         return;
-    if (knowledge->state != BLANK && sg_streams_place(core, stream, per_thread, &place)) {
-        bool known = knowledge->state == KNOWN && knowledge->device == place.device && still(event, knowledge) &&
-            !sg_follow_blind();
-        if (known)
-            sg_core_waited(core, place.device, place.slot, &knowledge->clock);
-        if (!known || knowledge->opaque)
-            sg_streams_opaque(core, &place);
-    }
+    bool followed = sg_streams_place(core, stream, per_thread, &place);
+    bool known = followed && knowledge->device == place.device && is_believed(event, knowledge);
+    if (known)
+        sg_core_waited(core, place.device, place.slot, &knowledge->clock);
+    else if (!followed || sg_contexts_devices())
+        tell_of(core, event, knowledge);
+    if (followed && (!known || knowledge->opaque))
+        sg_streams_opaque(core, &place);
     sg_end();
 }
 
@@ -415,14 +432,17 @@ CUresult cuStreamWaitEvent_ptsz(CUstream stream, CUevent event, unsigned flags)
     return wait(sg_real()->cuStreamWaitEvent_ptsz, stream, event, flags, true);
 }
 
-/* A whole context waits: each of its streams may have seen what comes before the event. */
-static CUresult context_waited(CUresult result, CUcontext context)
+/* A whole context waits: each of its streams may have seen what comes before the event, also one that is followed, or
+   made, only later. */
+static CUresult context_waited(CUresult result, CUcontext context, CUevent event, const struct knowledge *knowledge)
 {
     if (result == CUDA_SUCCESS)
         sg_streams_context_waited();
     struct sg_core *core = result == CUDA_SUCCESS && sg_following() ? sg_begin() : NULL;
     if (core) {
         sg_streams_opaque_context(core, context);
+        if (knowledge->state != BLANK)
+            tell_of(core, event, knowledge);
         sg_end();
     }
     return result;
@@ -430,12 +450,18 @@ static CUresult context_waited(CUresult result, CUcontext context)
 
 CUresult cuCtxWaitEvent(CUcontext context, CUevent event)
 {
-    return context_waited(sg_real()->cuCtxWaitEvent(context, event), context);
+    struct knowledge knowledge = {.state = UNKNOWN};
+    if (sg_following())
+        know(event, &knowledge);
+    return context_waited(sg_real()->cuCtxWaitEvent(context, event), context, event, &knowledge);
 }
 
 CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
 {
-    return context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green));
+    struct knowledge knowledge = {.state = UNKNOWN};
+    if (sg_following())
+        know(event, &knowledge);
+    return context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green), event, &knowledge);
 }
 
 static CUresult ask(CUresult (*real)(CUevent), CUevent event)
@@ -447,7 +473,7 @@ static CUresult ask(CUresult (*real)(CUevent), CUevent event)
     CUresult result = real(event);
     struct sg_core *core = result == CUDA_SUCCESS && knowledge.state != BLANK ? sg_begin() : NULL;
     if (core) {
-        bool known = knowledge.state == KNOWN && !sg_follow_blind() && still(event, &knowledge);
+        bool known = is_believed(event, &knowledge);
         if (known)
             sg_core_completed(core, knowledge.device, &knowledge.clock);
         if (!known || knowledge.opaque)

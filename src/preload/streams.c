@@ -354,14 +354,29 @@ void sg_streams_told_all(struct sg_core *core)
         sg_core_told(core, __builtin_ctzll(served), NULL);
 }
 
+static struct sg_core *begin_telling(void)
+{
+    return sg_following() && sg_torch_direct() ? sg_begin() : NULL;
+}
+
+void sg_streams_tell_all(void)
+{
+    struct sg_core *core = begin_telling();
+    if (!core)
+        return;
+    sg_streams_told_all(core);
+    sg_end();
+}
+
+/* A stream that is not followed has told of what it came after when it was made to. */
 void sg_streams_tell(CUstream stream, bool per_thread)
 {
     struct sg_place place;
     struct sg_clock clock;
-    struct sg_core *core = sg_following() && sg_torch_direct() ? sg_begin() : NULL;
+    struct sg_core *core = begin_telling();
     if (!core)
         return;
-    if (sg_streams_find(core, stream, per_thread, &place)) {
+    if (sg_streams_place(core, stream, per_thread, &place)) {
         sg_core_clock(core, place.device, place.slot, &clock);
         sg_core_told(core, place.device, &clock);
         if (sg_streams_is_opaque(&place))

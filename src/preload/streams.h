@@ -88,11 +88,15 @@ static inline void sg_touched(CUstream stream, bool per_thread)
 }
 
 /* What a stream was given so far may show its end to the host without a call: a function of the host, a copy to it.
-   Where nobody tells us who uses a block, the host may show it to any stream then. After the driver's call. */
+   Where nobody tells us who uses a block, the host may show it to any stream then. Before the driver's call, since
+   another thread may act on what it sees before that returns; and after it, since others may have given the stream more
+   meanwhile. */
 void sg_streams_tell(CUstream stream, bool per_thread);
 
-/* The host knows that work is complete which isn't followed, so it may know of any. */
+/* The host knows that work is complete which isn't followed, so it may know of any. sg_streams_tell_all(): the same for
+   who has not begun, and where it matters only, as sg_streams_tell(). */
 void sg_streams_told_all(struct sg_core *core);
+void sg_streams_tell_all(void);
 
 /* The handle that means the same stream without regard to how it is called. */
 static inline CUstream sg_stream_named(CUstream stream, bool per_thread)

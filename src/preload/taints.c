@@ -7,6 +7,7 @@
 
 #include "beside.h"
 #include "captures.h"
+#include "contexts.h"
 #include "events.h"
 #include "hooks.h"
 #include "life.h"
@@ -21,16 +22,21 @@ void sg_taints_graph_waits(void)
     atomic_store(&graphs_wait, true);
 }
 
+/* A stream that is not followed passes on what it comes after from here on without being heard, and so does a blocking
+   one to others of its own device, whose slots know nothing of other devices'. */
 static void opaque(CUstream stream, bool per_thread)
 {
     struct sg_place place;
     struct sg_core *core = sg_following() ? sg_begin() : NULL;
     if (!core)
         return;
-    if (sg_streams_place(core, stream, per_thread, &place)) {
+    bool followed = sg_streams_place(core, stream, per_thread, &place);
+    if (followed) {
         sg_streams_opaque(core, &place);
         sg_core_slot_touched(core, place.device, place.slot);
     }
+    if (!followed || sg_contexts_devices())
+        sg_streams_told_all(core);
     sg_end();
 }
 
@@ -149,31 +155,37 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
     return sg_real()->cuGraphExecNodeSetParams(exec, node, params);
 }
 
-static CUresult launched(CUresult result, CUstream stream, bool per_thread)
+/* A graph may have functions of the host, or copies to it, also behind what it waits for. */
+static void tell_of_graph(CUstream stream, bool per_thread)
 {
+    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+        sg_streams_tell_all();
+    else if (sg_following())
+        sg_streams_tell(stream, per_thread);
+}
+
+static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
+{
+    tell_of_graph(stream, per_thread);
+    CUresult result = real(exec, stream);
+    if (sg_beside_ran_out(result)) /* memory of its own allocation nodes */
+        result = real(exec, stream);
     if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
         opaque(stream, per_thread);
     else
         sg_touched(stream, per_thread);
-    if (sg_following())
-        sg_streams_tell(stream, per_thread); /* it may have functions of the host, or copies to it */
+    tell_of_graph(stream, per_thread);
     return result;
 }
 
 CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
 {
-    CUresult result = sg_real()->cuGraphLaunch(exec, stream);
-    if (sg_beside_ran_out(result)) /* memory of its own allocation nodes */
-        result = sg_real()->cuGraphLaunch(exec, stream);
-    return launched(result, stream, false);
+    return launch(sg_real()->cuGraphLaunch, exec, stream, false);
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
 {
-    CUresult result = sg_real()->cuGraphLaunch_ptsz(exec, stream);
-    if (sg_beside_ran_out(result))
-        result = sg_real()->cuGraphLaunch_ptsz(exec, stream);
-    return launched(result, stream, true);
+    return launch(sg_real()->cuGraphLaunch_ptsz, exec, stream, true);
 }
 
 /* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */
@@ -238,10 +250,39 @@ WAITS(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
 WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
       (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
-WAITS(cuStreamBatchMemOp, cuStreamBatchMemOp_ptsz,
-    (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
-WAITS(cuStreamBatchMemOp_v2, cuStreamBatchMemOp_v2_ptsz,
-    (CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags), (stream, count, params, flags))
 WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
       (const void *semaphores, const void *params, unsigned count, CUstream stream),
       (semaphores, params, count, stream))
+
+enum { BATCH_MOST = 256 }; /* a larger one is refused unread (CUDA Driver API, cuStreamBatchMemOp) */
+
+static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
+{
+    if (count > BATCH_MOST)
+        return true;
+    for (unsigned i = 0; params && i < count; i++) {
+        CUstreamBatchMemOpType type = params[i].operation;
+        if (type == CU_STREAM_MEM_OP_WRITE_VALUE_32 || type == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            return true;
+    }
+    return false;
+}
+
+/* What a batch writes, perhaps for the host to see, comes after what it waits for. */
+#define BATCH(symbol, own) \
+    CUresult symbol(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags) \
+    { \
+        const bool telling = sg_following() && has_write(count, params); \
+        waits_in_captures(); \
+        if (telling) \
+            sg_streams_tell_all(); \
+        CUresult result = sg_real()->symbol(stream, count, params, flags); \
+        opaque(stream, own); \
+        if (telling) \
+            sg_streams_tell_all(); \
+        return result; \
+    }
+BATCH(cuStreamBatchMemOp, false)
+BATCH(cuStreamBatchMemOp_ptsz, true)
+BATCH(cuStreamBatchMemOp_v2, false)
+BATCH(cuStreamBatchMemOp_v2_ptsz, true)

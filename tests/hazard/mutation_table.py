@@ -7,5 +7,6 @@ often the text occurs, where that is not once.
 from mutations_core import CORE_BUGS
 from mutations_order import ORDER_BUGS
 from mutations_preload import PRELOAD_BUGS
+from mutations_work import WORK_BUGS
 
-MUTATIONS = ORDER_BUGS + PRELOAD_BUGS + CORE_BUGS
+MUTATIONS = ORDER_BUGS + PRELOAD_BUGS + WORK_BUGS + CORE_BUGS

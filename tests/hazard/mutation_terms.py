@@ -31,6 +31,10 @@ def shown(rule, schedule=",schedule=1"):
     return [("tests/hazard/shown " + rule, "free_sync:auto", "64MiB,hazard" + schedule)]
 
 
+def told(rule, more=",schedule=1"):
+    return [("tests/hazard/told " + rule, "free_sync:auto", "64MiB,hazard" + more)]
+
+
 # Where parts of pages come to lie differs with who is ahead of whom, so a bug shows in some of these; one run takes
 # 0.2 s.
 PLAYED = [(f"tests/hazard/played caches {streams}", "free_sync:stream,reserve_slack:1.0",

@@ -1,7 +1,7 @@
 """Bugs in what the library believes and tells of streams, events, captures, graphs and contexts."""
-from mutation_terms import (CAPTURES, CAPTURES_TEST, CONTEXTS_TEST, COPIES, DOUBT, EVENTS, GATED, GATED_TEST, GRAPHS,
-                            GRAPHS_TEST, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS, SUBMIT,
-                            TAINTS, WAITS, WORK, bug)
+from mutation_terms import (CAPTURES, CAPTURES_TEST, CONTEXTS_TEST, DOUBT, EVENTS, GATED, GATED_TEST, GRAPHS,
+                            GRAPHS_TEST, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS, WAITS,
+                            bug, told)
 
 PRELOAD_BUGS = [
     # What is believed of a stream, an event and a context.
@@ -104,19 +104,13 @@ PRELOAD_BUGS = [
         "knowledge.state != CAPTURED)",
         ["aware"], DOUBT),
     bug("clock_of_another_device", "an event's clock is believed on another device than its own", EVENTS,
-        "knowledge->state == KNOWN && knowledge->device == place.device && still",
-        "knowledge->state == KNOWN && still",
+        "followed && knowledge->device == place.device && is_believed",
+        "followed && is_believed",
         ["aware"], DOUBT),
-    bug("waits_of_a_newer_driver_believed",
-        "waits are believed although a newer driver has calls that are not known", EVENTS,
-        "still(event, knowledge) &&\n"
-        "            !sg_follow_blind();",
+    bug("events_of_a_newer_driver_believed",
+        "events are believed although a newer driver has calls that are not known", EVENTS,
+        "still(event, knowledge) && !sg_follow_blind();",
         "still(event, knowledge);",
-        ["aware"], DOUBT),
-    bug("queries_of_a_newer_driver_believed",
-        "events are believed complete although a newer driver has calls that are not known", EVENTS,
-        "knowledge.state == KNOWN && !sg_follow_blind() && still",
-        "knowledge.state == KNOWN && still",
         ["aware"], DOUBT),
     bug("unknown_event_tells_the_host_nothing",
         "the host learns nothing from an event that nothing is known of", EVENTS,
@@ -125,8 +119,22 @@ PRELOAD_BUGS = [
         "        if (knowledge.opaque)\n"
         "            sg_streams_told_all(core);",
         ["aware"], DOUBT),
+    bug("stream_that_is_not_followed_passes_nothing_on",
+        "what a stream comes after that is not followed, nobody is thought to know", EVENTS,
+        "else if (!followed || sg_contexts_devices())", "else if (followed && sg_contexts_devices())", ["aware"],
+        programs=told("abroad", ",count=2,schedule=1")),
+    bug("blocking_stream_abroad_passes_nothing_on",
+        "what a blocking stream waits for of another device's, others of its own are not thought to know", EVENTS,
+        "else if (!followed || sg_contexts_devices())", "else if (!followed)", ["aware"],
+        programs=told("abroad_neighbour", ",count=2,schedule=1")),
+    bug("context_abroad_passes_nothing_on",
+        "what another device's context waits for, the host is not thought to learn there", EVENTS,
+        "        if (knowledge->state != BLANK)\n"
+        "            tell_of(core, event, knowledge);\n"
+        "        sg_end();",
+        "        sg_end();", ["aware"], programs=told("abroad_whole", ",count=2,schedule=1")),
     bug("green_wait_not_noticed", "streams of a green context that waits are not known to have seen it", EVENTS,
-        "context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green));",
+        "context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green), event, &knowledge);",
         "sg_real()->cuGreenCtxWaitEvent(green, event);",
         ["aware"], DOUBT),
     bug("clock_read_after_the_question", "what a stream was given while it was waited for counts as complete", WAITS,
@@ -195,85 +203,6 @@ PRELOAD_BUGS = [
         "    if (false)\n"
         "        ret_clock->at[0] = 0;",
         ["aware"], DOUBT),
-    # Work, by the name of the call.
-    bug("work_by_the_other_name_is_the_legacy_streams", "work by the other name counts as the legacy stream's", SUBMIT,
-        "    HAND_ON(per_thread, parameters, arguments, stream, true, sg_touched)",
-        "    HAND_ON(per_thread, parameters, arguments, stream, false, sg_touched)",
-        ["aware"], WORK),
-    bug("work_noted_before_it_is_given", "work is noted before the driver has been given it", SUBMIT,
-        "        CUresult result = sg_real()->symbol arguments; \\\n"
-        "        if",
-        "        note(stream, own); \\\n"
-        "        CUresult result = sg_real()->symbol arguments; \\\n"
-        "        if (0) \\\n"
-        "            note(stream, own); \\\n"
-        "        if",
-        ["aware"], WORK),
-    bug("one_call_gives_work_unnoticed", "the work of one call is not noted", SUBMIT,
-        "        note(stream, own); \\\n",
-        "        if (__builtin_strcmp(#symbol, \"cuMemsetD2D8Async\")) \\\n"
-        "            note(stream, own); \\\n",
-        ["aware"], WORK),
-    bug("copy_to_the_host_tells_nothing",
-        "a copy to the host does not count as telling it of the stream's work", SUBMIT,
-        "        note(stream, own); \\\n",
-        "        if (__builtin_strcmp(#symbol, \"cuMemcpyDtoHAsync_v2\")) \\\n"
-        "            note(stream, own); \\\n"
-        "        else \\\n"
-        "            sg_touched(stream, own); \\\n",
-        ["aware"], WORK),
-    bug("copies_are_no_work", "copies between any addresses are not noted as work", COPIES,
-        "    sg_touched(stream, per_thread);\n",
-        "    (void)per_thread;\n",
-        ["aware"], WORK),
-    bug("copy_by_another_device_unnoticed",
-        "a block that another device's stream copies to is not known to be in its use", COPIES,
-        "    used(core, dst, sg_stream_named(stream, per_thread));\n",
-        "",
-        ["aware"], WORK),
-    bug("batch_of_waits_unnoticed",
-        "a stream that waits for words of memory in a batch counts as one whose order is seen", TAINTS,
-        "        opaque(stream, false); \\\n",
-        "        if (__builtin_strcmp(#symbol, \"cuStreamBatchMemOp_v2\")) opaque(stream, false); \\\n",
-        ["aware"], WORK),
-    bug("wait_for_a_word_on_the_legacy_stream",
-        "a wait for a word of memory by the other name counts as the legacy stream's", TAINTS,
-        "        opaque(stream, true); \\\n",
-        "        opaque(stream, false); \\\n",
-        ["aware"], WORK),
-    bug("captured_wait_for_a_word_unnoticed",
-        "a graph that was captured with a wait for a word of memory counts as one that waits for nothing", TAINTS,
-        "    if (sg_captures_live())\n"
-        "        atomic_store(&graphs_wait, true);\n"
-        "}",
-        "}",
-        ["aware"], WORK),
-    bug("event_set_in_a_graph_trusted", "an event that a graph's node is changed to record is believed", TAINTS,
-        "    sg_events_taint(event);\n"
-        "    return sg_real()->cuGraphExecEventRecordNodeSetEvent",
-        "    return sg_real()->cuGraphExecEventRecordNodeSetEvent",
-        ["aware"], WORK),
-    bug("any_node_that_waits_unnoticed", "a node that waits, added by the call for any kind, counts as none", TAINTS,
-        "    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:\n"
-        "        atomic_store(&graphs_wait, true);\n"
-        "        break;",
-        "    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:\n"
-        "        break;",
-        ["aware"], WORK),
-    bug("event_of_a_launchs_end_trusted", "an event that a launch records when it has ended is believed", TAINTS,
-        "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)",
-        "if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)",
-        ["aware"], WORK),
-    bug("graph_tells_the_host_nothing",
-        "a graph's launch does not count as telling the host of the stream's work", TAINTS,
-        "    if (sg_following())\n"
-        "        sg_streams_tell(stream, per_thread); /* it may have functions of the host, or copies to it */\n",
-        "",
-        ["aware"], WORK),
-    bug("graph_launch_by_the_other_name_unnoticed", "a graph's launch by the other name is not noted", TAINTS,
-        "    return launched(result, stream, true);",
-        "    return result;",
-        ["aware"], WORK),
     # The driver while captures begin and go on.
     bug("capture_begins_beside_calls_of_ours",
         "a capture begins while calls are made that it must not begin beside", CAPTURES,

@@ -1,15 +1,15 @@
 /* What the host, an event or the legacy stream may show to others, one small program a rule, as PyTorch, whose
-   record_stream nobody hears of (stage.h). A block of one stream is used on a second one, which has been shown it in a way
-   that the rule names; then it is freed, and asked for again.
+   record_stream nobody hears of (stage.h). A block of one stream is used on a second one, which has been shown it in a
+   way that the rule names; then it is freed, and asked for again.
 
      shown host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
        third_host | third_apart | third_event_apart | third_host_apart | early_wait | early_blocking |
        early_host | early_never
 
    host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
-   host_behind while the legacy stream, which the first one comes after, may have work left. tainted: by the host after a
-   wait for a third stream that waited for an event which gives no knowledge. function: because a function of the host's
-   has run. legacy: by way of the legacy stream. many, own: by an event, where there are more streams than can be
+   host_behind while the legacy stream, which the first one comes after, may have work left. tainted: by the host after
+   a wait for a third stream that waited for an event which gives no knowledge. function: because a function of the
+   host's has run. legacy: by way of the legacy stream. many, own: by an event, where there are more streams than can be
    followed, or the second one is a thread's own.
    third, third_event, third_host, and each with _apart: a third stream comes after the first one by the legacy stream's
    rules, as one that has waited for it where it is apart. The third one uses the block itself, or the second one, which
@@ -17,32 +17,14 @@
    early_wait, early_blocking, early_host: the second stream waits for the first, which is a blocking one in the second
    rule, or the host does, before the block is allocated, and the first is given nothing between. early_never: it was
    never given anything. */
-#include <string.h>
-#include <unistd.h>
-
 #include "stage.h"
-
-static void use_and_ask_again(void *tensor, CUstream first, CUstream second)
-{
-    MUST(cuMemsetD8Async(number(tensor), 2, BLOCK, second));
-    extras.owner(number(tensor), BLOCK, 0);
-    extras.release(tensor);
-    void *next = tensor_on(first, 2);
-    EXPECT(extras.hazards() == 0);
-    extras.owner(number(next), BLOCK, 0);
-    extras.release(next);
-    MUST(cuCtxSynchronize());
-}
 
 /* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
    the second one is. `show` NULL: by an event. */
 static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUstream first))
 {
-    find_torch();
-    extras.release(tensor_on(NULL, 1)); /* streams are followed from the first allocation on */
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(flags), second = own ? CU_STREAM_PER_THREAD : stream_of(flags);
-    show_events(first);
+    start_following();
+    CUstream first = followed(flags), second = own ? CU_STREAM_PER_THREAD : stream_of(flags);
     while (others-- > 0)
         show_events(stream_of(flags));
     show_events(second);
@@ -55,20 +37,12 @@ static void use_elsewhere(unsigned flags, int others, bool own, void (*show)(CUs
     use_and_ask_again(tensor, first, second);
 }
 
-static void by_host(CUstream first)
-{
-    MUST(cuStreamSynchronize(first));
-}
-
 /* The same where the first stream, a blocking one, is waited for while the legacy one may have work left for all
    that is known; and then that one too. */
 static void shown_behind_the_legacy_stream(void)
 {
-    find_torch();
-    extras.release(tensor_on(NULL, 1));
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
-    show_events(first);
+    start_following();
+    CUstream first = followed(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
     show_events(second);
     tensor_on(CU_STREAM_LEGACY, 3);
     void *tensor = tensor_on(first, 1);
@@ -78,16 +52,13 @@ static void shown_behind_the_legacy_stream(void)
 }
 
 /* The same where a third stream, a blocking one, comes after the first by the legacy stream's rules: if that isn't
-   blocking, after one that has waited for it. The second stream waits for the third by an event, or the host does, or it
-   is the third. */
+   blocking, after one that has waited for it. The second stream waits for the third by an event, or the host does, or
+   it is the third. */
 static void shown_by_legacy_rules(unsigned flags, bool event, bool host)
 {
-    find_torch();
-    extras.release(tensor_on(NULL, 1));
-    MUST(cuCtxSynchronize());
-    CUstream first = stream_of(flags), third = stream_of(CU_STREAM_DEFAULT), between = stream_of(CU_STREAM_DEFAULT),
+    start_following();
+    CUstream first = followed(flags), third = stream_of(CU_STREAM_DEFAULT), between = stream_of(CU_STREAM_DEFAULT),
              second = event || host ? stream_of(CU_STREAM_NON_BLOCKING) : third;
-    show_events(first);
     show_events(between);
     show_events(third);
     show_events(second);
@@ -124,21 +95,10 @@ static void by_tainted_event(CUstream first)
     MUST(cuEventDestroy_v2(event));
 }
 
-/* Without a schedule it runs at once, on a thread of the driver's. */
-static void by_function(CUstream first)
-{
-    MUST(cuLaunchHostFunc(first, run, NULL));
-    for (int i = 0; i < 50000 && !ran; i++)
-        usleep(100);
-    EXPECT(ran);
-}
-
 /* Whoever shows it has seen to it that the second stream comes after all that the first was given. */
 static void shown_before_the_allocation(unsigned flags, void (*show)(CUstream first, CUstream second))
 {
-    find_torch();
-    extras.release(tensor_on(NULL, 1));
-    MUST(cuCtxSynchronize());
+    start_following();
     CUstream first = stream_of(flags), second = stream_of(CU_STREAM_NON_BLOCKING);
     show_events(first);
     show_events(second);
@@ -246,10 +206,7 @@ static void early_never(void)
     shown_before_the_allocation(CU_STREAM_NON_BLOCKING, NULL);
 }
 
-static const struct {
-    const char *name;
-    void (*play)(void);
-} rules[] = {
+static const struct rule rules[] = {
     {"host", host},
     {"host_context", host_after_a_context},
     {"host_behind", shown_behind_the_legacy_stream},
@@ -272,13 +229,5 @@ static const struct {
 
 int main(int count, char **argument)
 {
-    for (size_t i = 0; count > 1 && i < sizeof rules / sizeof *rules; i++) {
-        if (strcmp(argument[1], rules[i].name) != 0)
-            continue;
-        (void)begin();
-        rules[i].play();
-        EXPECT(extras.hazards() == 0);
-        return 0;
-    }
-    return 2;
+    return play(rules, sizeof rules / sizeof *rules, count > 1 ? argument[1] : "");
 }

@@ -3,6 +3,10 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SCRATCH = 512 };
 
 struct extras extras;
 atomic_bool ran;
@@ -42,6 +46,19 @@ CUcontext begin(void)
     return context;
 }
 
+int play(const struct rule *rules, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(name, rules[i].name) != 0)
+            continue;
+        (void)begin();
+        rules[i].play();
+        EXPECT(extras.hazards() == 0);
+        return 0;
+    }
+    return 2;
+}
+
 void find_torch(void)
 {
     EXPECT(dlopen(FAKE_TORCH, RTLD_NOW | RTLD_GLOBAL) != NULL);
@@ -70,20 +87,30 @@ void show_events(CUstream stream)
     MUST(cuEventDestroy_v2(event));
 }
 
-void *bare_tensor_on(CUstream stream, uint64_t owner)
+static void *bare_tensor(CUstream stream, uint64_t owner, size_t bytes)
 {
     extras.set_current_stream(stream);
-    void *tensor = extras.tensor(BLOCK);
+    void *tensor = extras.tensor(bytes);
     EXPECT(tensor != NULL);
-    extras.owner(number(tensor), BLOCK, owner);
+    extras.owner(number(tensor), bytes, owner);
+    return tensor;
+}
+
+void *bare_tensor_on(CUstream stream, uint64_t owner)
+{
+    return bare_tensor(stream, owner, BLOCK);
+}
+
+void *tensor_of(CUstream stream, uint64_t owner, size_t bytes)
+{
+    void *tensor = bare_tensor(stream, owner, bytes);
+    MUST(cuMemsetD8Async(number(tensor), (unsigned char)owner, bytes, stream));
     return tensor;
 }
 
 void *tensor_on(CUstream stream, uint64_t owner)
 {
-    void *tensor = bare_tensor_on(stream, owner);
-    MUST(cuMemsetD8Async(number(tensor), (unsigned char)owner, BLOCK, stream));
-    return tensor;
+    return tensor_of(stream, owner, BLOCK);
 }
 
 void *block_on(CUstream stream, uint64_t owner)
@@ -115,8 +142,61 @@ void context_wait_for(CUstream stream)
     MUST(cuEventDestroy_v2(event));
 }
 
+void use(void *tensor, CUstream second, size_t bytes)
+{
+    MUST(cuMemsetD8Async(number(tensor), 2, bytes, second));
+    extras.owner(number(tensor), bytes, 0);
+    extras.release(tensor);
+}
+
+void ask_again(CUstream first, size_t bytes)
+{
+    void *next = tensor_of(first, 2, bytes);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), bytes, 0);
+    extras.release(next);
+    MUST(cuCtxSynchronize());
+}
+
+void use_and_ask_again(void *tensor, CUstream first, CUstream second)
+{
+    use(tensor, second, BLOCK);
+    ask_again(first, BLOCK);
+}
+
+static CUdeviceptr scratch; /* a small block, whose place is elsewhere than that of the others */
+
+void start_following(void)
+{
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    MUST(cuMemAlloc_v2(&scratch, SCRATCH));
+    MUST(cuCtxSynchronize());
+}
+
+CUstream followed(unsigned flags)
+{
+    CUstream stream = stream_of(flags);
+    show_events(stream);
+    MUST(cuMemsetD8Async(scratch, 1, SCRATCH, stream));
+    return stream;
+}
+
+void by_host(CUstream stream)
+{
+    MUST(cuStreamSynchronize(stream));
+}
+
 void run(void *unused)
 {
     (void)unused;
     ran = true;
+}
+
+void by_function(CUstream stream)
+{
+    MUST(cuLaunchHostFunc(stream, run, NULL));
+    for (int i = 0; i < 50000 && !ran; i++)
+        usleep(100);
+    EXPECT(ran);
 }

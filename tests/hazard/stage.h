@@ -35,8 +35,17 @@ extern struct extras extras;
 /* Makes the primary context of the first device current, and finds the extras. */
 CUcontext begin(void);
 
-/* A PyTorch as far as the library sees it, whose record_stream nobody hears of. */
+/* Plays the rule of that name, and says what the program ends with. */
+struct rule {
+    const char *name;
+    void (*play)(void);
+};
+int play(const struct rule *rules, size_t count, const char *name);
+
+/* A PyTorch as far as the library sees it, whose record_stream nobody hears of. start_following(): and it has
+   allocated, which is when streams begin to be followed. */
 void find_torch(void);
+void start_following(void);
 
 CUdeviceptr number(void *address);
 CUstream stream_of(unsigned flags);
@@ -44,17 +53,33 @@ CUstream stream_of(unsigned flags);
 /* So that the stream is followed, and known not to have come after anything by then. */
 void show_events(CUstream stream);
 
-/* A block of that owner, which is not 0: PyTorch's; that with work on it queued in its stream; and one of who names
-   streams, the same. */
+/* A new one of which that is so, and which has been given work since: who came after it before that has not come after
+   what it is given next. For who has begun to follow. */
+CUstream followed(unsigned flags);
+
+/* A block of that owner, which is not 0: PyTorch's; that with work on it queued in its stream, of BLOCK or another
+   size; and one of who names streams, the same. */
 void *bare_tensor_on(CUstream stream, uint64_t owner);
 void *tensor_on(CUstream stream, uint64_t owner);
+void *tensor_of(CUstream stream, uint64_t owner, size_t bytes);
 void *block_on(CUstream stream, uint64_t owner);
+
+/* A tensor of the first stream is used on the second one and freed; then that size is asked for on the first one again,
+   and nobody has it who may still be at work. */
+void use(void *tensor, CUstream second, size_t bytes);
+void ask_again(CUstream first, size_t bytes);
+void use_and_ask_again(void *tensor, CUstream first, CUstream second);
 
 /* By an event of what `stream` has been given so far. */
 void wait_for(CUstream waits, CUstream stream);
 
 /* The current context waits for an event of that stream. */
 void context_wait_for(CUstream stream);
+
+/* The host waits for a stream; or for a function to have run there: without a schedule it runs at once, on a thread of
+   the driver's. */
+void by_host(CUstream stream);
+void by_function(CUstream stream);
 
 /* Of a function of the host: it has run. */
 extern atomic_bool ran;

@@ -1,6 +1,7 @@
 /* Every call that gives a stream work, names an event in a way that can't be followed, or makes a stream wait for what
    can't be, by its own name: that the right stream, or event, is noted, at the right moment, and whether the host may
-   learn of the work. All is called alike, with one value for all arguments, against a driver that does nothing. */
+   learn of the work, before and after. All is called alike, with one value for all arguments, against a driver that
+   does nothing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -28,8 +29,11 @@ static struct {
     bool capturing;
     bool devices; /* there are two; the thing is memory of the first's, the stream the second's */
     int calls; /* of the driver */
-    int touches, tells, opaques, taints, abroad;
-    bool early; /* something was noted of a stream before the driver was called */
+    int touches, opaques, taints, abroad;
+    int tells, tells_all, told_early; /* the last: before the driver was called */
+    bool early; /* something else was noted of a stream by then */
+    bool unfollowed; /* the stream */
+    int told_all;    /* at once, and not where it matters only */
     bool late;  /* the driver was called before an event was tainted */
     CUstream touched, told, opaque;
     bool touched_own, told_own, opaque_own;
@@ -41,6 +45,9 @@ static union {
     CUlaunchConfig config;
     CUgraphNodeParams params;
     CUDA_MEMCPY3D_PEER copy;
+    CUDA_MEMCPY2D flat;
+    CUDA_MEMCPY3D deep;
+    CUstreamBatchMemOpParams operation;
     unsigned char bytes[4096];
 } thing;
 static CUlaunchAttribute launch_attribute;
@@ -48,7 +55,8 @@ static CUlaunchAttribute launch_attribute;
 static CUresult answer(void)
 {
     seen.calls++;
-    seen.early |= seen.touches || seen.tells || seen.opaques;
+    seen.early |= seen.touches || seen.opaques;
+    seen.told_early = seen.tells + seen.tells_all;
     return CUDA_SUCCESS;
 }
 
@@ -87,13 +95,24 @@ void sg_streams_tell(CUstream stream, bool per_thread)
     seen.told_own = per_thread;
 }
 
+void sg_streams_tell_all(void)
+{
+    seen.tells_all++;
+}
+
+void sg_streams_told_all(struct sg_core *core)
+{
+    (void)core;
+    seen.told_all++;
+}
+
 bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
 {
     (void)core;
     *ret = (struct sg_place){0, 1, 0};
     seen.opaque = stream;
     seen.opaque_own = per_thread;
-    return true;
+    return !seen.unfollowed;
 }
 
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
@@ -143,15 +162,16 @@ CUcontext sg_contexts_primary_of(int device)
     return NULL;
 }
 
+static CUdeviceptr owned; /* where there is one device */
+
 bool sg_life_owns(CUdeviceptr address)
 {
-    (void)address;
-    return seen.devices;
+    return seen.devices || (owned && address == owned);
 }
 
 bool sg_torch_direct(void)
 {
-    return false;
+    return !seen.devices;
 }
 
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
@@ -193,6 +213,8 @@ struct call {
     any_call *function;
     bool own;      /* by the other meaning of the default stream */
     bool tells, of_default, waits;
+    bool writes;      /* batches of memory operations: where they do, they tell of all */
+    bool serializes;  /* tells of all */
 };
 #define CALL(symbol) .name = #symbol, .function = (any_call *)(void (*)(void))symbol
 
@@ -202,6 +224,7 @@ static const struct call work[] = {
 #define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
     {CALL(symbol), .tells = true, .of_default = #stream[0] == 'N'}, \
     {CALL(per_thread), .own = true, .tells = true, .of_default = #stream[0] == 'N'},
+#define SUBMIT_WRITING SUBMIT_TELLING
 #include "submit.def"
     {CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz), .own = true},
     {CALL(cuGraphLaunch), .tells = true}, {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true},
@@ -212,14 +235,16 @@ static const struct call work[] = {
     COPIES(cuMemcpyDtoD_v2, _ptds, true)
     COPIES(cuMemcpyAsync, _ptsz, false)
     COPIES(cuMemcpyDtoDAsync_v2, _ptsz, false)
-    COPIES(cuMemcpyPeer, _ptds, true)
+    {CALL(cuMemcpyPeer), .serializes = true, .of_default = true},
+    {CALL(cuMemcpyPeer_ptds), .own = true, .serializes = true, .of_default = true},
+    {CALL(cuMemcpy3DPeer), .serializes = true, .of_default = true},
+    {CALL(cuMemcpy3DPeer_ptds), .own = true, .serializes = true, .of_default = true},
     COPIES(cuMemcpyPeerAsync, _ptsz, false)
     COPIES(cuMemcpy2D_v2, _ptds, true)
     COPIES(cuMemcpy2DUnaligned_v2, _ptds, true)
     COPIES(cuMemcpy3D_v2, _ptds, true)
     COPIES(cuMemcpy2DAsync_v2, _ptsz, false)
     COPIES(cuMemcpy3DAsync_v2, _ptsz, false)
-    COPIES(cuMemcpy3DPeer, _ptds, true)
     COPIES(cuMemcpy3DPeerAsync, _ptsz, false)
 };
 
@@ -230,8 +255,10 @@ static const struct call waits[] = {
     WAITS(cuStreamWaitValue32_v2)
     WAITS(cuStreamWaitValue64)
     WAITS(cuStreamWaitValue64_v2)
-    WAITS(cuStreamBatchMemOp)
-    WAITS(cuStreamBatchMemOp_v2)
+    {CALL(cuStreamBatchMemOp), .waits = true, .writes = true},
+    {CALL(cuStreamBatchMemOp_ptsz), .own = true, .waits = true, .writes = true},
+    {CALL(cuStreamBatchMemOp_v2), .waits = true, .writes = true},
+    {CALL(cuStreamBatchMemOp_v2_ptsz), .own = true, .waits = true, .writes = true},
     WAITS(cuWaitExternalSemaphoresAsync)
 };
 
@@ -283,8 +310,12 @@ static void expect_noted(const struct call *call)
         fail_msg("%s: its stream is not noted", call->name);
     if (seen.opaques != call->waits)
         fail_msg("%s: whether its stream waits for what can't be followed", call->name);
-    if (seen.tells != call->tells || (seen.tells && (seen.told != stream || seen.told_own != call->own)))
+    if (seen.tells != 2 * call->tells || (seen.tells && (seen.told != stream || seen.told_own != call->own)))
         fail_msg("%s: whether it tells the host", call->name);
+    if (seen.tells_all != 2 * (call->serializes || call->writes))
+        fail_msg("%s: whether it tells of all", call->name);
+    if (2 * seen.told_early != seen.tells + seen.tells_all)
+        fail_msg("%s: who acts before it returns, or after, is not reckoned with", call->name);
     if (seen.early)
         fail_msg("%s: noted before the driver was called", call->name);
 }
@@ -295,8 +326,73 @@ static void work_is_noted_after_it_was_given(void **state)
     thing.config.hStream = (CUstream)&thing;
     for EACH(call, work)
         expect_noted(call);
+    memset(&thing, 0, sizeof thing);
+    thing.operation.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     for EACH(call, waits)
         expect_noted(call);
+}
+
+static int tells_of(any_call *function, const void *first, uintptr_t second)
+{
+    memset(&seen, 0, sizeof seen);
+    function((uintptr_t)first, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(seen.calls, 1);
+    return seen.tells + seen.tells_all;
+}
+#define TELLS_OF(symbol, first, second) tells_of((any_call *)(void (*)(void))symbol, first, (uintptr_t)(second))
+
+/* What is named beside the end that a copy has means nothing; no host reads an array. Without a stream all tell. */
+static void copies_tell_by_where_they_end(void **state)
+{
+    static const CUmemorytype types[] = {CU_MEMORYTYPE_HOST, CU_MEMORYTYPE_DEVICE, CU_MEMORYTYPE_ARRAY,
+        CU_MEMORYTYPE_UNIFIED};
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const CUdeviceptr ours = 1 << 20, theirs = 2 << 20;
+        for (CUdeviceptr dst = ours; dst <= theirs; dst += theirs - ours) {
+            const CUDA_MEMCPY2D flat = {.dstMemoryType = types[i], .dstDevice = dst};
+            const CUDA_MEMCPY3D deep = {.dstMemoryType = types[i], .dstDevice = dst};
+            const CUDA_MEMCPY3D_PEER peer = {.dstMemoryType = types[i], .dstDevice = dst};
+            bool tells = types[i] == CU_MEMORYTYPE_HOST || (types[i] != CU_MEMORYTYPE_ARRAY && dst == theirs);
+            owned = ours;
+            assert_int_equal(TELLS_OF(cuMemcpy2DAsync_v2, &flat, 0), 2 * tells);
+            assert_int_equal(TELLS_OF(cuMemcpy3DAsync_v2, &deep, 0), 2 * tells);
+            assert_int_equal(TELLS_OF(cuMemcpy3DPeerAsync, &peer, 0), 2 * tells);
+            assert_int_equal(TELLS_OF(cuMemcpy2D_v2, &flat, 0), 2);
+            assert_int_equal(TELLS_OF(cuMemcpy3D_v2, &deep, 0), 2);
+            assert_int_equal(TELLS_OF(cuMemcpyAsync, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
+            assert_int_equal(TELLS_OF(cuMemsetD32Async, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
+            owned = 0;
+        }
+    }
+}
+
+/* There, and on another device, what a stream waits for is told of at once. */
+static void waits_of_streams_that_are_not_followed_tell(void **state)
+{
+    (void)state;
+    for EACH(call, waits) {
+        for (int i = 0; i < 3; i++) {
+            memset(&seen, 0, sizeof seen);
+            seen.devices = i == 1;
+            seen.unfollowed = i == 2;
+            call->function((uintptr_t)&thing, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            if (seen.told_all != (i > 0) || seen.touches != (i < 2))
+                fail_msg("%s: who is told of what a stream waits for", call->name);
+        }
+    }
+}
+
+static void a_batch_without_a_write_tells_nothing(void **state)
+{
+    const CUstreamBatchMemOpParams list[2] = {{.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32},
+        {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64}};
+    (void)state;
+    for (unsigned count = 0; count <= 2; count++) {
+        memset(&seen, 0, sizeof seen);
+        (void)cuStreamBatchMemOp_v2((CUstream)&thing, count, (CUstreamBatchMemOpParams *)list, 0);
+        assert_int_equal(seen.tells_all, count == 2 ? 2 : 0);
+    }
 }
 
 /* Both ends are memory of the first device, and the stream is the second's. */
@@ -313,6 +409,7 @@ static void copies_by_another_device_count(void **state)
         if (seen.abroad != 2)
             fail_msg("%s: %d of two ends count as used by another device", call->name, seen.abroad);
     }
+    thing.copy.dstMemoryType = thing.copy.srcMemoryType = CU_MEMORYTYPE_DEVICE;
     thing.copy.dstDevice = thing.copy.srcDevice = (uintptr_t)&thing;
     for EACH(call, deep) {
         make(call);
@@ -358,7 +455,7 @@ static bool launch_is_opaque(void)
 {
     static const struct call launch = {CALL(cuGraphLaunch)};
     make(&launch);
-    return seen.opaques == 1 && seen.opaque == (CUstream)&thing;
+    return seen.opaques == 1 && seen.opaque == (CUstream)&thing && seen.tells == 0 && seen.tells_all == 2;
 }
 
 /* What is noted of graphs is noted for good, so each call has a process of its own. */
@@ -390,6 +487,8 @@ static void graphs_that_wait_make_their_streams_opaque(void **state)
             expect_graphs_wait(call);
     }
     assert_false(launch_is_opaque());
+    memset(&thing, 0, sizeof thing);
+    thing.operation.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
     seen.capturing = true;
     for EACH(call, waits)
         expect_graphs_wait(call);
@@ -399,6 +498,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(work_is_noted_after_it_was_given, start_afresh),
+        cmocka_unit_test_setup(copies_tell_by_where_they_end, start_afresh),
+        cmocka_unit_test_setup(waits_of_streams_that_are_not_followed_tell, start_afresh),
+        cmocka_unit_test_setup(a_batch_without_a_write_tells_nothing, start_afresh),
         cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),
         cmocka_unit_test_setup(graphs_that_wait_make_their_streams_opaque, start_afresh),

@@ -1,0 +1,312 @@
+/* The same as shown.c of single calls: those by which the host learns that work is complete although it asks nobody, or
+   asks one who is not followed, one small program a rule.
+
+     told abroad | abroad_context | abroad_function | abroad_whole | abroad_neighbour | peers | flat | flat_later |
+       copied | copied_any | set | set_later | batch | early
+
+   abroad, and what begins so, on two devices: a third stream, of the other one, which serves no memory, has waited for
+   the first one's event; or its whole context has (abroad_whole). By the host after a wait for the third one, or for
+   its context, or because a function has run there. In abroad_neighbour the other device serves memory too, and the
+   third one is a blocking stream, and so is the one that the host waits for. peers: a copy between devices is ordered
+   with all. flat, copied, set: by the host after a copy of two dimensions to it, one from it, or a set of its memory,
+   which have no stream; flat_later, set_later, batch: because it sees in its memory what a third stream has done there,
+   which has waited for the first. The copies to it name an address of a block beside, which means nothing there. early:
+   the same by another thread, before the call that has it done has returned. */
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "stage.h"
+
+enum { PIECE = 4096 }; /* elsewhere than blocks, so that those are had again */
+
+static CUdeviceptr far_block; /* 0: the other device serves none */
+
+/* The other device's primary context is current while `show` is called. */
+static void shown_abroad(bool served, bool context_waits, void (*show)(CUstream third))
+{
+    CUcontext near, far;
+    CUevent event;
+    start_following();
+    CUstream first = followed(CU_STREAM_NON_BLOCKING), second = followed(CU_STREAM_NON_BLOCKING);
+    MUST(cuCtxGetCurrent(&near));
+    MUST(cuDevicePrimaryCtxRetain(&far, 1));
+    MUST(cuCtxSetCurrent(far));
+    if (served)
+        far_block = number(tensor_on(CU_STREAM_LEGACY, 3));
+    CUstream third = stream_of(served ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+    MUST(cuCtxSetCurrent(near));
+    void *tensor = tensor_on(first, 1);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, first));
+    MUST(context_waits ? cuCtxWaitEvent(far, event) : cuStreamWaitEvent(third, event, 0));
+    MUST(cuEventDestroy_v2(event));
+    MUST(cuCtxSetCurrent(far));
+    show(third);
+    MUST(cuCtxSetCurrent(near));
+    use_and_ask_again(tensor, first, second);
+}
+
+static void by_context(CUstream third)
+{
+    (void)third;
+    MUST(cuCtxSynchronize());
+}
+
+/* Another stream comes after the third by the legacy stream's rules, and the host waits for that. */
+static void by_neighbour(CUstream third)
+{
+    (void)third;
+    CUstream fourth = stream_of(CU_STREAM_DEFAULT);
+    MUST(cuMemsetD8Async(far_block, 1, BLOCK, CU_STREAM_LEGACY));
+    MUST(cuMemsetD8Async(far_block, 1, BLOCK, fourth));
+    MUST(cuStreamSynchronize(fourth));
+}
+
+/* The copy waits for both devices, and what comes after it for the copy. */
+static void peers(void)
+{
+    CUcontext near, far;
+    CUdeviceptr here, there;
+    start_following();
+    CUstream first = followed(CU_STREAM_NON_BLOCKING), second = followed(CU_STREAM_NON_BLOCKING);
+    MUST(cuCtxGetCurrent(&near));
+    MUST(cuMemAlloc_v2(&here, PIECE));
+    MUST(cuDevicePrimaryCtxRetain(&far, 1));
+    MUST(cuCtxSetCurrent(far));
+    MUST(cuMemAlloc_v2(&there, PIECE));
+    MUST(cuCtxSetCurrent(near));
+    void *tensor = tensor_on(first, 1);
+    MUST(cuMemcpyPeer(there, far, here, near, PIECE));
+    use_and_ask_again(tensor, first, second);
+}
+
+/* What the host can look into, and a block beside. */
+static struct {
+    volatile unsigned char *seen;
+    CUdeviceptr address, block;
+    CUstream third; /* NULL, or who has come after the first stream */
+} memory;
+
+/* The first stream is of that kind, the second comes after nothing by itself. */
+static void shown_by(unsigned flags, void (*show)(CUstream first))
+{
+    void *pinned;
+    start_following();
+    MUST(cuMemHostAlloc(&pinned, PIECE, CU_MEMHOSTALLOC_DEVICEMAP));
+    MUST(cuMemHostGetDevicePointer_v2(&memory.address, pinned, 0));
+    MUST(cuMemAlloc_v2(&memory.block, PIECE));
+    MUST(cuMemsetD8_v2(memory.block, 1, PIECE));
+    MUST(cuCtxSynchronize());
+    memory.seen = pinned;
+    *memory.seen = 0;
+    CUstream first = followed(flags), second = followed(CU_STREAM_NON_BLOCKING);
+    void *tensor = tensor_on(first, 1);
+    show(first);
+    use(tensor, second, BLOCK);
+    if (memory.third)
+        MUST(cuStreamSynchronize(memory.third)); /* now only the second's work can be in the way */
+    ask_again(first, BLOCK);
+}
+
+static CUDA_MEMCPY2D flat_copy(void)
+{
+    return (CUDA_MEMCPY2D){
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = memory.block, .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = (void *)memory.seen, .dstDevice = memory.block, .WidthInBytes = 64, .Height = 1,
+    };
+}
+
+static void by_flat_copy(CUstream first)
+{
+    const CUDA_MEMCPY2D copy = flat_copy();
+    (void)first;
+    MUST(cuMemcpy2D_v2(&copy));
+}
+
+static void by_copy_from_host(CUstream first)
+{
+    static unsigned char pageable[64];
+    (void)first;
+    MUST(cuMemcpyHtoD_v2(memory.block, pageable, sizeof pageable));
+}
+
+static void by_any_copy(CUstream first)
+{
+    (void)first;
+    MUST(cuMemcpy(memory.block, memory.address, 64));
+}
+
+static void by_set(CUstream first)
+{
+    (void)first;
+    MUST(cuMemsetD32_v2(memory.address, 1, 16));
+}
+
+/* Without a schedule it is done at once, by a thread of the driver's. */
+static void look(void)
+{
+    for (int i = 0; i < 50000 && !*memory.seen; i++)
+        usleep(100);
+    EXPECT(*memory.seen);
+}
+
+static CUstream third_after(CUstream first)
+{
+    memory.third = followed(CU_STREAM_NON_BLOCKING);
+    wait_for(memory.third, first);
+    return memory.third;
+}
+
+static void by_sight_of_a_flat_copy(CUstream first)
+{
+    const CUDA_MEMCPY2D copy = flat_copy();
+    MUST(cuMemcpy2DAsync_v2(&copy, third_after(first)));
+    look();
+}
+
+static void by_sight_of_a_set(CUstream first)
+{
+    MUST(cuMemsetD32Async(memory.address, 1, 16, third_after(first)));
+    look();
+}
+
+static void by_sight_of_a_batch(CUstream first)
+{
+    CUstreamBatchMemOpParams write = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+        .address = memory.address, .value = 1}};
+    MUST(cuStreamBatchMemOp_v2(third_after(first), 1, &write, 0));
+    look();
+}
+
+/* Another thread sees the first word that a batch writes, and acts on it, before the batch has been given to a stream
+   that holds one thing at a time. */
+static struct {
+    CUcontext context;
+    CUstream second;
+    void *tensor;
+    volatile uint32_t *seen, *done;
+} other;
+
+static void *act(void *unused)
+{
+    (void)unused;
+    MUST(cuCtxSetCurrent(other.context));
+    while (!*other.seen)
+        usleep(100);
+    use(other.tensor, other.second, MIB);
+    *other.done = 1;
+    return NULL;
+}
+
+static void early(void)
+{
+    enum { SEEN, DONE, LAST, WORDS };
+    void *words;
+    CUdeviceptr word;
+    pthread_t thread;
+    start_following();
+    MUST(cuCtxGetCurrent(&other.context));
+    MUST(cuMemHostAlloc(&words, PIECE, CU_MEMHOSTALLOC_DEVICEMAP));
+    memset(words, 0, PIECE);
+    MUST(cuMemHostGetDevicePointer_v2(&word, words, 0));
+    other.seen = (uint32_t *)words + SEEN;
+    other.done = (uint32_t *)words + DONE;
+    CUstream first = followed(CU_STREAM_NON_BLOCKING);
+    other.second = followed(CU_STREAM_NON_BLOCKING);
+    other.tensor = tensor_of(first, 1, MIB); /* too little for an event of the library's in a stream that is full */
+    CUstream third = third_after(first);
+    CUstreamBatchMemOpParams batch[WORDS];
+    memset(batch, 0, sizeof batch);
+    for (unsigned i = 0; i < WORDS; i++)
+        batch[i].writeValue = (struct CUstreamMemOpValueParams){.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32,
+            .address = word + sizeof(uint32_t) * i, .value = 1};
+    batch[DONE].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    EXPECT(pthread_create(&thread, NULL, act, NULL) == 0);
+    MUST(cuStreamBatchMemOp_v2(third, WORDS, batch, 0));
+    EXPECT(pthread_join(thread, NULL) == 0);
+    MUST(cuStreamSynchronize(third));
+    ask_again(first, MIB);
+}
+
+static void abroad(void)
+{
+    shown_abroad(false, false, by_host);
+}
+
+static void abroad_context(void)
+{
+    shown_abroad(false, false, by_context);
+}
+
+static void abroad_function(void)
+{
+    shown_abroad(false, false, by_function);
+}
+
+static void abroad_whole(void)
+{
+    shown_abroad(false, true, by_host);
+}
+
+static void abroad_neighbour(void)
+{
+    shown_abroad(true, false, by_neighbour);
+}
+
+static void flat(void)
+{
+    shown_by(CU_STREAM_DEFAULT, by_flat_copy);
+}
+
+static void flat_later(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_flat_copy);
+}
+
+static void copied(void)
+{
+    shown_by(CU_STREAM_DEFAULT, by_copy_from_host);
+}
+
+static void copied_any(void)
+{
+    shown_by(CU_STREAM_DEFAULT, by_any_copy);
+}
+
+static void set(void)
+{
+    shown_by(CU_STREAM_DEFAULT, by_set);
+}
+
+static void set_later(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_set);
+}
+
+static void batch(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_batch);
+}
+
+static const struct rule rules[] = {
+    {"abroad", abroad},
+    {"abroad_context", abroad_context},
+    {"abroad_function", abroad_function},
+    {"abroad_whole", abroad_whole},
+    {"abroad_neighbour", abroad_neighbour},
+    {"peers", peers},
+    {"flat", flat},
+    {"flat_later", flat_later},
+    {"copied", copied},
+    {"copied_any", copied_any},
+    {"set", set},
+    {"set_later", set_later},
+    {"batch", batch},
+    {"early", early},
+};
+
+int main(int count, char **argument)
+{
+    return play(rules, sizeof rules / sizeof *rules, count > 1 ? argument[1] : "");
+}
