@@ -195,6 +195,8 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_graphs_context_gone(context);
     struct sg_core *now = core ? core : sg_life_core_made(); /* since then, and may have been told of this one */
     sg_life_recover();
+    if (now)
+        sg_streams_told_all(now); /* the driver has waited for what it was given */
     if (was.context && now && !was.green)
         sg_core_context_gone(now, was.device, context);
     if (end_telling(context) && core) /* plain memory ends with its context: others may want it */

@@ -197,6 +197,7 @@ struct recording {
     bool early;    /* nobody has memory yet that order would matter to */
     bool followed; /* the place and the clock are known */
     bool opaque;
+    bool shared; /* others may wait for it whom nobody hears, and say so */
     struct sg_place place;
     CUcontext context;
     struct sg_clock clock;
@@ -211,9 +212,12 @@ static void begin_record(CUevent handle, CUstream stream, bool per_thread, struc
         event->generation++;
         event->under_way++;
         event->mixed |= event->under_way > 1;
+        ret->shared = event->state == TAINTED;
         event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
     }
     sg_unguard(SG_GUARD_EVENTS);
+    if (ret->shared)
+        sg_streams_tell(stream, per_thread);
     struct sg_core *core = sg_begin();
     if (!core)
         return;
@@ -267,6 +271,8 @@ static CUresult recorded(CUresult result, CUevent event, CUstream stream, bool p
         fail_record(event);
     else
         end_record(event, sg_captures_capturing(stream, per_thread), recording);
+    if (recording->shared)
+        sg_streams_tell(stream, per_thread);
     return result;
 }
 
@@ -464,6 +470,20 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
     return context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green), event, &knowledge);
 }
 
+/* The event is complete, by the driver's word. */
+static void learn(CUevent event, const struct knowledge *knowledge)
+{
+    struct sg_core *core = knowledge->state != BLANK ? sg_begin() : NULL;
+    if (!core)
+        return;
+    bool known = is_believed(event, knowledge);
+    if (known)
+        sg_core_completed(core, knowledge->device, &knowledge->clock);
+    if (!known || knowledge->opaque)
+        sg_streams_told_all(core);
+    sg_end();
+}
+
 static CUresult ask(CUresult (*real)(CUevent), CUevent event)
 {
     struct knowledge knowledge;
@@ -471,15 +491,8 @@ static CUresult ask(CUresult (*real)(CUevent), CUevent event)
         return real(event);
     know(event, &knowledge);
     CUresult result = real(event);
-    struct sg_core *core = result == CUDA_SUCCESS && knowledge.state != BLANK ? sg_begin() : NULL;
-    if (core) {
-        bool known = is_believed(event, &knowledge);
-        if (known)
-            sg_core_completed(core, knowledge.device, &knowledge.clock);
-        if (!known || knowledge.opaque)
-            sg_streams_told_all(core);
-        sg_end();
-    }
+    if (result == CUDA_SUCCESS)
+        learn(event, &knowledge);
     return result;
 }
 
@@ -491,4 +504,30 @@ CUresult cuEventQuery(CUevent event)
 CUresult cuEventSynchronize(CUevent event)
 {
     return ask(sg_real()->cuEventSynchronize, event);
+}
+
+/* There is no time between two events before both are complete. */
+static CUresult measure(CUresult (*real)(float *, CUevent, CUevent), float *ms, CUevent start, CUevent end)
+{
+    struct knowledge of_start, of_end;
+    if (!sg_following() || sg_thread_inside())
+        return real(ms, start, end);
+    know(start, &of_start);
+    know(end, &of_end);
+    CUresult result = real(ms, start, end);
+    if (result == CUDA_SUCCESS) {
+        learn(start, &of_start);
+        learn(end, &of_end);
+    }
+    return result;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end)
+{
+    return measure(sg_real()->cuEventElapsedTime, ms, start, end);
+}
+
+CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+    return measure(sg_real()->cuEventElapsedTime_v2, ms, start, end);
 }

@@ -11,6 +11,7 @@
 #include "life.h"
 #include "memory.h"
 #include "quick.h"
+#include "streams.h"
 #include "torch.h"
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
@@ -39,7 +40,10 @@ CUresult cuMemFree_v2(CUdeviceptr address)
         (void)sg_graphs_keep(address, NULL, /* waited */ true);
         if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
             sg_memory_wait_abroad();
-        return sg_real()->cuMemFree_v2(address);
+        CUresult result = sg_real()->cuMemFree_v2(address);
+        if (result == CUDA_SUCCESS && sg_following() && address)
+            sg_streams_tell_all(); /* it has waited */
+        return result;
     }
     if (sg_life_over())
         return CUDA_SUCCESS;

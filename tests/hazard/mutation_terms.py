@@ -7,7 +7,8 @@ PARTS, DEVICE = "src/core/region_parts.h", "src/core/device.c"
 EVENTS, STREAMS, WAITS, CAPTURES, GRAPHS, MEMORY, GATED, TAINTS, SUBMIT, USERS, COPIES = (
     f"src/preload/{f}.c" for f in ("events", "streams", "waits", "captures", "graphs", "memory", "gated", "taints",
                                    "submit", "users", "copies"))
-USERS_HEADER, PRELOAD_CONTEXTS, QUICK = "src/preload/users.h", "src/preload/contexts.c", "src/preload/quick.c"
+USERS_HEADER, PRELOAD_CONTEXTS, QUICK, HOOKS = (
+    "src/preload/users.h", "src/preload/contexts.c", "src/preload/quick.c", "src/preload/memory_hooks.c")
 
 ORDER_TEST = ["tests/preload/test_order"]
 ORDER_MODEL = ["tests/core/test_order_model"]

@@ -128,8 +128,8 @@ ORDER_BUGS = [
         "recording->clock.at[i])\n"
         "                    event->clock.at[i] = recording->clock.at[i];", ["aware"]),
     bug("query_of_a_busy_event_believed", "an event that is not complete counts as complete", EVENTS,
-        "result == CUDA_SUCCESS && knowledge.state != BLANK ? sg_begin()", "knowledge.state != BLANK ? sg_begin()",
-        ["aware"]),
+        "    if (result == CUDA_SUCCESS)\n        learn(event, &knowledge);", "    learn(event, &knowledge);",
+        ["aware"], ORDER_TEST),
     bug("destroyed_event_remembered", "an event's clock outlives it and is the next one's of that handle", EVENTS,
         "static void forget(CUevent handle)\n{\n    if (!sg_following() || !handle)\n        return;",
         "static void forget(CUevent handle)\n{\n    if (handle || !sg_following())\n        return;",

@@ -1,7 +1,7 @@
 """Bugs in what the library believes and tells of streams, events, captures, graphs and contexts."""
 from mutation_terms import (CAPTURES, CAPTURES_TEST, CONTEXTS_TEST, DOUBT, EVENTS, GATED, GATED_TEST, GRAPHS,
-                            GRAPHS_TEST, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS, WAITS,
-                            bug, told)
+                            GRAPHS_TEST, HOOKS, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS,
+                            WAITS, bug, told)
 
 PRELOAD_BUGS = [
     # What is believed of a stream, an event and a context.
@@ -44,9 +44,9 @@ PRELOAD_BUGS = [
         ["aware"], DOUBT),
     bug("known_while_it_is_recorded",
         "an event is believed to stand for its last place while it is being recorded at another", EVENTS,
-        "        event->mixed |= event->under_way > 1;\n"
+        "        ret->shared = event->state == TAINTED;\n"
         "        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;\n",
-        "        event->mixed |= event->under_way > 1;\n",
+        "        ret->shared = event->state == TAINTED;\n",
         ["aware"], DOUBT),
     bug("event_of_another_process_trusted", "records of an event of another process are believed", EVENTS,
         "created(sg_real()->cuIpcOpenEventHandle(ret, handle), ret, true);",
@@ -114,10 +114,10 @@ PRELOAD_BUGS = [
         ["aware"], DOUBT),
     bug("unknown_event_tells_the_host_nothing",
         "the host learns nothing from an event that nothing is known of", EVENTS,
-        "        if (!known || knowledge.opaque)\n"
-        "            sg_streams_told_all(core);",
-        "        if (knowledge.opaque)\n"
-        "            sg_streams_told_all(core);",
+        "        sg_core_completed(core, knowledge->device, &knowledge->clock);\n"
+        "    if (!known || knowledge->opaque)\n",
+        "        sg_core_completed(core, knowledge->device, &knowledge->clock);\n"
+        "    if (knowledge->opaque)\n",
         ["aware"], DOUBT),
     bug("stream_that_is_not_followed_passes_nothing_on",
         "what a stream comes after that is not followed, nobody is thought to know", EVENTS,
@@ -133,6 +133,15 @@ PRELOAD_BUGS = [
         "            tell_of(core, event, knowledge);\n"
         "        sg_end();",
         "        sg_end();", ["aware"], programs=told("abroad_whole", ",count=2,schedule=1")),
+    bug("time_between_events_tells_nothing", "who is told the time between two events is not thought to know of them",
+        EVENTS, "        learn(start, &of_start);\n        learn(end, &of_end);\n", "", ["aware"], programs=told("measured", "")),
+    bug("shared_event_tells_nothing", "another process is not thought to say that it has waited for an event", EVENTS,
+        "        ret->shared = event->state == TAINTED;\n", "        ret->shared = false;\n", ["aware"],
+        programs=told("shared")),
+    bug("end_of_a_context_tells_nothing", "the end of a context is not thought to show that its work is over",
+        PRELOAD_CONTEXTS, "        sg_streams_told_all(now); ", "        (void)0; ", ["aware"], programs=told("ended")),
+    bug("drivers_free_tells_nothing", "a free of the driver's own memory is not thought to show what it has waited for",
+        HOOKS, "            sg_streams_tell_all(); ", "            (void)0; ", ["aware"], programs=told("freed")),
     bug("green_wait_not_noticed", "streams of a green context that waits are not known to have seen it", EVENTS,
         "context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green), event, &knowledge);",
         "sg_real()->cuGreenCtxWaitEvent(green, event);",

@@ -2,7 +2,7 @@
    asks one who is not followed, one small program a rule.
 
      told abroad | abroad_context | abroad_function | abroad_whole | abroad_neighbour | peers | flat | flat_later |
-       copied | copied_any | set | set_later | batch | early
+       copied | copied_any | set | set_later | batch | early | measured | freed | ended | shared
 
    abroad, and what begins so, on two devices: a third stream, of the other one, which serves no memory, has waited for
    the first one's event; or its whole context has (abroad_whole). By the host after a wait for the third one, or for
@@ -11,7 +11,10 @@
    with all. flat, copied, set: by the host after a copy of two dimensions to it, one from it, or a set of its memory,
    which have no stream; flat_later, set_later, batch: because it sees in its memory what a third stream has done there,
    which has waited for the first. The copies to it name an address of a block beside, which means nothing there. early:
-   the same by another thread, before the call that has it done has returned. */
+   the same by another thread, before the call that has it done has returned.
+   measured, freed, ended, shared: by the host after it was told the time between two events; after a free of the driver's
+   own memory, which waits as any; after the end of a context whose stream has waited for the first one; after another
+   process has waited for an event that it shares, and has said so. */
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
@@ -83,7 +86,7 @@ static void peers(void)
 
 /* What the host can look into, and a block beside. */
 static struct {
-    volatile unsigned char *seen;
+    atomic_uchar *seen;
     CUdeviceptr address, block;
     CUstream third; /* NULL, or who has come after the first stream */
 } memory;
@@ -179,13 +182,57 @@ static void by_sight_of_a_batch(CUstream first)
     look();
 }
 
+static void by_time(CUstream first)
+{
+    CUevent start, end;
+    float ms;
+    int tries = 50000;
+    MUST(cuEventCreate(&start, 0));
+    MUST(cuEventCreate(&end, 0));
+    MUST(cuEventRecord(start, first));
+    MUST(cuEventRecord(end, first));
+    while (tries-- > 0 && cuEventElapsedTime(&ms, start, end) == CUDA_ERROR_NOT_READY)
+        usleep(100);
+    EXPECT(tries >= 0);
+}
+
+static void by_free(CUstream first)
+{
+    CUdeviceptr managed;
+    (void)first;
+    MUST(cuMemAllocManaged(&managed, PIECE, CU_MEM_ATTACH_GLOBAL));
+    MUST(cuMemFree_v2(managed));
+}
+
+static void by_end_of_a_context(CUstream first)
+{
+    CUcontext own, context;
+    CUevent event;
+    MUST(cuCtxGetCurrent(&own));
+    MUST(cuCtxCreate_v2(&context, 0, 0));
+    CUstream stream = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuCtxSetCurrent(own));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuEventRecord(event, first));
+    MUST(cuStreamWaitEvent(stream, event, 0));
+    MUST(cuCtxDestroy_v2(context));
+    MUST(cuCtxSetCurrent(own));
+}
+
+static void by_another_process(CUstream first)
+{
+    CUevent event;
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    MUST(cuEventRecord(event, first));
+}
+
 /* Another thread sees the first word that a batch writes, and acts on it, before the batch has been given to a stream
    that holds one thing at a time. */
 static struct {
     CUcontext context;
     CUstream second;
     void *tensor;
-    volatile uint32_t *seen, *done;
+    _Atomic uint32_t *seen, *done;
 } other;
 
 static void *act(void *unused)
@@ -210,8 +257,8 @@ static void early(void)
     MUST(cuMemHostAlloc(&words, PIECE, CU_MEMHOSTALLOC_DEVICEMAP));
     memset(words, 0, PIECE);
     MUST(cuMemHostGetDevicePointer_v2(&word, words, 0));
-    other.seen = (uint32_t *)words + SEEN;
-    other.done = (uint32_t *)words + DONE;
+    other.seen = (_Atomic uint32_t *)words + SEEN;
+    other.done = (_Atomic uint32_t *)words + DONE;
     CUstream first = followed(CU_STREAM_NON_BLOCKING);
     other.second = followed(CU_STREAM_NON_BLOCKING);
     other.tensor = tensor_of(first, 1, MIB); /* too little for an event of the library's in a stream that is full */
@@ -289,6 +336,26 @@ static void batch(void)
     shown_by(CU_STREAM_NON_BLOCKING, by_sight_of_a_batch);
 }
 
+static void measured(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_time);
+}
+
+static void freed(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_free);
+}
+
+static void ended(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_end_of_a_context);
+}
+
+static void shared(void)
+{
+    shown_by(CU_STREAM_NON_BLOCKING, by_another_process);
+}
+
 static const struct rule rules[] = {
     {"abroad", abroad},
     {"abroad_context", abroad_context},
@@ -304,6 +371,10 @@ static const struct rule rules[] = {
     {"set_later", set_later},
     {"batch", batch},
     {"early", early},
+    {"measured", measured},
+    {"freed", freed},
+    {"ended", ended},
+    {"shared", shared},
 };
 
 int main(int count, char **argument)

@@ -233,6 +233,11 @@ bool sg_beside_made_room_by(struct sg_core *core)
     return false;
 }
 
+void sg_streams_told_all(struct sg_core *core)
+{
+    (void)core;
+}
+
 void sg_streams_context_gone(CUcontext context)
 {
     fake.streams = context;
