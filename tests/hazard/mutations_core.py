@@ -68,7 +68,7 @@ CORE_BUGS = [
     bug("host_told_of_all_forgotten", "what the host may have learnt of all streams does not count", ORDER,
         "uint64_t time = clock ? clock->at[slot] : device->serial;",
         "uint64_t time = clock ? clock->at[slot] : 0;",
-        ["torch"], programs=shown("tainted")),
+        ["torch"], programs=shown("unknown")),
     bug("mark_covers_what_came_meanwhile",
         "our own event covers what was given to the stream while it was recorded", MARKS,
         "    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);\n",

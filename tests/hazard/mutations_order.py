@@ -61,7 +61,7 @@ ORDER_BUGS = [
         ["torch", "aware"], programs=shown("host")),
     bug("told_by_other_means_forgotten", "what the host learnt by way of streams that can't be followed does not count",
         ORDER,
-        " || order->told[by] >= born)", ")", ["torch"], programs=shown("tainted")),
+        " || order->told[by] >= born)", ")", ["torch"], programs=shown("unknown")),
     bug("functions_of_the_host_tell_nothing",
         "a function of the host does not count as telling it of the stream's work", SUBMIT,
         "        const bool telling = tells; \\\n",

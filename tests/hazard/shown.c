@@ -2,12 +2,12 @@
    record_stream nobody hears of (stage.h). A block of one stream is used on a second one, which has been shown it in a
    way that the rule names; then it is freed, and asked for again.
 
-     shown host | host_context | host_behind | legacy | tainted | function | many | own | third | third_event |
+     shown host | host_context | host_behind | legacy | unknown | function | many | own | third | third_event |
        third_host | third_apart | third_event_apart | third_host_apart | early_wait | early_blocking |
        early_host | early_never
 
    host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
-   host_behind while the legacy stream, which the first one comes after, may have work left. tainted: by the host after
+   host_behind while the legacy stream, which the first one comes after, may have work left. unknown: by the host after
    a wait for a third stream that waited for an event which gives no knowledge. function: because a function of the
    host's has run. legacy: by way of the legacy stream. many, own: by an event, where there are more streams than can be
    followed, or the second one is a thread's own.
@@ -83,13 +83,16 @@ static void by_legacy_stream(CUstream first)
     tensor_on(CU_STREAM_LEGACY, 3);
 }
 
-/* Events that other processes may record give no knowledge. */
-static void by_tainted_event(CUstream first)
+/* Events of a whole context give no knowledge. */
+static void by_unknown_event(CUstream first)
 {
+    CUcontext context;
     CUevent event;
+    (void)first;
     CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
-    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
-    MUST(cuEventRecord(event, first));
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuCtxRecordEvent(context, event));
     MUST(cuStreamWaitEvent(third, event, 0));
     MUST(cuStreamSynchronize(third));
     MUST(cuEventDestroy_v2(event));
@@ -131,9 +134,9 @@ static void host_after_a_context(void)
     host();
 }
 
-static void tainted(void)
+static void unknown(void)
 {
-    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_tainted_event);
+    use_elsewhere(CU_STREAM_NON_BLOCKING, 0, false, by_unknown_event);
 }
 
 static void function(void)
@@ -210,7 +213,7 @@ static const struct rule rules[] = {
     {"host", host},
     {"host_context", host_after_a_context},
     {"host_behind", shown_behind_the_legacy_stream},
-    {"tainted", tainted},
+    {"unknown", unknown},
     {"function", function},
     {"legacy", legacy},
     {"many", many},
