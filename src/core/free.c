@@ -179,6 +179,15 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
     return ends;
 }
 
+/* Whether the next step of a block's stream would have come after more than its slot tells of, and the stream is no
+   more: it is destroyed and came after things that were not seen, or its slot is another stream's. That its own work is
+   complete says nothing of those. */
+static bool is_left_behind(const struct sg_order *order, const struct sg_node *node, sg_slot slot)
+{
+    bool unseen = (order->opaque | order->blocking) >> slot & 1;
+    return order->met_at[slot] >= node->serial || (order->state[slot] != SG_SLOT_ALIVE && unseen);
+}
+
 /* The slot of the stream in whose order a block is freed: that which it was allocated for; where that isn't known, the
    one of which the free is a step, and the block's stream from then on, as the trace is to say. 0: neither is known.
    *ret_step: it is that: what was done with the block before comes before this step, but need not have been followed. */
@@ -186,6 +195,8 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node
     bool *ret_step)
 {
     sg_slot slot = sg_device_slot_of(device, node->stream);
+    if (slot && is_left_behind(&device->order, node, slot))
+        slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
     if (!*ret_step)
         return slot;

@@ -359,6 +359,8 @@ void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *cloc
     if (!device)
         return;
     sg_lock(&device->lock);
+    if (!clock) /* of all that there is: where that began to be so is told of an allocation by its slot's clock */
+        (void)sg_order_read(device, device->order.alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
         uint64_t time = clock ? clock->at[slot] : device->serial;
         if (device->order.told[slot] < time)

@@ -13,7 +13,6 @@
 #include "life.h"
 #include "memory.h"
 #include "streams.h"
-#include "torch.h"
 
 struct end {
     CUcontext context;
@@ -63,7 +62,7 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_memory_served_abroad();
     if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
         return;
-    if (sg_torch_direct() && sg_following())
+    if (sg_memory_guesses() && sg_following())
         (void)sg_memory_record_stream(core, block.base, stream);
     else
         sg_core_used_abroad(core, block.base);

@@ -1,5 +1,6 @@
 #include "events.h"
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@ static struct {
     uint16_t next_free[EVENTS_MAX]; /* of entries that were used and given back; index + 1 */
     int used, first_free;
     bool full; /* an event could not be kept */
+    atomic_bool early; /* one was tainted before order was followed */
 } events;
 
 /* All below until the hooks: under the guard. */
@@ -100,10 +102,13 @@ static void drop(CUevent handle)
     events.bucket[hole] = 0;
 }
 
+/* Also before order is followed: who records it by then may do so again at any time. */
 void sg_events_taint(CUevent handle)
 {
-    if (!sg_following() || !handle)
+    if (!handle)
         return;
+    if (!sg_following())
+        atomic_store(&events.early, true);
     sg_guard(SG_GUARD_EVENTS);
     struct event *event = find_or_make(handle);
     if (event) {
@@ -115,7 +120,7 @@ void sg_events_taint(CUevent handle)
 
 static void forget(CUevent handle)
 {
-    if (!sg_following() || !handle)
+    if (!handle || (!sg_following() && !atomic_load_explicit(&events.early, memory_order_relaxed)))
         return;
     sg_guard(SG_GUARD_EVENTS);
     drop(handle);
@@ -305,9 +310,9 @@ static CUresult record_with_flags(CUevent event, CUstream stream, unsigned flags
     __typeof__(&cuEventRecordWithFlags) real)
 {
     struct recording recording;
+    taint_external(event, flags);
     if (!sg_following() || sg_thread_inside())
         return real(event, stream, flags);
-    taint_external(event, flags);
     begin_record(event, stream, per_thread, &recording);
     return recorded(real(event, stream, flags), event, stream, per_thread, &recording);
 }
@@ -411,12 +416,12 @@ static CUresult wait(CUresult (*real)(CUstream, CUevent, unsigned), CUstream str
     bool per_thread)
 {
     struct knowledge knowledge = {.state = UNKNOWN};
-    if (!sg_following() || sg_thread_inside())
-        return real(stream, event, flags);
-    know(event, &knowledge);
     bool live = sg_captures_live();
     if (live && flags & CU_EVENT_WAIT_EXTERNAL)
         sg_taints_graph_waits();
+    if (!sg_following() || sg_thread_inside())
+        return real(stream, event, flags);
+    know(event, &knowledge);
     if (live)
         sg_captures_joining();
     CUresult result = real(stream, event, flags);

@@ -46,12 +46,24 @@ static bool is_seen(void)
     return sg_streams_complete() && !sg_follow_blind();
 }
 
-static atomic_bool torch_records;
+static atomic_bool torch_records, torch_plugged;
 
 void sg_memory_torch_records(void)
 {
     if (!atomic_load_explicit(&torch_records, memory_order_relaxed))
         atomic_store(&torch_records, true);
+}
+
+void sg_memory_torch_plugged(void)
+{
+    if (!atomic_load_explicit(&torch_plugged, memory_order_relaxed))
+        atomic_store(&torch_plugged, true);
+}
+
+bool sg_memory_guesses(void)
+{
+    return sg_torch_direct() || (atomic_load_explicit(&torch_plugged, memory_order_relaxed) &&
+                                    !atomic_load_explicit(&torch_records, memory_order_relaxed));
 }
 
 static bool tells_all(const struct sg_origin *origin)

@@ -73,6 +73,13 @@ static inline bool sg_memory_unsettled(void)
 /* PyTorch's pluggable allocator tells of recorded streams. */
 void sg_memory_torch_records(void);
 
+/* PyTorch allocates by its pluggable interface. */
+void sg_memory_torch_plugged(void);
+
+/* Whether somebody frees by the order of streams without telling of those that used a block, so that what the host may
+   show to others matters. */
+bool sg_memory_guesses(void);
+
 /* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */
 void sg_memory_follow(void);
 

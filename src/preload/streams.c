@@ -9,7 +9,6 @@
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
-#include "torch.h"
 
 enum { STREAMS_MAX = 512 };
 
@@ -31,6 +30,7 @@ static struct {
     atomic_bool any_foreign;
     atomic_bool any_opaque;
     atomic_bool context_waited;
+    atomic_bool waited_early;           /* before order was followed, some stream waited for what can't be */
 } streams = {.changes = 1};
 
 atomic_bool sg_following_order;
@@ -175,7 +175,8 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
     }
     if (!is_served(elsewhere >= 0 ? elsewhere : device))
         return false;
-    unsigned flags = flags_of(sg_life_driver(), stream) | (elsewhere >= 0 ? SG_STREAM_OPAQUE : 0);
+    bool unseen = elsewhere >= 0 || atomic_load_explicit(&streams.waited_early, memory_order_relaxed);
+    unsigned flags = flags_of(sg_life_driver(), stream) | (unseen ? SG_STREAM_OPAQUE : 0);
     /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
     CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
     flags |= primary ? SG_STREAM_UNMARKED : 0;
@@ -356,7 +357,7 @@ void sg_streams_told_all(struct sg_core *core)
 
 static struct sg_core *begin_telling(void)
 {
-    return sg_following() && sg_torch_direct() ? sg_begin() : NULL;
+    return sg_following() && sg_memory_guesses() ? sg_begin() : NULL;
 }
 
 void sg_streams_tell_all(void)
@@ -433,6 +434,11 @@ void sg_streams_opaque_context(struct sg_core *core, CUcontext context)
     sg_unguard(SG_GUARD_STREAMS);
     for (int i = 0; i < count; i++)
         sg_streams_opaque(core, &places[i]);
+}
+
+void sg_streams_waited_early(void)
+{
+    atomic_store(&streams.waited_early, true);
 }
 
 void sg_streams_context_waited(void)

@@ -71,6 +71,10 @@ CUcontext sg_streams_context(const struct sg_place *place);
 /* All streams of a context, which can't be followed for a moment (a wait of the whole context). */
 void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
 
+/* Before order is followed a stream has been made to wait for memory, or for what a graph waits for. That wait may last
+   until long after, and which stream it was is not kept: all are opaque. */
+void sg_streams_waited_early(void);
+
 /* A whole context has waited for an event. That comes before the next step of each of its streams, made later or not:
    from here on a stream without work left does not tell that what it comes after is complete. */
 void sg_streams_context_waited(void);

@@ -8,13 +8,13 @@
 #include "beside.h"
 #include "hooks.h"
 #include "life.h"
+#include "memory.h"
 #include "streams.h"
-#include "torch.h"
 
 /* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
 static bool is_seen_at(CUdeviceptr address)
 {
-    return sg_following() && sg_torch_direct() && !sg_life_owns(address);
+    return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
 }
 
 #define HAND_ON(symbol, parameters, arguments, stream, own, tells) \

@@ -28,6 +28,8 @@ static void opaque(CUstream stream, bool per_thread)
 {
     struct sg_place place;
     struct sg_core *core = sg_following() ? sg_begin() : NULL;
+    if (!sg_following())
+        sg_streams_waited_early();
     if (!core)
         return;
     bool followed = sg_streams_place(core, stream, per_thread, &place);
@@ -200,8 +202,7 @@ static void taint_launch_events(const CUlaunchConfig *config)
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-    if (sg_following())
-        taint_launch_events(config);
+    taint_launch_events(config);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     if (sg_beside_ran_out(result))
         result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
@@ -211,8 +212,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
-    if (sg_following())
-        taint_launch_events(config);
+    taint_launch_events(config);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     if (sg_beside_ran_out(result))
         result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);

@@ -195,6 +195,7 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     if (!bytes)
         return NULL;
     sg_memory_follow();
+    sg_memory_torch_plugged();
     if (driver) {
         bool pushed = sg_torch_push_device(driver, device);
         struct sg_core *core = sg_begin_allocation();

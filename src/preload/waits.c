@@ -21,7 +21,9 @@ static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
     struct sg_core *core = sg_following() && !sg_follow_blind() ? sg_begin() : NULL;
     if (!core)
         return false;
-    bool known = sg_streams_find(core, stream, per_thread, &ret->place);
+    /* The legacy stream tells of the blocking ones too, whether it was ever given work or not. */
+    bool legacy = sg_stream_named(stream, per_thread) == CU_STREAM_LEGACY;
+    bool known = (legacy ? sg_streams_place : sg_streams_find)(core, stream, per_thread, &ret->place);
     if (known)
         sg_core_idle_clock(core, ret->place.device, ret->place.slot, &ret->told, &ret->done);
     ret->completes = sg_streams_idle_tells();
@@ -102,13 +104,14 @@ static void mark_first(void)
         sg_memory_mark();
 }
 
-static void complete(int device, const struct sg_clock *clock, bool opaque)
+/* The streams of a green context are followed as the primary one's: which of them it has is not known. */
+static void complete(CUcontext context, int device, const struct sg_clock *clock)
 {
     struct sg_core *core = sg_begin();
     if (!core)
         return;
     sg_core_completed(core, device, clock);
-    if (opaque)
+    if (sg_streams_any_opaque() || sg_contexts_green(context))
         sg_streams_told_all(core);
     sg_end();
 }
@@ -125,7 +128,7 @@ CUresult cuCtxSynchronize(void)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize();
     if (known && result == CUDA_SUCCESS)
-        complete(device, &clock, sg_streams_any_opaque());
+        complete(context, device, &clock);
     return result;
 }
 
@@ -137,6 +140,6 @@ CUresult cuCtxSynchronize_v2(CUcontext context)
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);
     if (known && result == CUDA_SUCCESS)
-        complete(device, &clock, sg_streams_any_opaque());
+        complete(context, device, &clock);
     return result;
 }

@@ -2,7 +2,8 @@
    shown.c.
 
      directed context | stream_context | legacy_free | idle_plain | idle_named | idle_context | legacy_event |
-       legacy_shared | opaque_free | step_event | step_legacy | drivers | drivers_torch
+       legacy_shared | opaque_free | step_event | step_legacy | left_opaque | left_reused | left_legacy |
+       before_graph | before_external | drivers | drivers_torch
 
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
@@ -15,6 +16,11 @@
    step does, but it is found without work left before that. Then it is freed, and asked for by a third stream.
    step_event, step_legacy: a plain block is freed as a step of a stream that comes after another's work on it, by an event
    or by the legacy stream's rules, all of which was queued before any stream was followed.
+   left_opaque, left_reused, left_legacy: a block's own stream comes after another's work on it by an event over the
+   context, or by the legacy stream's rules, and is destroyed, with all of its own work complete; only then is the block
+   freed, and asked for by a third stream; in left_reused by one that has its number.
+   before_graph, before_external: an event is recorded by a graph that was made, or captured, before any stream was
+   followed, after the program recorded it on the block's own stream. So who waits for it has not come after that.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -300,6 +306,65 @@ static void freed_by_a_step(bool legacy)
     MUST(cuCtxSynchronize());
 }
 
+static void freed_and_asked_for(void *block, CUstream third)
+{
+    extras.owner(number(block), BLOCK, 0);
+    MUST((CUresult)extras.free(block));
+    void *next = block_on(third, 2);
+    EXPECT(extras.hazards() == 0);
+    extras.owner(number(next), BLOCK, 0);
+    MUST((CUresult)extras.free(next));
+    MUST(cuCtxSynchronize());
+}
+
+static void freed_after_its_stream(bool legacy, bool reused)
+{
+    CUstream own = stream_of(legacy ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+    CUstream second = legacy ? CU_STREAM_LEGACY : stream_of(CU_STREAM_NON_BLOCKING);
+    CUstream third = reused ? NULL : stream_of(CU_STREAM_NON_BLOCKING);
+    MUST((CUresult)extras.free(block_on(second, 5)));
+    MUST((CUresult)extras.free(block_on(own, 6)));
+    if (third)
+        MUST((CUresult)extras.free(block_on(third, 7)));
+    MUST(cuCtxSynchronize());
+    void *block = block_on(own, 1);
+    MUST(cuStreamSynchronize(own));
+    MUST(cuMemsetD8Async(number(block), 1, BLOCK, second));
+    if (!legacy)
+        by_context_event(own, second);
+    MUST(cuStreamDestroy_v2(own));
+    if (reused) {
+        third = stream_of(CU_STREAM_NON_BLOCKING);
+        show_events(third);
+    }
+    freed_and_asked_for(block, third);
+}
+
+static void recorded_before(bool external)
+{
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUgraphNode node;
+    CUstream own = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    CUstream third = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    if (external) {
+        MUST(cuStreamBeginCapture_v2(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(cuEventRecordWithFlags(event, second, CU_EVENT_RECORD_EXTERNAL));
+        MUST(cuStreamEndCapture(second, &graph));
+    } else {
+        MUST(cuGraphCreate(&graph, 0));
+        MUST(cuGraphAddEventRecordNode(&node, graph, NULL, 0, event));
+    }
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    void *block = block_on(own, 1);
+    MUST(cuEventRecord(event, own));
+    MUST(cuGraphLaunch(exec, second));
+    MUST(cuStreamWaitEvent(third, event, 0));
+    freed_and_asked_for(block, third);
+}
+
 int main(int count, char **argument)
 {
     CUcontext context = begin();
@@ -319,6 +384,10 @@ int main(int count, char **argument)
             by_legacy_rules);
     else if (strcmp(rule, "opaque_free") == 0)
         used_after_a_wait(stream_of(CU_STREAM_NON_BLOCKING), stream_of(CU_STREAM_NON_BLOCKING), NULL, by_context_event);
+    else if (strncmp(rule, "left_", 5) == 0)
+        freed_after_its_stream(strcmp(rule, "left_legacy") == 0, strcmp(rule, "left_reused") == 0);
+    else if (strncmp(rule, "before_", 7) == 0)
+        recorded_before(strcmp(rule, "before_external") == 0);
     else if (strcmp(rule, "context") == 0)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)

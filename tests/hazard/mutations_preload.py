@@ -1,7 +1,7 @@
 """Bugs in what the library believes and tells of streams, events, captures, graphs and contexts."""
 from mutation_terms import (CAPTURES, CAPTURES_TEST, CONTEXTS_TEST, DOUBT, EVENTS, GATED, GATED_TEST, GRAPHS,
                             GRAPHS_TEST, HOOKS, MEMORY, MEMORY_TEST, PRELOAD_CONTEXTS, QUICK, QUICK_TEST, STREAMS,
-                            WAITS, bug, told)
+                            TAINTS, WAITS, bug, directed, shown, told)
 
 PRELOAD_BUGS = [
     # What is believed of a stream, an event and a context.
@@ -83,9 +83,9 @@ PRELOAD_BUGS = [
         ["aware"], DOUBT),
     bug("external_record_trusted", "an event that a graph records counts as recorded by its stream", EVENTS,
         "    taint_external(event, flags);\n"
-        "    begin_record",
+        "    if (!sg_following()",
         "    (void)taint_external;\n"
-        "    begin_record",
+        "    if (!sg_following()",
         ["aware"], DOUBT),
     bug("external_wait_trusted", "a graph that waits for an event of outside counts as one that does not", EVENTS,
         "        sg_taints_graph_waits();\n",
@@ -142,6 +142,35 @@ PRELOAD_BUGS = [
         PRELOAD_CONTEXTS, "        sg_streams_told_all(now); ", "        (void)0; ", ["aware"], programs=told("ended")),
     bug("drivers_free_tells_nothing", "a free of the driver's own memory is not thought to show what it has waited for",
         HOOKS, "            sg_streams_tell_all(); ", "            (void)0; ", ["aware"], programs=told("freed")),
+    bug("taint_before_following_forgotten",
+        "who records an event by other means counts only where order was followed when that was said", EVENTS,
+        "    if (!sg_following())\n        atomic_store(&events.early, true);",
+        "    if (!sg_following())\n        return;",
+        ["aware"], programs=directed("before_graph", "auto", ",schedule=4")),
+    bug("external_record_before_following_forgotten",
+        "an event that a capture makes a graph record counts only where order was followed by then", EVENTS,
+        "    taint_external(event, flags);\n    if (!sg_following() || sg_thread_inside())\n"
+        "        return real(event, stream, flags);",
+        "    if (!sg_following() || sg_thread_inside())\n"
+        "        return real(event, stream, flags);\n    taint_external(event, flags);",
+        ["aware"], programs=directed("before_external", "auto", ",schedule=4")),
+    bug("external_wait_before_following_forgotten",
+        "a graph that waits for an event of outside counts only where order was followed when it was captured", EVENTS,
+        "    if (live && flags & CU_EVENT_WAIT_EXTERNAL)", "    if (sg_following() && live && flags & CU_EVENT_WAIT_EXTERNAL)",
+        ["torch"], programs=shown("before_graph", ",schedule=4")),
+    bug("wait_before_following_forgotten", "a stream's wait for memory counts only where order was followed by then", TAINTS,
+        "        sg_streams_waited_early();", "        (void)stream;", ["torch"],
+        programs=shown("before_value", ",schedule=4")),
+    bug("green_context_tells_nothing", "a wait for a green context tells the host nothing of its streams", WAITS,
+        "    if (sg_streams_any_opaque() || sg_contexts_green(context))", "    if (sg_streams_any_opaque())", ["torch"],
+        programs=shown("green", ",schedule=4")),
+    bug("idle_legacy_stream_tells_nothing",
+        "a wait for the legacy stream tells nothing of blocking ones where that was never given work", WAITS,
+        "(legacy ? sg_streams_place : sg_streams_find)(core", "(legacy ? sg_streams_find : sg_streams_find)(core",
+        ["torch"], programs=shown("legacy_only", ",schedule=4")),
+    bug("pluggable_allocator_tells", "a pluggable allocator counts as one that tells before it has told", MEMORY,
+        "    return sg_torch_direct() || (", "    return sg_torch_direct() || (false && ", ["torch"],
+        programs=shown("plugged", ",schedule=4")),
     bug("green_wait_not_noticed", "streams of a green context that waits are not known to have seen it", EVENTS,
         "context_waited(sg_real()->cuGreenCtxWaitEvent(green, event), sg_contexts_of_green(green), event, &knowledge);",
         "sg_real()->cuGreenCtxWaitEvent(green, event);",
@@ -169,8 +198,8 @@ PRELOAD_BUGS = [
         "    return flags",
         ["aware"], DOUBT),
     bug("stream_of_another_device_trusted", "a stream of another device counts as one whose order is seen", STREAMS,
-        "(elsewhere >= 0 ? SG_STREAM_OPAQUE : 0);",
-        "0;",
+        "    bool unseen = elsewhere >= 0 || ",
+        "    bool unseen = ",
         ["aware"], DOUBT),
     bug("events_on_streams_of_green_contexts", "events of ours are recorded on streams of green contexts", STREAMS,
         "    flags |= primary ? SG_STREAM_UNMARKED : 0;\n",

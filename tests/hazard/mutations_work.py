@@ -40,7 +40,7 @@ WORK_BUGS = [
         ["aware"], programs=told("copied") + told("set")),
     bug("set_of_the_hosts_memory_tells_nothing",
         "what a stream sets in the host's memory does not count as telling it of the stream's work", SUBMIT,
-        "sg_torch_direct() && !sg_life_owns(address);", "false && sg_life_owns(address);",
+        "sg_memory_guesses() && !sg_life_owns(address);", "false && sg_life_owns(address);",
         ["aware"], programs=told("set_later", "")),
     bug("copies_are_no_work", "copies between any addresses are not noted as work", COPIES,
         "    sg_touched(stream, per_thread);\n",

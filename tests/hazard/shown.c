@@ -4,7 +4,8 @@
 
      shown host | host_context | host_behind | legacy | unknown | function | many | own | third | third_event |
        third_host | third_apart | third_event_apart | third_host_apart | early_wait | early_blocking |
-       early_host | early_never
+       early_host | early_never | early_unseen | green | legacy_only | plugged | before_value |
+       before_graph
 
    host: by the host after a wait for the first stream; in host_context once a context has waited for an event, in
    host_behind while the legacy stream, which the first one comes after, may have work left. unknown: by the host after
@@ -16,7 +17,14 @@
    waits for the third by an event, or the host does.
    early_wait, early_blocking, early_host: the second stream waits for the first, which is a blocking one in the second
    rule, or the host does, before the block is allocated, and the first is given nothing between. early_never: it was
-   never given anything. */
+   never given anything. early_unseen: the host waits, before the allocation, for an event over the context.
+   green: by the host after a wait for the green context that the first stream is of. legacy_only: by the host after a wait for the
+   legacy stream, which was never given work, and the first one is a blocking one. plugged: by the host after a copy to
+   it, by PyTorch's pluggable allocator, which has never told of a recorded stream. before_value, before_graph:
+   to that as well, by what the second stream waits for: a word of memory, since before anything was allocated, or an event,
+   in a graph that was captured by then. */
+#include <unistd.h>
+
 #include "stage.h"
 
 /* What is freed must not be anybody's before the second stream's work on it. `others`: streams that are followed before
@@ -121,6 +129,131 @@ static void to_host(CUstream first, CUstream second)
 {
     (void)second;
     by_host(first);
+}
+
+/* The first stream has work of its own before the block, so that it is known since when it was given nothing. */
+static void follow_two(CUstream first, CUstream second)
+{
+    tensor_on(first, 9);
+    show_events(first);
+    show_events(second);
+}
+
+static void early_unseen(void)
+{
+    CUcontext context;
+    CUevent event;
+    find_torch();
+    extras.release(tensor_on(NULL, 1));
+    CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    follow_two(first, second);
+    tensor_on(first, 3);
+    MUST(cuCtxGetCurrent(&context));
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuCtxRecordEvent(context, event));
+    MUST(cuEventSynchronize(event));
+    use_and_ask_again(bare_tensor_on(first, 1), first, second);
+}
+
+static void green(void)
+{
+    CUcontext primary, current;
+    CUdevResource resource;
+    CUdevResourceDesc part;
+    CUgreenCtx context;
+    CUstream first, second = stream_of(CU_STREAM_NON_BLOCKING);
+    find_torch();
+    MUST(cuDeviceGetDevResource(0, &resource, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cuDevResourceGenerateDesc(&part, &resource, 1));
+    MUST(cuGreenCtxCreate(&context, part, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(cuCtxFromGreenCtx(&current, context));
+    MUST(cuGreenCtxStreamCreate(&first, context, CU_STREAM_NON_BLOCKING, 0));
+    follow_two(first, second);
+    void *tensor = tensor_on(first, 1);
+    MUST(cuCtxGetCurrent(&primary));
+    MUST(cuCtxSetCurrent(current));
+    MUST(cuCtxSynchronize());
+    MUST(cuCtxSetCurrent(primary));
+    use_and_ask_again(tensor, first, second);
+}
+
+static void legacy_only(void)
+{
+    find_torch();
+    CUstream first = stream_of(CU_STREAM_DEFAULT), second = stream_of(CU_STREAM_NON_BLOCKING);
+    follow_two(first, second);
+    void *tensor = tensor_on(first, 1);
+    by_host(CU_STREAM_LEGACY);
+    use_and_ask_again(tensor, first, second);
+}
+
+static CUstream plugged_stream;
+
+static void *plugged_tensor(size_t bytes)
+{
+    return extras.torch_malloc(bytes, 0, plugged_stream);
+}
+
+static void plugged_release(void *tensor)
+{
+    extras.torch_free(tensor, BLOCK, 0, plugged_stream);
+}
+
+static void plugged_current(void *stream)
+{
+    plugged_stream = stream;
+}
+
+static void plug_in(void)
+{
+    extras.tensor = plugged_tensor;
+    extras.release = plugged_release;
+    extras.set_current_stream = plugged_current;
+}
+
+static void before_value(void)
+{
+    CUdeviceptr word;
+    CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    plug_in();
+    MUST(cuMemAlloc_v2(&word, sizeof(uint32_t)));
+    MUST(cuMemsetD32_v2(word, 0, 1));
+    MUST(cuCtxSynchronize());
+    MUST(cuStreamWaitValue32_v2(second, word, 1, 0));
+    follow_two(first, second);
+    void *tensor = tensor_on(first, 1);
+    MUST(cuMemsetD32Async(word, 1, 1, first));
+    use_and_ask_again(tensor, first, second);
+}
+
+static void before_graph(void)
+{
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    plug_in();
+    MUST(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cuStreamBeginCapture_v2(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cuStreamWaitEvent(second, event, CU_EVENT_WAIT_EXTERNAL));
+    MUST(cuStreamEndCapture(second, &graph));
+    MUST(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    follow_two(first, second);
+    void *tensor = tensor_on(first, 1);
+    MUST(cuEventRecord(event, first));
+    MUST(cuGraphLaunch(exec, second));
+    use_and_ask_again(tensor, first, second);
+}
+
+static void plugged(void)
+{
+    char host_memory[64];
+    plug_in();
+    CUstream first = stream_of(CU_STREAM_NON_BLOCKING), second = stream_of(CU_STREAM_NON_BLOCKING);
+    follow_two(first, second);
+    void *tensor = tensor_on(first, 1);
+    MUST(cuMemcpyDtoHAsync_v2(host_memory, number(tensor), sizeof host_memory, first)); /* done: it is pageable memory */
+    use_and_ask_again(tensor, first, second);
 }
 
 static void host(void)
@@ -228,6 +361,12 @@ static const struct rule rules[] = {
     {"early_blocking", early_blocking},
     {"early_host", early_host},
     {"early_never", early_never},
+    {"early_unseen", early_unseen},
+    {"green", green},
+    {"legacy_only", legacy_only},
+    {"plugged", plugged},
+    {"before_value", before_value},
+    {"before_graph", before_graph},
 };
 
 int main(int count, char **argument)

@@ -34,6 +34,8 @@ static void find_extras(void)
     *(void **)&extras.free = find("segalloc_free");
     *(void **)&extras.record_stream = find("segalloc_record_stream");
     *(void **)&extras.stats = find("segalloc_stats");
+    *(void **)&extras.torch_malloc = find("segalloc_torch_malloc");
+    *(void **)&extras.torch_free = find("segalloc_torch_free");
 }
 
 CUcontext begin(void)

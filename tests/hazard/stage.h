@@ -26,6 +26,8 @@ struct extras {
     int (*free)(void *address);
     int (*record_stream)(void *address, void *stream);
     int (*stats)(int device, struct segalloc_stat *ret, int count);
+    void *(*torch_malloc)(size_t bytes, int device, void *stream);
+    void (*torch_free)(void *address, size_t bytes, int device, void *stream);
     void (*set_current_stream)(void *stream);
     void *(*tensor)(size_t bytes);
     void (*release)(void *address);

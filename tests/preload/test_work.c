@@ -115,6 +115,10 @@ bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, st
     return !seen.unfollowed;
 }
 
+void sg_streams_waited_early(void)
+{
+}
+
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
 {
     (void)core, (void)place;
@@ -169,7 +173,7 @@ bool sg_life_owns(CUdeviceptr address)
     return seen.devices || (owned && address == owned);
 }
 
-bool sg_torch_direct(void)
+bool sg_memory_guesses(void)
 {
     return !seen.devices;
 }
