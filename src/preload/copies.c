@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "contexts.h"
+#include "copies.h"
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
@@ -68,6 +69,15 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_core_used_abroad(core, block.base);
 }
 
+void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
+{
+    struct sg_core *core = sg_contexts_devices() && sg_life_owns(address) ? sg_begin() : NULL;
+    if (!core)
+        return;
+    used(core, address, sg_stream_named(stream, per_thread));
+    sg_end();
+}
+
 /* Of whose work a copy may tell the host, or one stream another. */
 enum tells { TELLS_NOTHING, TELLS_OF_ITS_STREAM, TELLS_OF_ALL };
 
@@ -101,6 +111,10 @@ static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_t
 {
     sg_touched(stream, per_thread);
     tell(tells, stream, per_thread);
+    if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
+        sg_copies_used(dst, stream, per_thread);
+        sg_copies_used(src, stream, per_thread);
+    }
     struct sg_core *core = crossing && sg_contexts_devices() ? sg_begin() : NULL;
     if (!core)
         return;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #include "beside.h"
+#include "copies.h"
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
@@ -17,7 +18,8 @@ static bool is_seen_at(CUdeviceptr address)
     return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
 }
 
-#define HAND_ON(symbol, parameters, arguments, stream, own, tells) \
+/* `address`: what may be memory of ours; 0 where nothing is. */
+#define HAND_ON(symbol, parameters, arguments, stream, own, tells, address) \
     CUresult symbol parameters \
     { \
         const bool telling = tells; \
@@ -27,17 +29,23 @@ static bool is_seen_at(CUdeviceptr address)
         if (sg_beside_ran_out(result)) \
             result = sg_real()->symbol arguments; \
         sg_touched(stream, own); \
+        if (address) \
+            sg_copies_used(address, stream, own); \
         if (telling) \
             sg_streams_tell(stream, own); \
         return result; \
     }
+#define BOTH(symbol, per_thread, parameters, arguments, stream, tells, address) \
+    HAND_ON(symbol, parameters, arguments, stream, false, tells, address) \
+    HAND_ON(per_thread, parameters, arguments, stream, true, tells, address)
 #define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
-    HAND_ON(symbol, parameters, arguments, stream, false, false) \
-    HAND_ON(per_thread, parameters, arguments, stream, true, false)
+    BOTH(symbol, per_thread, parameters, arguments, stream, false, 0)
 #define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
-    HAND_ON(symbol, parameters, arguments, stream, false, sg_following()) \
-    HAND_ON(per_thread, parameters, arguments, stream, true, sg_following())
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), 0)
+#define SUBMIT_TELLING_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), src)
+#define SUBMIT_TELLING_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
 #define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
-    HAND_ON(symbol, parameters, arguments, stream, false, is_seen_at(dst)) \
-    HAND_ON(per_thread, parameters, arguments, stream, true, is_seen_at(dst))
+    BOTH(symbol, per_thread, parameters, arguments, stream, is_seen_at(dst), dst)
 #include "submit.def"

@@ -28,6 +28,10 @@ def directed(rule, free_sync, schedule=",schedule=1"):
     return [("tests/hazard/directed " + rule, "free_sync:" + free_sync, "64MiB,hazard" + schedule)]
 
 
+def far(rule):
+    return [("tests/hazard/directed " + rule, "free_sync:auto", "64MiB,count=2,hazard")]
+
+
 def shown(rule, schedule=",schedule=1"):
     return [("tests/hazard/shown " + rule, "free_sync:auto", "64MiB,hazard" + schedule)]
 

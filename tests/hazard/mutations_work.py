@@ -1,10 +1,10 @@
 """Bugs in what is noted of work by the name of the call that gives it, and in what the host may learn by it."""
-from mutation_terms import COPIES, SUBMIT, TAINTS, WORK, bug, told
+from mutation_terms import COPIES, SUBMIT, TAINTS, WORK, bug, far, told
 
 WORK_BUGS = [
     bug("work_by_the_other_name_is_the_legacy_streams", "work by the other name counts as the legacy stream's", SUBMIT,
-        "    HAND_ON(per_thread, parameters, arguments, stream, true, false)",
-        "    HAND_ON(per_thread, parameters, arguments, stream, false, false)",
+        "    HAND_ON(per_thread, parameters, arguments, stream, true, tells, address)",
+        "    HAND_ON(per_thread, parameters, arguments, stream, false, tells, address)",
         ["aware"], WORK),
     bug("work_noted_before_it_is_given", "work is noted before the driver has been given it", SUBMIT,
         "        CUresult result = sg_real()->symbol arguments; \\\n"
@@ -21,6 +21,9 @@ WORK_BUGS = [
         "        if (__builtin_strcmp(#symbol, \"cuMemsetD2D8Async\")) \\\n"
         "            sg_touched(stream, own); \\\n",
         ["aware"], WORK),
+    bug("copies_from_far_forgotten",
+        "copies to the host, and sets, by a stream of another device do not count as use of a block", SUBMIT,
+        "        if (address) \\\n", "        if (0) \\\n", ["torch"], programs=far("far_copy") + far("far_set")),
     bug("copy_to_the_host_tells_nothing",
         "a copy to the host does not count as telling it of the stream's work", SUBMIT,
         "        const bool telling = tells; \\\n",
@@ -35,8 +38,8 @@ WORK_BUGS = [
         ["aware"], WORK),
     bug("call_without_a_stream_tells_nothing",
         "copies from the host, and sets of its memory, do not count as waiting for the default stream", SUBMIT,
-        "    HAND_ON(symbol, parameters, arguments, stream, false, sg_following()) \\\n",
-        "    HAND_ON(symbol, parameters, arguments, stream, false, sg_following() && #stream[0] != 'N') \\\n",
+        "    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)",
+        "    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following() && #stream[0] != 'N', dst)",
         ["aware"], programs=told("copied") + told("set")),
     bug("set_of_the_hosts_memory_tells_nothing",
         "what a stream sets in the host's memory does not count as telling it of the stream's work", SUBMIT,

@@ -6,6 +6,7 @@
 #include "beside.h"
 #include "captures.h"
 #include "contexts.h"
+#include "copies.h"
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
@@ -45,6 +46,11 @@ bool sg_life_owns(CUdeviceptr address)
 {
     (void)address;
     return true;
+}
+
+void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
+{
+    (void)address, (void)stream, (void)per_thread;
 }
 
 bool sg_memory_guesses(void)

@@ -228,6 +228,8 @@ static const struct call work[] = {
 #define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
     {CALL(symbol), .tells = true, .of_default = #stream[0] == 'N'}, \
     {CALL(per_thread), .own = true, .tells = true, .of_default = #stream[0] == 'N'},
+#define SUBMIT_TELLING_FROM SUBMIT_TELLING
+#define SUBMIT_TELLING_TO SUBMIT_TELLING
 #define SUBMIT_WRITING SUBMIT_TELLING
 #include "submit.def"
     {CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz), .own = true},
@@ -422,6 +424,20 @@ static void copies_by_another_device_count(void **state)
     }
 }
 
+/* A copy from or to the host, or a set: one end is memory of the first device. */
+static void copies_with_the_host_by_another_device_count(void **state)
+{
+    static const struct call calls[] = {{CALL(cuMemcpyDtoHAsync_v2)}, {CALL(cuMemcpyDtoHAsync_v2_ptsz)},
+        {CALL(cuMemcpyHtoDAsync_v2)}, {CALL(cuMemcpyHtoD_v2)}, {CALL(cuMemsetD8Async)}, {CALL(cuMemsetD2D32_v2_ptds)}};
+    (void)state;
+    seen.devices = true;
+    for EACH(call, calls) {
+        make(call);
+        if (seen.abroad != 1)
+            fail_msg("%s: %d of one end count as used by another device", call->name, seen.abroad);
+    }
+}
+
 static void expect_tainted(const struct call *call, const void *event)
 {
     make(call);
@@ -506,6 +522,7 @@ int main(void)
         cmocka_unit_test_setup(waits_of_streams_that_are_not_followed_tell, start_afresh),
         cmocka_unit_test_setup(a_batch_without_a_write_tells_nothing, start_afresh),
         cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),
+        cmocka_unit_test_setup(copies_with_the_host_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),
         cmocka_unit_test_setup(graphs_that_wait_make_their_streams_opaque, start_afresh),
     };
