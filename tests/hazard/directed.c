@@ -3,7 +3,8 @@
 
      directed context | stream_context | legacy_free | idle_plain | idle_named | idle_context | legacy_event |
        legacy_shared | opaque_free | step_event | step_legacy | left_opaque | left_reused | left_legacy |
-       before_graph | before_external | far_copy | far_set | drivers | drivers_torch
+       before_graph | before_external | far_copy | far_set | far_work | drivers |
+       drivers_torch
 
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
@@ -22,6 +23,7 @@
    before_graph, before_external: an event is recorded by a graph that was made, or captured, before any stream was
    followed, after the program recorded it on the block's own stream. So who waits for it has not come after that.
    far_copy, far_set: a block is copied to the host, or set, by a stream of another device, which needs no access to it.
+   In far_work it has access, and work of it uses the block without a call that names that.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -154,28 +156,43 @@ static uint64_t passed_on(void)
     return 0;
 }
 
+static void copy_to_host(CUdeviceptr address, CUstream stream)
+{
+    void *host; /* is there until the program ends */
+    MUST(cuMemHostAlloc(&host, BLOCK, 0));
+    MUST(cuMemcpyDtoHAsync_v2(host, address, BLOCK, stream));
+}
+
+static void set(CUdeviceptr address, CUstream stream)
+{
+    MUST(cuMemsetD8Async(address, 2, BLOCK, stream));
+}
+
+static void work_on(CUdeviceptr address, CUstream stream)
+{
+    extras.touches(address, BLOCK, 1);
+    MUST(cuLaunchHostFunc(stream, run, NULL));
+}
+
 /* PyTorch's, whose free nobody tells of that stream. */
-static void used_from_far(bool set)
+static void used_from_far(void (*give_work)(CUdeviceptr address, CUstream stream), bool access)
 {
     CUcontext near, far;
-    void *host;
     start_following();
     CUstream own = followed(CU_STREAM_NON_BLOCKING);
     MUST(cuCtxGetCurrent(&near));
     MUST(cuDevicePrimaryCtxRetain(&far, 1));
     MUST(cuCtxSetCurrent(far));
     CUstream second = stream_of(CU_STREAM_NON_BLOCKING);
+    MUST(access ? cuCtxEnablePeerAccess(near, 0) : CUDA_SUCCESS);
     MUST(cuCtxSetCurrent(near));
-    MUST(cuMemHostAlloc(&host, BLOCK, 0));
     void *tensor = tensor_on(own, 1);
     wait_for(second, own);
-    MUST(set ? cuMemsetD8Async(number(tensor), 2, BLOCK, second)
-             : cuMemcpyDtoHAsync_v2(host, number(tensor), BLOCK, second));
+    give_work(number(tensor), second);
     extras.owner(number(tensor), BLOCK, 0);
     extras.release(tensor);
     ask_again(own, BLOCK);
     MUST(cuStreamSynchronize(second));
-    MUST(cuMemFreeHost(host));
 }
 
 static void *allocate(CUstream stream, bool torch, size_t bytes)
@@ -417,8 +434,12 @@ int main(int count, char **argument)
         freed_over_a_context();
     else if (strcmp(rule, "stream_context") == 0)
         freed_over_streams();
-    else if (strncmp(rule, "far_", 4) == 0)
-        used_from_far(strcmp(rule, "far_set") == 0);
+    else if (strcmp(rule, "far_copy") == 0)
+        used_from_far(copy_to_host, false);
+    else if (strcmp(rule, "far_set") == 0)
+        used_from_far(set, false);
+    else if (strcmp(rule, "far_work") == 0)
+        used_from_far(work_on, true);
     else if (strncmp(rule, "drivers", 7) == 0)
         freed_by_the_driver(context, strcmp(rule, "drivers_torch") == 0);
     else

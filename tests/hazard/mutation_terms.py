@@ -29,7 +29,7 @@ def directed(rule, free_sync, schedule=",schedule=1"):
 
 
 def far(rule):
-    return [("tests/hazard/directed " + rule, "free_sync:auto", "64MiB,count=2,hazard")]
+    return [("tests/hazard/directed " + rule, "free_sync:auto", "64MiB,count=2,hazard,schedule=4")]
 
 
 def shown(rule, schedule=",schedule=1"):

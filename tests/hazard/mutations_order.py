@@ -2,7 +2,7 @@
 from mutation_terms import (ALIAS, CAPTURES, CONTEXTS, COPIES, DEVICE, ENDS_UNDER_FREES, EPOCHS, EVENTS, FREE,
                             FREE_WAITS, GRAPHS, MARKS, MEMORY, ORDER, ORDER_MODEL, ORDER_RULES, ORDER_TEST, OWNER,
                             PARTS, PENDING, PERFORM, PLACE, PLAYED, PRELOAD_CONTEXTS, REGION, SEW, SUBMIT, USERS,
-                            USERS_HEADER, WAITS, bug, directed, shown)
+                            USERS_HEADER, WAITS, bug, directed, far, shown)
 
 ORDER_BUGS = [
     # Frees that wait as the driver's do.
@@ -68,7 +68,8 @@ ORDER_BUGS = [
         "        const bool telling = tells && __builtin_strcmp(#symbol, \"cuLaunchHostFunc\"); \\\n", ["torch"],
         programs=shown("function", "")),
     bug("other_devices_forgotten", "work of a device that has access does not count as having seen a block", FREE,
-        "if (tag->sees == SG_SEES_POSSIBLE && device->peers)", "if (0)", ["torch"]),
+        "if (tag->sees == SG_SEES_POSSIBLE && device->peers)", "if (0)", ["torch"],
+        programs=far("far_work")),
     bug("blocking_streams_forgotten", "streams ordered by the legacy stream do not count as having seen a block", ORDER,
         "known = order->opaque | order->eventless | passers;", "known = order->opaque | order->eventless;",
         ["torch", "aware"], programs=shown("legacy")),

@@ -30,6 +30,7 @@ static void find_extras(void)
 {
     *(void **)&extras.owner = find("segalloc_sim_owner");
     *(void **)&extras.hazards = find("segalloc_sim_hazards");
+    *(void **)&extras.touches = find("segalloc_sim_touches");
     *(void **)&extras.malloc_on = find("segalloc_malloc_on");
     *(void **)&extras.free = find("segalloc_free");
     *(void **)&extras.record_stream = find("segalloc_record_stream");

@@ -31,7 +31,21 @@ static struct {
     CUstreamCaptureStatus status; /* of any stream */
     int forgotten;               /* how often what captures may have again was forgotten */
     atomic_bool called, inside, go; /* a wait for a context */
+    atomic_int rests; /* since it was called, of who waits for it to be inside */
 } fake;
+
+enum { RESTS = 3 };
+
+/* In place of the library's: how long a thread rests is not to decide who is first. Who waits has rested a few times
+   before the other one comes into the driver, and does not give up before that. */
+int nanosleep(const struct timespec *time, struct timespec *left)
+{
+    (void)time, (void)left;
+    if (atomic_load(&fake.called) && atomic_fetch_add(&fake.rests, 1) >= RESTS)
+        while (!atomic_load(&fake.inside))
+            sched_yield();
+    return 0;
+}
 
 static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
 {
@@ -40,20 +54,15 @@ static CUresult begin(CUstream stream, CUstreamCaptureMode mode)
     return fake.begin;
 }
 
-static void rest(void)
-{
-    nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-}
-
 /* Comes into the driver some time after it was called, and stays there. */
 static CUresult synchronize(void)
 {
     atomic_store(&fake.called, true);
-    for (int i = 0; i < 10; i++) /* for longer than it takes to be seen on its way */
-        rest();
+    while (atomic_load(&fake.rests) < RESTS && !atomic_load(&fake.go)) /* so it is seen on its way */
+        sched_yield();
     atomic_store(&fake.inside, true);
     while (!atomic_load(&fake.go))
-        rest();
+        sched_yield();
     return CUDA_SUCCESS;
 }
 
