@@ -181,10 +181,14 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
 
 /* Whether the next step of a block's stream would have come after more than its slot tells of, and the stream is no
    more: it is destroyed and came after things that were not seen, or its slot is another stream's. That its own work is
-   complete says nothing of those. */
-static bool is_left_behind(const struct sg_order *order, const struct sg_node *node, sg_slot slot)
+   complete says nothing of those. A replay isn't told what was not seen, but whose the block has become. */
+static bool is_left_behind(const struct sg_device *device, const struct sg_node *node, const struct sg_tag *tag,
+    sg_slot slot)
 {
+    const struct sg_order *order = &device->order;
     bool unseen = (order->opaque | order->blocking) >> slot & 1;
+    if (device->core->replay)
+        return slot != tag->slot;
     return order->met_at[slot] >= node->serial || (order->state[slot] != SG_SLOT_ALIVE && unseen);
 }
 
@@ -195,7 +199,7 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node
     bool *ret_step)
 {
     sg_slot slot = sg_device_slot_of(device, node->stream);
-    if (slot && is_left_behind(&device->order, node, slot))
+    if (slot && is_left_behind(device, node, tag, slot))
         slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
     if (!*ret_step)

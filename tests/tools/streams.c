@@ -1,12 +1,16 @@
 /* One or more threads take and free memory on streams of their own with the library's own calls, give the streams work,
    and let them wait for one another: THREADS ROUNDS STREAMS LARGEST (bytes). Streams come and go; now and then they ask
-   how much there is. Running out is borne. */
+   how much there is. Running out is borne. With `left` as a fifth argument some blocks are freed as a step of another
+   stream, when their own, which has waited for a word of memory, is destroyed. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BLOCKS = 24, THREADS = 8, STREAMS = 16 };
 
@@ -20,12 +24,16 @@ static CUresult (*wait_event)(CUstream, CUevent, unsigned);
 static CUresult (*query_event)(CUevent);
 static CUresult (*synchronize)(CUstream);
 static CUresult (*info)(size_t *, size_t *);
+static CUresult (*wait_value)(CUstream, CUdeviceptr, uint32_t, unsigned);
+static CUresult (*allocate)(CUdeviceptr *, size_t);
+static CUresult (*free_async)(CUdeviceptr, CUstream);
 static void *(*take)(size_t, void *);
 static int (*give)(void *);
 static int (*use_on)(void *, void *);
 static CUcontext context;
 static long rounds, streams;
 static size_t largest;
+static CUdeviceptr word; /* 0: no block is left behind */
 
 static void find(void *function, void *from, const char *name)
 {
@@ -42,6 +50,22 @@ static void check(CUresult result)
         fprintf(stderr, "streams: %d\n", (int)result);
         exit(4);
     }
+}
+
+static void leave_behind(CUstream next, CUevent event)
+{
+    CUstream stream;
+    check(create_stream(&stream, 1 /* non-blocking */));
+    check(wait_value(stream, word, 0, 0 /* for that much at least */));
+    void *block = take(largest, stream);
+    if (block) {
+        check(fill((CUdeviceptr)block, 1, largest, stream));
+        check(record_event(event, stream));
+        check(wait_event(next, event, 0));
+    }
+    check(destroy_stream(stream));
+    if (block)
+        check(free_async((CUdeviceptr)block, next));
 }
 
 static void *work(void *argument)
@@ -84,6 +108,8 @@ static void *work(void *argument)
             check(info(&free_bytes, &total_bytes));
         if (i % 61 == 0)
             check(synchronize(stream[other]));
+        if (word && i % 31 == 0)
+            leave_behind(stream[on], event);
         if (i % 97 == 0) {
             check(destroy_stream(stream[other]));
             check(create_stream(&stream[other], 1));
@@ -98,8 +124,9 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    if (argc != 5 || !driver) {
-        fputs("usage: streams THREADS ROUNDS STREAMS LARGEST\n", stderr);
+    bool left = argc == 6 && strcmp(argv[5], "left") == 0;
+    if ((argc != 5 && !left) || !driver) {
+        fputs("usage: streams THREADS ROUNDS STREAMS LARGEST [left]\n", stderr);
         return 2;
     }
     long threads = atol(argv[1]) < THREADS ? atol(argv[1]) : THREADS;
@@ -120,11 +147,17 @@ int main(int argc, char **argv)
     find(&query_event, driver, "cuEventQuery");
     find(&synchronize, driver, "cuStreamSynchronize");
     find(&info, driver, "cuMemGetInfo_v2");
+    find(&wait_value, driver, "cuStreamWaitValue32_v2");
+    find(&allocate, driver, "cuMemAlloc_v2");
+    find(&free_async, driver, "cuMemFreeAsync");
     find(&take, RTLD_DEFAULT, "segalloc_malloc_on");
     find(&give, RTLD_DEFAULT, "segalloc_free");
     find(&use_on, RTLD_DEFAULT, "segalloc_record_stream");
     check(init(0));
     check(retain(&context, 0));
+    check(set_current(context));
+    if (left)
+        check(allocate(&word, 4));
     pthread_t thread[THREADS];
     for (long i = 0; i < threads; i++)
         if (pthread_create(&thread[i], NULL, work, (void *)(size_t)i) != 0)

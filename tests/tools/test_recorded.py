@@ -213,6 +213,13 @@ class Recorded(unittest.TestCase):
                     self.assertGreater(replay["late_unmaps"], 0)  # some have had a second address
                 os.unlink(self.trace)
 
+    def test_replay_agrees_with_blocks_left_behind(self):
+        """Freed as a step of another stream, when what their own came after was not seen and it is no more."""
+        for streams in ("1 300 3 4000000 left", "3 200 2 4000000 left"):
+            with self.subTest(streams=streams):
+                self.agree("1GiB", "reserve_slack:1.0", [STREAMS, *streams.split()])
+                os.unlink(self.trace)
+
     def test_exit_without_cleaning_up(self):
         report = self.whole("_exit")
         self.assertFalse(report["complete"])
