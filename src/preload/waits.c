@@ -79,6 +79,13 @@ CUresult cuStreamSynchronize_ptsz(CUstream stream)
     return ask(sg_real()->cuStreamSynchronize_ptsz, stream, true);
 }
 
+/* Whether who waits for it has waited for all streams that have a slot of its device: those of another device may have
+   one too. */
+static bool stands_for_all(CUcontext context)
+{
+    return !sg_contexts_devices() && sg_contexts_stands_for_all(context);
+}
+
 /* A primary context stands for the green ones too, but not for others of its device. */
 static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock *ret_clock)
 {
@@ -86,9 +93,9 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
     struct sg_core *core = known ? sg_begin() : NULL;
     if (!core)
         return false;
-    bool all = sg_contexts_stands_for_all(context);
+    bool all = stands_for_all(context);
     sg_core_context_clock(core, *ret_device, all ? NULL : context, ret_clock);
-    if (all && !sg_contexts_stands_for_all(context)) /* another thread has made one meanwhile */
+    if (all && !stands_for_all(context)) /* another thread has made one meanwhile */
         sg_core_context_clock(core, *ret_device, context, ret_clock);
     if (sg_contexts_devices())
         ret_clock->at[0] = 0; /* what waits for all work waits for other devices' too */

@@ -3,8 +3,8 @@
 
      directed context | stream_context | legacy_free | idle_plain | idle_named | idle_context | legacy_event |
        legacy_shared | opaque_free | step_event | step_legacy | left_opaque | left_reused | left_legacy |
-       before_graph | before_external | far_copy | far_set | far_work | drivers |
-       drivers_torch
+       before_graph | before_external | far_copy | far_set | far_work | far_waited |
+       drivers | drivers_torch
 
    legacy_free, opaque_free: a block's own stream comes after another's work on it, by way of the legacy stream's rules
    or of an event over the context; then it is freed, and asked for by a third stream that has waited for its own stream
@@ -24,6 +24,8 @@
    followed, after the program recorded it on the block's own stream. So who waits for it has not come after that.
    far_copy, far_set: a block is copied to the host, or set, by a stream of another device, which needs no access to it.
    In far_work it has access, and work of it uses the block without a call that names that.
+   In far_waited it is copied by a stream whose device serves memory too, and after the free the host waits for the
+   block's context, which the stream is not of.
    context, stream_context: memory that waits for work of one context is asked for while another one is current.
    drivers, drivers_torch: a block that the driver served is freed while work of another device uses it, by one who
    names streams and by PyTorch. */
@@ -174,8 +176,10 @@ static void work_on(CUdeviceptr address, CUstream stream)
     MUST(cuLaunchHostFunc(stream, run, NULL));
 }
 
+enum far { ALONE, WITH_ACCESS, WAITED_BESIDE };
+
 /* PyTorch's, whose free nobody tells of that stream. */
-static void used_from_far(void (*give_work)(CUdeviceptr address, CUstream stream), bool access)
+static void used_from_far(void (*give_work)(CUdeviceptr address, CUstream stream), enum far how)
 {
     CUcontext near, far;
     start_following();
@@ -184,13 +188,17 @@ static void used_from_far(void (*give_work)(CUdeviceptr address, CUstream stream
     MUST(cuDevicePrimaryCtxRetain(&far, 1));
     MUST(cuCtxSetCurrent(far));
     CUstream second = stream_of(CU_STREAM_NON_BLOCKING);
-    MUST(access ? cuCtxEnablePeerAccess(near, 0) : CUDA_SUCCESS);
+    MUST(how == WITH_ACCESS ? cuCtxEnablePeerAccess(near, 0) : CUDA_SUCCESS);
+    if (how == WAITED_BESIDE)
+        (void)tensor_on(second, 3);
     MUST(cuCtxSetCurrent(near));
     void *tensor = tensor_on(own, 1);
     wait_for(second, own);
     give_work(number(tensor), second);
     extras.owner(number(tensor), BLOCK, 0);
     extras.release(tensor);
+    if (how == WAITED_BESIDE)
+        MUST(cuCtxSynchronize());
     ask_again(own, BLOCK);
     MUST(cuStreamSynchronize(second));
 }
@@ -435,11 +443,13 @@ int main(int count, char **argument)
     else if (strcmp(rule, "stream_context") == 0)
         freed_over_streams();
     else if (strcmp(rule, "far_copy") == 0)
-        used_from_far(copy_to_host, false);
+        used_from_far(copy_to_host, ALONE);
     else if (strcmp(rule, "far_set") == 0)
-        used_from_far(set, false);
+        used_from_far(set, ALONE);
     else if (strcmp(rule, "far_work") == 0)
-        used_from_far(work_on, true);
+        used_from_far(work_on, WITH_ACCESS);
+    else if (strcmp(rule, "far_waited") == 0)
+        used_from_far(copy_to_host, WAITED_BESIDE);
     else if (strncmp(rule, "drivers", 7) == 0)
         freed_by_the_driver(context, strcmp(rule, "drivers_torch") == 0);
     else
