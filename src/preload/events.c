@@ -21,7 +21,8 @@ enum state {
     CAPTURED /* recorded in a capture: waiting for it makes a stream join that */
 };
 
-/* Events that were recorded since order is followed. A full table loses knowledge, no more. */
+/* Events that were recorded since order is followed. A full table loses knowledge, no more: where it was to say that an
+   event is never to be believed, none that is not in it is. */
 static struct {
     struct event {
         CUevent handle;
@@ -38,6 +39,7 @@ static struct {
     int used, first_free;
     bool full; /* an event could not be kept */
     atomic_bool early; /* one was tainted before order was followed */
+    atomic_bool missed; /* a tainted one could not be kept */
 } events;
 
 /* All below until the hooks: under the guard. */
@@ -77,7 +79,8 @@ static struct event *find_or_make(CUevent handle)
     events.bucket[at] = (uint16_t)index;
     struct event *event = &events.list[index - 1];
     uint32_t generation = event->generation + 1;
-    *event = (struct event){.handle = handle, .generation = generation};
+    enum state state = atomic_load_explicit(&events.missed, memory_order_relaxed) ? TAINTED : BLANK;
+    *event = (struct event){.handle = handle, .state = state, .generation = generation};
     return event;
 }
 
@@ -114,6 +117,8 @@ void sg_events_taint(CUevent handle)
     if (event) {
         event->generation++;
         event->state = TAINTED;
+    } else {
+        atomic_store(&events.missed, true);
     }
     sg_unguard(SG_GUARD_EVENTS);
 }
@@ -127,10 +132,13 @@ static void forget(CUevent handle)
     sg_unguard(SG_GUARD_EVENTS);
 }
 
+/* A new one. */
 static void enter(CUevent handle)
 {
     sg_guard(SG_GUARD_EVENTS);
-    (void)find_or_make(handle);
+    struct event *event = find_or_make(handle);
+    if (event)
+        event->state = BLANK;
     sg_unguard(SG_GUARD_EVENTS);
 }
 
@@ -164,8 +172,8 @@ static CUresult created(CUresult result, const CUevent *ret, bool tainted)
         forget(*ret); /* an event of the same handle whose end was not seen */
         if (tainted)
             sg_events_taint(*ret);
-        else if (sg_follow_late())
-            enter(*ret); /* those that aren't in the table may have been recorded before */
+        else if (sg_follow_late() || atomic_load_explicit(&events.missed, memory_order_relaxed))
+            enter(*ret); /* those that aren't in the table may have been recorded, or tainted, before */
     }
     return result;
 }
@@ -219,6 +227,8 @@ static void begin_record(CUevent handle, CUstream stream, bool per_thread, struc
         event->mixed |= event->under_way > 1;
         ret->shared = event->state == TAINTED;
         event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
+    } else {
+        ret->shared = atomic_load_explicit(&events.missed, memory_order_relaxed);
     }
     sg_unguard(SG_GUARD_EVENTS);
     if (ret->shared)

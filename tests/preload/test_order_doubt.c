@@ -94,6 +94,29 @@ static void events_that_could_not_be_kept_are_unknown(void **state)
     apart(full_table);
 }
 
+/* One that was created since then is none of those. */
+static void taint_of_a_full_table(void)
+{
+    CUevent later = event_of(6001);
+    for (uintptr_t i = 64; i < 6000; i++)
+        cuEventRecord(event_of(i), stream_of(1));
+    cuIpcGetEventHandle(NULL, event_of(6000));
+    for (uintptr_t i = 64; i < 6000; i++)
+        cuEventDestroy(event_of(i));
+    cuEventRecord(event_of(6000), stream_of(1));
+    expect_nothing_learnt(6000);
+    cuEventCreate(&later, 0);
+    cuEventRecord(later, stream_of(1));
+    cuStreamWaitEvent(stream_of(3), later, 0);
+    expect(fake.waits == 1 && fake.opaques == 1);
+}
+
+static void what_a_full_table_could_not_say_is_not_believed_later(void **state)
+{
+    (void)state;
+    apart(taint_of_a_full_table);
+}
+
 static void taint_lasts_until_the_end(void **state)
 {
     (void)state;
@@ -508,6 +531,7 @@ int main(int count, char **argument)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(calls_of_a_newer_driver_may_be_missed, start_afresh),
         cmocka_unit_test_setup(events_that_could_not_be_kept_are_unknown, start_afresh),
+        cmocka_unit_test_setup(what_a_full_table_could_not_say_is_not_believed_later, start_afresh),
         cmocka_unit_test_setup(taint_lasts_until_the_end, start_afresh),
         cmocka_unit_test_setup(knowledge_read_before_is_void, start_afresh),
         cmocka_unit_test_setup(nothing_is_known_while_it_is_recorded, start_afresh),
