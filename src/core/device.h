@@ -457,7 +457,7 @@ bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
    streams have free memory: what they hold for themselves in more places adds up. Under the lock. */
 bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
-   how many must be. */
+   how many must be. Under the lock. */
 struct sg_wanted {
     uint64_t should, must;
 };

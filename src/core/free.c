@@ -186,9 +186,9 @@ static bool is_left_behind(const struct sg_device *device, const struct sg_node 
     sg_slot slot)
 {
     const struct sg_order *order = &device->order;
-    bool unseen = (order->opaque | order->blocking) >> slot & 1;
     if (device->core->replay)
         return slot != tag->slot;
+    bool unseen = (order->opaque | order->blocking) >> slot & 1;
     return order->met_at[slot] >= node->serial || (order->state[slot] != SG_SLOT_ALIVE && unseen);
 }
 

@@ -69,9 +69,9 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
         sg_core_used_abroad(core, block.base);
 }
 
-void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
+void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
 {
-    struct sg_core *core = sg_contexts_devices() && sg_life_owns(address) ? sg_begin() : NULL;
+    struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
     if (!core)
         return;
     used(core, address, sg_stream_named(stream, per_thread));

@@ -48,7 +48,7 @@ bool sg_life_owns(CUdeviceptr address)
     return true;
 }
 
-void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
+void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
 {
     (void)address, (void)stream, (void)per_thread;
 }
