@@ -152,23 +152,26 @@ static uint64_t take_borders(struct sg_plan *plan, uint64_t bytes)
 }
 
 /* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use
-   goes first. Returns what could be had. */
+   goes first. Returns what could be had, which is more than `bytes` where the last page was larger than what was still
+   wanted: pages of another size need not divide it. */
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
     const enum source *source = sg_device_is_shared(plan->device, plan->slot) ? shared : alone;
     uint64_t got = 0;
-    for (int i = 0; i < SOURCES; i++)
+    for (int i = 0; i < SOURCES && got < bytes; i++)
         if (source[i] != TWICE || plan->aliases)
             got += take_from(plan, bytes - got, source[i]);
     return got < bytes ? got + take_borders(plan, bytes - got) : got;
 }
 
-/* Sets create so that what is taken and what is created make up the place. */
+/* Sets create so that what is taken and what is created make up the place. No more pages of the place's own size are
+   ever taken than it lacks: plan->handles has no room for others. */
 static void settle(struct sg_plan *plan)
 {
     uint64_t pages = transferable(plan);
-    plan->create = pages < plan->place.new_pages ? plan->place.new_pages - (uint32_t)pages : 0;
+    assert(pages + plan->created <= plan->place.new_pages);
+    plan->create = plan->place.new_pages - (uint32_t)pages;
 }
 
 static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, bool later,

@@ -69,6 +69,18 @@ class Replay(unittest.TestCase):
             self.assertEqual((got["peak_reserved_bytes"], got["ooms"]), (live, 0), (limit, conf))
             self.assertLess(got["pages_moved"], 8, (limit, conf))  # those made ahead where the crowd first stood
 
+    def test_a_page_given_up_for_smaller_ones_is_larger_than_what_is_wanted(self):
+        """A huge block's page goes back to the driver, which leaves more room than the pages that are made anew need:
+        no other pages are taken then."""
+        steps = (("allocate", 1, 6331415293), ("free", 1, 6331415293), ("device_sync", 0, 0), ("allocate", 2, 5638543650),
+                 ("free", 2, 5638543650), ("allocate", 3, 1978588032), ("allocate", 4, 1263691467), ("launch", 0, 3),
+                 ("free", 3, 1978588032), ("allocate", 5, 3522366811))
+        rows = HEADER + "".join(f"1,00:00:00:{i:06},{action},{block << 9:#x},{size},0\n"
+                                for i, (action, block, size) in enumerate(steps))
+        got = self.replay(rows, "-l", "11899MiB", "-r", "10", "--device-waits")
+        self.assertEqual((got["allocs"], got["ooms"]), (5, 0))
+        self.assertLessEqual(got["peak_reserved_bytes"], 11899 * MIB)
+
     def test_recorded_failures(self):
         rows = (HEADER + "0,00:00:00:000000,allocate,0x200,8388608,0\n0,00:00:00:000001,allocate "
                          "failure,0x0,33554432,0\n"
