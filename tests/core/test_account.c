@@ -1,0 +1,172 @@
+/* The text for running out: it names the page that holds the most for the least, and never advises what is set. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "size.h"
+#include "strict_driver.h"
+
+enum { TOTAL = 64 * SG_MIB };
+
+static struct sg_core *core;
+
+static CUdeviceptr allocate(size_t bytes)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address = 0;
+    assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
+    return address;
+}
+
+static void release(CUdeviceptr address, enum sg_free_sync sync)
+{
+    const struct sg_tag tag = {.sync = sync};
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+}
+
+static void run_out(size_t bytes)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address;
+    assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void expect_text(const char *part)
+{
+    char text[2048];
+    assert_true(sg_core_oom_text(core, 0, text, sizeof text) < sizeof text);
+    if (!strstr(text, part))
+        fail_msg("no \"%s\" in:\n%s", part, text);
+}
+
+static void stop(void)
+{
+    const char *what;
+    strict_complete(UINT32_MAX);
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+}
+
+/* Of the pages of blocks that share one, are alone in one, or end in one; wholly used ones count for nothing. */
+static void holder_is_the_emptiest_page(void **state)
+{
+    char at[64];
+    (void)state;
+    core = inspect_start("", TOTAL);
+    CUdeviceptr small[2] = {allocate(100), allocate(100)}; /* two in one page */
+    (void)allocate(3 * SG_MIB);
+    run_out(TOTAL);
+    expect_text("in 2 partly used pages");
+    expect_text("pinned by 1024 bytes");
+    snprintf(at, sizeof at, "(at 0x%llx, a block of", (unsigned long long)small[0]);
+    expect_text(at);
+    release(small[0], SG_FREE_SYNC_AUTO);
+    run_out(TOTAL);
+    expect_text("pinned by 512 bytes");
+    release(small[1], SG_FREE_SYNC_AUTO);
+    run_out(TOTAL);
+    expect_text("in 1 partly used pages");
+    stop();
+}
+
+/* Four pages of small blocks: of the first three some stay, the fourth is wholly in use. */
+static void holder_is_the_emptiest_of_several_in_a_region(void **state)
+{
+    (void)state;
+    enum { BLOCK = 64 * 1024, OF_A_PAGE = 32, PAGES = 4 };
+    static const int stay[PAGES] = {3, 1, 2, OF_A_PAGE};
+    CUdeviceptr block[PAGES * OF_A_PAGE];
+    char at[64];
+    core = inspect_start("", TOTAL);
+    for (int i = 0; i < PAGES * OF_A_PAGE; i++) {
+        block[i] = allocate(BLOCK);
+        assert_int_equal(block[i], block[0] + (CUdeviceptr)i * BLOCK);
+    }
+    for (int i = 0; i < PAGES * OF_A_PAGE; i++)
+        if (i % OF_A_PAGE >= stay[i / OF_A_PAGE])
+            release(block[i], SG_FREE_SYNC_AUTO);
+    run_out(TOTAL);
+    expect_text("in 3 partly used pages");
+    snprintf(at, sizeof at, "pinned by %d bytes in the emptiest of those pages", BLOCK);
+    expect_text(at);
+    snprintf(at, sizeof at, "(at 0x%llx, a block of", (unsigned long long)block[OF_A_PAGE]);
+    expect_text(at);
+    stop();
+}
+
+static void limit_stops_it(void **state)
+{
+    (void)state;
+    core = inspect_start("limit:32MiB", TOTAL);
+    (void)allocate(20 * SG_MIB);
+    run_out(20 * SG_MIB);
+    expect_text("raise `limit`");
+    run_out(60 * SG_MIB); /* nor would the device have that */
+    expect_text("smaller batches");
+    stop();
+}
+
+static void others_hold_it(void **state)
+{
+    (void)state;
+    CUdeviceptr foreign;
+    core = inspect_start("", TOTAL);
+    assert_int_equal(strict_driver.mem_alloc(&foreign, 16 * SG_MIB), CUDA_SUCCESS);
+    (void)allocate(20 * SG_MIB);
+    run_out(40 * SG_MIB);
+    expect_text("other users of the device");
+    assert_int_equal(strict_driver.mem_free(foreign), CUDA_SUCCESS);
+    stop();
+}
+
+/* Nothing can be waited for while a capture is live. */
+static void queued_work_holds_it(void **state)
+{
+    (void)state;
+    static const char *const confs[] = {"", "free_sync:strict"};
+    for (int i = 0; i < 2; i++) {
+        core = inspect_start(confs[i], TOTAL);
+        CUdeviceptr block = allocate(2 * SG_MIB);
+        (void)allocate(60 * SG_MIB);
+        inspect_capturing = true;
+        release(block, SG_FREE_SYNC_EVENT);
+        run_out(4 * SG_MIB);
+        expect_text(i == 0 ? "free_sync:strict waits for it" : "smaller batches");
+        inspect_capturing = false;
+        stop();
+    }
+}
+
+static void large_pages_hold_it(void **state)
+{
+    (void)state;
+    static const char *const confs[] = {"page_size_mb:8", "page_size_mb:2", ""};
+    static const char *const advice[] = {"unset page_size_mb", "smaller batches", "smaller batches"};
+    for (int i = 0; i < 3; i++) {
+        core = inspect_start(confs[i], TOTAL);
+        (void)allocate(9 * SG_MIB); /* of which 7 MiB are left over, or 1 */
+        run_out(TOTAL);
+        expect_text(advice[i]);
+        stop();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holder_is_the_emptiest_page),
+        cmocka_unit_test(holder_is_the_emptiest_of_several_in_a_region),
+        cmocka_unit_test(limit_stops_it), cmocka_unit_test(others_hold_it), cmocka_unit_test(queued_work_holds_it),
+        cmocka_unit_test(large_pages_hold_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+/* What is asked about devices, slots and addresses that are not there, or not served: answered, and nothing done. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "size.h"
+#include "strict_driver.h"
+
+enum { TOTAL = 64 * SG_MIB };
+
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static struct sg_core *core;
+
+static void start(const char *conf)
+{
+    core = inspect_start(conf, TOTAL);
+}
+
+static void stop(void)
+{
+    const char *what;
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+static CUdeviceptr allocate(size_t bytes)
+{
+    CUdeviceptr address = 0;
+    assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
+    return address;
+}
+
+/* Nothing is to be had of it, or to be changed in it. */
+static void expect_nothing(int device)
+{
+    struct sg_stats stats;
+    struct sg_piece piece;
+    char text[8] = "text";
+    size_t free_bytes = 1, total_bytes = 2;
+    assert_false(sg_core_stats(core, device, &stats));
+    assert_false(sg_core_stats_recent(core, device, &stats));
+    assert_int_equal(sg_core_pieces(core, device, &piece, 1), 0);
+    assert_int_equal(sg_core_limit(core, device), 0);
+    assert_false(sg_core_is_limited(core, device));
+    assert_int_equal(sg_core_trim(core, device, 0), 0);
+    assert_int_equal(sg_core_oom_text(core, device, text, 0), 0);
+    assert_string_equal(text, "text");
+    assert_int_equal(sg_core_oom_text(core, device, text, sizeof text), 0);
+    assert_string_equal(text, "");
+    sg_core_mem_info(core, device, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, 1);
+    assert_int_equal(total_bytes, 2);
+    sg_core_reset_peaks(core, device);
+    sg_core_merge(core, device);
+    sg_core_outside(core, device, SG_MIB);
+    sg_core_poll(core, device);
+    sg_core_settle(core, device);
+    sg_core_pin_pages(core, device, 0, 1);
+    sg_core_marked(core, device, 2, 1);
+    sg_core_context_gone(core, device, NULL);
+    sg_core_segments_gone(core, device, NULL);
+}
+
+/* Nor of the order of its streams. */
+static void expect_no_order(int device, sg_slot slot)
+{
+    struct sg_clock clock;
+    uint64_t done = 1;
+    sg_core_slot_gone(core, device, slot);
+    sg_core_slot_opaque(core, device, slot);
+    sg_core_slot_touched(core, device, slot);
+    memset(&clock, 1, sizeof clock);
+    sg_core_clock(core, device, slot, &clock);
+    assert_int_equal(clock.at[1], 0);
+    memset(&clock, 1, sizeof clock);
+    sg_core_idle_clock(core, device, slot, &clock, &done);
+    assert_int_equal(clock.at[1], 0);
+    assert_int_equal(done, 0);
+    clock.at[1] = 1;
+    sg_core_waited(core, device, slot, &clock);
+}
+
+static void device_that_was_never_used(void **state)
+{
+    (void)state;
+    static const int devices[] = {0, -1, SG_DEVICES_MAX};
+    struct sg_clock clock;
+    start("");
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        expect_nothing(devices[i]);
+        expect_no_order(devices[i], 1);
+        sg_core_context_clock(core, devices[i], NULL, &clock);
+        assert_int_equal(clock.at[0], 0);
+        clock.at[1] = 1;
+        sg_core_told(core, devices[i], &clock);
+        sg_core_completed(core, devices[i], &clock);
+    }
+    assert_null(core->device[0]);
+    stop();
+}
+
+static void device_that_cannot_be(void **state)
+{
+    (void)state;
+    static const int devices[] = {-1, SG_DEVICES_MAX};
+    const struct sg_stream_id id = {.key = 1};
+    CUdeviceptr address = 5;
+    start("");
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        assert_int_equal(sg_core_malloc(core, devices[i], SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+        assert_int_equal(address, 5);
+        assert_int_equal(sg_core_set_limit(core, devices[i], SG_MIB), 0);
+        assert_int_equal(sg_core_slot(core, devices[i], &id), 0);
+        assert_int_equal(sg_core_peer_access(core, devices[i], 1, true), CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(sg_core_peer_access(core, 0, devices[i], true), CUDA_ERROR_INVALID_VALUE);
+        sg_core_passed_on(core, devices[i], 0x1000, SG_MIB);
+    }
+    stop();
+}
+
+static void slot_that_cannot_be(void **state)
+{
+    (void)state;
+    start("");
+    CUdeviceptr block = allocate(SG_MIB);
+    expect_no_order(0, 0);
+    expect_no_order(0, SG_SLOTS);
+    assert_int_equal(sg_core_record_stream(core, block, SG_SLOTS), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_record_stream(core, block + 512, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_record_stream(core, 0x1000, 1), CUDA_ERROR_NOT_FOUND);
+    stop();
+}
+
+/* A stream that was never followed, whose slot was never given out. */
+static void slot_that_was_never_given_out(void **state)
+{
+    (void)state;
+    start("");
+    CUdeviceptr block = allocate(SG_MIB);
+    sg_core_slot_gone(core, 0, 3);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    inspect(core, 1);
+    stop();
+}
+
+static void address_without_a_block(void **state)
+{
+    (void)state;
+    struct sg_block_info info;
+    bool all;
+    start("");
+    CUdeviceptr block = allocate(700), foreign = 0x1000;
+    assert_int_equal(sg_core_block(core, block + 699, &info), CUDA_SUCCESS);
+    assert_int_equal(info.base, block);
+    assert_int_equal(sg_core_block(core, block + 700, &info), CUDA_ERROR_INVALID_VALUE); /* it was rounded up */
+    assert_int_equal(sg_core_block(core, block + 4096, &info), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_block(core, foreign, &info), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(sg_core_wait(core, foreign, NULL, &all), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_wait(core, block + 512, NULL, &all), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_free(core, foreign, &tag), CUDA_ERROR_NOT_FOUND);
+    sg_core_used_abroad(core, foreign);
+    sg_core_used_abroad(core, block + 4096);
+    assert_int_equal(core->device[0]->nodes.node[core->device[0]->region[0]->first].also, 0);
+    stop();
+}
+
+/* The last page of a region, and what is said of addresses beyond its end. */
+static void pins(void **state)
+{
+    (void)state;
+    start("");
+    CUdeviceptr block = allocate(5 * SG_MIB);
+    const struct sg_device *device = core->device[0];
+    const struct sg_region *region = device->region[0];
+    sg_core_pin(core, 0x1000, SG_MIB);
+    sg_core_pin(core, block, 0);
+    assert_int_equal(region->pinned, 0);
+    CUdeviceptr end = region->base + ((CUdeviceptr)region->units << SG_UNIT_SHIFT);
+    sg_core_pin(core, end - SG_MIB, 16 * SG_MIB);
+    assert_int_equal(region->pinned, 1);
+    assert_true(region->pin[region->pages - 1] & SG_PIN_ASKED);
+    sg_core_pin_pages(core, 0, UINT64_C(7) << 32, 1); /* no such region, no such page, not so many */
+    sg_core_pin_pages(core, 0, region->pages, 1);
+    sg_core_pin_pages(core, 0, region->pages - 1, 2);
+    assert_int_equal(region->pinned, 1);
+    sg_core_pin_pages(core, 0, 0, 2);
+    assert_int_equal(region->pinned, 3);
+    stop();
+}
+
+static void nothing_at_all(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 5;
+    start("");
+    assert_int_equal(sg_core_malloc(core, 0, 0, &tag, &address), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(address, 5);
+    stop();
+    sg_core_destroy(NULL);
+}
+
+/* The driver serves it, and the core has no part in that. */
+static void device_that_is_not_served(void **state)
+{
+    (void)state;
+    size_t free_bytes = 1, total_bytes = 2;
+    struct sg_piece piece;
+    struct sg_stats stats;
+    CUdeviceptr address = 5;
+    const struct sg_stream_id id = {.key = 1};
+    start("backend:cudaMallocAsync");
+    for (int i = 0; i < 2; i++) /* the first makes it ready */
+        assert_int_equal(sg_core_malloc(core, 0, SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    sg_core_passed_on(core, 0, 0x1000, SG_MIB);
+    assert_int_equal(sg_core_trim(core, 0, 0), 0);
+    sg_core_poll(core, 0);
+    sg_core_merge(core, 0);
+    sg_core_segments_gone(core, 0, NULL);
+    sg_core_mem_info(core, 0, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, 1);
+    assert_int_equal(total_bytes, 2);
+    assert_int_equal(sg_core_set_limit(core, 0, SG_MIB), 0);
+    assert_int_equal(sg_core_pieces(core, 0, &piece, 1), 0);
+    assert_int_equal(sg_core_slot(core, 0, &id), 0);
+    assert_true(sg_core_stats(core, 0, &stats));
+    assert_int_equal(stats.value[SG_STAT_passed_on_bytes], SG_MIB);
+    stop();
+}
+
+static void core_that_is_disabled(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 5;
+    struct sg_clock clock;
+    start("");
+    CUdeviceptr block = allocate(SG_MIB);
+    const struct sg_stream_id id = {.key = 1};
+    sg_slot slot = sg_core_slot(core, 0, &id);
+    sg_core_disable(core);
+    strict_fail_at(1, true, CUDA_ERROR_LAUNCH_FAILED); /* nothing asks it */
+    assert_int_equal(sg_core_malloc(core, 0, SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(sg_core_malloc(core, 1, SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(sg_core_set_limit(core, 1, SG_MIB), 0);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_trim(core, 0, 0), 0);
+    sg_core_poll(core, 0);
+    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_gone(core, 0, slot);
+    sg_core_context_clock(core, 0, NULL, &clock);
+    assert_false(strict_failed(NULL));
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    sg_core_enable(core);
+    assert_true(sg_core_owns(core, block)); /* what was freed meanwhile stays allocated */
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_that_was_never_used), cmocka_unit_test(device_that_cannot_be),
+        cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
+        cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
