@@ -1,7 +1,6 @@
 /* Blocks that other streams may still use when they are freed. */
 #include "torch_state.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 static struct torch_event *event_new(struct sg_torch *torch)
@@ -19,20 +18,25 @@ static void event_drop(struct sg_torch *torch, struct torch_event *event)
     torch->spare_events = event;
 }
 
-int torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block)
+static void wait_for(struct sg_torch *torch, uint64_t event)
 {
-    int error = 0;
+    if (torch->ops->event_wait)
+        torch->ops->event_wait(torch->user, event);
+}
+
+void torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block)
+{
     block->state = TORCH_DEFERRED;
-    for (uint32_t i = 0; i < block->uses->count && !error; i++) {
-        struct torch_stream *stream = torch_stream_of(torch, block->uses->streams[i]);
+    for (uint32_t i = 0; i < block->uses->count; i++) {
+        uint64_t id = block->uses->streams[i],
+                 recorded = torch->ops->event_record ? torch->ops->event_record(torch->user, id) : 0;
+        struct torch_stream *stream = torch_stream_of(torch, id);
         struct torch_event *event = stream ? event_new(torch) : NULL;
-        if (!event) {
-            error = -ENOMEM;
-            break;
+        if (!event) { /* no host memory to remember it by */
+            wait_for(torch, recorded);
+            continue;
         }
-        event->next = NULL;
-        event->block = block;
-        event->event = torch->ops->event_record ? torch->ops->event_record(torch->user, stream->id) : 0;
+        *event = (struct torch_event){.block = block, .event = recorded};
         *stream->events_end = event;
         stream->events_end = &event->next;
         block->events++;
@@ -40,7 +44,8 @@ int torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block)
     }
     free(block->uses);
     block->uses = NULL;
-    return error;
+    if (block->events == 0)
+        torch_block_freed(torch, block);
 }
 
 static void pop(struct sg_torch *torch, struct torch_stream *stream)
@@ -75,8 +80,7 @@ void torch_events_wait(struct sg_torch *torch)
 {
     for (struct torch_stream *stream = torch->streams; stream && torch->outstanding; stream = stream->hh.next) {
         while (stream->events) {
-            if (torch->ops->event_wait)
-                torch->ops->event_wait(torch->user, stream->events->event);
+            wait_for(torch, stream->events->event);
             pop(torch, stream);
         }
     }

@@ -108,7 +108,7 @@ void torch_release_all(struct sg_torch *torch);
 void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream);
 
 /* torch_events.c */
-int torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block);
+void torch_events_defer(struct sg_torch *torch, struct sg_torch_block *block);
 void torch_events_poll(struct sg_torch *torch);
 void torch_events_wait(struct sg_torch *torch);
 void torch_events_free(struct sg_torch *torch);

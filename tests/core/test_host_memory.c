@@ -1,0 +1,374 @@
+/* The allocator and PyTorch's rules in a process whose n-th piece of host memory is refused, for every n until the whole
+   script runs without that: what is asked for is had or refused, the books add up, and nothing is left behind. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "meta.h"
+#include "size.h"
+#include "strict_driver.h"
+#include "torch_card.h"
+#include "torch_feed.h"
+
+/* The linker has these called in place of the functions without `__wrap_` (--wrap). */
+void *__real_sg_meta_map(size_t bytes);
+void *__wrap_sg_meta_map(size_t bytes);
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+
+static struct {
+    bool armed, for_ever, met;
+    uint64_t calls, at;
+    size_t most; /* larger pieces are refused; 0: none is for that */
+} host;
+
+static bool refuses(size_t bytes)
+{
+    if (!host.armed)
+        return false;
+    host.calls++;
+    bool refused = (host.most && bytes > host.most) ||
+                   (host.at && (host.calls == host.at || (host.calls > host.at && host.for_ever)));
+    host.met = host.met || refused;
+    return refused;
+}
+
+void *__wrap_sg_meta_map(size_t bytes)
+{
+    return refuses(bytes) ? NULL : __real_sg_meta_map(bytes);
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return refuses(bytes) ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+    return refuses(count * bytes) ? NULL : __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes)
+{
+    return refuses(bytes) ? NULL : __real_realloc(memory, bytes);
+}
+
+static void refuse_at(uint64_t at, bool for_ever)
+{
+    host.armed = true;
+    host.met = false;
+    host.calls = 0;
+    host.at = at;
+    host.for_ever = for_ever;
+}
+
+static void refuse_none(void)
+{
+    host.armed = false;
+    host.at = 0;
+    host.most = 0;
+}
+
+/* Runs a script once for each piece of memory that it asks for; `for_ever`: that one and all after it are refused. */
+static void run_all(void (*script)(void))
+{
+    for (int for_ever = 0; for_ever < 2; for_ever++) {
+        uint64_t at = 0;
+        do {
+            refuse_at(++at, for_ever);
+            script();
+        } while (host.met);
+        assert_true(at > 2);
+        refuse_none();
+    }
+}
+
+enum { BLOCKS = 40, STREAMS = 4 };
+
+static struct {
+    struct sg_core *core;
+    CUdeviceptr block[BLOCKS];
+    sg_slot slot[STREAMS];
+} the;
+
+/* A block is had, or nothing has changed. */
+static void allocate(int at, size_t bytes, int stream)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .slot = the.slot[stream]};
+    CUdeviceptr address = 0;
+    CUresult result = sg_core_malloc(the.core, 0, bytes, &tag, &address);
+    assert_true(result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_NOT_SUPPORTED);
+    assert_true(result == CUDA_SUCCESS || !address);
+    the.block[at] = address;
+    inspect(the.core, 1);
+}
+
+static void release(int at, enum sg_free_sync sync)
+{
+    const struct sg_tag tag = {.sync = sync};
+    if (the.block[at])
+        assert_int_equal(sg_core_free(the.core, the.block[at], &tag), CUDA_SUCCESS);
+    the.block[at] = 0;
+    inspect(the.core, 1);
+}
+
+static bool start(const char *conf_text, uint64_t total)
+{
+    struct sg_conf conf;
+    strict_reset(1, total, 2 << 20);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, conf_text, NULL, NULL), 0);
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver});
+    for (int i = 0; i < BLOCKS; i++)
+        the.block[i] = 0;
+    for (int i = 0; i < STREAMS && the.core; i++) {
+        const struct sg_stream_id id = {.key = (uint64_t)i + 1};
+        the.slot[i] = sg_core_slot(the.core, 0, &id);
+    }
+    return the.core != NULL;
+}
+
+/* What was refused for good is had once there is memory again, but for a device that was found unfit; and all of it goes
+   back. */
+static void stop(size_t bytes)
+{
+    const char *what;
+    bool again = host.met;
+    host.armed = false;
+    for (int i = 0; i < BLOCKS; i++)
+        release(i, SG_FREE_SYNC_AUTO);
+    allocate(0, bytes, 0);
+    assert_true(the.block[0] || (again && the.core->device[0]->mode == SG_MODE_PASS_ON));
+    release(0, SG_FREE_SYNC_AUTO);
+    sg_core_poll(the.core, 0);
+    strict_complete(UINT32_MAX);
+    sg_core_poll(the.core, 0);
+    sg_core_trim(the.core, 0, 0);
+    inspect_empty(the.core, 1);
+    sg_core_destroy(the.core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+/* Blocks of every class; free memory of several streams, in both kinds of regions; a full card. */
+static void play_ranges(void)
+{
+    static const size_t sizes[] = {3000, 30 << 10, 3 << 20, 5 << 20, 300 << 10, 40 << 20};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    if (!start("", 256 * SG_MIB))
+        return;
+    for (int i = 0; i < BLOCKS; i++)
+        allocate(i, sizes[i % SIZES], i % STREAMS);
+    for (int i = 0; i < BLOCKS; i += 2) {
+        sg_core_slot_touched(the.core, 0, the.slot[i % STREAMS]);
+        release(i, SG_FREE_SYNC_STREAM);
+    }
+    for (int i = 0; i < BLOCKS; i += 4)
+        allocate(i, sizes[(i + 3) % SIZES], (i + 1) % STREAMS);
+    for (int i = 0; i < BLOCKS; i++)
+        release(i, i % 3 ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STREAM);
+    allocate(0, 200 * SG_MIB, 0);
+    release(0, SG_FREE_SYNC_AUTO);
+    allocate(0, 160 * SG_MIB, 0); /* where that one was */
+    stop(3 * SG_MIB);
+}
+
+static void ranges(void **state)
+{
+    (void)state;
+    run_all(play_ranges);
+}
+
+/* More pages for one block, and from more places, than what is set aside at first for plans has room for. */
+static void play_large_plans(void)
+{
+    enum { GIB = 1 << 30 };
+    if (!start("reserve_slack:1.0", UINT64_C(44) * GIB))
+        return;
+    allocate(0, 3 * SG_MIB, 0);
+    allocate(1, UINT64_C(18) * GIB, 0);
+    release(1, SG_FREE_SYNC_AUTO);
+    stop(UINT64_C(20) * GIB);
+}
+
+static void large_plans(void **state)
+{
+    (void)state;
+    run_all(play_large_plans);
+}
+
+static void play_segments(void)
+{
+    if (!start("expandable_segments:False", 256 * SG_MIB))
+        return;
+    for (int i = 0; i < BLOCKS; i++)
+        allocate(i, i % 2 ? 3000 : 3 << 20, 0);
+    for (int i = 0; i < BLOCKS; i += 2)
+        release(i, SG_FREE_SYNC_AUTO);
+    allocate(0, 30 << 20, 0);
+    stop(3 * SG_MIB);
+}
+
+static void segments(void **state)
+{
+    (void)state;
+    run_all(play_segments);
+}
+
+/* The table of live blocks grows, and the records of free ones. */
+static void play_many_blocks(void)
+{
+    enum { MANY = 3000 };
+    static CUdeviceptr block[MANY];
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    if (!start("expandable_segments:False", 256 * SG_MIB))
+        return;
+    for (int i = 0; i < MANY; i++) {
+        block[i] = 0;
+        (void)sg_core_malloc(the.core, 0, 3000, &tag, &block[i]);
+    }
+    for (int i = 0; i < MANY; i++)
+        if (block[i])
+            assert_int_equal(sg_core_free(the.core, block[i], &tag), CUDA_SUCCESS);
+    stop(3 * SG_MIB);
+}
+
+static void many_blocks(void **state)
+{
+    (void)state;
+    run_all(play_many_blocks);
+}
+
+/* Of all that is set aside at first only small pieces are to be had: there are fewer nodes then, and it works. */
+static void few_nodes(void **state)
+{
+    (void)state;
+    static const size_t most[] = {256 << 20, 4 << 20};
+    for (int i = 0; i < 2; i++) {
+        refuse_at(0, false);
+        host.most = most[i];
+        assert_true(start("", 64 * SG_MIB));
+        allocate(0, 3 * SG_MIB, 0);
+        assert_true(host.met);
+        if (i == 0)
+            assert_true(the.block[0] && the.core->device[0]->nodes.capacity < 1 << 24);
+        else /* nor that few */
+            assert_int_equal(the.core->device[0]->mode, SG_MODE_PASS_ON);
+        stop(3 * SG_MIB);
+        refuse_none();
+    }
+}
+
+/* PyTorch's rules over a card whose events are complete once they were waited for. */
+static struct sg_torch_ops ops;
+static uint64_t recorded, waited, done;
+
+static uint64_t event_record(void *user, uint64_t stream)
+{
+    (void)user;
+    (void)stream;
+    return ++recorded;
+}
+
+static bool event_done(void *user, uint64_t event)
+{
+    (void)user;
+    return event <= done;
+}
+
+static void event_wait(void *user, uint64_t event)
+{
+    (void)user;
+    (void)event;
+    waited++;
+}
+
+static void play_rules_of(const char *text)
+{
+    static const uint8_t A = SEGALLOC_RECORD_ALLOCATE, F = SEGALLOC_RECORD_FREE, R = SEGALLOC_RECORD_RECORD_STREAM,
+                         E = SEGALLOC_RECORD_EMPTY_CACHE;
+    static const struct segalloc_trace_record trace[] = {
+        {.kind = A, .id = 1, .size = 30 << 20}, {.kind = A, .id = 2, .size = 3000, .stream = 1},
+        {.kind = A, .id = 3, .size = 3 << 20, .stream = 2}, {.kind = R, .id = 1, .stream = 1},
+        {.kind = R, .id = 1, .stream = 2}, {.kind = R, .id = 1, .stream = 3}, {.kind = R, .id = 1, .stream = 4},
+        {.kind = R, .id = 1, .stream = 5}, {.kind = F, .id = 1}, {.kind = R, .id = 3, .stream = 4}, {.kind = F, .id = 3},
+        {.kind = A, .id = 4, .size = 25 << 20}, {.kind = A, .id = 5, .size = 50 << 20}, {.kind = F, .id = 4},
+        {.kind = E}, {.kind = A, .id = 6, .size = 70 << 20},
+    };
+    const size_t count = sizeof trace / sizeof *trace;
+    struct sg_torch_conf conf;
+    char error[SG_TORCH_ERROR_TEXT];
+    struct sg_torch_card card;
+    bool armed = host.armed;
+    host.armed = false;
+    assert_int_equal(sg_torch_conf_parse(text, &conf, error), 0);
+    host.armed = armed;
+    recorded = waited = done = 0;
+    sg_torch_card_init(&card, 128 * SG_MIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 128 * SG_MIB, &ops, &card);
+    struct sg_torch_feed *feed = torch ? sg_torch_feed_create(torch) : NULL;
+    size_t at = 0;
+    while (feed && at < count) {
+        size_t played;
+        int result = sg_torch_feed(feed, trace + at, count - at, &played);
+        assert_true(result == 0 || (result == -12 /* ENOMEM */ && at + played < count));
+        at += played + (result != 0);
+    }
+    host.armed = false;
+    if (torch) { /* nothing is held for a block that nobody has */
+        const struct sg_torch_stats *stats = sg_torch_stats(torch);
+        struct sg_torch_block *block;
+        sg_torch_empty_cache(torch);
+        assert_int_equal(stats->reserved.current, card.used);
+        assert_true(stats->active.current == stats->allocated.current);
+        if (stats->allocated.current == 0)
+            assert_int_equal(card.used, 0);
+        assert_int_equal(sg_torch_alloc(torch, 3000, 9, &block), 0);
+        sg_torch_free(torch, block);
+    }
+    sg_torch_feed_destroy(feed);
+    sg_torch_destroy(torch);
+    sg_torch_card_clear(&card);
+}
+
+static void play_rules(void)
+{
+    play_rules_of("");
+}
+
+static void play_expandable_rules(void)
+{
+    play_rules_of("expandable_segments:True");
+}
+
+static void rules(void **state)
+{
+    (void)state;
+    ops = sg_torch_card_ops;
+    ops.event_record = event_record;
+    ops.event_done = event_done;
+    ops.event_wait = event_wait;
+    run_all(play_rules);
+    run_all(play_expandable_rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges), cmocka_unit_test(large_plans), cmocka_unit_test(segments),
+        cmocka_unit_test(many_blocks), cmocka_unit_test(few_nodes), cmocka_unit_test(rules),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
