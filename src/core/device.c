@@ -235,8 +235,11 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_class cla
     sg_unlock(&device->lock);
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
-    if (made)
-        sg_region_fini(region);
+    if (made) {
+        sg_lock(&device->lock);
+        sg_region_unmake(region);
+        sg_unlock(&device->lock);
+    }
     sg_meta_unmap(region, sizeof *region);
     return NULL;
 }

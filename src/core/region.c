@@ -90,6 +90,15 @@ void sg_region_fini(struct sg_region *region)
         sg_meta_unmap(region->lists[owner], sizeof *region->lists[owner]);
 }
 
+void sg_region_unmake(struct sg_region *region)
+{
+    assert(sg_region_is_hole(region));
+    if (region->cells)
+        region->nodes->cells_taken = false;
+    node_drop(region->nodes, region->first);
+    sg_region_fini(region);
+}
+
 bool sg_region_is_hole(const struct sg_region *region)
 {
     const struct sg_node *node = at(region, region->first);
@@ -106,8 +115,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     made.reserved = region->reserved;
     made.order = region->order;
     at(&made, made.first)->region = region->index;
-    node_drop(region->nodes, region->first);
-    sg_region_fini(region);
+    sg_region_unmake(region);
     *region = made;
     return true;
 }

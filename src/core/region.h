@@ -187,6 +187,9 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     uint64_t page_bytes, uint32_t slot_shift);
 void sg_region_fini(struct sg_region *region);
 
+/* The same of one that is a hole while the others with its nodes go on: gives its node back. */
+void sg_region_unmake(struct sg_region *region);
+
 /* Whether nothing is mapped in it, nor about to be. */
 bool sg_region_is_hole(const struct sg_region *region);
 

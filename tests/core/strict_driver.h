@@ -12,7 +12,7 @@
 
 #include "driver.h"
 
-enum { STRICT_DEVICES = 4 };
+enum { STRICT_DEVICES = 20 };
 
 extern const struct sg_driver strict_driver;
 

@@ -1,0 +1,250 @@
+/* How a device is found fit or unfit, and what bounds its regions: their number, and the size of one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "size.h"
+#include "strict_driver.h"
+
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+static struct sg_driver driver;
+static struct sg_core *core;
+
+static void start_with(const char *text, int devices, uint64_t total)
+{
+    struct sg_conf conf;
+    strict_reset(devices, total, 2 << 20);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver});
+    assert_non_null(core);
+}
+
+static void stop(void)
+{
+    const char *what;
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+    driver = strict_driver;
+    strict_use(0);
+}
+
+static CUresult no_total(size_t *ret, CUdevice device)
+{
+    (void)ret;
+    (void)device;
+    return CUDA_ERROR_INVALID_DEVICE;
+}
+
+static CUresult total_of_nothing(size_t *ret, CUdevice device)
+{
+    (void)device;
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult no_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)ret;
+    (void)attribute;
+    (void)device;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult not_supported(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)attribute;
+    (void)device;
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult no_granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    (void)ret;
+    (void)prop;
+    (void)option;
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult granularity_of_a_byte(size_t *ret, const CUmemAllocationProp *prop,
+    CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *ret = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult full(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    (void)ret;
+    (void)bytes;
+    (void)prop;
+    (void)flags;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void expect_mode(const char *conf, enum sg_device_mode mode)
+{
+    CUdeviceptr address;
+    start_with(conf, 1, 64 * SG_MIB);
+    CUresult result = sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address);
+    assert_int_equal(core->device[0]->mode, mode);
+    assert_int_equal(result == CUDA_ERROR_NOT_SUPPORTED, mode == SG_MODE_PASS_ON);
+    if (result == CUDA_SUCCESS)
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+static void what_makes_a_device_unfit(void **state)
+{
+    (void)state;
+    driver = strict_driver;
+    expect_mode("", SG_MODE_EXPANDABLE);
+    expect_mode("backend:cudaMallocAsync", SG_MODE_PASS_ON);
+    driver.device_total = no_total;
+    expect_mode("", SG_MODE_PASS_ON);
+    driver.device_total = total_of_nothing;
+    expect_mode("", SG_MODE_PASS_ON);
+    expect_mode("expandable_segments:False", SG_MODE_CLASSIC);
+    expect_mode("ipc:always", SG_MODE_CLASSIC);
+    driver.map = NULL;
+    expect_mode("", SG_MODE_CLASSIC);
+    driver.device_attribute = no_attribute;
+    expect_mode("", SG_MODE_CLASSIC);
+    driver.device_attribute = not_supported;
+    expect_mode("", SG_MODE_CLASSIC);
+    driver.granularity = no_granularity;
+    expect_mode("", SG_MODE_CLASSIC);
+    driver.granularity = granularity_of_a_byte;
+    expect_mode("", SG_MODE_CLASSIC);
+    driver.create = full; /* which says nothing of what it can do */
+    expect_mode("", SG_MODE_EXPANDABLE);
+}
+
+/* Each call of the look at whether pages can come and go: where one fails, segments are fixed. */
+static void probe_that_fails(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 0;
+    driver = strict_driver;
+    for (uint64_t at = 1;; at++) {
+        const char *call;
+        start_with("", 1, 64 * SG_MIB);
+        strict_fail_at(at, false, CUDA_ERROR_NOT_PERMITTED);
+        (void)sg_device_get(core, 0);
+        bool failed = strict_failed(&call);
+        strict_fail_at(0, false, CUDA_SUCCESS);
+        assert_int_equal(core->device[0]->mode == SG_MODE_EXPANDABLE, !failed);
+        if (core->device[0]->mode != SG_MODE_PASS_ON) {
+            assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
+            assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+        }
+        stop();
+        if (!failed)
+            break;
+        assert_true(at < 20);
+    }
+}
+
+/* Addresses for no more than what is asked for at least. */
+static uint64_t addresses_most;
+
+static CUresult reserve_few(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
+{
+    return bytes > addresses_most ? CUDA_ERROR_OUT_OF_MEMORY
+                                  : strict_driver.address_reserve(ret, bytes, alignment, hint, flags);
+}
+
+/* Makes a region for a huge block of each of many sizes, none of which fits where one has been. */
+static CUresult use_regions(int device, unsigned from, unsigned count)
+{
+    CUresult result = CUDA_SUCCESS;
+    strict_use(device);
+    for (unsigned i = from; i < from + count && result == CUDA_SUCCESS; i++) {
+        CUdeviceptr address;
+        addresses_most = 260 * SG_MIB + (uint64_t)i * 2 * SG_MIB;
+        result = sg_core_malloc(core, device, addresses_most, &tag, &address);
+        if (result == CUDA_SUCCESS)
+            assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    }
+    return result;
+}
+
+static void as_many_regions_as_there_may_be(void **state)
+{
+    (void)state;
+    driver = strict_driver;
+    driver.address_reserve = reserve_few;
+    start_with("", 1, 512 * SG_MIB);
+    assert_int_equal(use_regions(0, 0, SG_REGIONS_MAX), CUDA_SUCCESS);
+    const struct sg_device *device = core->device[0];
+    assert_int_equal(device->region_count, SG_REGIONS_MAX);
+    assert_int_equal(use_regions(0, SG_REGIONS_MAX, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(use_regions(0, 0, SG_REGIONS_MAX), CUDA_SUCCESS); /* each where one has been */
+    inspect(core, 1);
+    stop();
+}
+
+/* On many devices together; where there is no room for another range nothing is left of the region. */
+static void as_many_ranges_as_there_may_be(void **state)
+{
+    (void)state;
+    enum { RANGES = SG_REGIONS_MAX * 16, OF_ONE = SG_REGIONS_MAX - 4 };
+    unsigned left = RANGES;
+    int device = 0;
+    driver = strict_driver;
+    driver.address_reserve = reserve_few;
+    start_with("", STRICT_DEVICES, 512 * SG_MIB);
+    for (; left >= OF_ONE; left -= OF_ONE)
+        assert_int_equal(use_regions(device++, 0, OF_ONE), CUDA_SUCCESS);
+    assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
+    assert_int_equal(core->range_count, RANGES);
+    uint32_t nodes = core->device[device]->nodes.live;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(use_regions(device, left, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(core->device[device]->nodes.live, nodes);
+    assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
+    inspect(core, device + 1);
+    stop();
+}
+
+/* A region is no longer than units can be counted; what is larger is refused, and what is just so large as well, where
+   its pages do not fit. */
+static void blocks_that_no_region_holds(void **state)
+{
+    (void)state;
+    const uint64_t most = (uint64_t)INT32_MAX << SG_UNIT_SHIFT;
+    static const uint64_t more[] = {0, SG_UNIT, SG_TIB};
+    CUdeviceptr address = 5;
+    driver = strict_driver;
+    start_with("", 1, 3 * SG_TIB / 2);
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        assert_int_equal(sg_core_malloc(core, 0, most + more[i], &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(address, 5);
+    assert_int_equal(sg_core_malloc(core, 0, most / (2 * SG_MIB) * (2 * SG_MIB), &tag, &address), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    inspect(core, 1);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
+        cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
+        cmocka_unit_test(blocks_that_no_region_holds),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
