@@ -192,6 +192,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice ordinal)
     return cuDevicePrimaryCtxRelease_v2(ordinal);
 }
 
+/* Whoever had taken it up still has to release it. Source: the text of cuDevicePrimaryCtxReset in cuda.h. */
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
 {
     SIM_ENTER(cuDevicePrimaryCtxReset_v2);
@@ -199,7 +200,6 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice ordinal)
     struct sim_device *device = sim_device(ordinal);
     if (device && sim_context_primary(device)) {
         close_context(device->primary);
-        device->primary_refs = 0;
         device->primary_flags = 0;
     }
     sim_unlock();

@@ -95,7 +95,33 @@ static void primary_contexts(void **state)
     ok(cuDevicePrimaryCtxReset_v2(0));
     ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
     assert_int_equal(active, 0);
+    ok(cuDevicePrimaryCtxRelease_v2(0));
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
     ok(cuCtxSetCurrent(NULL));
+}
+
+/* Who had taken a primary context up before a reset has it still, and releases it. */
+static void a_reset_releases_nothing(void **state)
+{
+    (void)state;
+    CUcontext context;
+    unsigned flags;
+    int active;
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuDevicePrimaryCtxReset_v2(0));
+    ok(cuDevicePrimaryCtxReset_v2(0));
+    ok(cuDevicePrimaryCtxRelease_v2(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    ok(cuDevicePrimaryCtxRetain(&context, 0));
+    ok(cuDevicePrimaryCtxRelease_v2(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 1);
+    ok(cuDevicePrimaryCtxRelease_v2(0));
+    ok(cuDevicePrimaryCtxGetState(0, &flags, &active));
+    assert_int_equal(active, 0);
+    expect_error(CUDA_ERROR_INVALID_CONTEXT, cuDevicePrimaryCtxRelease_v2(0));
 }
 
 static void created_contexts_and_the_stack(void **state)
@@ -284,6 +310,7 @@ int main(void)
         cmocka_unit_test(devices),
         cmocka_unit_test(without_a_context),
         cmocka_unit_test(primary_contexts),
+        cmocka_unit_test(a_reset_releases_nothing),
         cmocka_unit_test(created_contexts_and_the_stack),
         cmocka_unit_test(each_thread_has_its_own_current_context),
         cmocka_unit_test(destroying_waits_for_work),

@@ -168,6 +168,8 @@ cudaError_t sg_cudaDeviceReset(const struct sg_rt_driver *driver)
     pthread_mutex_lock(&state.lock);
     CUcontext gone = state.primary[device];
     error = sg_rt_translate(driver->cuDevicePrimaryCtxReset(device));
+    if (gone)
+        driver->cuDevicePrimaryCtxRelease(device); /* a reset leaves it taken up; the next use does that anew */
     state.primary[device] = NULL;
     atomic_fetch_add_explicit(&state.era, 1, memory_order_release);
     pthread_mutex_unlock(&state.lock);

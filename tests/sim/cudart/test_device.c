@@ -191,6 +191,31 @@ static void a_context_of_the_driver_counts(void **state)
     assert_int_equal(release(1), CUDA_SUCCESS);
 }
 
+/* A reset leaves neither less nor more of those who have the primary context than it found, but for the runtime. */
+static void a_reset_releases_the_runtimes_own(void **state)
+{
+    (void)state;
+    __typeof__(cuDevicePrimaryCtxRetain) *retain;
+    __typeof__(cuDevicePrimaryCtxRelease_v2) *release;
+    void *address = driver_function("cuDevicePrimaryCtxRetain");
+    memcpy(&retain, &address, sizeof address);
+    address = driver_function("cuDevicePrimaryCtxRelease");
+    memcpy(&release, &address, sizeof address);
+    CUcontext context;
+    ok(cudaSetDevice(1));
+    ok(cudaFree(NULL));
+    assert_int_equal(retain(&context, 1), CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++) {
+        ok(cudaDeviceReset());
+        ok(cudaFree(NULL));
+    }
+    ok(cudaDeviceReset());
+    ok(cudaDeviceReset());
+    assert_int_equal(release(1), CUDA_SUCCESS);
+    assert_int_equal(release(1), CUDA_ERROR_INVALID_CONTEXT);
+    ok(cudaSetDevice(0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +228,7 @@ int main(void)
         cmocka_unit_test(reset_frees_everything),
         cmocka_unit_test(driver_by_name),
         cmocka_unit_test(a_context_of_the_driver_counts),
+        cmocka_unit_test(a_reset_releases_the_runtimes_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
