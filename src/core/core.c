@@ -45,6 +45,7 @@ static void destroy_device(struct sg_device *device)
             region->pin[page] = 0;
         sg_device_release_all(device, region, NULL);
     }
+    sg_device_tidy(device); /* a page of which several streams have parts is whole again only then */
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
     if (device->classic) {

@@ -264,6 +264,27 @@ static void core_that_is_disabled(void **state)
     stop();
 }
 
+/* A page of which two streams have parts, whose work nobody has seen complete. */
+static void core_that_ends_gives_every_page_back(void **state)
+{
+    CUdeviceptr block[2];
+    sg_slot slot[2];
+    (void)state;
+    start("");
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sg_stream_id id = {.key = i + 1, .handle = (CUstream)(uintptr_t)(i + 1)};
+        slot[i] = sg_core_slot(core, 0, &id);
+        const struct sg_tag own = {.sync = SG_FREE_SYNC_STREAM, .slot = slot[i], .has_stream = true, .stream = id.handle};
+        assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &own, &block[i]), CUDA_SUCCESS);
+        sg_core_slot_touched(core, 0, slot[i]);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        const struct sg_tag step = {.sync = SG_FREE_SYNC_STREAM, .slot = slot[i], .in_order = true};
+        assert_int_equal(sg_core_free(core, block[i], &step), CUDA_SUCCESS);
+    }
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -271,6 +292,7 @@ int main(void)
         cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
         cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
+        cmocka_unit_test(core_that_ends_gives_every_page_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
