@@ -36,6 +36,10 @@ struct segalloc_stat {
    are. 0 where nothing was allocated on the device, or the library isn't in use. */
 SEGALLOC_API int segalloc_stats(int device, struct segalloc_stat *ret, int count);
 
+/* The call by which the program gave streams work, or ordered them, in a way that segalloc doesn't know: a free waits for
+   all work of the device since then, and more memory is held. NULL: there was none. Valid for good. */
+SEGALLOC_API const char *segalloc_untracked_by(void);
+
 /* Peaks of `device` as segalloc_stats() gives them begin again at the present values. Reports and files keep the peaks
    since the start. */
 SEGALLOC_API void segalloc_reset_peaks(int device);

@@ -67,6 +67,9 @@ enum segalloc_record_kind {
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
     SEGALLOC_RECORD_DEFINE_THREAD = 65,    /* thread: index; id: thread id as the system or the CSV gives it */
     SEGALLOC_RECORD_DEFINE_DEVICE = 66,    /* stream: ordinal; id: granularity; size: total memory */
+    /* The order of streams has been lost, for good, by a call that nothing here knows. Its name: id and size are 16
+       characters of it, zeros at its end; more records follow unless LAST is set. */
+    SEGALLOC_RECORD_UNTRACKED = 67,
 };
 
 /* What was done, or found out, at a turn. */
@@ -98,7 +101,8 @@ enum segalloc_record_flags {
     SEGALLOC_FLAG_POINT_TIME = 128, /* define thread (for its rows): a point before the microseconds */
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
-    SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without */
+    SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without.
+                                      Untracked: the last piece of the name */
 };
 
 struct segalloc_trace_record {

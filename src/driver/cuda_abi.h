@@ -569,6 +569,17 @@ typedef struct {
     unsigned int numAttrs;
 } CUlaunchConfig;
 
+typedef struct CUmemcpyAttributes_st CUmemcpyAttributes; /* nothing here looks into them */
+
+typedef struct CUDA_LAUNCH_PARAMS_st {
+    CUfunction function;
+    unsigned int gridDimX, gridDimY, gridDimZ;
+    unsigned int blockDimX, blockDimY, blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    void **kernelParams;
+} CUDA_LAUNCH_PARAMS;
+
 /* What kernel nodes of a graph run; its first form lacked the last two members. */
 typedef struct {
     CUfunction func;

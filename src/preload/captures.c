@@ -367,6 +367,21 @@ CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const 
         true);
 }
 
+CUresult cuStreamBeginRecaptureToGraph(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
+    void *user)
+{
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginRecaptureToGraph(stream, mode, graph, callback, user), joins, stream, false);
+}
+
+CUresult cuStreamBeginRecaptureToGraph_ptsz(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback,
+    void *user)
+{
+    unsigned joins = begin();
+    return begun(sg_real()->cuStreamBeginRecaptureToGraph_ptsz(stream, mode, graph, callback, user), joins, stream,
+        true);
+}
+
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 {
     return end_answered(sg_real()->cuStreamEndCapture(stream, ret), stream, false);

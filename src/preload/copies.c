@@ -151,6 +151,15 @@ COPY_ASYNC(cuMemcpyAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
 COPY_ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyPeerAsync, false)
 COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
 
+/* A copy with attributes has no form that names both contexts. Its attributes are hints, which a copy between devices
+   without peer access goes without. */
+#define COPY_HINTED(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, void *attributes, CUstream stream), \
+         (dst, src, bytes, attributes, stream), (dst, to.context, src, from.context, bytes, stream), stream, per_thread, \
+         told_later(dst))
+COPY_HINTED(cuMemcpyWithAttributesAsync, cuMemcpyPeerAsync, false)
+COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
+
 #define PEER(symbol, per_thread) \
     CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
     { \

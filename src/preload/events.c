@@ -388,7 +388,7 @@ static bool still(CUevent handle, const struct knowledge *knowledge)
 
 static bool is_believed(CUevent event, const struct knowledge *knowledge)
 {
-    return knowledge->state == KNOWN && still(event, knowledge) && !sg_follow_blind();
+    return knowledge->state == KNOWN && still(event, knowledge) && !sg_streams_untracked();
 }
 
 /* Work comes after the event from which nobody will know any more that it does. So whoever waits for that work, or what

@@ -131,6 +131,7 @@ enum sg_guard {
     SG_GUARD_REAL,
     SG_GUARD_STREAMS,
     SG_GUARD_EVENTS,
+    SG_GUARD_UNTRACKED,
     SG_GUARD_COUNT
 };
 void sg_guard(enum sg_guard guard);

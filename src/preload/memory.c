@@ -43,7 +43,7 @@ static bool is_final(CUresult result)
 /* Whether the streams that could have seen a block are known: else a free covers whatever there is. */
 static bool is_seen(void)
 {
-    return sg_streams_complete() && !sg_follow_blind();
+    return sg_streams_complete() && !sg_streams_untracked();
 }
 
 static atomic_bool torch_records, torch_plugged;

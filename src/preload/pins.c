@@ -37,6 +37,20 @@ CUresult cuMulticastBindAddr(CUmemGenericAllocationHandle multicast, size_t offs
     return sg_real()->cuMulticastBindAddr(multicast, offset, address, bytes, flags);
 }
 
+CUresult cuMulticastBindAddr_v2(CUmemGenericAllocationHandle multicast, CUdevice device, size_t offset,
+    CUdeviceptr address, size_t bytes, unsigned long long flags)
+{
+    sg_pin(address, bytes);
+    return sg_real()->cuMulticastBindAddr_v2(multicast, device, offset, address, bytes, flags);
+}
+
+CUresult cuLogicalEndpointBindAddr(cuuint32_t endpoint, CUdevice device, cuuint64_t offset, void *address,
+    cuuint64_t bytes, unsigned long long flags)
+{
+    sg_pin((CUdeviceptr)(uintptr_t)address, bytes);
+    return sg_real()->cuLogicalEndpointBindAddr(endpoint, device, offset, address, bytes, flags);
+}
+
 /* For all memory of a context, which includes what was asked for. */
 static CUresult synchronize_memops(CUcontext context)
 {

@@ -2,10 +2,16 @@
 #include "life.h"
 #include "memory.h"
 #include "segalloc/segalloc.h"
+#include "streams.h"
 
 const char *segalloc_version(void)
 {
     return SEGALLOC_VERSION;
+}
+
+const char *segalloc_untracked_by(void)
+{
+    return sg_streams_untracked_by();
 }
 
 size_t segalloc_trim(int device, size_t keep)

@@ -15,6 +15,7 @@
 #include "life.h"
 #include "resolve.h"
 #include "stats_file.h"
+#include "streams.h"
 #include "trace_writer.h"
 
 enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
@@ -27,6 +28,7 @@ static struct {
     uint64_t start_ns;
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
+    bool untracked; /* the trace says so */
     struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
     _Atomic uint64_t met, known; /* bit by ordinal: a thread looks at the device; what it found is in `devices` */
     _Atomic uint64_t events;
@@ -123,6 +125,25 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
     atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
 }
 
+/* Writes to the trace, once, by which call the order of streams was lost. Holding `busy`. */
+static void write_untracked(void)
+{
+    const char *by = sg_streams_untracked_by();
+    if (!by || recorder.untracked)
+        return;
+    recorder.untracked = true;
+    for (size_t left = strlen(by), piece; left > 0; by += piece, left -= piece) {
+        struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_UNTRACKED};
+        char text[sizeof record.id + sizeof record.size] = {0};
+        piece = left < sizeof text ? left : sizeof text;
+        memcpy(text, by, piece);
+        memcpy(&record.id, text, sizeof record.id);
+        memcpy(&record.size, text + sizeof record.id, sizeof record.size);
+        record.flags = piece == left ? SEGALLOC_FLAG_LAST : 0;
+        sg_trace_writer_emit(recorder.trace, &record);
+    }
+}
+
 /* Holding `busy`. */
 static void write_stats_file(struct sg_core *core)
 {
@@ -133,6 +154,7 @@ static void write_stats_file(struct sg_core *core)
         .end_realtime_ns = now_ns(CLOCK_REALTIME),
         .conf = recorder.conf,
         .command = recorder.command,
+        .untracked_by = sg_streams_untracked_by(),
         .devices = used,
     };
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
@@ -169,6 +191,8 @@ void sg_recorder_tick(struct sg_core *core, int device)
     if ((!trace && !stats) || atomic_flag_test_and_set_explicit(&recorder.busy, memory_order_acquire))
         return;
     struct sg_stats snapshot;
+    if (trace)
+        write_untracked();
     if (trace && sg_core_stats(core, device, &snapshot))
         sg_trace_writer_statistics(recorder.trace, (uint32_t)device, &snapshot);
     if (stats)
@@ -185,6 +209,8 @@ void sg_recorder_close(struct sg_core *core)
         nanosleep(&moment, NULL);
     uint64_t known = atomic_load(&recorder.known);
     struct sg_stats snapshot;
+    if (recorder.trace)
+        write_untracked();
     for (int i = 0; recorder.trace && i < SG_DEVICES_MAX; i++) {
         if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
             sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);

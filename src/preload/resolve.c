@@ -12,7 +12,7 @@
 
 #include "hooks.h"
 #include "life.h"
-#include "streams.h"
+#include "untracked.h"
 
 enum threads { ANY, LEGACY, PER_THREAD };
 
@@ -195,15 +195,6 @@ static const struct hook *hook_wanted(const char *base, int version, cuuint64_t 
     return best;
 }
 
-static bool known_base(const char *name)
-{
-    for (int i = 0; i < SG_HOOK_COUNT; i++) {
-        if (strcmp(hooks[i].base, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool begins(const char *name, const char *const *prefixes)
 {
     while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)) != 0)
@@ -211,21 +202,38 @@ static bool begins(const char *name, const char *const *prefixes)
     return *prefixes != NULL;
 }
 
-/* Whether a function of the driver that isn't hooked may give streams work, or order it: what comes after CUDA 13.0 is
-   not in the tables. What there is under these names in 13.0 and does neither is listed. */
-static bool may_order(const char *name)
+/* Beginnings of the names of calls that may give streams work, or order it, and of those that do neither. */
+static const char *const suspects[] = {"cuStream", "cuEvent", "cuLaunch", "cuMemcpy", "cuMemset", "cuCtxRecord",
+    "cuCtxWait", "cuCtxSynchronize", "cuGreenCtxRecord", "cuGreenCtxWait", "cuGraphLaunch", "cuFabricCpy", NULL};
+static const char *const harmless[] = {"cuStreamGet", "cuStreamSetAttribute", "cuStreamCopyAttributes",
+    "cuStreamIsCapturing", "cuStreamUpdateCapture", "cuStreamEndCaptureToCig", "cuEventElapsedTime", NULL};
+
+/* Whether a symbol is the twin of 32 bits, of CUDA 2, of a call that is hooked: it can't name memory of ours. */
+static bool is_twin(const char *symbol)
 {
-    static const char *const suspects[] = {"cuStream", "cuEvent", "cuLaunch", "cuMemcpy", "cuMemset", "cuCtxRecord",
-        "cuCtxWait", "cuCtxSynchronize", "cuGreenCtxRecord", "cuGreenCtxWait", "cuGraphLaunch", NULL};
-    static const char *const harmless[] = {"cuStreamGet", "cuStreamSetAttribute", "cuStreamCopyAttributes",
-        "cuStreamIsCapturing", "cuStreamUpdateCapture", "cuEventElapsedTime", NULL};
-    return begins(name, suspects) && !begins(name, harmless) && !known_base(name);
+    for (int i = 0; i < SG_HOOK_COUNT; i++) {
+        size_t length = strlen(hooks[i].base);
+        if (strncmp(hooks[i].base, symbol, length) == 0 &&
+            (symbol[length] == '\0' || strcmp(symbol + length, "_ptsz") == 0 || strcmp(symbol + length, "_ptds") == 0))
+            return true;
+    }
+    return false;
 }
 
-/* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was
-   asked; a driver that answers with a function that it doesn't export is believed to mean what our table says. */
+/* A function of the driver that nothing here knows: where it may, by its name, give streams work or order them, order is
+   given up once it is called. */
+static void *unknown(void *answer, const char *name)
+{
+    return begins(name, suspects) && !begins(name, harmless) ? sg_untracked_stub(name, answer) : answer;
+}
+
+enum { TABLES_VERSION = 13050, TWINS_VERSION = 3020 }; /* hooks.def has each form from the latter to the former */
+
+/* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was asked.
+   One that it doesn't export is what our table says where the table has all forms that the caller may mean. */
 static void *substitute(void *answer, const char *base, int version, cuuint64_t flags)
 {
+    Dl_info info;
     if (sg_life_watched())
         return answer;
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
@@ -234,18 +242,12 @@ static void *substitute(void *answer, const char *base, int version, cuuint64_t 
         if (answer == address_of(hooks[i].function))
             return answer;
     }
+    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
+        return is_twin(info.dli_sname) ? answer : unknown(answer, info.dli_sname);
     const struct hook *hook = hook_wanted(base, version, flags);
-    if (!hook) {
-        if (may_order(base))
-            sg_follow_newer();
-        return answer;
-    }
-    Dl_info info;
-    if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer) {
-        sg_follow_newer(); /* the same call in a later form */
-        return answer;
-    }
-    return address_of(hook->function);
+    if (hook && version <= TABLES_VERSION)
+        return address_of(hook->function);
+    return version < TWINS_VERSION && is_twin(base) ? answer : unknown(answer, base);
 }
 
 /* In code compiled for per-thread default streams a request without flags means those. */
@@ -355,13 +357,22 @@ static struct answer answer_export(const struct export *export, void *handle, sg
     return (struct answer){NULL, real};
 }
 
+/* `name` may be a call that nothing here knows. */
+static struct answer answer_unknown(void *handle, const char *name, sg_dlsym_fn *real)
+{
+    void *theirs = is_twin(name) ? NULL : sg_cuda_symbol(name);
+    if (!theirs || sg_life_watched() || sg_thread_inside() || real(handle, name) != theirs)
+        return (struct answer){NULL, real};
+    return (struct answer){unknown(theirs, name), NULL};
+}
+
 static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *real)
 {
     const struct hook *hook = hook_named(name);
     if (hook && !sg_thread_inside())
         return answer_hook(hook, handle, real);
-    if (!hook && may_order(name) && sg_cuda_symbol(name))
-        sg_follow_newer();
+    if (!hook && begins(name, suspects) && !begins(name, harmless))
+        return answer_unknown(handle, name, real);
     for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
         if (strcmp(exports[i].name, name) == 0)
             return answer_export(&exports[i], handle, real);

@@ -34,7 +34,10 @@ static struct {
 } streams = {.changes = 1};
 
 atomic_bool sg_following_order;
-static atomic_bool follow_late, follow_newer;
+static atomic_bool follow_late;
+
+/* The first call that nothing here knows. */
+static _Atomic(const char *) untracked_by;
 
 void sg_follow(void)
 {
@@ -51,17 +54,21 @@ bool sg_follow_late(void)
     return atomic_load_explicit(&follow_late, memory_order_relaxed);
 }
 
-void sg_follow_newer(void)
+void sg_streams_untrack(const char *by)
 {
-    if (sg_follow_blind())
-        return;
-    atomic_store(&follow_newer, true);
-    atomic_fetch_add(&sg_life_gate, 1);
+    const char *none = NULL;
+    if (atomic_compare_exchange_strong(&untracked_by, &none, by))
+        atomic_fetch_add(&sg_life_gate, 1);
 }
 
-bool sg_follow_blind(void)
+const char *sg_streams_untracked_by(void)
 {
-    return atomic_load_explicit(&follow_newer, memory_order_relaxed);
+    return atomic_load_explicit(&untracked_by, memory_order_acquire);
+}
+
+bool sg_streams_untracked(void)
+{
+    return sg_streams_untracked_by() != NULL;
 }
 
 static_assert(SG_DEVICES_MAX <= 64, "a bit each");

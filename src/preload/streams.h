@@ -32,10 +32,12 @@ static inline bool sg_following(void)
 void sg_follow(void);
 bool sg_follow_late(void);
 
-/* The program may use calls of an interface newer than the tables here: what it waits for is not believed any more, and
-   which streams have work is not known; sg_follow_blind() says so from then on. No lock. */
-void sg_follow_newer(void);
-bool sg_follow_blind(void);
+/* The program gives streams work, or orders them, by the call `by`, which nothing here knows. From then on, for good, no
+   wait of it is believed, and a free waits for all work that there is. `by` stays readable for good.
+   sg_streams_untracked_by(): the first such call; NULL where there was none. Any thread, no lock. */
+void sg_streams_untrack(const char *by);
+bool sg_streams_untracked(void);
+const char *sg_streams_untracked_by(void);
 
 /* Where a stream as a caller names it is followed; `per_thread`: 0 is the thread's own. False: it isn't, and frees that
    depend on it must wait in another way. All between sg_begin() and sg_end(), holding no lock of ours; the first call

@@ -18,6 +18,37 @@ static bool is_seen_at(CUdeviceptr address)
     return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
 }
 
+/* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up; the first three work in the legacy stream unless they
+   name one. */
+static CUresult given(CUresult result, CUstream stream)
+{
+    sg_touched(stream, /* per_thread */ false);
+    return result;
+}
+
+CUresult cuLaunch(CUfunction function)
+{
+    return given(sg_real()->cuLaunch(function), NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction function, int width, int height)
+{
+    return given(sg_real()->cuLaunchGrid(function, width, height), NULL);
+}
+
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
+{
+    return given(sg_real()->cuLaunchGridAsync(function, width, height, stream), stream);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags)
+{
+    CUresult result = sg_real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        sg_touched(launches[i].hStream, /* per_thread */ false);
+    return result;
+}
+
 /* `address`: what may be memory of ours; 0 where nothing is. */
 #define HAND_ON(symbol, parameters, arguments, stream, own, tells, address) \
     CUresult symbol parameters \

@@ -145,6 +145,19 @@ CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *n
     return sg_real()->cuGraphAddNode_v2(ret, graph, nodes, edges, count, params);
 }
 
+CUresult cuGraphAddNode_v3(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+    size_t count, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode_v3(ret, graph, nodes, edges, count, params);
+}
+
+CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphNodeSetParams_v2(node, params);
+}
+
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
     look_at(params);
@@ -253,6 +266,19 @@ WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
 WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
       (const void *semaphores, const void *params, unsigned count, CUstream stream),
       (semaphores, params, count, stream))
+
+/* Work that is recorded for a graphics context runs when that submits it. */
+CUresult cuStreamBeginCaptureToCig(CUstream stream, void *params)
+{
+    sg_streams_untrack("cuStreamBeginCaptureToCig");
+    return sg_real()->cuStreamBeginCaptureToCig(stream, params);
+}
+
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *params)
+{
+    sg_streams_untrack("cuStreamBeginCaptureToCig");
+    return sg_real()->cuStreamBeginCaptureToCig_ptsz(stream, params);
+}
 
 enum { BATCH_MOST = 256 }; /* a larger one is refused unread (CUDA Driver API, cuStreamBatchMemOp) */
 

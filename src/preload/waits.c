@@ -18,7 +18,7 @@ struct lesson {
 
 static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
 {
-    struct sg_core *core = sg_following() && !sg_follow_blind() ? sg_begin() : NULL;
+    struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_begin() : NULL;
     if (!core)
         return false;
     /* The legacy stream tells of the blocking ones too, whether it was ever given work or not. */
@@ -89,7 +89,7 @@ static bool stands_for_all(CUcontext context)
 /* A primary context stands for the green ones too, but not for others of its device. */
 static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock *ret_clock)
 {
-    bool known = context && sg_following() && !sg_follow_blind() && sg_contexts_device(context, ret_device);
+    bool known = context && sg_following() && !sg_streams_untracked() && sg_contexts_device(context, ret_device);
     struct sg_core *core = known ? sg_begin() : NULL;
     if (!core)
         return false;

@@ -78,6 +78,7 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
                                       .end_realtime_ns = number(root, "end_realtime_ns"),
                                       .conf = text(root, "conf"),
                                       .command = text(root, "command"),
+                                      .untracked_by = text(root, "untracked_by"),
                                       .devices = table,
                                       .count = (uint32_t)count};
     }
@@ -89,6 +90,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
 {
     free((void *)(uintptr_t)file->conf);
     free((void *)(uintptr_t)file->command);
+    free((void *)(uintptr_t)file->untracked_by);
     free((void *)(uintptr_t)file->devices);
     memset(file, 0, sizeof(*file));
 }

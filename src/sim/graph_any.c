@@ -54,6 +54,17 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *dep
     return cuGraphAddNode_v2(node, graph, deps, NULL, count, params);
 }
 
+CUresult cuGraphAddNode_v3(CUgraphNode *node, CUgraph graph, const CUgraphNode *deps, const CUgraphEdgeData *edges,
+    size_t count, CUgraphNodeParams *params)
+{
+    return cuGraphAddNode_v2(node, graph, deps, edges, count, params);
+}
+
+CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params)
+{
+    return cuGraphNodeSetParams(node, params);
+}
+
 CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
 {
     SIM_ENTER(cuGraphNodeSetParams);

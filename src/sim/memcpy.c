@@ -47,6 +47,56 @@ static CUresult linear(struct sim_side dst, struct sim_side src, size_t bytes, C
 LINEAR(cuMemcpy, cuMemcpyAsync, (CUdeviceptr dst, CUdeviceptr src, size_t bytes),
     (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_ANY), side(src, SIM_SIDE_ANY))
 
+/* Attributes are hints about managed memory, and about how soon a source may be read. */
+CUresult cuMemcpyWithAttributesAsync(CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUmemcpyAttributes *attributes,
+    CUstream stream)
+{
+    SIM_ENTER(cuMemcpyWithAttributesAsync);
+    (void)attributes;
+    return linear(side(dst, SIM_SIDE_ANY), side(src, SIM_SIDE_ANY), bytes, stream, false);
+}
+
+/* One after the other, which the interface allows: it promises no order within a batch. */
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, size_t *failed, CUstream stream)
+{
+    SIM_ENTER(cuMemcpyBatchAsync);
+    (void)attributes, (void)indices, (void)attribute_count;
+    for (size_t i = 0; i < count; i++) {
+        CUresult result = linear(side(dst[i], SIM_SIDE_ANY), side(src[i], SIM_SIDE_ANY), bytes[i], stream, false);
+        if (result != CUDA_SUCCESS) {
+            if (failed)
+                *failed = i;
+            return result;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, CUstream stream)
+{
+    return cuMemcpyBatchAsync(dst, src, bytes, count, attributes, indices, attribute_count, NULL, stream);
+}
+
+CUresult cuMemcpyWithAttributesAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t bytes,
+    CUmemcpyAttributes *attributes, CUstream stream)
+{
+    return cuMemcpyWithAttributesAsync(dst, src, bytes, attributes, PER_THREAD(stream));
+}
+
+CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, size_t *failed, CUstream stream)
+{
+    return cuMemcpyBatchAsync(dst, src, bytes, count, attributes, indices, attribute_count, failed, PER_THREAD(stream));
+}
+
+CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dst, CUdeviceptr *src, size_t *bytes, size_t count,
+    CUmemcpyAttributes *attributes, size_t *indices, size_t attribute_count, CUstream stream)
+{
+    return cuMemcpyBatchAsync_v2(dst, src, bytes, count, attributes, indices, attribute_count, PER_THREAD(stream));
+}
+
 LINEAR(cuMemcpyHtoD_v2, cuMemcpyHtoDAsync_v2, (CUdeviceptr dst, const void *src, size_t bytes),
     (CUdeviceptr dst, const void *src, size_t bytes, CUstream stream), side(dst, SIM_SIDE_DEVICE),
     side(host(src), SIM_SIDE_HOST))

@@ -1,7 +1,15 @@
-/* cuGetProcAddress: every answer comes from entry.def. */
+/* cuGetProcAddress: every answer comes from entry.def and unsupported.def. */
 #include <string.h>
 
 #include "sim.h"
+
+/* One function for each, as a driver has. */
+#define UNSUPPORTED(name, version) \
+    static CUresult name##_##version(void) \
+    { \
+        return CUDA_ERROR_NOT_SUPPORTED; \
+    }
+#include "unsupported.def"
 
 static const struct entry {
     const char *name;
@@ -15,6 +23,8 @@ static const struct entry {
 #include "entry.def"
 #undef ENTRY
 #undef ENTRY_STREAM
+#define UNSUPPORTED(name, version) {#name, version, (void (*)(void))name##_##version, NULL},
+#include "unsupported.def"
 };
 
 /* The per-thread variants came with CUDA 7.0. */

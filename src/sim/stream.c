@@ -364,6 +364,13 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *user_data)
     return submit_host_call(stream, (struct host_call){.function = fn, .user_data = user_data});
 }
 
+/* How a thread waits for the function is its own affair (CUhostTaskSyncMode). */
+CUresult cuLaunchHostFunc_v2(CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode)
+{
+    (void)sync_mode;
+    return cuLaunchHostFunc(stream, fn, user_data);
+}
+
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags)
 {
     SIM_ENTER(cuStreamAddCallback);
@@ -436,6 +443,8 @@ WITH_PER_THREAD(cuStreamGetDevice, (CUstream stream, CUdevice *device), stream, 
 WITH_PER_THREAD(cuStreamQuery, (CUstream stream), stream)
 WITH_PER_THREAD(cuStreamSynchronize, (CUstream stream), stream)
 WITH_PER_THREAD(cuLaunchHostFunc, (CUstream stream, CUhostFn fn, void *user_data), stream, fn, user_data)
+WITH_PER_THREAD(cuLaunchHostFunc_v2, (CUstream stream, CUhostFn fn, void *user_data, unsigned int sync_mode), stream,
+    fn, user_data, sync_mode)
 WITH_PER_THREAD(cuStreamAddCallback, (CUstream stream, CUstreamCallback callback, void *user_data, unsigned int flags),
     stream, callback, user_data, flags)
 WITH_PER_THREAD(cuStreamAttachMemAsync, (CUstream stream, CUdeviceptr address, size_t length, unsigned int flags),

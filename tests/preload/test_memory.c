@@ -119,7 +119,7 @@ bool sg_streams_complete(void)
     return fake.complete;
 }
 
-bool sg_follow_blind(void)
+bool sg_streams_untracked(void)
 {
     return fake.blind;
 }

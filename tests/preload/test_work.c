@@ -36,6 +36,7 @@ static struct {
     int told_all;    /* at once, and not where it matters only */
     bool late;  /* the driver was called before an event was tainted */
     CUstream touched, told, opaque;
+    const char *untracked;
     bool touched_own, told_own, opaque_own;
     CUevent tainted;
 } seen;
@@ -98,6 +99,11 @@ void sg_streams_tell(CUstream stream, bool per_thread)
 void sg_streams_tell_all(void)
 {
     seen.tells_all++;
+}
+
+void sg_streams_untrack(const char *by)
+{
+    seen.untracked = by;
 }
 
 void sg_streams_told_all(struct sg_core *core)
@@ -241,6 +247,8 @@ static const struct call work[] = {
     COPIES(cuMemcpyDtoD_v2, _ptds, true)
     COPIES(cuMemcpyAsync, _ptsz, false)
     COPIES(cuMemcpyDtoDAsync_v2, _ptsz, false)
+    COPIES(cuMemcpyWithAttributesAsync, _ptsz, false)
+    {CALL(cuLaunch), .of_default = true}, {CALL(cuLaunchGrid), .of_default = true}, {CALL(cuLaunchGridAsync)},
     {CALL(cuMemcpyPeer), .serializes = true, .of_default = true},
     {CALL(cuMemcpyPeer_ptds), .own = true, .serializes = true, .of_default = true},
     {CALL(cuMemcpy3DPeer), .serializes = true, .of_default = true},
@@ -284,7 +292,8 @@ static const struct call wait_nodes[] = {
 
 /* They may do either, by the kind of node that they are given. */
 static const struct call any_node[] = {
-    {CALL(cuGraphAddNode)}, {CALL(cuGraphAddNode_v2)}, {CALL(cuGraphNodeSetParams)}, {CALL(cuGraphExecNodeSetParams)},
+    {CALL(cuGraphAddNode)}, {CALL(cuGraphAddNode_v2)}, {CALL(cuGraphAddNode_v3)}, {CALL(cuGraphNodeSetParams)},
+    {CALL(cuGraphNodeSetParams_v2)}, {CALL(cuGraphExecNodeSetParams)},
 };
 
 #define EACH(call, list) (const struct call *call = list; call < list + sizeof(list) / sizeof *(list); call++)
@@ -399,6 +408,27 @@ static void a_batch_without_a_write_tells_nothing(void **state)
         (void)cuStreamBatchMemOp_v2((CUstream)&thing, count, (CUstreamBatchMemOpParams *)list, 0);
         assert_int_equal(seen.tells_all, count == 2 ? 2 : 0);
     }
+}
+
+/* One launch for each device, in a stream of its own. */
+static void each_stream_of_a_launch_on_several_devices_is_noted(void **state)
+{
+    const CUDA_LAUNCH_PARAMS launches[2] = {{.hStream = (CUstream)&launches[0]}, {.hStream = (CUstream)&launches[1]}};
+    (void)state;
+    assert_int_equal(cuLaunchCooperativeKernelMultiDevice(launches, 2, 0), CUDA_SUCCESS);
+    assert_int_equal(seen.touches, 2);
+    assert_ptr_equal(seen.touched, &launches[1]);
+}
+
+/* What is captured for a graphics interface runs when that submits it. */
+static void a_capture_for_graphics_ends_order(void **state)
+{
+    (void)state;
+    assert_int_equal(cuStreamBeginCaptureToCig(NULL, NULL), CUDA_SUCCESS);
+    assert_string_equal(seen.untracked, "cuStreamBeginCaptureToCig");
+    seen.untracked = NULL;
+    assert_int_equal(cuStreamBeginCaptureToCig_ptsz(NULL, NULL), CUDA_SUCCESS);
+    assert_string_equal(seen.untracked, "cuStreamBeginCaptureToCig");
 }
 
 /* Both ends are memory of the first device, and the stream is the second's. */
@@ -521,6 +551,8 @@ int main(void)
         cmocka_unit_test_setup(copies_tell_by_where_they_end, start_afresh),
         cmocka_unit_test_setup(waits_of_streams_that_are_not_followed_tell, start_afresh),
         cmocka_unit_test_setup(a_batch_without_a_write_tells_nothing, start_afresh),
+        cmocka_unit_test_setup(each_stream_of_a_launch_on_several_devices_is_noted, start_afresh),
+        cmocka_unit_test_setup(a_capture_for_graphics_ends_order, start_afresh),
         cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(copies_with_the_host_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),

@@ -37,6 +37,17 @@ static int ordinary(void)
     return 0;
 }
 
+/* Asks for a capture that a graphics interface would submit, which this device can't do. */
+static int graphics(void)
+{
+    CUresult (*begin)(CUstream, void *) = NULL;
+    CUdriverProcAddressQueryResult status;
+    CALL(cuGetProcAddress_v2, (const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *),
+        "cuStreamBeginCaptureToCig", (void **)&begin, 13010, 0, &status);
+    (void)begin(NULL, NULL);
+    return ordinary();
+}
+
 static int pooled(void)
 {
     CUdeviceptr address;
@@ -70,6 +81,8 @@ int main(int argc, char **argv)
     CALL(cuCtxSetCurrent, (CUcontext), context);
     if (strcmp(way, "ordinary") == 0)
         return ordinary();
+    if (strcmp(way, "graphics") == 0)
+        return graphics();
     if (strcmp(way, "pooled") == 0)
         return pooled();
     if (strcmp(way, "virtual") == 0)

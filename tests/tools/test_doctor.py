@@ -49,6 +49,27 @@ class Doctor(unittest.TestCase):
         self.assertEqual((told["answer"], told["served"], told["passed_on"], told["status"]), ("served", 3, 0, 0))
         self.assertEqual([p["served"] for p in told["processes"]], [3])
 
+    def test_what_ends_the_order_of_streams(self):
+        """Looking a name up does not; calling what can't be followed does, and everything that tells of the process says
+        so."""
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "t.trace")
+            for way, by in (("ordinary", None), ("graphics", "cuStreamBeginCaptureToCig")):
+                result = doctor("--sim", "1GiB,driver=13.2", "--json", "--", CLIENT, way)
+                told = json.loads(result.stdout)
+                for where in (told, *told["processes"]):
+                    self.assertEqual((where["untracked_order"], where["untracked_by"]), (int(by is not None), by))
+                text = doctor("--sim", "1GiB,driver=13.2", "--", CLIENT, way).stdout
+                self.assertEqual("lost at cuStreamBeginCaptureToCig" in text, by is not None)
+                clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+                subprocess.run([SEGALLOC, "run", "--sim", "1GiB,driver=13.2", "-o", trace, "--", CLIENT, way],
+                               env={**clean, **({"LD_PRELOAD": SANITIZER} if SANITIZER else {})}, check=True)
+                report = json.loads(subprocess.run([SEGALLOC, "report", "--json", trace], check=True,
+                                                   stdout=subprocess.PIPE).stdout)
+                self.assertEqual((report["untracked_order"], report["untracked_by"]), (int(by is not None), by))
+                self.assertEqual(report["allocs"], 3)
+                os.unlink(trace)
+
     def test_served_in_a_child(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)
         self.assertEqual((told["answer"], told["served"], told["status"]), ("served", 6, 7))

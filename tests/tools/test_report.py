@@ -239,6 +239,19 @@ class Report(Case):
         self.assertEqual(segalloc("report", path, "--strict").returncode, 4)
         self.assertIn("incomplete", segalloc("report", path).stdout.splitlines()[1])
 
+    def test_order_that_was_lost(self):
+        """The name comes in pieces."""
+        name = b"cuStreamSomethingNew"
+        pieces = [record(67, flags=LAST if at else 0, stream=0, id=int.from_bytes(name[at:at + 8].ljust(8, b"\0"), "little"),
+                         size=int.from_bytes(name[at + 8:at + 16].ljust(8, b"\0"), "little")) for at in (0, 16)]
+        rows = STREAMS + statistics(0, **GOOD) + [record(ALLOCATE, id=1, size=3)]
+        for more, by in ([], None), (pieces, name.decode()):
+            path = self.file("t", trace(rows + more))
+            report = self.report(path)
+            self.assertEqual((report["untracked_order"], report["untracked_by"]), (int(by is not None), by))
+            self.assertEqual(report["events"], 1)
+            self.assertEqual(name.decode() in segalloc("report", path).stdout, by is not None)
+
     def test_cut_anywhere(self):
         whole = trace(STREAMS + [record(ALLOCATE, id=i, size=3) for i in range(50)])
         for size in (*range(0, 120, 7), 4095, *range(4096, len(whole), 13)):

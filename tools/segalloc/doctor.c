@@ -51,6 +51,7 @@ static const char *const answer_words[] = {
 
 struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
+    char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
 };
 
 struct examination {
@@ -257,6 +258,9 @@ static void print_text(const struct examination *examination)
                (int)process->pid, name_of(process), process->library ? "loaded" : "not loaded",
                process->driver ? "loaded" : "not loaded", served->served, served->passed_on);
     }
+    if (*examination->total.untracked_by)
+        printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
+               examination->total.untracked_by);
     if (examination->command)
         printf("  command  ended with status %d\n", examination->watch.status);
 }
@@ -264,6 +268,15 @@ static void print_text(const struct examination *examination)
 static const char *truth(bool value)
 {
     return value ? "true" : "false";
+}
+
+static void print_json_order(const struct served *served)
+{
+    printf(",\"untracked_order\":%d,\"untracked_by\":", *served->untracked_by != '\0');
+    if (*served->untracked_by)
+        sg_tool_json_string(served->untracked_by);
+    else
+        fputs("null", stdout);
 }
 
 static void print_json_processes(const struct examination *examination)
@@ -277,7 +290,9 @@ static void print_json_processes(const struct examination *examination)
         printf(",\"watched\":%s,\"dynamic\":%s,\"library\":%s,\"driver\":%s,\"runtime\":%s,\"pytorch\":%s",
                truth(process->seen), truth(process->dynamic), truth(process->library), truth(process->driver),
                truth(process->runtime), truth(process->torch));
-        printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 "}", served->served, served->passed_on);
+        printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64, served->served, served->passed_on);
+        print_json_order(served);
+        putchar('}');
     }
     printf("],\"status\":%d", examination->watch.status);
 }
@@ -290,6 +305,7 @@ static void print_json(const struct examination *examination)
     printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"library\":", examination->total.served,
            examination->total.passed_on);
     sg_tool_json_string(examination->library);
+    print_json_order(&examination->total);
     printf(",\"glibc_needed\":\"%s\",\"glibc\":\"%s\"", examination->glibc, gnu_get_libc_version());
     printf(",\"driver_version\":%d,\"devices\":[", probe->version);
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
@@ -307,6 +323,7 @@ static void print_json(const struct examination *examination)
 static struct served count(const struct sg_stats_file *file)
 {
     struct served sum = {0};
+    snprintf(sum.untracked_by, sizeof sum.untracked_by, "%s", file->untracked_by ? file->untracked_by : "");
     for (uint32_t i = 0; i < file->count; i++) {
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
@@ -328,6 +345,8 @@ static void collect(struct examination *examination, const char *folder)
             const struct served served = count(&file);
             examination->total.served += served.served;
             examination->total.passed_on += served.passed_on;
+            if (*served.untracked_by)
+                memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
             for (size_t i = 0; i < examination->watch.count; i++) {
                 if (examination->watch.process[i].pid == atoi(entry->d_name))
                     examination->served[i] = served;

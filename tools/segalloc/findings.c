@@ -130,6 +130,7 @@ static int read_trace(struct sg_findings *findings, char *error)
     findings->dropped = info->dropped;
     findings->unmatched_frees = summary.unmatched_frees;
     findings->repeated = summary.repeated;
+    memcpy(findings->untracked_by, summary.untracked_by, sizeof findings->untracked_by);
     if (info->end_text) {
         snprintf(findings->end_room, sizeof(findings->end_room), "%s", info->end_text);
         findings->end_text = findings->end_room;
@@ -148,6 +149,7 @@ static int read_statistics(struct sg_findings *findings, char *error)
     findings->conf = strdup(file.conf);
     findings->command = strdup(file.command);
     findings->pid = file.pid;
+    snprintf(findings->untracked_by, sizeof findings->untracked_by, "%s", file.untracked_by ? file.untracked_by : "");
     findings->duration_ns =
         file.end_realtime_ns > file.start_realtime_ns ? file.end_realtime_ns - file.start_realtime_ns : 0;
     findings->device = calloc(file.count + 1, sizeof(*findings->device));
@@ -224,6 +226,8 @@ int sg_findings_read(const char *path, struct sg_findings *ret, char *error)
         return status;
     }
     *ret = findings;
+    if (findings.end_text)
+        ret->end_text = ret->end_room;
     return 0;
 }
 

@@ -28,6 +28,7 @@ struct sg_findings {
     char *conf, *command;
     int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
     uint64_t pid, duration_ns, events, dropped, unmatched_frees, repeated;
+    char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     const char *end_text; /* why the trace is incomplete, or NULL */
     char end_room[128];
     uint32_t devices;

@@ -91,6 +91,11 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
     number("rank", (uint64_t)findings->rank, findings->rank >= 0);
     number("events", findings->events, findings->trace);
     number("dropped", findings->dropped, findings->trace);
+    printf(",\"untracked_order\":%d,\"untracked_by\":", *findings->untracked_by != '\0');
+    if (*findings->untracked_by)
+        sg_tool_json_string(findings->untracked_by);
+    else
+        fputs("null", stdout);
     printf(",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"ooms\":%" PRIu64,
            findings->allocs, findings->frees, findings->passed_on, findings->ooms);
     ratio("served_share", findings->served_share);

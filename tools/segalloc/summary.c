@@ -22,7 +22,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_SLOT] = "slot", [SEGALLOC_RECORD_SLOT_GONE] = "slot_gone", [SEGALLOC_RECORD_TICK] = "tick",
         [SEGALLOC_RECORD_ORDER] = "order", [SEGALLOC_RECORD_COMPLETE] = "complete", [SEGALLOC_RECORD_MARK] = "mark",
         [SEGALLOC_RECORD_LIMIT] = "limit", [SEGALLOC_RECORD_TURN] = "turn", [SEGALLOC_RECORD_PIN] = "pin",
-        [SEGALLOC_RECORD_CONTEXT_GONE] = "context_gone",
+        [SEGALLOC_RECORD_CONTEXT_GONE] = "context_gone", [SEGALLOC_RECORD_UNTRACKED] = "untracked",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_END] = "end", [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
@@ -113,6 +113,16 @@ static void statistic(struct sg_summary *summary, const struct segalloc_trace_re
     }
 }
 
+/* Takes in a piece of the name of the call by which order was lost. */
+static void untracked(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    char text[sizeof record->id + sizeof record->size + 1] = {0};
+    memcpy(text, &record->id, sizeof record->id);
+    memcpy(text + sizeof record->id, &record->size, sizeof record->size);
+    size_t used = strlen(summary->untracked_by);
+    snprintf(summary->untracked_by + used, sizeof summary->untracked_by - used, "%s", text);
+}
+
 static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
@@ -129,6 +139,9 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return sg_dictionary_add(&summary->dictionary, record);
     case SEGALLOC_RECORD_STATISTIC:
         statistic(summary, record);
+        return 0;
+    case SEGALLOC_RECORD_UNTRACKED:
+        untracked(summary, record);
         return 0;
     case SEGALLOC_RECORD_END:
         return 0;

@@ -36,6 +36,7 @@ struct sg_summary {
     uint64_t live_bytes, peak_live_bytes; /* all devices together */
     uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */
     uint64_t first_ns, last_ns;
+    char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     struct sg_dictionary dictionary;
     struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
     uint32_t devices;                 /* one more than the largest ordinal */
