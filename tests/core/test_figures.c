@@ -3,8 +3,10 @@
        test_figures FIGURES            compares
        test_figures --write FIGURES    writes them anew, after a rule was changed on purpose: the change is read there
 
-   A row every so many steps: what is held, what that cost, and a sum over the addresses handed out since the last row,
-   which tells that another place was chosen. Below a program's rows: each statistic that is not 0, and its peak. */
+   A row every so many steps: what is held, what that cost, and sums over what was done since the last row: over the
+   addresses handed out, which tells that another place was chosen, and over what the observer was told. Below a
+   program's rows: the text about the last request that failed, and each statistic that is not 0, with its peak and with
+   that of the second half. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,7 +23,7 @@
 #include "size.h"
 #include "strict_driver.h"
 
-enum { BLOCKS = 128, STREAMS = 3, STEPS = 3000, STEPS_A_ROW = 300, FIGURES_MOST = 1 << 20 };
+enum { BLOCKS = 128, STREAMS = 3, STEPS = 3000, STEPS_A_ROW = 500, FIGURES_MOST = 1 << 20 };
 
 static const char *wanted_path;
 static bool writes;
@@ -36,7 +38,9 @@ static struct {
     sg_slot slot[STREAMS];
     struct sg_clock clock[STREAMS];
     int devices;
-    uint32_t places; /* a sum over the addresses handed out */
+    uint64_t time;    /* goes on whenever somebody looks */
+    uint32_t places;  /* a sum over the addresses handed out */
+    uint32_t records; /* and over what the observer was told */
 } the;
 
 static struct {
@@ -58,6 +62,19 @@ static bool chance(uint64_t one_in)
     return random_below(&the.random, one_in) == 0;
 }
 
+static uint64_t now_ns(void)
+{
+    return the.time += 1000;
+}
+
+static void emit(void *sink, const struct segalloc_trace_record *record)
+{
+    const uint64_t parts[] = {record->kind, record->flags, record->stream, record->id, record->size};
+    (void)sink;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        the.records = the.records * 31 + (uint32_t)(parts[i] ^ parts[i] >> 32);
+}
+
 static bool may_wait(void)
 {
     return true;
@@ -75,7 +92,7 @@ static void release(struct block *block, enum sg_free_sync sync, sg_slot slot)
 static bool allocate(struct block *block, int device, uint64_t bytes, sg_slot slot)
 {
     const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .slot = slot, .has_stream = slot != 0,
-                               .stream = (CUstream)(uintptr_t)slot};
+                               .stream = (CUstream)(uintptr_t)slot, .torch = bytes & 1};
     strict_use(device);
     CUresult result = sg_core_malloc(the.core, device, bytes, &tag, &block->address);
     block->slot = slot;
@@ -142,7 +159,7 @@ static void full(int step)
         sg_core_trim(the.core, 0, (size_t)(step % 3) * 16 * SG_MIB);
     if (step % 131 == 130)
         sg_core_set_limit(the.core, 0, (uint64_t)(96 + 48 * (step % 4)) * SG_MIB);
-    if (block->address && chance(16))
+    if (block->address && chance(100))
         sg_core_pin(the.core, block->address, 4096);
 }
 
@@ -228,7 +245,8 @@ static void start(const struct program *program, const char *text)
     strict_reset(2, program->total, 2 * SG_MIB);
     sg_conf_init(&conf);
     assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, text, NULL, NULL), 0);
-    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .may_wait = may_wait});
+    the.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .may_wait = may_wait,
+        .now_ns = now_ns, .observer = {.emit = emit}});
     assert_non_null(the.core);
     the.random.state = 1;
     the.devices = program->step == pending ? 2 : 1;
@@ -247,31 +265,43 @@ static void say_row(int step)
     say("%4d", step);
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
         say(" %10llu", (unsigned long long)stats.value[columns[i]]);
-    say(" %08x\n", (unsigned)the.places);
-    the.places = 0;
+    say(" %08x %08x", (unsigned)the.places, (unsigned)the.records);
+    size_t free_bytes = 32 * SG_MIB, total_bytes = 64 * SG_MIB;
+    sg_core_mem_info(the.core, 0, &free_bytes, &total_bytes);
+    say(" %9zu %9zu %9llu %4zu\n", free_bytes, total_bytes, (unsigned long long)sg_core_limit(the.core, 0),
+        sg_core_pieces(the.core, 0, NULL, 0));
+    the.places = the.records = 0;
 }
 
 static void say_statistics(int device)
 {
-    struct sg_stats stats;
-    if (!sg_core_stats(the.core, device, &stats))
+    struct sg_stats stats, recent;
+    if (!sg_core_stats(the.core, device, &stats) || !sg_core_stats_recent(the.core, device, &recent))
         return;
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
-        if (strcmp(info->unit, "NS") == 0 && strstr(info->name, "cost") == NULL)
-            continue; /* times of a clock */
         if (stats.value[i] || stats.peak[i])
             say("  %s %llu", info->name, (unsigned long long)stats.value[i]);
         if (stats.peak[i])
-            say(" of %llu", (unsigned long long)stats.peak[i]);
+            say(" of %llu, %llu", (unsigned long long)stats.peak[i], (unsigned long long)recent.peak[i]);
         say("%s", stats.value[i] || stats.peak[i] ? "\n" : "");
     }
+}
+
+static void say_why_it_failed(void)
+{
+    static char text[16384];
+    struct sg_stats stats;
+    if (sg_core_stats(the.core, 0, &stats) && stats.value[SG_STAT_ooms] &&
+        sg_core_oom_text(the.core, 0, text, sizeof text))
+        say("%s", text);
 }
 
 static void play(const struct program *program, const char *conf)
 {
     start(program, conf);
-    say("%s%s%s\nstep   reserved  allocated    pending    aliased    largest    created      moved       ooms places\n",
+    say("%s%s%s\nstep   reserved  allocated    pending    aliased    largest    created      moved       "
+        "ooms   places  records      free     total     limit pieces\n",
         program->name, *conf ? ", " : "", conf);
     for (int step = 0; step < STEPS; step++) {
         program->step(step);
@@ -280,7 +310,10 @@ static void play(const struct program *program, const char *conf)
                 inspect(the.core, the.devices);
             say_row(step + 1);
         }
+        if (step == STEPS / 2)
+            sg_core_reset_peaks(the.core, 0);
     }
+    say_why_it_failed();
     for (int i = 0; i < BLOCKS; i++)
         release(&the.block[i], SG_FREE_SYNC_AUTO, 0);
     strict_complete(UINT32_MAX);
