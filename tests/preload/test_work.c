@@ -13,268 +13,11 @@
 
 #include <cmocka.h>
 
-#include "beside.h"
-#include "captures.h"
-#include "contexts.h"
-#include "events.h"
 #include "hooks.h"
-#include "life.h"
-#include "memory.h"
-#include "streams.h"
-#include "torch.h"
+#include "work_calls.h"
+#include "work_world.h"
 
-atomic_bool sg_following_order = true;
-
-static struct {
-    bool capturing;
-    bool devices; /* there are two; the thing is memory of the first's, the stream the second's */
-    int calls; /* of the driver */
-    int touches, opaques, taints, abroad;
-    int tells, tells_all, told_early; /* the last: before the driver was called */
-    bool early; /* something else was noted of a stream by then */
-    bool unfollowed; /* the stream */
-    int told_all;    /* at once, and not where it matters only */
-    bool late;  /* the driver was called before an event was tainted */
-    CUstream touched, told, opaque;
-    const char *untracked;
-    bool touched_own, told_own, opaque_own;
-    CUevent tainted;
-} seen;
-
-/* What all arguments are: a stream, an event, and the address of what some calls look into. */
-static union {
-    CUlaunchConfig config;
-    CUgraphNodeParams params;
-    CUDA_MEMCPY3D_PEER copy;
-    CUDA_MEMCPY2D flat;
-    CUDA_MEMCPY3D deep;
-    CUstreamBatchMemOpParams operation;
-    unsigned char bytes[4096];
-} thing;
 static CUlaunchAttribute launch_attribute;
-
-static CUresult answer(void)
-{
-    seen.calls++;
-    seen.early |= seen.touches || seen.opaques;
-    seen.told_early = seen.tells + seen.tells_all;
-    return CUDA_SUCCESS;
-}
-
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define HOOK(symbol, base, version, threads, parameters) static CUresult real_##symbol parameters { return answer(); }
-#include "hooks.def"
-#pragma GCC diagnostic pop
-
-const struct sg_real *sg_real(void)
-{
-    static const struct sg_real real = {
-#define HOOK(symbol, base, version, threads, parameters) .symbol = real_##symbol,
-#include "hooks.def"
-    };
-    return &real;
-}
-
-bool sg_beside_made_room(void)
-{
-    return false;
-}
-
-/* What is noted. */
-void sg_streams_touch(CUstream stream, bool per_thread)
-{
-    seen.touches++;
-    seen.touched = stream;
-    seen.touched_own = per_thread;
-}
-
-void sg_streams_tell(CUstream stream, bool per_thread)
-{
-    seen.tells++;
-    seen.told = stream;
-    seen.told_own = per_thread;
-}
-
-void sg_streams_tell_all(void)
-{
-    seen.tells_all++;
-}
-
-void sg_streams_untrack(const char *by)
-{
-    seen.untracked = by;
-}
-
-void sg_streams_told_all(struct sg_core *core)
-{
-    (void)core;
-    seen.told_all++;
-}
-
-bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
-{
-    (void)core;
-    *ret = (struct sg_place){0, 1, 0};
-    seen.opaque = stream;
-    seen.opaque_own = per_thread;
-    return !seen.unfollowed;
-}
-
-void sg_streams_waited_early(void)
-{
-}
-
-void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
-{
-    (void)core, (void)place;
-    seen.opaques++;
-}
-
-void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot)
-{
-    (void)core, (void)device, (void)slot;
-    seen.touches++;
-    seen.touched = seen.opaque;
-    seen.touched_own = seen.opaque_own;
-}
-
-void sg_events_taint(CUevent event)
-{
-    seen.taints++;
-    seen.late |= seen.calls > 0;
-    seen.tainted = event;
-}
-
-/* The rest of the library. */
-struct sg_core *sg_begin(void)
-{
-    return (struct sg_core *)&seen;
-}
-
-void sg_end(void)
-{
-}
-
-bool sg_captures_live(void)
-{
-    return seen.capturing;
-}
-
-bool sg_contexts_devices(void)
-{
-    return seen.devices;
-}
-
-CUcontext sg_contexts_primary_of(int device)
-{
-    (void)device;
-    return NULL;
-}
-
-static CUdeviceptr owned; /* where there is one device */
-
-bool sg_life_owns(CUdeviceptr address)
-{
-    return seen.devices || (owned && address == owned);
-}
-
-bool sg_memory_guesses(void)
-{
-    return !seen.devices;
-}
-
-CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
-{
-    (void)core;
-    *ret = (struct sg_block_info){.base = address, .device = address != (uintptr_t)&thing};
-    return seen.devices ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
-}
-
-void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
-{
-    (void)core, (void)address;
-    seen.abroad++;
-}
-
-void sg_memory_served_abroad(void)
-{
-}
-
-CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
-{
-    (void)core, (void)address, (void)stream;
-    return CUDA_SUCCESS;
-}
-
-bool sg_streams_device(CUstream stream, int *ret)
-{
-    (void)stream;
-    *ret = 1;
-    return seen.devices;
-}
-
-/* The calls. */
-typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
-    uintptr_t, uintptr_t, uintptr_t, uintptr_t);
-
-struct call {
-    const char *name;
-    any_call *function;
-    bool own;      /* by the other meaning of the default stream */
-    bool tells, of_default, waits;
-    bool writes;      /* batches of memory operations: where they do, they tell of all */
-    bool serializes;  /* tells of all */
-};
-#define CALL(symbol) .name = #symbol, .function = (any_call *)(void (*)(void))symbol
-
-static const struct call work[] = {
-#define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
-    {CALL(symbol), .of_default = #stream[0] == 'N'}, {CALL(per_thread), .own = true, .of_default = #stream[0] == 'N'},
-#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
-    {CALL(symbol), .tells = true, .of_default = #stream[0] == 'N'}, \
-    {CALL(per_thread), .own = true, .tells = true, .of_default = #stream[0] == 'N'},
-#define SUBMIT_TELLING_FROM SUBMIT_TELLING
-#define SUBMIT_TELLING_TO SUBMIT_TELLING
-#define SUBMIT_WRITING SUBMIT_TELLING
-#include "submit.def"
-    {CALL(cuLaunchKernelEx)}, {CALL(cuLaunchKernelEx_ptsz), .own = true},
-    {CALL(cuGraphLaunch), .tells = true}, {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true},
-#define COPIES(symbol, suffix, is_of_default) \
-    {CALL(symbol), .tells = true, .of_default = is_of_default}, \
-    {CALL(symbol##suffix), .own = true, .tells = true, .of_default = is_of_default},
-    COPIES(cuMemcpy, _ptds, true)
-    COPIES(cuMemcpyDtoD_v2, _ptds, true)
-    COPIES(cuMemcpyAsync, _ptsz, false)
-    COPIES(cuMemcpyDtoDAsync_v2, _ptsz, false)
-    COPIES(cuMemcpyWithAttributesAsync, _ptsz, false)
-    {CALL(cuLaunch), .of_default = true}, {CALL(cuLaunchGrid), .of_default = true}, {CALL(cuLaunchGridAsync)},
-    {CALL(cuMemcpyPeer), .serializes = true, .of_default = true},
-    {CALL(cuMemcpyPeer_ptds), .own = true, .serializes = true, .of_default = true},
-    {CALL(cuMemcpy3DPeer), .serializes = true, .of_default = true},
-    {CALL(cuMemcpy3DPeer_ptds), .own = true, .serializes = true, .of_default = true},
-    COPIES(cuMemcpyPeerAsync, _ptsz, false)
-    COPIES(cuMemcpy2D_v2, _ptds, true)
-    COPIES(cuMemcpy2DUnaligned_v2, _ptds, true)
-    COPIES(cuMemcpy3D_v2, _ptds, true)
-    COPIES(cuMemcpy2DAsync_v2, _ptsz, false)
-    COPIES(cuMemcpy3DAsync_v2, _ptsz, false)
-    COPIES(cuMemcpy3DPeerAsync, _ptsz, false)
-};
-
-/* They make their stream wait for what can't be followed, and a graph that they are captured in whoever launches it. */
-static const struct call waits[] = {
-#define WAITS(symbol) {CALL(symbol), .waits = true}, {CALL(symbol##_ptsz), .own = true, .waits = true},
-    WAITS(cuStreamWaitValue32)
-    WAITS(cuStreamWaitValue32_v2)
-    WAITS(cuStreamWaitValue64)
-    WAITS(cuStreamWaitValue64_v2)
-    {CALL(cuStreamBatchMemOp), .waits = true, .writes = true},
-    {CALL(cuStreamBatchMemOp_ptsz), .own = true, .waits = true, .writes = true},
-    {CALL(cuStreamBatchMemOp_v2), .waits = true, .writes = true},
-    {CALL(cuStreamBatchMemOp_v2_ptsz), .own = true, .waits = true, .writes = true},
-    WAITS(cuWaitExternalSemaphoresAsync)
-};
 
 /* They name an event that is recorded in ways that can't be followed. */
 static const struct call records[] = {
@@ -296,8 +39,6 @@ static const struct call any_node[] = {
     {CALL(cuGraphNodeSetParams_v2)}, {CALL(cuGraphExecNodeSetParams)},
 };
 
-#define EACH(call, list) (const struct call *call = list; call < list + sizeof(list) / sizeof *(list); call++)
-
 static void make(const struct call *call)
 {
     uintptr_t all = (uintptr_t)&thing;
@@ -307,14 +48,6 @@ static void make(const struct call *call)
     seen.devices = devices;
     call->function(all, all, all, all, all, all, all, all, all, all, all, all);
     assert_int_equal(seen.calls, 1);
-}
-
-static int start_afresh(void **state)
-{
-    (void)state;
-    memset(&thing, 0, sizeof thing);
-    memset(&seen, 0, sizeof seen);
-    return 0;
 }
 
 static void expect_noted(const struct call *call)
@@ -369,7 +102,7 @@ static void copies_tell_by_where_they_end(void **state)
             const CUDA_MEMCPY3D deep = {.dstMemoryType = types[i], .dstDevice = dst};
             const CUDA_MEMCPY3D_PEER peer = {.dstMemoryType = types[i], .dstDevice = dst};
             bool tells = types[i] == CU_MEMORYTYPE_HOST || (types[i] != CU_MEMORYTYPE_ARRAY && dst == theirs);
-            owned = ours;
+            given.ours = ours;
             assert_int_equal(TELLS_OF(cuMemcpy2DAsync_v2, &flat, 0), 2 * tells);
             assert_int_equal(TELLS_OF(cuMemcpy3DAsync_v2, &deep, 0), 2 * tells);
             assert_int_equal(TELLS_OF(cuMemcpy3DPeerAsync, &peer, 0), 2 * tells);
@@ -377,7 +110,7 @@ static void copies_tell_by_where_they_end(void **state)
             assert_int_equal(TELLS_OF(cuMemcpy3D_v2, &deep, 0), 2);
             assert_int_equal(TELLS_OF(cuMemcpyAsync, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
             assert_int_equal(TELLS_OF(cuMemsetD32Async, (const void *)(uintptr_t)dst, 0), 2 * (dst == theirs));
-            owned = 0;
+            given.ours = 0;
         }
     }
 }

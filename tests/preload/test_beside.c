@@ -1,0 +1,196 @@
+/* Calls by which a program takes memory beside ours, each by its own name, against a driver and a core made up here:
+   what runs out is made once more, where something was given back for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "beside.h"
+#include "captures.h"
+#include "hooks.h"
+#include "life.h"
+#include "memory.h"
+
+atomic_int sg_captures_parked, sg_graphs_gone;
+
+static struct {
+    CUresult answer;
+    int times; /* how often the driver answers that */
+    size_t idle[SG_DEVICES_MAX];
+    bool live, no_core;
+    int calls, settled, trims, inside;
+} fake;
+
+static CUresult answer(void)
+{
+    fake.calls++;
+    assert_int_equal(fake.inside, 0);
+    return fake.times-- > 0 ? fake.answer : CUDA_SUCCESS;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define TAKES(symbol, base, version, threads, parameters, arguments) \
+    static CUresult real_##symbol parameters { return answer(); }
+#include "beside.def"
+#pragma GCC diagnostic pop
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {
+#define TAKES(symbol, base, version, threads, parameters, arguments) .symbol = real_##symbol,
+#include "beside.def"
+    };
+    return &real;
+}
+
+struct sg_core *sg_begin(void)
+{
+    fake.inside += !fake.no_core;
+    return fake.no_core ? NULL : (struct sg_core *)&fake;
+}
+
+void sg_end(void)
+{
+    fake.inside--;
+}
+
+bool sg_captures_live(void)
+{
+    return fake.live;
+}
+
+void sg_memory_settle(struct sg_core *core)
+{
+    (void)core;
+    assert_int_equal(fake.trims, 0); /* what it frees can be given back too */
+    fake.settled++;
+}
+
+size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
+{
+    size_t given = fake.idle[device];
+    (void)core;
+    assert_int_equal(keep, 0);
+    fake.idle[device] = 0;
+    fake.trims++;
+    return given;
+}
+
+typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+static const struct call {
+    const char *name;
+    any_call *function;
+} calls[] = {
+#define TAKES(symbol, base, version, threads, parameters, arguments) {#symbol, (any_call *)(void (*)(void))symbol},
+#include "beside.def"
+};
+
+/* Makes each of them, which must come to the driver `expected` times and answer `result`. */
+static void expect(int expected, CUresult result)
+{
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        size_t idle = fake.idle[0], far = fake.idle[SG_DEVICES_MAX - 1];
+        int times = fake.times;
+        fake.calls = fake.settled = fake.trims = 0;
+        CUresult got = calls[i].function(0, 0, 0, 0, 0, 0, 0, 0);
+        if (fake.calls != expected || got != result)
+            fail_msg("%s: called %d times, not %d; answers %d", calls[i].name, fake.calls, expected, (int)got);
+        assert_int_equal(fake.inside, 0);
+        fake.idle[0] = idle;
+        fake.idle[SG_DEVICES_MAX - 1] = far;
+        fake.times = times;
+    }
+}
+
+static int start(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    return 0;
+}
+
+static void what_works_is_made_once(void **state)
+{
+    (void)state;
+    fake.idle[0] = 1;
+    expect(1, CUDA_SUCCESS);
+    assert_int_equal(fake.trims, 0);
+}
+
+static void what_runs_out_is_made_again_for_any_devices_memory(void **state)
+{
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.times = 1;
+    fake.idle[0] = 1;
+    expect(2, CUDA_SUCCESS);
+    assert_int_equal(fake.settled, 1);
+    fake.idle[0] = 0;
+    fake.idle[SG_DEVICES_MAX - 1] = 1;
+    expect(2, CUDA_SUCCESS);
+    fake.times = 2; /* it was not enough */
+    expect(2, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static void what_runs_out_fails_where_nothing_is_idle(void **state)
+{
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.times = 1;
+    expect(1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.trims, SG_DEVICES_MAX);
+}
+
+/* Nothing that a capture could be ruined by is asked of the driver. */
+static void what_runs_out_fails_while_a_capture_is_live(void **state)
+{
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.times = 1;
+    fake.idle[0] = 1;
+    fake.live = true;
+    expect(1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.trims + fake.settled, 0);
+}
+
+/* Before the first allocation, and for what we call ourselves. */
+static void what_runs_out_fails_without_a_core(void **state)
+{
+    (void)state;
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.times = 1;
+    fake.no_core = true;
+    expect(1, CUDA_ERROR_OUT_OF_MEMORY);
+    assert_false(sg_beside_made_room_by(NULL));
+}
+
+static void other_errors_are_the_programs(void **state)
+{
+    static const CUresult errors[] = {CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_READY, CUDA_ERROR_LAUNCH_FAILED};
+    (void)state;
+    fake.times = 1;
+    fake.idle[0] = 1;
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        fake.answer = errors[i];
+        expect(1, errors[i]);
+    }
+    assert_int_equal(fake.trims, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(what_works_is_made_once, start),
+        cmocka_unit_test_setup(what_runs_out_is_made_again_for_any_devices_memory, start),
+        cmocka_unit_test_setup(what_runs_out_fails_where_nothing_is_idle, start),
+        cmocka_unit_test_setup(what_runs_out_fails_while_a_capture_is_live, start),
+        cmocka_unit_test_setup(what_runs_out_fails_without_a_core, start),
+        cmocka_unit_test_setup(other_errors_are_the_programs, start),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

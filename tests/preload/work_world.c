@@ -1,0 +1,216 @@
+/* See work_world.h. */
+#include "work_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "beside.h"
+#include "captures.h"
+#include "contexts.h"
+#include "events.h"
+#include "life.h"
+#include "memory.h"
+#include "streams.h"
+
+struct seen seen;
+union thing thing;
+struct given given;
+atomic_bool sg_following_order = true;
+
+static CUresult answer(const char *name)
+{
+    seen.calls++;
+    seen.called = name;
+    seen.early |= seen.touches || seen.opaques;
+    seen.told_early = seen.tells + seen.tells_all;
+    return seen.out-- > 0 ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult attribute_of(void *ret, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    bool type = attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+    assert_true(address == given.theirs && (type || attribute == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL));
+    memcpy(ret, type ? (void *)&given.type : (void *)&given.device, 4);
+    return type ? given.type_answer : given.device_answer;
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define HOOK(symbol, base, version, threads, parameters) \
+    static CUresult real_##symbol parameters { return answer(#symbol); }
+#include "hooks.def"
+#pragma GCC diagnostic pop
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {
+#define HOOK(symbol, base, version, threads, parameters) .symbol = real_##symbol,
+#include "hooks.def"
+    };
+    static struct sg_real asking;
+    asking = real;
+    asking.cuPointerGetAttribute = attribute_of;
+    return &asking;
+}
+
+bool sg_beside_made_room(void)
+{
+    seen.asked_for_room++;
+    return seen.room;
+}
+
+/* What is noted. */
+void sg_streams_touch(CUstream stream, bool per_thread)
+{
+    seen.touches++;
+    seen.touched = stream;
+    seen.touched_own = per_thread;
+}
+
+void sg_streams_tell(CUstream stream, bool per_thread)
+{
+    seen.tells++;
+    seen.told = stream;
+    seen.told_own = per_thread;
+}
+
+void sg_streams_tell_all(void)
+{
+    seen.tells_all++;
+}
+
+void sg_streams_untrack(const char *by)
+{
+    seen.untracked = by;
+}
+
+void sg_streams_told_all(struct sg_core *core)
+{
+    (void)core;
+    seen.told_all++;
+}
+
+bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    (void)core;
+    *ret = (struct sg_place){0, 1, 0};
+    seen.opaque = stream;
+    seen.opaque_own = per_thread;
+    return !seen.unfollowed;
+}
+
+void sg_streams_waited_early(void)
+{
+    seen.waited_early++;
+}
+
+void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+{
+    (void)core, (void)place;
+    seen.opaques++;
+}
+
+void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot)
+{
+    (void)core, (void)device, (void)slot;
+    seen.touches++;
+    seen.touched = seen.opaque;
+    seen.touched_own = seen.opaque_own;
+}
+
+void sg_events_taint(CUevent event)
+{
+    seen.taints++;
+    seen.late |= seen.calls > 0;
+    seen.tainted = event;
+}
+
+/* The rest of the library. */
+struct sg_core *sg_begin(void)
+{
+    return given.no_core ? NULL : (struct sg_core *)&seen;
+}
+
+void sg_end(void)
+{
+}
+
+bool sg_captures_live(void)
+{
+    return seen.capturing;
+}
+
+bool sg_contexts_devices(void)
+{
+    return seen.devices;
+}
+
+CUcontext context_of(int device)
+{
+    return (CUcontext)(uintptr_t)(64 * (device + 1));
+}
+
+CUcontext sg_contexts_primary_of(int device)
+{
+    return given.no_primary ? NULL : context_of(device);
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    bool theirs = given.theirs && address == given.theirs && !given.freed;
+    return (seen.devices && !theirs) || (given.ours && address == given.ours);
+}
+
+bool sg_memory_guesses(void)
+{
+    return !seen.devices || given.guesses;
+}
+
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)core;
+    int device = address != (uintptr_t)&thing;
+    *ret = (struct sg_block_info){.base = address, .device = device, .context = context_of(device)};
+    if (given.theirs && address == given.theirs)
+        return given.freed ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_FOUND;
+    return seen.devices ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+
+void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+{
+    (void)core, (void)address;
+    seen.abroad++;
+}
+
+void sg_memory_served_abroad(void)
+{
+    seen.served_abroad++;
+}
+
+CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
+{
+    (void)core, (void)address, (void)stream;
+    seen.recorded++;
+    return CUDA_SUCCESS;
+}
+
+bool sg_streams_device(CUstream stream, int *ret)
+{
+    (void)stream;
+    *ret = !given.same_device;
+    return seen.devices && !given.no_device;
+}
+
+int start_afresh(void **state)
+{
+    (void)state;
+    memset(&thing, 0, sizeof thing);
+    memset(&seen, 0, sizeof seen);
+    memset(&given, 0, sizeof given);
+    sg_following_order = true;
+    return 0;
+}
