@@ -1,0 +1,384 @@
+/* See hooks_world.h. */
+#include "hooks_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "callers.h"
+#include "captures.h"
+#include "contexts.h"
+#include "graphs.h"
+#include "life.h"
+#include "memory.h"
+#include "quick.h"
+#include "streams.h"
+#include "torch.h"
+
+struct fake fake;
+struct allocation allocation;
+struct flags flags;
+
+atomic_bool sg_following_order, sg_captures_begun;
+atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+
+static CUresult answer(const char *name, CUdeviceptr address)
+{
+    CUresult result = fake.calls++ == 0 && fake.once ? fake.once : fake.answer;
+    fake.called = name;
+    fake.asked = address;
+    return result;
+}
+
+/* The driver's own functions. */
+#define ONE(symbol, parameters, address) \
+    static CUresult real_##symbol parameters { return answer(#symbol, (CUdeviceptr)(uintptr_t)(address)); }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+ONE(cuMemAlloc_v2, (CUdeviceptr *ret, size_t bytes), 0)
+ONE(cuMemFree_v2, (CUdeviceptr address), address)
+ONE(cuMemFreeAsync, (CUdeviceptr address, CUstream of), address)
+ONE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream of), address)
+ONE(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *ret, void *address), address)
+ONE(cuMemGetHandleForAddressRange, (void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+    unsigned long long how), address)
+ONE(cuMulticastBindAddr, (CUmemGenericAllocationHandle to, size_t offset, CUdeviceptr address, size_t bytes,
+    unsigned long long how), address)
+ONE(cuMulticastBindAddr_v2, (CUmemGenericAllocationHandle to, CUdevice device, size_t offset, CUdeviceptr address,
+    size_t bytes, unsigned long long how), address)
+ONE(cuLogicalEndpointBindAddr, (cuuint32_t to, CUdevice device, cuuint64_t offset, void *address, cuuint64_t bytes,
+    unsigned long long how), address)
+ONE(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute, CUdeviceptr address), address)
+ONE(cuMemUnmap, (CUdeviceptr address, size_t bytes), address)
+ONE(cuMemSetAccess, (CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count), address)
+ONE(cuIpcGetMemHandle, (CUipcMemHandle *handle, CUdeviceptr address), address)
+ONE(cuPointerGetAttributes, (unsigned count, CUpointer_attribute *list, void **data, CUdeviceptr address), address)
+#pragma GCC diagnostic pop
+
+static CUresult real_cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    if (data && attribute == CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE) {
+        *(int *)data = allocation.legacy;
+        return allocation.attribute;
+    }
+    return answer("cuPointerGetAttribute", address);
+}
+
+static CUresult real_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
+{
+    if (base)
+        *base = allocation.base;
+    if (bytes)
+        *bytes = 2 * BYTES;
+    return allocation.range ? allocation.range : answer("cuMemGetAddressRange_v2", address);
+}
+
+static CUresult real_cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    (void)width, (void)height, (void)element;
+    CUresult result = answer("cuMemAllocPitch_v2", 0);
+    if (result != CUDA_SUCCESS)
+        return result;
+    *ret = THEIRS;
+    *pitch = fake.pitch;
+    return result;
+}
+
+static CUresult real_cuMemGetInfo_v2(size_t *available, size_t *total)
+{
+    CUresult result = answer("cuMemGetInfo_v2", 0);
+    if (result == CUDA_SUCCESS && available)
+        *available = 1000;
+    if (result == CUDA_SUCCESS && total)
+        *total = 4000;
+    return result;
+}
+
+static CUresult real_cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    (void)device;
+    CUresult result = answer("cuDeviceTotalMem_v2", 0);
+    if (result == CUDA_SUCCESS && bytes)
+        *bytes = 2 * LIMIT;
+    return result;
+}
+
+const struct sg_real *sg_real(void)
+{
+#define TAKE(symbol) .symbol = real_##symbol
+    static const struct sg_real real = {TAKE(cuMemAlloc_v2), TAKE(cuMemFree_v2), TAKE(cuMemFreeAsync),
+        TAKE(cuMemFreeAsync_ptsz), TAKE(cuMemRetainAllocationHandle), TAKE(cuMemGetHandleForAddressRange),
+        TAKE(cuMulticastBindAddr), TAKE(cuMulticastBindAddr_v2), TAKE(cuLogicalEndpointBindAddr),
+        TAKE(cuPointerSetAttribute), TAKE(cuMemUnmap), TAKE(cuMemSetAccess),
+        TAKE(cuIpcGetMemHandle), TAKE(cuPointerGetAttribute), TAKE(cuPointerGetAttributes),
+        TAKE(cuMemGetAddressRange_v2), TAKE(cuMemAllocPitch_v2), TAKE(cuMemGetInfo_v2), TAKE(cuDeviceTotalMem_v2)};
+    return &real;
+}
+
+static CUresult stream_id(CUstream asked, unsigned long long *ret)
+{
+    (void)asked;
+    *ret = 1;
+    return fake.stream_id;
+}
+
+static CUresult push(CUcontext pushed)
+{
+    assert_ptr_equal(pushed, CONTEXT);
+    flags.pushes += flags.push == CUDA_SUCCESS;
+    return flags.push;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = CONTEXT;
+    flags.pushes--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_flags(unsigned *ret)
+{
+    *ret = flags.flags;
+    return flags.get;
+}
+
+static CUresult set_flags(unsigned set)
+{
+    flags.flags = set;
+    return flags.set;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static struct sg_driver driver;
+    driver = (struct sg_driver){.ctx_push = push, .ctx_pop = pop, .stream_get_id = stream_id,
+        .ctx_get_flags = flags.lacks_get ? NULL : get_flags, .ctx_set_flags = flags.lacks_set ? NULL : set_flags};
+    return fake.no_driver ? NULL : &driver;
+}
+
+/* The rest of the library. */
+static struct sg_core *const core = (struct sg_core *)&fake;
+
+struct sg_core *sg_begin(void)
+{
+    return fake.inside || fake.over ? NULL : core;
+}
+
+struct sg_core *sg_begin_allocation(void)
+{
+    return sg_begin();
+}
+
+void sg_end(void)
+{
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    return address >= OURS && address < THEIRS;
+}
+
+bool sg_life_over(void)
+{
+    return fake.over;
+}
+
+bool sg_life_passing(void)
+{
+    return fake.passing;
+}
+
+bool sg_thread_inside(void)
+{
+    return fake.inside;
+}
+
+const struct sg_conf *sg_life_conf(void)
+{
+    static struct sg_conf conf;
+    conf = (struct sg_conf){.limit_visible = fake.limited, .limit_bytes = LIMIT, .per_process_memory_fraction = 1};
+    return &conf;
+}
+
+void sg_life_say(const char *line)
+{
+    assert_non_null(strstr(line, "ipc:always"));
+    fake.said++;
+}
+
+enum sg_caller sg_caller_kind(const void *code)
+{
+    (void)code;
+    return SG_CALLER_OTHER;
+}
+
+enum sg_caller sg_caller_current(void)
+{
+    return fake.torch ? SG_CALLER_TORCH : SG_CALLER_OTHER;
+}
+
+bool sg_torch_direct(void)
+{
+    return fake.torch;
+}
+
+bool sg_captures_live(void)
+{
+    return fake.live;
+}
+
+CUresult sg_contexts_current(struct sg_core *asked, CUcontext *ret, int *ret_device)
+{
+    (void)asked;
+    *ret = CONTEXT;
+    *ret_device = fake.device;
+    return fake.current;
+}
+
+CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)asked, (void)address;
+    if (fake.block == CUDA_SUCCESS)
+        *ret = (struct sg_block_info){.base = OURS, .bytes = BYTES, .context = CONTEXT, .buffer_id = 7};
+    return fake.block;
+}
+
+void sg_core_pin(struct sg_core *asked, CUdeviceptr address, size_t bytes)
+{
+    (void)asked, (void)address, (void)bytes;
+    fake.pinned++;
+}
+
+size_t sg_core_trim(struct sg_core *asked, int device, size_t keep)
+{
+    (void)asked, (void)device, (void)keep;
+    return fake.idle;
+}
+
+void sg_core_mem_info(struct sg_core *asked, int device, size_t *available, size_t *total)
+{
+    (void)asked, (void)device;
+    *available = 2000;
+    *total = 3000;
+}
+
+bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *ret)
+{
+    (void)asked, (void)device;
+    memset(ret, 0, sizeof *ret);
+    return true;
+}
+
+CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+{
+    (void)asked, (void)origin;
+    *ret = OURS;
+    fake.allocated = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+{
+    (void)asked, (void)address, (void)origin;
+    fake.frees++;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+{
+    (void)address, (void)origin;
+    fake.passed++;
+    return CUDA_SUCCESS;
+}
+
+struct sg_origin sg_memory_origin(int caller)
+{
+    (void)caller;
+    return (struct sg_origin){0};
+}
+
+CUresult sg_memory_record_stream(struct sg_core *asked, CUdeviceptr address, CUstream of)
+{
+    (void)asked, (void)address, (void)of;
+    fake.recorded++;
+    return CUDA_SUCCESS;
+}
+
+void sg_memory_record_served(CUdeviceptr address, CUstream of)
+{
+    (void)address, (void)of;
+    fake.served++;
+}
+
+void sg_memory_wait_abroad(void)
+{
+    fake.abroad++;
+}
+
+void sg_memory_settle(struct sg_core *asked)
+{
+    (void)asked;
+    fake.settled++;
+}
+
+void sg_memory_follow(void)
+{
+    fake.followed++;
+}
+
+void sg_memory_torch_records(void)
+{
+}
+
+enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+{
+    (void)address, (void)origin, (void)waited;
+    fake.kept++;
+    return SG_GRAPHS_FREE;
+}
+
+const char *sg_streams_untracked_by(void)
+{
+    return NULL;
+}
+
+void sg_streams_tell_all(void)
+{
+    fake.told++;
+}
+
+bool sg_quick_malloc_on(size_t bytes, CUstream of, CUdeviceptr *ret)
+{
+    (void)bytes, (void)of, (void)ret;
+    return false;
+}
+
+bool sg_quick_free_named(CUdeviceptr address)
+{
+    (void)address;
+    return false;
+}
+
+void sg_quick_learn_named(void)
+{
+}
+
+CUresult sg_quick_refused(void)
+{
+    return CUDA_SUCCESS;
+}
+
+int start_afresh(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(&flags, 0, sizeof flags);
+    memset(&allocation, 0, sizeof allocation);
+    sg_following_order = false;
+    return 0;
+}

@@ -1,0 +1,50 @@
+/* A core, a driver and the rest of the library made up for tests of the hooks that allocate, free, pin and answer
+   questions: they answer what they are told to, and keep what they were asked. */
+#ifndef HOOKS_WORLD_H
+#define HOOKS_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hooks.h"
+
+/* A block of ours, and memory that is the driver's; the limit, where there is one. */
+enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, LIMIT = 64 << 20 };
+#define CONTEXT ((CUcontext)64)
+#define STREAM ((CUstream)128)
+
+struct fake {
+    bool over, inside, passing, no_driver, live, torch, limited;
+    CUresult block, current, stream_id; /* what the core and the driver say of the block, the context, a stream */
+    CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
+    int device;
+    size_t pitch, idle;
+
+    const char *called; /* the driver's function */
+    CUdeviceptr asked;  /* and the address that it was asked about */
+    int calls, pinned, frees, passed, served, recorded, abroad, told, settled, kept, followed, said;
+    size_t allocated;
+};
+extern struct fake fake;
+
+/* What the driver says of the block's memory. */
+struct allocation {
+    int legacy;       /* whether the driver would give the block's memory away */
+    CUdeviceptr base; /* of its allocation */
+    CUresult range, attribute;
+};
+extern struct allocation allocation;
+
+/* Its calls for the flags of a context. */
+struct flags {
+    CUresult push, get, set;
+    unsigned flags;
+    int pushes;
+    bool lacks_get, lacks_set;
+};
+extern struct flags flags;
+
+/* A cmocka setup: nothing of the test before is left. */
+int start_afresh(void **state);
+
+#endif

@@ -1,0 +1,442 @@
+/* The hooks that allocate, free, pin and answer questions: what each does with memory of ours, with memory that was
+   ours, with the driver's, from inside a call of ours, and when the core is no more. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hooks_world.h"
+#include "segalloc/segalloc.h"
+#include "streams.h"
+
+static void *pointer(CUdeviceptr address)
+{
+    return (void *)(uintptr_t)address;
+}
+
+/* In a forked child, and while the process ends: nothing of ours can be given back, and trying is no error. */
+static void frees_do_nothing_when_it_is_over(void **state)
+{
+    (void)state;
+    fake.over = true;
+    assert_int_equal(cuMemFree_v2(OURS), CUDA_SUCCESS);
+    assert_int_equal(cuMemFreeAsync(OURS, STREAM), CUDA_SUCCESS);
+    assert_int_equal(cuMemFreeAsync_ptsz(OURS, NULL), CUDA_SUCCESS);
+    assert_int_equal(segalloc_free(pointer(OURS)), CUDA_SUCCESS);
+    assert_int_equal(segalloc_record_stream(pointer(OURS), STREAM), CUDA_SUCCESS);
+    assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
+    assert_int_equal(fake.calls + fake.frees + fake.passed + fake.served + fake.recorded, 0);
+}
+
+/* From inside a call of ours nobody frees a block of ours. */
+static void frees_from_inside_are_refused(void **state)
+{
+    (void)state;
+    fake.inside = true;
+    assert_int_equal(cuMemFree_v2(OURS), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemFreeAsync(OURS, STREAM), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(segalloc_free(pointer(OURS)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(segalloc_record_stream(pointer(OURS), STREAM), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(fake.calls + fake.frees + fake.recorded, 0);
+    assert_null(segalloc_malloc_on(0, STREAM));
+    fake.answer = CUDA_ERROR_OUT_OF_MEMORY; /* the driver's, which is asked there */
+    assert_null(segalloc_malloc_on(BYTES, STREAM));
+    assert_string_equal(fake.called, "cuMemAlloc_v2");
+}
+
+static void null_is_freed_by_nobody(void **state)
+{
+    (void)state;
+    assert_int_equal(segalloc_free(NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.frees + fake.passed, 0);
+}
+
+/* The driver's free waits, which tells the host of all; but not where it failed, or did nothing. */
+static void driver_s_frees_tell_where_they_wait(void **state)
+{
+    static const struct {
+        bool following;
+        CUdeviceptr address;
+        CUresult answer;
+        int told;
+    } list[] = {{true, THEIRS, CUDA_SUCCESS, 1}, {true, THEIRS, CUDA_ERROR_INVALID_VALUE, 0},
+        {true, 0, CUDA_SUCCESS, 0}, {false, THEIRS, CUDA_SUCCESS, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        fake.told = fake.abroad = 0;
+        fake.answer = list[i].answer;
+        sg_following_order = list[i].following;
+        assert_int_equal(cuMemFree_v2(list[i].address), list[i].answer);
+        assert_int_equal(fake.told, list[i].told);
+        assert_int_equal(fake.abroad, 0); /* that is PyTorch's */
+    }
+    fake.torch = true;
+    assert_int_equal(cuMemFree_v2(THEIRS), CUDA_SUCCESS);
+    assert_int_equal(fake.abroad, 1);
+}
+
+/* A stream that is gone can't be what a free is ordered after. The default streams are never gone. */
+static void frees_in_order_want_a_stream_that_is_there(void **state)
+{
+    (void)state;
+    fake.stream_id = CUDA_ERROR_INVALID_HANDLE;
+    assert_int_equal(cuMemFreeAsync(OURS, STREAM), CUDA_ERROR_INVALID_HANDLE);
+    assert_int_equal(fake.frees, 0);
+    assert_int_equal(cuMemFreeAsync(OURS, NULL), CUDA_SUCCESS);
+    assert_int_equal(cuMemFreeAsync(OURS, CU_STREAM_LEGACY), CUDA_SUCCESS);
+    assert_int_equal(cuMemFreeAsync_ptsz(OURS, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.frees, 3);
+    assert_int_equal(cuMemFreeAsync(THEIRS, STREAM), CUDA_SUCCESS);
+    assert_string_equal(fake.called, "cuMemFreeAsync");
+}
+
+/* What the driver serves is noted as used; without a driver there is nothing to note. */
+static void streams_are_recorded_for_the_driver_s_memory(void **state)
+{
+    (void)state;
+    assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
+    assert_int_equal(fake.served, 1);
+    fake.no_driver = true;
+    assert_int_equal(segalloc_record_stream(pointer(THEIRS), STREAM), CUDA_SUCCESS);
+    assert_int_equal(fake.served, 1);
+}
+
+/* Calls that remember the page behind an address keep it where it is. */
+static void what_remembers_pages_pins_them(void **state)
+{
+    static const struct {
+        bool over, inside, theirs;
+        int pinned;
+    } list[] = {{false, false, false, 1}, {true, false, false, 0}, {false, true, false, 0}, {false, false, true, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        CUdeviceptr address = list[i].theirs ? THEIRS : OURS;
+        fake.over = list[i].over;
+        fake.inside = list[i].inside;
+        for (int call = 0; call < 5; call++) {
+            fake.pinned = fake.calls = 0;
+            CUresult result = call == 0 ? cuMemRetainAllocationHandle(NULL, pointer(address))
+                : call == 1 ? cuMemGetHandleForAddressRange(NULL, address, BYTES, 0, 0)
+                : call == 2 ? cuMulticastBindAddr(0, 0, address, BYTES, 0)
+                : call == 3 ? cuMulticastBindAddr_v2(0, 0, 0, address, BYTES, 0)
+                            : cuLogicalEndpointBindAddr(0, 0, 0, pointer(address), BYTES, 0);
+            assert_int_equal(result, CUDA_SUCCESS);
+            assert_int_equal(fake.pinned, list[i].pinned);
+            assert_true(fake.calls == 1 && fake.asked == address);
+        }
+    }
+}
+
+/* To whoever maps memory himself ours is not mapped. */
+static void mappings_of_ours_are_nobody_s(void **state)
+{
+    (void)state;
+    assert_int_equal(cuMemUnmap(OURS, BYTES), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemSetAccess(OURS, BYTES, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(fake.calls, 0);
+    fake.inside = true; /* but to us */
+    assert_int_equal(cuMemUnmap(OURS, BYTES), CUDA_SUCCESS);
+    assert_int_equal(cuMemSetAccess(OURS, BYTES, NULL, 0), CUDA_SUCCESS);
+    assert_int_equal(fake.calls, 2);
+}
+
+/* What the driver would ask of whoever registers memory with a network card, and refuses for memory that is mapped
+   piece by piece, its context does for all of its memory. */
+static void synchronous_copies_are_asked_of_the_context(void **state)
+{
+    static const unsigned on = 1, off = 0;
+    static const struct {
+        struct flags flags;
+        CUresult block, answer;
+        const unsigned *value;
+        CUresult result;
+        bool pinned, set;
+    } list[] = {
+        {{0}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_SUCCESS, true, true},
+        {{0}, 0, CUDA_ERROR_NOT_SUPPORTED, &off, CUDA_SUCCESS, true, false},
+        {{0}, 0, CUDA_SUCCESS, &on, CUDA_SUCCESS, true, false}, /* a fixed segment */
+        {{0}, 0, CUDA_ERROR_INVALID_CONTEXT, &on, CUDA_ERROR_INVALID_CONTEXT, true, false},
+        {{0}, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_NOT_SUPPORTED, false, false},
+        {{0}, 0, CUDA_ERROR_INVALID_VALUE, NULL, CUDA_ERROR_INVALID_VALUE, false, false},
+        {{.lacks_get = true}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_NOT_SUPPORTED, true, false},
+        {{.lacks_set = true}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_NOT_SUPPORTED, true, false},
+        {{.push = CUDA_ERROR_INVALID_CONTEXT}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_INVALID_CONTEXT, true,
+         false},
+        {{.get = CUDA_ERROR_UNKNOWN}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_UNKNOWN, true, false},
+        {{.set = CUDA_ERROR_UNKNOWN}, 0, CUDA_ERROR_NOT_SUPPORTED, &on, CUDA_ERROR_UNKNOWN, true, true},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        fake.block = list[i].block;
+        fake.answer = list[i].answer;
+        fake.pinned = 0;
+        flags = list[i].flags;
+        flags.flags = 8;
+        CUresult result = cuPointerSetAttribute(list[i].value, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, OURS);
+        if (result != list[i].result || fake.pinned != list[i].pinned)
+            fail_msg("%d: answers %d, pins %d", (int)i, (int)result, fake.pinned);
+        assert_int_equal(flags.flags, 8 | (list[i].set ? CU_CTX_SYNC_MEMOPS : 0));
+        assert_int_equal(flags.pushes, 0);
+    }
+    fake.answer = CUDA_ERROR_NOT_SUPPORTED;
+    fake.pinned = 0;
+    assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, THEIRS), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_BUFFER_ID, OURS), CUDA_ERROR_NOT_SUPPORTED);
+    fake.inside = true;
+    assert_int_equal(cuPointerSetAttribute(&on, CU_POINTER_ATTRIBUTE_SYNC_MEMOPS, OURS), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(fake.pinned, 0);
+}
+
+/* A freed block is no memory; from inside, and when it is over, the driver is asked what it knows. */
+static void questions_are_answered_for_live_blocks(void **state)
+{
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    unsigned long long id = 0;
+    CUpointer_attribute wanted[] = {CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    void *data[] = {NULL, &id};
+    (void)state;
+    assert_int_equal(cuMemGetAddressRange_v2(&base, &bytes, OURS + 5), CUDA_SUCCESS);
+    assert_true(base == OURS && bytes == BYTES && fake.calls == 0);
+    assert_int_equal(cuPointerGetAttributes(2, wanted, data, OURS), CUDA_SUCCESS); /* one is not wanted */
+    assert_int_equal(id, 7);
+    fake.answer = CUDA_ERROR_INVALID_VALUE;
+    assert_int_equal(cuPointerGetAttribute(NULL, CU_POINTER_ATTRIBUTE_RANGE_SIZE, OURS), CUDA_ERROR_INVALID_VALUE);
+    id = 0;
+    assert_int_equal(cuPointerGetAttributes(2, wanted, data, OURS), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(id, 0);
+    fake.block = CUDA_ERROR_INVALID_VALUE; /* it was freed */
+    fake.answer = CUDA_SUCCESS;
+    assert_int_equal(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, OURS), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemGetAddressRange_v2(&base, &bytes, OURS), CUDA_ERROR_NOT_FOUND);
+    assert_int_equal(cuPointerGetAttributes(2, wanted, data, OURS), CUDA_SUCCESS);
+    assert_true(fake.asked != OURS); /* of memory that it does not know */
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr address = i == 2 ? THEIRS : OURS;
+        fake.over = i == 0;
+        fake.inside = i == 1;
+        fake.calls = 0;
+        assert_int_equal(cuMemGetAddressRange_v2(&base, &bytes, address), CUDA_SUCCESS);
+        assert_int_equal(cuPointerGetAttribute(&bytes, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address), CUDA_SUCCESS);
+        assert_int_equal(cuPointerGetAttributes(2, wanted, data, address), CUDA_SUCCESS);
+        assert_true(fake.calls == 3 && fake.asked == address);
+    }
+}
+
+/* Only a block that is an allocation of the driver's by itself may be given away by a legacy handle. */
+static void handles_are_of_whole_allocations(void **state)
+{
+    static const struct {
+        struct allocation allocation;
+        CUresult block, result;
+        int calls;
+    } list[] = {
+        {{.legacy = 1, .base = OURS}, 0, CUDA_SUCCESS, 2}, /* the range, and the handle */
+        {{.legacy = 1, .base = OURS - 512}, 0, CUDA_ERROR_INVALID_VALUE, 1},
+        {{.legacy = 1, .base = OURS, .range = CUDA_ERROR_NOT_FOUND}, 0, CUDA_ERROR_INVALID_VALUE, 0},
+        {{.legacy = 0, .base = OURS}, 0, CUDA_ERROR_INVALID_VALUE, 0},
+        {{.legacy = 1, .base = OURS, .attribute = CUDA_ERROR_NOT_SUPPORTED}, 0, CUDA_ERROR_INVALID_VALUE, 0},
+        {{.legacy = 1, .base = OURS}, CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_INVALID_VALUE, 0}, /* it was freed */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        CUipcMemHandle handle;
+        allocation = list[i].allocation;
+        fake.block = list[i].block;
+        fake.calls = 0;
+        assert_int_equal(cuIpcGetMemHandle(&handle, OURS), list[i].result);
+        assert_int_equal(fake.calls, list[i].calls);
+        assert_true(list[i].result != CUDA_SUCCESS || strcmp(fake.called, "cuIpcGetMemHandle") == 0);
+    }
+    assert_true(fake.said <= 1); /* in a process */
+    fake.answer = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuIpcGetMemHandle(NULL, THEIRS), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+/* How rows are aligned is learnt of each device once, from an allocation of the driver's own. */
+static void pitches_are_as_the_driver_s(void **state)
+{
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    (void)state;
+    fake.pitch = 512;
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+    assert_true(address == OURS && pitch == 512 && fake.allocated == 1536);
+    assert_int_equal(fake.calls, 2); /* and its free */
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 513, 2, 16), CUDA_SUCCESS);
+    assert_true(pitch == 1024 && fake.allocated == 2048 && fake.calls == 2);
+    fake.device = 63;
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 1, 1, 8), CUDA_SUCCESS);
+    assert_int_equal(fake.calls, 4);
+}
+
+/* Where that is not to be had, or has no meaning here, the driver allocates. */
+static void pitches_that_are_not_known_are_the_driver_s_affair(void **state)
+{
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    (void)state;
+    fake.device = 5;
+    fake.pitch = 500; /* no power of two */
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+    assert_true(address == THEIRS && pitch == 500);
+    fake.pitch = 512;
+    fake.calls = 0;
+    fake.once = CUDA_ERROR_INVALID_CONTEXT; /* for the small one */
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+    assert_true(address == THEIRS && fake.calls == 2);
+    fake.current = CUDA_ERROR_INVALID_CONTEXT;
+    fake.once = 0;
+    fake.answer = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_ERROR_INVALID_CONTEXT);
+    fake.current = fake.answer = CUDA_SUCCESS;
+    fake.device = 64; /* more than are served */
+    for (int i = 0; i < 2; i++) {
+        fake.calls = 0;
+        assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+        assert_int_equal(fake.calls, 2); /* learnt each time */
+    }
+    fake.inside = true;
+    fake.calls = 0;
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+    assert_true(address == THEIRS && fake.calls == 1);
+}
+
+/* What is wrong is for the driver to say. */
+static void wrong_pitches_are_the_driver_s_to_refuse(void **state)
+{
+    CUdeviceptr address = 0;
+    size_t pitch = 0;
+    (void)state;
+    fake.device = 6;
+    fake.pitch = 512;
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS); /* known from here on */
+    fake.answer = CUDA_ERROR_INVALID_VALUE;
+    fake.calls = 0;
+    assert_int_equal(cuMemAllocPitch_v2(NULL, &pitch, 100, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, NULL, 100, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 0, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 0, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 12), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, SIZE_MAX, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, SIZE_MAX / 2, 3, 4), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(fake.calls, 7);
+}
+
+/* The driver's small allocation needs room too, which what is idle makes; not while a capture is live. */
+static void pitches_are_learnt_on_a_full_card(void **state)
+{
+    static const struct {
+        size_t idle;
+        bool live;
+        CUdeviceptr expected;
+    } list[] = {{1, false, OURS}, {0, false, THEIRS}, {1, true, THEIRS}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        CUdeviceptr address = 0;
+        size_t pitch = 0;
+        fake.device = 10 + i;
+        fake.pitch = 512;
+        fake.once = CUDA_ERROR_OUT_OF_MEMORY;
+        fake.calls = 0;
+        fake.idle = list[i].idle;
+        fake.live = list[i].live;
+        assert_int_equal(cuMemAllocPitch_v2(&address, &pitch, 100, 3, 4), CUDA_SUCCESS);
+        assert_int_equal(address, list[i].expected);
+    }
+}
+
+static void free_memory_counts_what_is_idle(void **state)
+{
+    size_t available = 0, total = 0;
+    (void)state;
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 2000 && total == 3000 && fake.settled == 1);
+    assert_int_equal(cuMemGetInfo_v2(NULL, NULL), CUDA_SUCCESS);
+    fake.current = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 1000 && total == 4000);
+    fake.answer = CUDA_ERROR_INVALID_CONTEXT;
+    available = total = 1;
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_INVALID_CONTEXT);
+    assert_true(available == 1 && total == 1);
+    fake.answer = CUDA_SUCCESS;
+    for (int i = 0; i < 3; i++) { /* whoever is not served sees the driver's */
+        fake.inside = i == 0;
+        fake.over = i == 1;
+        fake.passing = i == 2;
+        assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+        assert_true(available == 1000 && total == 4000);
+    }
+}
+
+static void visible_limit_is_the_device_s_size(void **state)
+{
+    size_t bytes = 0;
+    (void)state;
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 2 * LIMIT);
+    fake.limited = true;
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, LIMIT);
+    assert_int_equal(cuDeviceTotalMem_v2(NULL, 0), CUDA_SUCCESS);
+    fake.inside = true;
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 2 * LIMIT);
+    fake.inside = false;
+    fake.passing = true;
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 2 * LIMIT);
+    fake.answer = CUDA_ERROR_INVALID_DEVICE;
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 99), CUDA_ERROR_INVALID_DEVICE);
+}
+
+/* Devices that there can't be have nothing, and a list is filled as far as it goes. */
+static void interface_takes_any_device(void **state)
+{
+    static const int devices[] = {-1, 64, INT32_MAX, INT32_MIN};
+    struct segalloc_stat list[2] = {{0}};
+    (void)state;
+    fake.idle = 5;
+    assert_int_equal(segalloc_trim(63, 0), 5);
+    assert_true(segalloc_stats(0, list, 1) > 1 && list[0].name && !list[1].name);
+    assert_true(segalloc_stats(0, NULL, 0) > 1);
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        assert_int_equal(segalloc_trim(devices[i], 0), 0);
+        assert_int_equal(segalloc_stats(devices[i], list, 2), 0);
+    }
+    fake.over = true;
+    assert_int_equal(segalloc_trim(0, 0), 0);
+    assert_int_equal(segalloc_stats(0, list, 2), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start_afresh)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(frees_do_nothing_when_it_is_over),
+        TEST(frees_from_inside_are_refused),
+        TEST(null_is_freed_by_nobody),
+        TEST(driver_s_frees_tell_where_they_wait),
+        TEST(frees_in_order_want_a_stream_that_is_there),
+        TEST(streams_are_recorded_for_the_driver_s_memory),
+        TEST(what_remembers_pages_pins_them),
+        TEST(mappings_of_ours_are_nobody_s),
+        TEST(synchronous_copies_are_asked_of_the_context),
+        TEST(questions_are_answered_for_live_blocks),
+        TEST(handles_are_of_whole_allocations),
+        TEST(pitches_are_as_the_driver_s),
+        TEST(pitches_that_are_not_known_are_the_driver_s_affair),
+        TEST(wrong_pitches_are_the_driver_s_to_refuse),
+        TEST(pitches_are_learnt_on_a_full_card),
+        TEST(free_memory_counts_what_is_idle),
+        TEST(visible_limit_is_the_device_s_size),
+        TEST(interface_takes_any_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
