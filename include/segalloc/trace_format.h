@@ -15,6 +15,16 @@
 #define SEGALLOC_TRACE_BLOCK (UINT64_C(1) << 20)
 #define SEGALLOC_BLOCK_MAGIC 0x4b4c4253u /* "SBLK" */
 
+/* What a trace may hold: a reader refuses what is beyond, so that no number in a file makes it take memory or time that
+   the file's size does not account for. */
+#define SEGALLOC_TRACE_HEADER_MOST (UINT64_C(1) << 24)      /* bytes up to the first block */
+#define SEGALLOC_TRACE_STREAMS (UINT32_C(1) << 20)          /* indices of streams are below */
+#define SEGALLOC_TRACE_DEVICES 64u                          /* ordinals of devices are below */
+#define SEGALLOC_TRACE_SLOTS 64u                            /* slots are below */
+#define SEGALLOC_TRACE_DEVICE_MOST (UINT64_C(1) << 46)      /* bytes of a device */
+#define SEGALLOC_TRACE_GRANULARITY_LEAST (UINT64_C(1) << 16) /* it is a power of two */
+#define SEGALLOC_TRACE_GRANULARITY_MOST (UINT64_C(1) << 30)
+
 /* Kinds of records. Numbers are never used again; 0 is what a crash leaves. The columns say what the fields hold.
    `id` names a block from its allocation to its free; recorded traces use the device address. */
 enum segalloc_record_kind {

@@ -260,6 +260,15 @@ static void append_region(struct sg_device *device, enum sg_class class, uint8_t
     sg_gauge_add(&device->usage.segments, 1);
 }
 
+/* How many bytes of addresses a region is to have: as the trace of a replay says, where it can be so, else as many as
+   are wanted. */
+static uint64_t told_bytes(const struct segalloc_trace_record *told, uint64_t least, uint64_t most, uint64_t step,
+    uint64_t wanted)
+{
+    uint64_t bytes = sg_turn_outcome(told, SEGALLOC_TURN_REGION, wanted);
+    return bytes == 0 || (bytes >= least && bytes <= most && bytes % step == 0) ? bytes : wanted;
+}
+
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes)
 {
     bool huge = class == SG_CLASS_HUGE;
@@ -278,7 +287,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    want = sg_turn_outcome(told, SEGALLOC_TURN_REGION, want);
+    want = told_bytes(told, round_up(bytes, step), most, step, want);
     if (want)
         result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity,
             &want, &base);

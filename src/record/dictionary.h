@@ -10,9 +10,9 @@
 #include "segalloc/trace_format.h"
 
 enum {
-    SG_DICTIONARY_STREAMS = 1 << 20, /* indices from here on are refused */
+    SG_DICTIONARY_STREAMS = SEGALLOC_TRACE_STREAMS, /* indices from here on are refused */
     SG_DICTIONARY_THREADS = 1 << 16,
-    SG_DICTIONARY_DEVICES = 64
+    SG_DICTIONARY_DEVICES = SEGALLOC_TRACE_DEVICES
 };
 
 struct sg_stream_info {

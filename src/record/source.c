@@ -31,6 +31,7 @@ struct sg_source {
     size_t input_at, input_size;
     bool input_end;
     int failed; /* what comes after the bytes decompressed so far */
+    uint64_t damaged_at;
 #ifdef SG_HAVE_ZSTD
     ZSTD_DStream *stream;
     bool frame_open; /* the end of the file would be inside a frame */
@@ -108,6 +109,7 @@ static void fill_zstd(struct sg_source *source, struct chunk *chunk)
         size_t left = ZSTD_decompressStream(source->stream, &out, &in);
         if (ZSTD_isError(left)) {
             chunk->status = -EBADMSG;
+            source->damaged_at = sg_source_position(source) - source->input_size + in.pos;
             break;
         }
         bool moved = in.pos != source->input_at || out.pos != before;
@@ -294,6 +296,11 @@ int sg_source_rewind(struct sg_source *source)
     source->input_at = source->input_size = 0;
     source->input_end = false;
     return start(source);
+}
+
+uint64_t sg_source_damaged_at(const struct sg_source *source)
+{
+    return source->damaged_at;
 }
 
 bool sg_source_compressed(const struct sg_source *source)

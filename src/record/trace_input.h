@@ -12,6 +12,7 @@ struct sg_trace_reader {
     struct sg_trace_info info;  /* as far as the format has read */
     struct sg_trace_info shown; /* as far as records have been handed out */
     char error[SG_TRACE_ERROR];
+    char end_room[SG_TRACE_ERROR]; /* where info.end_text is made up */
     unsigned char *data; /* not yet used bytes of the current chunk */
     size_t size;
     bool source_end;
@@ -34,6 +35,9 @@ extern const struct sg_trace_format sg_format_segalloc, sg_format_rmm_csv;
 
 /* Sets reader->error from a format and returns -EINVAL. */
 int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Ends the trace as damaged at a byte of the (decompressed) file, unless it has ended already; `what` is a clause. */
+void sg_trace_damaged(struct sg_trace_reader *reader, uint64_t offset, const char *what);
 
 /* Gets more bytes: keeps the `size` unused ones (at most SG_SOURCE_HEADROOM) in front of the next chunk. False at the
    end, also when that is an error of reading, which is then in reader->error. */

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,6 +43,15 @@ int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...)
     return -EINVAL;
 }
 
+void sg_trace_damaged(struct sg_trace_reader *reader, uint64_t offset, const char *what)
+{
+    if (reader->info.end != SG_TRACE_OPEN)
+        return; /* the source has already said what is wrong with it */
+    snprintf(reader->end_room, sizeof(reader->end_room), "byte %" PRIu64 ": %s", offset, what);
+    reader->info.end = SG_TRACE_DAMAGED;
+    reader->info.end_text = reader->end_room;
+}
+
 bool sg_trace_more(struct sg_trace_reader *reader)
 {
     assert(reader->size <= SG_SOURCE_HEADROOM);
@@ -58,10 +68,11 @@ bool sg_trace_more(struct sg_trace_reader *reader)
         return true;
     }
     reader->source_end = true;
-    if (status == -EBADMSG || status == -ENODATA) {
-        reader->info.end = status == -EBADMSG ? SG_TRACE_DAMAGED : SG_TRACE_CUT;
-        reader->info.end_text =
-            status == -EBADMSG ? "the compressed data are damaged" : "the compressed data end early";
+    if (status == -EBADMSG) {
+        sg_trace_damaged(reader, sg_source_damaged_at(reader->source), "the compressed data are damaged");
+    } else if (status == -ENODATA) {
+        reader->info.end = SG_TRACE_CUT;
+        reader->info.end_text = "the compressed data end early";
     } else if (status < 0) {
         sg_trace_fail(reader, "reading failed: %s", strerror(-status));
     }
@@ -211,6 +222,9 @@ static size_t take_ahead(struct sg_trace_reader *reader, struct segalloc_trace_r
         memcpy(out + done, batch->record + ahead->at, part * sizeof(*out));
         ahead->at += part;
         done += part;
+        reader->shown.next = batch->info.next - (batch->count - ahead->at) * sizeof(*out);
+        if (ahead->at == batch->count)
+            break; /* the next one may be of another block */
     }
     return done;
 }

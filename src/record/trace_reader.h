@@ -14,7 +14,7 @@ enum sg_trace_end {
     SG_TRACE_CLOSED,  /* complete: the process closed it, or the format has no end of its own */
     SG_TRACE_KILLED,  /* the process ended without closing it; every record that it wrote is there */
     SG_TRACE_CUT,     /* the file ends early */
-    SG_TRACE_DAMAGED  /* a block is not what was written: what follows it is lost */
+    SG_TRACE_DAMAGED  /* a block is not what was written: neither it nor what follows it is read */
 };
 
 struct sg_trace_info {
@@ -28,6 +28,8 @@ struct sg_trace_info {
     uint64_t dropped;      /* lost by the writer, as far as read */
     uint64_t line;         /* CSV: line read last */
     uint64_t offset;       /* ours: bytes up to the end of the block read last, decompressed */
+    uint64_t next;         /* ours: where the record after those handed out stands, while it is of the same block: all that
+                              are handed out by one call are */
 };
 
 struct sg_trace_reader;

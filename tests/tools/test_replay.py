@@ -220,6 +220,30 @@ class Replay(unittest.TestCase):
             got = self.replay(own_trace(records))
             self.assertEqual((got["as_recorded"], got["diverged_event"]), (True, event), records)
 
+    def test_addresses_that_a_region_cannot_have(self):
+        """What the trace says of a region is followed only where it can be so: whole pages, enough, and no more than a
+        region can have."""
+        for region in (1, 2 * GIB + 1, 2 * MIB, 1 << 50, (1 << 64) - 1):
+            got = self.replay(own_trace(grown(1, 512, 6 * MIB, region=region)))
+            self.assertEqual((got["allocs"], got["diverged_event"]), (1, 1), region)
+
+    def test_more_operations_under_way_than_there_may_be(self):
+        """Each of 5000 threads has an allocation under way, which would be a thread of the replay."""
+        got = self.replay(own_trace([*grown(0, 512, 6 * MIB, region=2 * GIB),
+                                     *((SLOW_BEGIN, thread, 0, 8 * MIB) for thread in range(1, 5000))]))
+        self.assertEqual((got["allocs"], got["diverged_event"]), (1, 1))
+
+    def test_where_it_is_damaged(self):
+        """Of a trace of ours the byte is named at which the record stands, or the block."""
+        twice = own_trace([(ALLOCATE, 0, 512, MIB), (FREE, 0, 512, MIB), (ALLOCATE, 0, 512, MIB), (ALLOCATE, 0, 512, 1)])
+        said = self.replay(twice, status=1)
+        self.assertEqual(said, f"segalloc replay: {self.path}: byte {4128 + 3 * 32}: event 4 allocates what is alive "
+                               "already: 0x200\n")
+        self.assertIn(f"{self.path}: byte 56: ", self.replay(own_trace([(ALLOCATE, 0, 512, 1)], granularity=512), status=1))
+        bad = bytearray(own_trace([(ALLOCATE, 0, 512, MIB)]).ljust(4096 + (1 << 20), b"\0") + b"?" * 64)
+        bad[4096 + 16:4096 + 24] = 0xe36d8bf49e4f7e5b.to_bytes(8, "little")
+        self.assertIn("byte 4112: the checksum", self.replay(bytes(bad), status=1))
+
     def test_a_trace_that_ends_in_the_middle(self):
         got = self.exact([*grown(1, 512, 6 * MIB, region=2 * GIB), (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0),
                           (SLOW_BEGIN, 2, 0, 4 * MIB)])

@@ -237,7 +237,30 @@ class Report(Case):
         self.assertEqual(report["peak_reserved_bytes"], 10 * GIB + 100 * MIB)  # half a snapshot is none
         self.assertEqual(report["allocs"], 5)
         self.assertEqual(segalloc("report", path, "--strict").returncode, 4)
-        self.assertIn("incomplete", segalloc("report", path).stdout.splitlines()[1])
+        self.assertEqual(report["end_text"], "the process ended without closing it")
+        self.assertEqual(segalloc("report", path).stdout.splitlines()[1], "The trace is incomplete: the process ended "
+                         "without closing it. It was read to the last complete record.")
+
+    def test_damaged(self):
+        """What stands before the damage is shown; status and standard error say where it begins."""
+        first = trace(STREAMS + [record(ALLOCATE, id=i, size=3) for i in range(32767 - 3)])
+        path = self.file("t", first + b"SBLK" + b"\x02".ljust(28, b"\0"))
+        for verb in (("report", path), ("trace", "info", path)):
+            result = segalloc(*verb, "--json")
+            self.assertEqual(result.returncode, 1)
+            self.assertTrue(result.stderr.startswith(f"segalloc {verb[0]}: {path}: byte {4096 + (1 << 20) + 8}: a block "),
+                            result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+            shown = json.loads(result.stdout)
+            self.assertEqual((shown["allocs"], shown["end_text"]), (32764, result.stderr.split(f"{path}: ")[1].split(";")[0]))
+        whole = os.path.join(self.folder, "whole")
+        result = segalloc("trace", "import", path, "-o", whole)
+        self.assertEqual((result.returncode, result.stderr.count("\n")), (1, 1))
+        self.assertEqual(self.report(whole)["allocs"], 32764)
+        for verb in (("replay", path), ("tune", path, "-b", "1")):
+            result = segalloc(*verb)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertIn(f"{path}: byte {4096 + (1 << 20) + 8}: ", result.stderr)
 
     def test_order_that_was_lost(self):
         """The name comes in pieces."""

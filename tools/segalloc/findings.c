@@ -134,6 +134,7 @@ static int read_trace(struct sg_findings *findings, char *error)
     if (info->end_text) {
         snprintf(findings->end_room, sizeof(findings->end_room), "%s", info->end_text);
         findings->end_text = findings->end_room;
+        findings->damaged = info->end == SG_TRACE_DAMAGED;
     }
     sg_summary_free(&summary);
     sg_trace_close(reader);

@@ -30,7 +30,8 @@ struct sg_findings {
     uint64_t pid, duration_ns, events, dropped, unmatched_frees, repeated;
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     const char *end_text; /* why the trace is incomplete, or NULL */
-    char end_room[128];
+    char end_room[SG_FINDINGS_ERROR];
+    bool damaged; /* why: part of it is not what was written, and neither that nor what follows was read */
     uint32_t devices;
     struct sg_findings_device *device;
     /* All devices together. */

@@ -1,5 +1,6 @@
 #include "play.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ struct player {
     const struct sg_play *play;
     struct sg_play_result *result;
     char *error;
+    size_t left; /* records at hand that have not been played, this one included */
     struct sg_idmap live; /* id of the trace -> address, or struct sg_torch_block * */
     /* segalloc's own rules */
     struct sg_core *core;
@@ -49,7 +51,14 @@ struct player {
 
 static int complain(struct player *player, const char *what, uint64_t id)
 {
-    snprintf(player->error, SG_PLAY_ERROR, "event %" PRIu64 " %s 0x%" PRIx64, player->result->events, what, id);
+    const struct sg_play *play = player->play;
+    uint64_t next = play->place ? play->place(play->source) : 0;
+    int length = 0;
+    if (next)
+        length = snprintf(player->error, SG_PLAY_ERROR, "byte %" PRIu64 ": ",
+            next - player->left * sizeof(struct segalloc_trace_record));
+    snprintf(player->error + length, SG_PLAY_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
+        player->result->events, what, id);
     return -1;
 }
 
@@ -67,6 +76,7 @@ static int device_of(const struct player *player, uint32_t stream)
 static int define_stream(struct player *player, const struct segalloc_trace_record *record)
 {
     uint32_t index = record->stream, device = (uint32_t)record->size;
+    assert(index < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
     if (index >= player->streams) {
         uint32_t streams = index + 64;
         struct stream *larger = realloc(player->stream, streams * sizeof *larger);
@@ -492,6 +502,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     int status = start(&player);
     for (size_t n; status == 0 && (n = play->next(play->source, batch, BATCH)) > 0;) {
         for (size_t i = 0; i < n && status == 0; i++) {
+            player.left = n - i;
             status = apply(&player, &batch[i]);
             if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
                 result.diverged_event = result.events;

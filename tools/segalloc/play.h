@@ -34,6 +34,8 @@ struct sg_play {
                                     section */
     bool stop_at_oom;            /* end at the first allocation that does not fit */
     sg_play_next *next;
+    uint64_t (*place)(void *source); /* byte at which the record after those that `next` last wrote stands; 0: unknown.
+                                        May be NULL */
     void *source;
 };
 

@@ -30,6 +30,7 @@ static const struct option long_options[] = {
 
 /* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
 #define DEFAULT_CARD SG_TIB
+#define LARGEST_CARD (4 * SG_TIB) /* up to which --min-limit looks where none is named: what is alive beyond is no GPU's */
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 enum { RUN_AHEAD_MOST = 100000000 };
 
@@ -75,6 +76,11 @@ static int help(void)
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
     return sg_trace_read(source, out, n);
+}
+
+static uint64_t place(void *source)
+{
+    return sg_trace_info(source)->next;
 }
 
 static double now(void)
@@ -126,7 +132,7 @@ static int find_smallest(struct replay *replay)
         if (!fits) {
             low = high;
             high += high / 16 / STEP * STEP + STEP;
-            if (high > 64 * SG_TIB)
+            if (high > LARGEST_CARD && high > replay->limit)
                 return 0;
         }
     }
@@ -415,6 +421,8 @@ int sg_verb_replay(int argc, char **argv)
         status = configure(&replay, policy);
     if (status)
         return status;
+    if (!replay.bench)
+        sg_tool_small_pages();
     double began = now();
     if (sg_trace_open(replay.path, &replay.reader, error) != 0)
         return sg_tool_error(replay.verb, "%s: %s", replay.path, error);
@@ -427,10 +435,13 @@ int sg_verb_replay(int argc, char **argv)
         replay.play.conf.expandable_segments = false;
     replay.play.next = next_records;
     replay.play.source = replay.reader;
+    replay.play.place = place;
     status = play_once(&replay, replay.limit, false, &replay.result);
     replay.seconds = now() - began;
     if (status == 0 && replay.result.events == 0)
         status = no_events(&replay);
+    if (status == 0 && sg_trace_info(replay.reader)->end == SG_TRACE_DAMAGED)
+        status = sg_tool_error(replay.verb, "%s: %s", replay.path, sg_trace_info(replay.reader)->end_text);
     if (status == 0 && replay.min_limit)
         status = find_smallest(&replay);
     if (status == 0 && replay.bench)

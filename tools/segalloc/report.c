@@ -92,7 +92,7 @@ static int help(void)
          "stranded=1GiB,\n"
          "                          requested=20GiB, ooms=0; may be given several times\n"
          "  -h, --help              print this\n\n"
-         "Exit status: 0, 1 when a file could not be read or holds nothing, 2 for bad usage, 3 and 4 as above.");
+         "Exit status: 0, 1 when a file could not be read, is damaged or holds nothing, 2 for bad usage, 3 and 4 as above.");
     return SG_EXIT_OK;
 }
 
@@ -202,6 +202,11 @@ static int check_bounds(const struct arguments *arguments, const struct sg_findi
     return status;
 }
 
+static int tell_damage(const struct arguments *arguments, const struct sg_findings *findings)
+{
+    return sg_tool_error(arguments->verb, "%s: %s; reported is what comes before", findings->path, findings->end_text);
+}
+
 static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
                   bool several)
 {
@@ -270,7 +275,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
     for (size_t i = 0; i < goods; i++) {
         if (arguments->strict && (good[i]->end_text || good[i]->dropped))
             status = worse(status, SG_EXIT_TRUNCATED);
-        status = worse(status, check_bounds(arguments, good[i]));
+        status = worse(status, good[i]->damaged ? tell_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
     }
     for (size_t i = 0; all && i < count; i++)
         sg_findings_free(&all[i]);

@@ -143,7 +143,8 @@ void sg_report_text(const struct sg_findings *findings)
     bool advised = false;
     puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
     if (findings->end_text)
-        printf("The trace is incomplete: %s. It was read to the last complete record.\n", findings->end_text);
+        printf("The trace is incomplete: %s. It was read to the last %s.\n", findings->end_text,
+               findings->damaged ? "whole block before" : "complete record");
     if (*findings->untracked_by)
         printf("The order of streams was lost at the program's call of %s, which this version does not know: from there on "
                "freed memory waited for all work of the device.\n", findings->untracked_by);

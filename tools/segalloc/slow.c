@@ -20,12 +20,17 @@ struct operation {
     sem_t go, back;
 };
 
+/* Operations on threads of their own at a time. A trace that has more under way is not followed: what each thread costs
+   the host is more than its few records are of the trace. */
+enum { THREADS_MOST = 1024 };
+
 struct sg_slow {
     struct sg_driver driver;
     struct sg_card *card;
     struct operation *first;   /* youngest first */
     struct operation *waiting; /* the one that has not started: nothing but its own has come since it began */
     struct segalloc_trace_record expected; /* by sg_slow_expect(), until the core has told it; else of no kind */
+    uint32_t threads; /* of operations that have not been dropped */
     bool diverged;
     bool over; /* there are no more records */
     CUdeviceptr next_address;
@@ -262,8 +267,9 @@ static void start(struct operation *one)
     if (slow->waiting == one)
         slow->waiting = NULL;
     one->state = STARTED;
-    one->on_own_thread = pthread_create(&one->thread, NULL, run, one) == 0;
+    one->on_own_thread = slow->threads < THREADS_MOST && pthread_create(&one->thread, NULL, run, one) == 0;
     if (one->on_own_thread) {
+        slow->threads++;
         resume(one);
         return;
     }
@@ -286,8 +292,10 @@ static void drop(struct operation **link)
     *link = one->next;
     if (one->slow->waiting == one)
         one->slow->waiting = NULL;
-    if (one->on_own_thread)
+    if (one->on_own_thread) {
         pthread_join(one->thread, NULL);
+        one->slow->threads--;
+    }
     sem_destroy(&one->go);
     sem_destroy(&one->back);
     free(one->told);

@@ -1,5 +1,6 @@
 #include "told.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 bool sg_told_init(struct sg_told *told, struct sg_core *core)
@@ -32,6 +33,7 @@ void sg_told_done(struct sg_told *told, int device, uint64_t id)
 
 static bool follow(struct sg_told *told, int device, uint32_t stream, uint64_t flags)
 {
+    assert(stream < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
     if (stream >= told->streams) {
         uint32_t streams = stream + 64;
         sg_slot *larger = realloc(told->slot, streams * sizeof *larger);

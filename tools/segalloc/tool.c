@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -138,4 +139,9 @@ bool sg_tool_folder(char *buffer, size_t size)
         return false;
     *slash = '\0';
     return true;
+}
+
+void sg_tool_small_pages(void)
+{
+    (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); /* where it is refused more memory is taken, nothing else */
 }

@@ -51,4 +51,8 @@ int sg_tool_create(const char *verb, const char *path, const char *name, bool fo
 /* Folder of the running program without a final slash, by /proc/self/exe. False when that can't be read. */
 bool sg_tool_folder(char *buffer, size_t size);
 
+/* From here on no memory of this process is in huge pages: the tables of an allocator on a card of the largest kind, of
+   which a trace touches little here and there, would take 100 MiB and more. Replays are no slower for it. */
+void sg_tool_small_pages(void);
+
 #endif

@@ -60,7 +60,8 @@ static int help(void)
          "      --json          info: print one object on one line\n"
          "      --strict        a trace that is incomplete is exit status 4\n"
          "  -h, --help          print this\n\n"
-         "Exit status: 0 when all was read, 1 when it could not be, 2 for bad usage, 4 see --strict.");
+         "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace what comes before is shown, or written),\n"
+         "2 for bad usage, 4 see --strict.");
     return SG_EXIT_OK;
 }
 
@@ -70,6 +71,9 @@ static int check_end(const struct arguments *arguments, const struct sg_trace_re
     const struct sg_trace_info *info = sg_trace_info(reader);
     if (sg_trace_error(reader))
         return sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
+    if (info->end == SG_TRACE_DAMAGED)
+        return sg_tool_error(arguments->verb, "%s: %s; read to the last whole block before, %" PRIu64 " records in all",
+                             arguments->input, info->end_text, info->records);
     if (info->dropped)
         sg_tool_message(arguments->verb, "%s: %" PRIu64 " events were lost when it was written", arguments->input,
                         info->dropped);
@@ -415,7 +419,9 @@ static int info(const struct arguments *arguments, struct sg_trace_reader *reade
         info_text(sg_trace_info(reader), &summary);
     if (!status && arguments->strict && sg_trace_info(reader)->end_text)
         status = SG_EXIT_TRUNCATED;
-    if (!status && !summary.events)
+    if (sg_trace_info(reader)->end == SG_TRACE_DAMAGED && !error)
+        status = check_end(arguments, reader);
+    else if (!status && !summary.events)
         status = sg_tool_error(arguments->verb, "%s: the trace has no events", arguments->input);
     sg_summary_free(&summary);
     return status;

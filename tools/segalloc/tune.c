@@ -259,6 +259,7 @@ int sg_verb_tune(int argc, char **argv)
     const struct sigaction action = {.sa_handler = interrupt,
                                      .sa_flags = (int)SA_RESETHAND | SA_RESTART}; /* a second one kills */
     sigaction(SIGINT, &action, NULL);
+    sg_tool_small_pages();
     status = read_space(&tune);
     if (status == 0)
         status = run(&tune);

@@ -31,12 +31,15 @@ struct decoder {
     uint32_t slots, sizes;
     uint64_t live_bytes;
     uint64_t bound;
+    uint64_t place; /* byte of the file at which the record stands; 0: unknown */
     char *error;
 };
 
 static int fail(struct decoder *decoder, int status, const char *what, uint64_t id)
 {
-    snprintf(decoder->error, SG_TUNE_ERROR, "event %" PRIu64 " %s 0x%" PRIx64, decoder->trace->events, what, id);
+    int length = decoder->place ? snprintf(decoder->error, SG_TUNE_ERROR, "byte %" PRIu64 ": ", decoder->place) : 0;
+    snprintf(decoder->error + length, SG_TUNE_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
+             decoder->trace->events, what, id);
     return status;
 }
 
@@ -163,8 +166,11 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
     struct sg_progress progress = {0};
     int status = 0;
     for (size_t n; status == 0 && (n = sg_trace_read(reader, batch, BATCH)) > 0;) {
-        for (size_t i = 0; i < n && status == 0; i++)
+        uint64_t next = sg_trace_info(reader)->next;
+        for (size_t i = 0; i < n && status == 0; i++) {
+            decoder->place = next ? next - (n - i) * sizeof *batch : 0;
             status = take(decoder, &batch[i]);
+        }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
         if (status == 0 && atomic_load_explicit(stop, memory_order_relaxed)) {
             snprintf(decoder->error, SG_TUNE_ERROR, "stopped while it was read: nothing is known yet");
@@ -172,8 +178,11 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
         }
     }
     sg_progress_end(&progress);
-    if (status == 0 && sg_trace_error(reader)) {
-        snprintf(decoder->error, SG_TUNE_ERROR, "%s", sg_trace_error(reader));
+    const char *fault = sg_trace_error(reader);
+    if (!fault && sg_trace_info(reader)->end == SG_TRACE_DAMAGED)
+        fault = sg_trace_info(reader)->end_text;
+    if (status == 0 && fault) {
+        snprintf(decoder->error, SG_TUNE_ERROR, "%s", fault);
         status = -EINVAL;
     }
     if (status == 0 && !decoder->slots) {
@@ -197,7 +206,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     ret->device_bytes = info->header.device_bytes;
     ret->conf = strdup(info->conf);
     status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
-    ret->end_text = info->end_text; /* static */
+    ret->end_text = status == 0 ? info->end_text : NULL; /* static, where it is not damaged */
     sg_idmap_fini(&decoder.live);
     free(decoder.spare);
     free(decoder.size);
