@@ -89,7 +89,7 @@ enum segalloc_turn {
     SEGALLOC_TURN_UNMAPPED,     /* 1: it was; 0: the driver refused */
     SEGALLOC_TURN_REUSE,        /* a huge block got the addresses of one that is gone */
     SEGALLOC_TURN_REGION,       /* bytes of addresses that were reserved; 0: none were to be had */
-    SEGALLOC_TURN_GARBAGE,      /* bytes beyond garbage_collection_threshold */
+    SEGALLOC_TURN_GARBAGE,      /* bytes beyond garbage_collection_threshold, or beyond a lowered limit */
     SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
     SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
     SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */

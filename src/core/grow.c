@@ -130,17 +130,20 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* garbage_collection_threshold, as in PyTorch: above that share of what may be held, idle memory goes back first. */
+/* What is held beyond garbage_collection_threshold, as in PyTorch, or beyond a limit that has been lowered since: idle
+   memory goes back first. Pages that are moved leave as much held as there was, so the limit would leave no room. */
 static void collect_garbage(struct sg_device *device)
 {
     double threshold = device->core->conf.garbage_collection_threshold;
-    if (threshold <= 0)
+    if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_GARBAGE))
         return;
-    (void)sg_turn(device);
     sg_lock(&device->lock);
-    uint64_t reserved = device->usage.reserved.now, target = (uint64_t)(threshold * (double)device->capacity_bytes);
+    uint64_t reserved = device->usage.reserved.now, target = device->capacity_bytes;
+    if (threshold > 0)
+        target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
-    sg_emit_turn(device, SEGALLOC_TURN_GARBAGE, garbage);
+    if (garbage || threshold > 0)
+        sg_emit_turn(device, SEGALLOC_TURN_GARBAGE, garbage);
     sg_unlock(&device->lock);
     if (garbage)
         sg_device_give_back(device, garbage);

@@ -133,6 +133,24 @@ static void test_what_goes_back(void **state)
     stop(core);
 }
 
+/* What is held beyond a limit that was lowered goes back before anything is made: pages that are moved leave as much
+   held as there was. */
+static void test_lowered_limit(void **state)
+{
+    (void)state;
+    struct sg_core *core = start("free_sync:strict", MIB(154));
+    CUdeviceptr large = allocate(core, 0, MIB(50)), other = allocate(core, 0, MIB(30));
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(76)), MIB(76));
+    release(core, 0, large);
+    release(core, 0, other);
+    forget();
+    (void)allocate(core, 0, MIB(48)); /* more than half of the limit: a page of its own */
+    assert_int_equal(told[1].id, SEGALLOC_TURN_GARBAGE);
+    assert_int_equal(told[1].size, MIB(4));
+    assert_true(sg_device_known(core, 0)->usage.reserved.now <= MIB(76));
+    stop(core);
+}
+
 /* Ranges that different streams own are joined once both streams' work is complete, by whoever looks next. */
 static void test_joined_by_a_question(void **state)
 {
@@ -194,6 +212,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_growth),
         cmocka_unit_test(test_what_goes_back),
+        cmocka_unit_test(test_lowered_limit),
         cmocka_unit_test(test_joined_by_a_question),
         cmocka_unit_test(test_fixed_segments),
     };
