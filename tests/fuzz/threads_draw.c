@@ -1,0 +1,239 @@
+/* From a seed to a plan. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "threads.h"
+
+static const uint64_t KIB = 1024, MIB = 1024 * 1024;
+
+struct draw {
+    uint64_t seed, drawn;
+};
+
+uint64_t ft_random_at(uint64_t seed, uint64_t n)
+{
+    uint64_t z = seed + (n + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+/* Below `count`. */
+static uint64_t any(struct draw *d, uint64_t count)
+{
+    return ft_random_at(d->seed, d->drawn++) % count;
+}
+
+static uint64_t between(struct draw *d, uint64_t low, uint64_t high)
+{
+    return high > low ? low + any(d, high - low) : low;
+}
+
+const char *ft_action_name(enum ft_action action)
+{
+    static const char *const names[FT_ACTIONS] = {"allocate", "free", "use", "hand over", "take over", "wait", "trim",
+        "limit", "others", "stream", "look", "graph"};
+    return names[action];
+}
+
+const char *ft_kind_name(enum ft_kind kind)
+{
+    static const char *const names[FT_KINDS] = {"cuda", "aware", "torch"};
+    return names[kind];
+}
+
+/* Ways to choose sizes, each of which puts blocks beside others of its own classes of pages. */
+enum way { TINY, SMALL, LARGE, EDGE, TWOS, CARD, FEW, WAYS };
+enum { FEW_SIZES = 6, EDGES = 8 };
+
+struct sizes {
+    enum way way[WAYS];
+    unsigned ways;
+    uint64_t few[FEW_SIZES];
+};
+
+static struct sizes draw_sizes(struct draw *d, uint64_t card)
+{
+    static const unsigned counts[] = {1, 1, 2, 3, WAYS}, parts[] = {2, 8, 64, 4096};
+    struct sizes sizes = {.ways = counts[any(d, sizeof counts / sizeof *counts)]};
+    enum way way[WAYS];
+    for (unsigned i = 0; i < WAYS; i++)
+        way[i] = (enum way)i;
+    for (unsigned i = 0; i < sizes.ways; i++) {
+        unsigned at = i + (unsigned)any(d, WAYS - i);
+        sizes.way[i] = way[at];
+        way[at] = way[i];
+    }
+    for (int i = 0; i < FEW_SIZES; i++)
+        sizes.few[i] = between(d, 1, card / parts[any(d, sizeof parts / sizeof *parts)]);
+    return sizes;
+}
+
+static uint64_t draw_size(struct draw *d, const struct sizes *sizes, uint64_t card)
+{
+    static const int64_t edges[EDGES] = {-513, -512, -1, 0, 1, 511, 512, 513};
+    uint64_t large = card / 3 < 200 * MIB ? card / 3 : 200 * MIB;
+    switch (sizes->way[any(d, sizes->ways)]) {
+    case TINY:
+        return between(d, 1, 4 * KIB);
+    case SMALL:
+        return between(d, 1, MIB);
+    case LARGE:
+        return between(d, MIB, large > 2 * MIB ? large : 2 * MIB);
+    case EDGE:
+        return 2 * MIB * between(d, 1, 30) + (uint64_t)edges[any(d, EDGES)];
+    case TWOS:
+        return UINT64_C(1) << between(d, 6, 29);
+    case CARD:
+        return between(d, card / 8, card);
+    default:
+        return sizes->few[any(d, FEW_SIZES)];
+    }
+}
+
+static const struct {
+    const char *text;
+    uint64_t page_mb;   /* 0: the device's granule */
+    unsigned limit_percent, probe_percent; /* of the card; of that, what can be had at once where all is free */
+    bool unjudged; /* may refuse what would fit */
+} options[] = {
+    {"reserve_slack:auto", 0, 100, 90, false},
+    {"reserve_slack:1.0", 0, 100, 90, false},
+    {"reserve_slack:1.3,max_split_size_mb:100", 0, 100, 90, false},
+    {"max_split_size_mb:64", 0, 100, 90, false},
+    {"page_size_mb:6", 6, 100, 90, false},
+    {"page_size_mb:16", 16, 100, 90, false},
+    {"page_size_mb:4,reserve_slack:1.0", 4, 100, 90, false},
+    {"expandable_segments:False", 0, 100, 90, true},
+    {"expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5", 0, 100, 90, true},
+    {"garbage_collection_threshold:0.6", 0, 100, 90, false},
+    {"roundup_power2_divisions:8", 0, 100, 75, true},
+    {"alias:False,reserve_slack:1.0", 0, 100, 90, false},
+    {"limit:0.8,pending_limit:16MiB", 0, 80, 90, false},
+    {"per_process_memory_fraction:0.7", 0, 70, 90, false},
+    {"ipc:always", 0, 100, 90, true},
+    {"expandable_segments:False,large_segment_size_mb:64", 0, 100, 90, true},
+    {"reserve_slack:1.05,pending_limit:4MiB", 0, 100, 90, false},
+    {"trim_idle_s:0,trim_on_request:False", 0, 100, 90, false},
+};
+
+static void draw_conf(struct draw *d, struct ft_plan *plan)
+{
+    static const char *const frees[] = {"auto", "auto", "strict", "event", "stream"};
+    unsigned at = (unsigned)any(d, sizeof options / sizeof *options);
+    const char *policy = frees[any(d, sizeof frees / sizeof *frees)];
+    bool cut_short = any(d, 6) == 0;
+    plan->by_stream = strcmp(policy, "stream") == 0;
+    plan->page_bytes = options[at].page_mb ? options[at].page_mb * MIB : 2 * MIB;
+    plan->limit_bytes = plan->card_bytes / 100 * options[at].limit_percent;
+    plan->probe_bytes = plan->limit_bytes / 100 * options[at].probe_percent / plan->page_bytes * plan->page_bytes;
+    plan->judged = !options[at].unjudged && !cut_short;
+    snprintf(plan->conf, sizeof plan->conf, "%s,free_sync:%s,wait_limit:%s,oom_report:%s", options[at].text,
+        policy, cut_short ? any(d, 2) ? "0" : "0.005" : "30",
+        any(d, 8) ? "never" : "every");
+}
+
+/* Refusals of the driver: one call, several, or from some call on. */
+static void draw_refusals(struct draw *d, struct ft_plan *plan)
+{
+    static const char *const calls[] = {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemAddressReserve",
+        "cuMemUnmap", "cuMemRelease", "cuMemAlloc"};
+    if (any(d, 3))
+        return;
+    for (uint64_t left = between(d, 1, 4); left > 0; left--) {
+        unsigned at = (unsigned)any(d, any(d, 2) ? 2 : sizeof calls / sizeof *calls);
+        bool on = at < 2 && any(d, 8) == 0;
+        if (strstr(plan->sim, calls[at]))
+            continue; /* one of a name counts */
+        size_t used = strlen(plan->sim);
+        snprintf(plan->sim + used, sizeof plan->sim - used, ",fail=%s:%llu%s", calls[at],
+            (unsigned long long)between(d, 1, any(d, 2) ? 20 : 400), on ? "+" : "");
+        plan->refusals++;
+        plan->refuses_on |= on;
+        plan->refuses_back |= at == 4 || at == 5;
+    }
+}
+
+static void draw_sim(struct draw *d, struct ft_plan *plan)
+{
+    static const char *const works[] = {"", "schedule", "schedule", "run_ahead"};
+    const char *work = works[any(d, sizeof works / sizeof *works)];
+    char when[64] = "";
+    if (*work)
+        snprintf(when, sizeof when, ",%s=%llu", work, (unsigned long long)between(d, 1, 300));
+    snprintf(plan->sim, sizeof plan->sim, "%lluMiB,hazard%s%s%s", (unsigned long long)(plan->card_bytes / MIB), when,
+        any(d, 5) ? "" : ",vmm_sync=always", any(d, 5) ? "" : ",driver=12.4");
+    draw_refusals(d, plan);
+}
+
+/* Weights of what is done, in a phase in which memory grows, stays and shrinks. */
+enum { PHASES = 3 };
+static const unsigned weights[PHASES][FT_ACTIONS] = {
+    {40, 10, 24, 4, 5, 4, 1, 1, 2, 1, 2, 1},
+    {28, 25, 24, 5, 5, 5, 1, 1, 2, 1, 2, 1},
+    {12, 40, 20, 3, 6, 6, 2, 1, 2, 1, 2, 1},
+};
+
+static enum ft_action draw_action(struct draw *d, const unsigned *weight)
+{
+    unsigned total = 0, at = 0;
+    for (int i = 0; i < FT_ACTIONS; i++)
+        total += weight[i];
+    for (unsigned chosen = (unsigned)any(d, total); chosen >= weight[at]; at++)
+        chosen -= weight[at];
+    return (enum ft_action)at;
+}
+
+static void draw_part(struct draw *d, const struct ft_plan *plan, const struct sizes *common, struct ft_part *part)
+{
+    static const unsigned lengths[] = {30, 100, 100, 400, 1000}, blocks[] = {3, 20, 100, 400};
+    struct sizes own = draw_sizes(d, plan->card_bytes);
+    unsigned phase = 0;
+    part->kind = (enum ft_kind)any(d, FT_KINDS);
+    part->streams = (unsigned)any(d, FT_OWN_STREAMS + 1);
+    part->blocks_max = blocks[any(d, sizeof blocks / sizeof *blocks)];
+    part->count = lengths[any(d, sizeof lengths / sizeof *lengths)];
+    part->operations = calloc(part->count, sizeof *part->operations);
+    part->left_out = calloc(part->count, sizeof *part->left_out);
+    if (!part->operations || !part->left_out)
+        abort();
+    for (unsigned i = 0; i < part->count; i++) {
+        if (any(d, 40) == 0)
+            phase = (unsigned)any(d, PHASES);
+        part->operations[i] = (struct ft_operation){.action = draw_action(d, weights[phase]),
+            .which = (uint32_t)any(d, 1 << 30), .how = (uint32_t)any(d, 1 << 30),
+            .bytes = draw_size(d, any(d, 2) ? &own : common, plan->card_bytes)};
+    }
+}
+
+struct ft_plan *ft_plan_draw(uint64_t seed)
+{
+    static const unsigned live_percent[] = {50, 90, 99, 100, 105, 150, 250};
+    struct draw draw = {.seed = seed * UINT64_C(0x2545f4914f6cdd1d)}, *d = &draw;
+    struct ft_plan *plan = calloc(1, sizeof *plan);
+    if (!plan)
+        abort();
+    plan->seed = seed;
+    plan->threads = any(d, 2) ? 2 : 4;
+    plan->turns = any(d, 2);
+    plan->common_streams = (unsigned)any(d, FT_COMMON_STREAMS + 1);
+    uint64_t least = 16 * MIB << any(d, 8);
+    plan->card_bytes = between(d, least / MIB, 2 * least / MIB) / 2 * 2 * MIB;
+    plan->live_max_bytes = plan->card_bytes / 100 * live_percent[any(d, sizeof live_percent / sizeof *live_percent)];
+    draw_conf(d, plan);
+    draw_sim(d, plan);
+    struct sizes common = draw_sizes(d, plan->card_bytes);
+    for (unsigned i = 0; i < plan->threads; i++)
+        draw_part(d, plan, &common, &plan->part[i]);
+    return plan;
+}
+
+void ft_plan_release(struct ft_plan *plan)
+{
+    for (unsigned i = 0; i < plan->threads; i++) {
+        free(plan->part[i].operations);
+        free(plan->part[i].left_out);
+    }
+    free(plan);
+}

@@ -1,0 +1,106 @@
+/* What the threads of one plan share while it is played, and what a thread has of its own. */
+#ifndef FUZZ_THREADS_WORLD_H
+#define FUZZ_THREADS_WORLD_H
+
+#include <pthread.h>
+
+#include "threads.h"
+
+struct ft_stream {
+    CUstream handle;
+    bool blocking;      /* takes part in the legacy stream's order */
+    bool own_of_thread; /* the handle means another stream in each thread */
+    bool shared;        /* blocks of other threads know it: it stays */
+};
+
+struct ft_block {
+    CUdeviceptr address; /* 0: none */
+    uint64_t bytes, owner, held_bytes;
+    uint32_t value;          /* that all of it has, where `written` */
+    bool written;
+    enum ft_kind kind;
+    struct ft_stream *home;  /* it was allocated for; NULL: none, or one that is gone */
+    CUevent last;            /* all work on it comes before this; NULL: there was none */
+    bool unknown;            /* the library was not told of some of its work, which comes before `last` */
+};
+
+struct ft_world {
+    const struct ft_plan *plan;
+    struct ft_result *result;
+    CUcontext context;
+    CUfunction write, check;
+    struct ft_stream common[FT_COMMON_STREAMS], legacy, per_thread;
+    pthread_mutex_t mutex; /* of the shelf and of the turns */
+    pthread_cond_t changed;
+    struct ft_block shelf[FT_SHELF];
+    unsigned on_shelf;
+    unsigned turn;         /* the thread that may go on */
+    uint64_t turns;        /* that there were */
+    bool ended[FT_THREADS_MAX];
+    atomic_uint_fast64_t live_bytes; /* of all threads' blocks */
+    atomic_uint_fast64_t held_bytes; /* at most what they need of pages that nothing else is on */
+    atomic_uint_fast64_t others_bytes, limit_bytes, owners;
+};
+
+struct ft_thread {
+    struct ft_world *world;
+    const struct ft_part *part;
+    unsigned index;
+    struct ft_stream own[FT_OWN_STREAMS];
+    struct ft_block *block; /* part->blocks_max and some that were taken over */
+    unsigned blocks, room;
+    CUmemGenericAllocationHandle physical; /* of the program's own; 0: none */
+    uint64_t physical_bytes;
+    CUdeviceptr pool_address;
+    uint64_t pool_bytes;
+};
+
+#define FT_MUST(world, call) ft_must((world), (call), #call)
+/* Whether a call did what it should; else says so. */
+bool ft_must(struct ft_world *world, CUresult result, const char *call);
+
+/* threads_block.c */
+void ft_allocate(struct ft_thread *t, const struct ft_operation *operation);
+void ft_free(struct ft_thread *t, const struct ft_operation *operation);
+void ft_use(struct ft_thread *t, const struct ft_operation *operation);
+void ft_hand_over(struct ft_thread *t, const struct ft_operation *operation);
+void ft_take_over(struct ft_thread *t, const struct ft_operation *operation);
+void ft_capture(struct ft_thread *t, const struct ft_operation *operation);
+void ft_block_end(struct ft_thread *t, struct ft_block *block, uint32_t how);
+/* The world's kernels: each touches all of a block, and reads or writes some of its words. */
+void ft_kernels_make(struct ft_world *world);
+/* A block of `bytes`, which must be there; is written, read and freed. */
+bool ft_probe(struct ft_thread *t, uint64_t bytes);
+
+/* threads_beside.c: what is beside blocks. */
+void ft_wait(struct ft_thread *t, const struct ft_operation *operation);
+void ft_trim(struct ft_thread *t, const struct ft_operation *operation);
+void ft_limit(struct ft_thread *t, const struct ft_operation *operation);
+void ft_others(struct ft_thread *t, const struct ft_operation *operation);
+void ft_others_end(struct ft_thread *t);
+void ft_stream_anew(struct ft_thread *t, const struct ft_operation *operation);
+void ft_look(struct ft_thread *t);
+uint64_t ft_statistic(const char *name);
+/* Of those that the thread may use, by a random number. */
+struct ft_stream *ft_stream_pick(struct ft_thread *t, uint32_t which);
+
+/* What is found by dlsym: in the simulator, in the library, in the stand-in for PyTorch. */
+struct ft_found {
+    void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
+    int (*kernel)(const char *name, const char *arguments, void (*run)(void **arguments));
+    uint64_t (*hazards)(void);
+    uint64_t (*used)(int device);
+    void *(*malloc_on)(size_t bytes, void *stream);
+    int (*free)(void *address);
+    int (*record_stream)(void *address, void *stream);
+    size_t (*trim)(int device, size_t keep);
+    size_t (*set_limit)(int device, size_t bytes);
+    int (*stats)(int device, struct segalloc_stat *ret, int count);
+    size_t (*pieces)(int device, struct segalloc_piece *ret, size_t room);
+    void (*set_current_stream)(void *stream);
+    void *(*tensor)(size_t bytes);
+    void (*release)(void *address);
+};
+extern struct ft_found ft_found;
+
+#endif
