@@ -291,7 +291,7 @@ static void pin_pages(struct sg_device *device, struct sg_region *region, uint32
     for (uint32_t page = first; page < first + pages; page++) {
         if (region->pin[page] & SG_PIN_ASKED)
             continue;
-        region->pinned += !region->pin[page];
+        region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_OLD;
         region->pin[page] |= SG_PIN_ASKED;
         sg_gauge_add(&device->usage.pinned, (uint64_t)region->page_units << SG_UNIT_SHIFT);
         any = true;

@@ -142,6 +142,8 @@ static void collect_garbage(struct sg_device *device)
     if (threshold > 0)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
+    if (garbage)
+        sg_device_tidy(device); /* what was freed after work that is complete by now is idle too */
     if (garbage || threshold > 0)
         sg_emit_turn(device, SEGALLOC_TURN_GARBAGE, garbage);
     sg_unlock(&device->lock);

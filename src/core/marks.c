@@ -93,11 +93,13 @@ static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_
     return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->number, &mark) ? mark.event : NULL;
 }
 
-/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. */
-static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret)
+/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_mark: it was out,
+   and tells nothing any more. */
+static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret, bool *ret_was_mark)
 {
     sg_lock(&device->lock);
     CUevent event = least_missed(device, context, slots);
+    *ret_was_mark = event != NULL;
     for (uint32_t i = 0; i < device->idle_count && !event; i++) {
         if (device->idle_event[i].context == context) {
             event = device->idle_event[i].event;
@@ -128,7 +130,8 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     sg_lock(&device->lock);
     mark.slots = told_by(device, context, slot);
     sg_unlock(&device->lock);
-    CUresult result = get_event(device, context, mark.slots, &mark.event);
+    bool was_mark;
+    CUresult result = get_event(device, context, mark.slots, &mark.event, &was_mark);
     if (result != CUDA_SUCCESS)
         return result;
     sg_lock(&device->lock);
@@ -141,7 +144,7 @@ static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot
     if (result != CUDA_SUCCESS) {
         (void)driver->event_destroy(mark.event);
         sg_lock(&device->lock);
-        sg_order_owe(device, mark.slots); /* it may have been a mark before */
+        sg_order_owe(device, was_mark ? mark.slots : 0);
         sg_unlock(&device->lock);
         return result;
     }

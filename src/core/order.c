@@ -165,8 +165,9 @@ static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
 /* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time`
    too, and so is whoever has come after all of that, and what is complete. A free that waits for several streams has
    one time for all of them, the latest: without this nobody would have come after the others up to then. */
-static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
+static void stand_still(struct sg_device *device, uint64_t slots, uint64_t time)
 {
+    struct sg_order *order = &device->order;
     for (; slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
         uint64_t since = order->moved_on[slot];
@@ -179,6 +180,7 @@ static void stand_still(struct sg_order *order, uint64_t slots, uint64_t time)
             if (*known >= since && *known < time)
                 *known = time;
         }
+        retire(device, slot); /* no event will say more of one that is gone */
     }
     order->version++;
 }
@@ -198,7 +200,7 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
         last = order->moved_on[slot] > last ? order->moved_on[slot] : last;
     }
     if (others)
-        stand_still(&device->order, slots, last);
+        stand_still(device, slots, last);
     return last;
 }
 
