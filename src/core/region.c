@@ -552,38 +552,3 @@ uint32_t sg_region_largest(const struct sg_region *region)
 {
     return (uint32_t)sg_index_largest(&region->free_index);
 }
-
-void sg_region_check(const struct sg_region *region)
-{
-#ifdef NDEBUG
-    (void)region;
-#else
-    uint32_t position = 0, prev = 0, whole = 0;
-    for (uint32_t id = region->first; id; id = at(region, id)->next) {
-        const struct sg_node *node = at(region, id);
-        assert(node->begin == position && node->size > 0 && node->prev == prev);
-        uint32_t slot = node->begin >> region->slot_shift;
-        if (node->state == SG_NODE_FREE) {
-            assert(region->free_at[slot] == id && sg_index_get(&region->free_index, slot) == (int32_t)node->size);
-            whole += pages_inside(region, node->begin, node->size);
-        }
-        if (node->state == SG_NODE_BLOCK)
-            assert(region->block_at[slot] == id);
-        if (node->state == SG_NODE_HOLE)
-            assert(region->hole_at[page_of(region, node->begin)] == id);
-        if (node->state != SG_NODE_BUSY) {
-            uint32_t last = page_of(region, node->begin + node->size - 1);
-            for (uint32_t page = page_of(region, node->begin); page <= last; page++)
-                assert((region->handle[page] == 0) == (node->state == SG_NODE_HOLE));
-        }
-        if (prev && (node->state == SG_NODE_FREE || node->state == SG_NODE_HOLE))
-            assert(at(region, prev)->state != node->state ||
-                   (node->state == SG_NODE_FREE && at(region, prev)->owner != node->owner));
-        if (node->state == SG_NODE_FREE)
-            assert(node->owner == 0 || (region->ordered && region->owners >> node->owner & 1));
-        position += node->size;
-        prev = id;
-    }
-    assert(position == region->units && whole == region->whole_free);
-#endif
-}

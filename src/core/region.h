@@ -8,7 +8,7 @@
    that the owner was given before then (order.h). So it is the owner's own at once, and another stream's when that has
    come after the time. Neighbours of one owner are one range, with the later time. What came into a range when is kept
    a page at a time (`after`), so that another stream can use the older parts of a range and pages whose work is
-   complete can be moved. Invariants, checked by sg_region_check():
+   complete can be moved. Invariants, checked by sg_region_broken() (check.h):
      - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or
        held, or free for different streams;
      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
@@ -356,9 +356,6 @@ uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 
 /* Largest block that would fit without a new page, in units. */
 uint32_t sg_region_largest(const struct sg_region *region);
-
-/* Asserts the invariants above; a no-op in release builds. Slow. */
-void sg_region_check(const struct sg_region *region);
 
 enum { SG_CELL_SHIFT = 1 };
 

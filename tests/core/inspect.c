@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "check.h"
 #include "device.h"
 #include "strict_driver.h"
 

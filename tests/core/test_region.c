@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "check.h"
 #include "random.h"
 #include "region.h"
 

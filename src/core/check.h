@@ -1,0 +1,43 @@
+/* Every invariant that the headers of the core claim, in functions for tests: none of them is part of the library.
+
+   Nobody else may be using the core, and no operation be under way. All return NULL, or the first invariant that does
+   not hold, as "file:line: condition": the same text for the same defect. They change nothing and call no driver. What
+   the driver believes is not looked at here: callers compare `struct sg_check_sums` with their own books. */
+#ifndef SG_CHECK_H
+#define SG_CHECK_H
+
+#include "device.h"
+
+enum sg_check_depth {
+    SG_CHECK_NODES, /* what follows from the nodes and the memory that is there: as many steps as there are nodes and
+                       mapped pages */
+    SG_CHECK_TABLES /* and every entry of every table, whose size is that of the addresses */
+};
+
+/* What a region, or all regions of a device, hold, counted node by node and page by page. */
+struct sg_check_sums {
+    uint64_t requested, allocated, pending, mapped, small_allocated, small_mapped, whole, old; /* bytes */
+    uint64_t blocks, unasked, pendings, busy, nodes; /* unasked: blocks of which nothing was asked for */
+    uint64_t pages, old_pages, lost, empty; /* with memory of their own, or as which `handle` says; without, though no
+                                               hole */
+    uint64_t asked, pinned_pages, pins_twice; /* of enum sg_pin */
+};
+
+/* The nodes tile the region; bins, lists, indexes and tables say what the nodes say. Adds to *sums. What its device
+   counts of it is not looked at. */
+const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);
+
+/* The same for all regions of a device, and their accounts, queues, marks, and what is known of the order of streams.
+   *ret_sums: of all. A device that serves no memory by ranges has but its accounts. */
+const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth depth, struct sg_check_sums *ret_sums);
+
+/* The ranges and contexts of a core. */
+const char *sg_core_ranges_broken(const struct sg_core *core);
+
+/* That, and the above for all of its devices. */
+const char *sg_core_broken(const struct sg_core *core, enum sg_check_depth depth);
+
+/* Aborts with the invariant that a region breaks. */
+void sg_region_check(const struct sg_region *region);
+
+#endif

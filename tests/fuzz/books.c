@@ -1,0 +1,671 @@
+#include "books.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* Addresses: a range of its own for each reservation, RANGE_SHIFT bits apart, so that its number can be read from
+   them. */
+enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 17, EVENTS = 1 << 12 };
+static const CUdeviceptr FIRST_ADDRESS = UINT64_C(1) << 46;
+static const uint64_t ENTRIES = UINT64_C(1) << 27;
+
+struct entry { /* a granule of addresses */
+    uint32_t handle; /* by all programs' count, so that what one has left is nothing to the next */
+    uint32_t part;   /* granule of the handle */
+    uint8_t access;  /* bit a device */
+    bool first;      /* of its mapping */
+};
+
+struct range {
+    CUdeviceptr base;
+    uint64_t bytes;
+    struct entry *entry;
+    bool live, plain;
+    int8_t context; /* that was current */
+};
+
+struct handle {
+    uint64_t bytes, number; /* of its first byte */
+    uint32_t mappings;      /* granules that are mapped */
+    uint8_t device;
+    bool held, left;        /* not released; a release was made to fail */
+};
+
+struct event {
+    bool live, recorded;
+    int8_t context;
+    struct work_after after;
+};
+
+static struct {
+    uint8_t devices;
+    uint64_t total, granularity, next_number;
+    struct range range[RANGES];
+    uint32_t ranges;
+    struct handle handle[HANDLES];
+    uint32_t handles, first_handle;
+    struct event event[EVENTS];
+    uint32_t events, live_events;
+    uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES];
+    struct entry *entries;
+    uint64_t next_entry;
+    struct {
+        bool armed, for_ever;
+        uint64_t after;
+    } fault[BOOKS_CALL_COUNT];
+    bool any_fault;
+    uint64_t failed, left;
+    bool named;
+    int context, device;
+    int below[16], below_device[16];
+    unsigned pushed;
+    char broken[300];
+} the;
+
+void (*books_on_unmap)(CUdeviceptr address, uint64_t bytes);
+
+static const char *const call_names[] = {
+#define CALL(name) #name,
+    BOOKS_CALLS(CALL)
+#undef CALL
+};
+
+const char *books_call_name(enum books_call call)
+{
+    return call_names[call];
+}
+
+void books_breaks(const char *what)
+{
+    if (!the.broken[0])
+        snprintf(the.broken, sizeof the.broken, "%s", what);
+}
+
+static CUresult breaks(const char *what)
+{
+    books_breaks(what);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+const char *books_broken(void)
+{
+    return the.broken[0] ? the.broken : NULL;
+}
+
+/* Whether this call is made to fail. */
+static bool fails(enum books_call call)
+{
+    if (!the.any_fault || !the.fault[call].armed)
+        return false;
+    if (the.fault[call].after > 0) {
+        the.fault[call].after--;
+        return false;
+    }
+    the.fault[call].armed = the.fault[call].for_ever;
+    the.failed++;
+    the.left += call == BOOKS_release || call == BOOKS_unmap || call == BOOKS_mem_free || call == BOOKS_address_free ||
+                call == BOOKS_event_destroy;
+    return true;
+}
+
+void books_fail(enum books_call call, uint64_t after, bool for_ever)
+{
+    the.any_fault = true;
+    the.fault[call].armed = true;
+    the.fault[call].after = after;
+    the.fault[call].for_ever = for_ever;
+}
+
+void books_heal(void)
+{
+    memset(the.fault, 0, sizeof the.fault);
+    the.any_fault = false;
+}
+
+uint64_t books_failed(void)
+{
+    return the.failed;
+}
+
+uint64_t books_left(void)
+{
+    return the.left;
+}
+
+void books_use(int context, int device)
+{
+    the.context = context;
+    the.device = device;
+}
+
+int books_current(void)
+{
+    return the.context;
+}
+
+void books_outside(int device, uint64_t bytes)
+{
+    uint64_t own = the.used[device] - the.outside[device], most = the.total - own;
+    the.used[device] = own;
+    the.outside[device] = bytes < most ? bytes : most;
+    the.used[device] += the.outside[device];
+}
+
+static void use_up(int device, uint64_t bytes)
+{
+    the.used[device] += bytes;
+    if (the.used[device] > the.total)
+        books_breaks("more than the card has is in use");
+}
+
+static struct range *range_at(CUdeviceptr address, uint64_t bytes)
+{
+    uint64_t i = (address - FIRST_ADDRESS) >> RANGE_SHIFT;
+    if (address < FIRST_ADDRESS || i >= the.ranges || !the.range[i].live)
+        return NULL;
+    struct range *range = &the.range[i];
+    bool inside = address >= range->base && address - range->base <= range->bytes &&
+                  bytes <= range->bytes - (address - range->base);
+    return inside ? range : NULL;
+}
+
+static struct handle *handle_of(uint64_t id)
+{
+    return id > 0 && id <= the.handles ? &the.handle[id - 1] : NULL;
+}
+
+/* The handle of an entry, 0 if nothing is mapped there. */
+static uint64_t handle_in(const struct entry *entry)
+{
+    return entry->handle > the.first_handle ? entry->handle - the.first_handle : 0;
+}
+
+static bool is_granular(uint64_t value)
+{
+    return value % the.granularity == 0;
+}
+
+static CUresult add_range(uint64_t bytes, bool plain, CUdeviceptr *ret)
+{
+    uint64_t granules = (bytes + the.granularity - 1) / the.granularity;
+    if (the.ranges == RANGES || granules > ENTRIES - the.next_entry || bytes >> RANGE_SHIFT)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct range *range = &the.range[the.ranges];
+    *range = (struct range){.base = FIRST_ADDRESS + ((CUdeviceptr)the.ranges << RANGE_SHIFT), .bytes = bytes,
+        .entry = the.entries + the.next_entry, .live = true, .plain = plain,
+        .context = (int8_t)the.context};
+    the.next_entry += granules;
+    the.ranges++;
+    *ret = range->base;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
+{
+    if (!bytes || !is_granular(bytes) || hint || flags || (alignment & (alignment - 1)))
+        return breaks("a reservation that no driver grants");
+    if (fails(BOOKS_address_reserve))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return add_range(bytes, false, ret);
+}
+
+static CUresult address_free(CUdeviceptr address, size_t bytes)
+{
+    struct range *range = range_at(address, bytes);
+    if (!range || range->plain || range->base != address || range->bytes != bytes)
+        return breaks("addresses are given back that were not reserved so");
+    for (uint64_t i = 0; i < bytes / the.granularity; i++)
+        if (handle_in(&range->entry[i])) /* an unmap may have been made to fail */
+            return the.left ? CUDA_ERROR_INVALID_VALUE : breaks("addresses are given back at which memory is mapped");
+    if (fails(BOOKS_address_free))
+        return CUDA_ERROR_INVALID_VALUE;
+    range->live = false;
+    return CUDA_SUCCESS;
+}
+
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    if (fails(BOOKS_granularity))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *ret = the.granularity;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    int device = prop->location.id;
+    if (!bytes || !is_granular(bytes) || flags || device < 0 || device >= the.devices)
+        return breaks("a page is created as no driver does");
+    if (fails(BOOKS_create) || bytes > the.total - the.used[device] || the.handles == HANDLES)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    the.handle[the.handles++] =
+        (struct handle){.bytes = bytes, .number = the.next_number, .device = (uint8_t)device, .held = true};
+    the.next_number += bytes;
+    use_up(device, bytes);
+    the.held[device] += bytes;
+    *ret = the.handles;
+    return CUDA_SUCCESS;
+}
+
+static void drop_if_unused(struct handle *handle)
+{
+    if (!handle->held && handle->mappings == 0)
+        the.used[handle->device] -= handle->bytes;
+}
+
+static CUresult release(CUmemGenericAllocationHandle id)
+{
+    struct handle *handle = handle_of(id);
+    if (!handle || !handle->held)
+        return breaks("a handle is released that is not held");
+    if (fails(BOOKS_release)) {
+        handle->left = true;
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    handle->held = false;
+    the.held[handle->device] -= handle->bytes;
+    drop_if_unused(handle);
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle id,
+    unsigned long long flags)
+{
+    struct range *range = range_at(address, bytes);
+    struct handle *handle = handle_of(id);
+    if (!range || range->plain || !is_granular(address - range->base) || !is_granular(bytes) || flags)
+        return breaks("memory is mapped where no addresses are reserved");
+    if (!handle || !handle->held || offset || bytes != handle->bytes)
+        return breaks("memory is mapped that is not a whole handle which is held");
+    uint64_t first = (address - range->base) / the.granularity, granules = bytes / the.granularity;
+    for (uint64_t i = 0; i < granules; i++)
+        if (handle_in(&range->entry[first + i]))
+            return breaks("memory is mapped where there is some");
+    if (fails(BOOKS_map))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t i = 0; i < granules; i++)
+        range->entry[first + i] = (struct entry){.handle = (uint32_t)id + the.first_handle, .part = (uint32_t)i,
+            .first = i == 0};
+    handle->mappings += (uint32_t)granules;
+    the.mapped[handle->device] += bytes;
+    return CUDA_SUCCESS;
+}
+
+/* The entries of [address, address + bytes), which must be whole mappings; NULL if they are not. */
+static struct entry *whole_mappings(CUdeviceptr address, uint64_t bytes, uint64_t *ret_granules)
+{
+    struct range *range = range_at(address, bytes);
+    if (!range || range->plain || !bytes || !is_granular(address - range->base) || !is_granular(bytes))
+        return NULL;
+    uint64_t first = (address - range->base) / the.granularity, granules = bytes / the.granularity;
+    struct entry *entry = range->entry + first;
+    for (uint64_t i = 0; i < granules; i++)
+        if (!handle_in(&entry[i]))
+            return NULL;
+    const struct entry *last = &entry[granules - 1];
+    bool whole = entry->first && (last->part + 1) * the.granularity == handle_of(handle_in(last))->bytes;
+    *ret_granules = granules;
+    return whole ? entry : NULL;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    uint64_t granules;
+    struct entry *entry = whole_mappings(address, bytes, &granules);
+    if (!entry)
+        return breaks("an unmap of what is not whole mappings");
+    if (fails(BOOKS_unmap))
+        return CUDA_ERROR_INVALID_VALUE;
+    books_on_unmap(address, bytes);
+    for (uint64_t i = 0; i < granules; i++) {
+        struct handle *handle = handle_of(handle_in(&entry[i]));
+        entry[i].handle = 0;
+        handle->mappings--;
+        the.mapped[handle->device] -= the.granularity;
+        drop_if_unused(handle);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    uint64_t granules;
+    uint8_t bits = 0;
+    struct entry *entry = whole_mappings(address, bytes, &granules);
+    if (!entry || !count)
+        return breaks("access rights of what is not whole mappings");
+    for (size_t i = 0; i < count; i++) {
+        if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id < 0 ||
+            access[i].location.id >= the.devices || access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            return breaks("access rights that no driver gives");
+        bits |= (uint8_t)(1 << access[i].location.id);
+    }
+    if (fails(BOOKS_set_access))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (uint64_t i = 0; i < granules; i++)
+        entry[i].access |= bits;
+    return CUDA_SUCCESS;
+}
+
+/* Plain memory is a range with a handle of its own, at all of whose addresses that is mapped. */
+static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    uint64_t whole = (bytes + the.granularity - 1) / the.granularity * the.granularity;
+    CUdeviceptr address;
+    if (fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[the.device] || the.handles == HANDLES ||
+        add_range(whole, true, &address) != CUDA_SUCCESS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct range *range = range_at(address, whole);
+    the.handle[the.handles++] = (struct handle){.bytes = whole, .number = the.next_number,
+        .device = (uint8_t)the.device, .mappings = (uint32_t)(whole / the.granularity)};
+    for (uint64_t i = 0; i < whole / the.granularity; i++)
+        range->entry[i] = (struct entry){.handle = the.handles + the.first_handle, .part = (uint32_t)i,
+            .access = (uint8_t)(1 << the.device), .first = i == 0};
+    the.next_number += whole;
+    use_up(the.device, whole);
+    the.plain[the.device] += whole;
+    *ret = address;
+    return CUDA_SUCCESS;
+}
+
+static void drop_plain(struct range *range)
+{
+    struct handle *handle = handle_of(handle_in(range->entry));
+    books_on_unmap(range->base, range->bytes);
+    handle->mappings = 0;
+    the.plain[handle->device] -= range->bytes;
+    drop_if_unused(handle);
+    range->live = false;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    struct range *range = range_at(address, 1);
+    if (!range || !range->plain || range->base != address)
+        return breaks("plain memory is freed that is none");
+    if (fails(BOOKS_mem_free))
+        return CUDA_ERROR_INVALID_VALUE;
+    drop_plain(range);
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    if (fails(BOOKS_mem_info))
+        return CUDA_ERROR_INVALID_VALUE;
+    *free_bytes = the.total - the.used[the.device];
+    *total_bytes = the.total;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_total(size_t *ret, CUdevice device)
+{
+    if (device < 0 || device >= the.devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (fails(BOOKS_device_total))
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *ret = the.total;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+/* Contexts are their number and one. */
+static int number_of(CUcontext context)
+{
+    return (int)(uintptr_t)context - 1;
+}
+
+static CUresult ctx_get_current(CUcontext *ret)
+{
+    *ret = the.named ? (CUcontext)(uintptr_t)(the.context + 1) : NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_push(CUcontext context)
+{
+    if (fails(BOOKS_ctx_push))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (the.pushed == sizeof the.below / sizeof *the.below)
+        return breaks("contexts are pushed and never popped");
+    the.below[the.pushed++] = the.context;
+    the.context = number_of(context);
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_pop(CUcontext *ret)
+{
+    if (!the.pushed)
+        return breaks("a context is popped that was not pushed");
+    *ret = (CUcontext)(uintptr_t)(the.context + 1);
+    the.context = the.below[--the.pushed];
+    return CUDA_SUCCESS;
+}
+
+static CUresult synchronize(int context)
+{
+    if (fails(BOOKS_ctx_synchronize))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    struct work_after all = work_of_context(context);
+    work_finish(&all);
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_synchronize(void)
+{
+    return synchronize(the.context);
+}
+
+static CUresult ctx_synchronize_of(CUcontext context)
+{
+    return synchronize(number_of(context));
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    uint32_t i = 0;
+    while (i < the.events && the.event[i].live)
+        i++;
+    if (fails(BOOKS_event_create) || i == EVENTS)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    the.event[i] = (struct event){.live = true, .context = (int8_t)the.context};
+    the.events = i == the.events ? i + 1 : the.events;
+    the.live_events++;
+    *ret = (CUevent)(uintptr_t)(i + 1);
+    return CUDA_SUCCESS;
+}
+
+static struct event *event_of(CUevent event)
+{
+    uintptr_t i = (uintptr_t)event;
+    bool live = i > 0 && i <= the.events && the.event[i - 1].live;
+    if (!live)
+        books_breaks("an event is used that does not exist");
+    return live ? &the.event[i - 1] : NULL;
+}
+
+static CUresult event_destroy(CUevent id)
+{
+    struct event *event = event_of(id);
+    if (!event || fails(BOOKS_event_destroy))
+        return CUDA_ERROR_INVALID_VALUE;
+    event->live = false;
+    the.live_events--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent id)
+{
+    struct event *event = event_of(id);
+    if (!event || fails(BOOKS_event_query))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    return work_is_complete(&event->after) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_synchronize(CUevent id)
+{
+    struct event *event = event_of(id);
+    if (!event || fails(BOOKS_event_synchronize))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    work_finish(&event->after);
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_record_event(CUcontext context, CUevent id)
+{
+    struct event *event = event_of(id);
+    int of = context ? number_of(context) : the.context;
+    if (!event || fails(BOOKS_ctx_record_event))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (event->context != of)
+        return breaks("an event is recorded over another context than its own");
+    event->after = work_of_context(of);
+    event->recorded = true;
+    return CUDA_SUCCESS;
+}
+
+/* Streams are their number and one. */
+static int stream_of(CUstream stream)
+{
+    int i = (int)(uintptr_t)stream - 1;
+    bool is = i >= 0 && i < FUZZ_STREAMS && work.stream[i].alive;
+    if (!is)
+        books_breaks("a stream is used that does not exist");
+    return is ? i : -1;
+}
+
+static CUresult event_record(CUevent id, CUstream handle)
+{
+    struct event *event = event_of(id);
+    int i = stream_of(handle);
+    if (!event || i < 0 || fails(BOOKS_event_record))
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (work.stream[i].nature == FUZZ_OWN)
+        return breaks("an event is recorded on another thread's own stream");
+    if (event->context != work.stream[i].context)
+        return breaks("an event is recorded on a stream of another context");
+    event->after = work_up_to(i);
+    event->recorded = true;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_wait_event(CUstream handle, CUevent id, unsigned flags)
+{
+    struct event *event = event_of(id);
+    int i = stream_of(handle);
+    if (!event || i < 0 || flags || fails(BOOKS_stream_wait_event))
+        return CUDA_ERROR_INVALID_VALUE;
+    work_come_after(i, &event->after);
+    return CUDA_SUCCESS;
+}
+
+#define BOOKS_TABLE                                                                                               \
+    .ctx_get_current = ctx_get_current, .ctx_push = ctx_push, .ctx_pop = ctx_pop,                                 \
+    .ctx_synchronize = ctx_synchronize, .device_attribute = device_attribute, .device_total = device_total,       \
+    .mem_info = mem_info, .mem_alloc = mem_alloc, .mem_free = mem_free, .address_reserve = address_reserve,       \
+    .address_free = address_free, .granularity = granularity, .create = create, .release = release, .map = map,   \
+    .unmap = unmap, .set_access = set_access, .event_create = event_create, .event_destroy = event_destroy,       \
+    .event_record = event_record, .event_query = event_query, .event_synchronize = event_synchronize,             \
+    .stream_wait_event = stream_wait_event
+const struct sg_driver books_driver = {
+    BOOKS_TABLE, .ctx_record_event = ctx_record_event, .ctx_synchronize_of = ctx_synchronize_of};
+const struct sg_driver books_older_driver = {BOOKS_TABLE};
+
+void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
+{
+    if (!the.entries)
+        the.entries = mmap(NULL, ENTRIES * sizeof *the.entries, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (the.entries == MAP_FAILED)
+        abort();
+    the.first_handle += the.handles;
+    if (the.first_handle > UINT32_MAX / 2) { /* what is left there could be taken for this program's */
+        madvise(the.entries, ENTRIES * sizeof *the.entries, MADV_DONTNEED);
+        the.first_handle = 0;
+    }
+    the.devices = devices;
+    the.total = total;
+    the.granularity = granule;
+    the.ranges = the.handles = the.events = the.live_events = 0;
+    the.next_entry = the.next_number = the.failed = the.left = 0;
+    the.named = named;
+    for (int i = 0; i < FUZZ_DEVICES; i++)
+        the.used[i] = the.outside[i] = the.held[i] = the.mapped[i] = the.plain[i] = 0;
+    books_heal();
+    the.context = the.device = 0;
+    the.pushed = 0;
+    the.broken[0] = '\0';
+}
+
+uint64_t books_used(int device)
+{
+    return the.used[device];
+}
+
+struct books_sums books_sums(int device)
+{
+    struct books_sums sums = {.used = the.used[device] - the.outside[device], .handle_bytes = the.held[device],
+        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = the.live_events};
+    for (uint32_t i = 0; i < the.handles; i++)
+        sums.handles += the.handle[i].held && !the.handle[i].left;
+    for (uint32_t i = 0; i < the.ranges; i++)
+        sums.ranges += the.range[i].live;
+    return sums;
+}
+
+uint32_t books_spans(CUdeviceptr address, uint64_t bytes, int device, struct books_span *ret, uint32_t room)
+{
+    struct range *range = range_at(address, bytes);
+    uint32_t count = 0;
+    if (!range || !bytes)
+        return 0;
+    uint64_t offset = address - range->base, end = offset + bytes;
+    for (uint64_t i = offset / the.granularity, from = offset; from < end; i++) {
+        const struct entry *entry = &range->entry[i];
+        const struct handle *handle = handle_of(handle_in(entry));
+        uint64_t to = (i + 1) * the.granularity < end ? (i + 1) * the.granularity : end;
+        if (!handle || !(entry->access >> device & 1))
+            return 0;
+        uint64_t begin = handle->number + entry->part * the.granularity + from % the.granularity;
+        if (count && ret[count - 1].end == begin)
+            ret[count - 1].end += to - from;
+        else if (count < room)
+            ret[count++] = (struct books_span){begin, begin + (to - from)};
+        else
+            abort();
+        from = to;
+    }
+    return count;
+}
+
+CUmemGenericAllocationHandle books_mapped(CUdeviceptr address, uint64_t bytes)
+{
+    uint64_t granules;
+    const struct entry *entry = whole_mappings(address, bytes, &granules);
+    return entry && handle_of(handle_in(entry))->bytes == bytes ? handle_in(entry) : 0;
+}
+
+void books_context_gone(int context)
+{
+    for (uint32_t i = 0; i < the.events; i++) {
+        if (the.event[i].live && the.event[i].context == context) {
+            the.event[i].live = false;
+            the.live_events--;
+        }
+    }
+    for (uint32_t i = 0; i < the.ranges; i++)
+        if (the.range[i].live && the.range[i].plain && the.range[i].context == context)
+            drop_plain(&the.range[i]);
+}
