@@ -17,19 +17,23 @@
 
 SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
 SG_EXPORT int cudaFree(void *address);
+SG_EXPORT int dlclose(void *handle);
 
 /* Of the runtime: cudaErrorMemoryAllocation, cudaErrorInsufficientDriver. */
 enum { MODULES_MAX = 64, CUDA_ERROR_MEMORY_ALLOCATION = 2, CUDA_ERROR_INSUFFICIENT_DRIVER = 35 };
 
-/* Only ever grows: an entry is whole before `count` covers it. A module that is unloaded and another one that is loaded
-   at its place with another libcudart would be mistaken for it. */
+/* An entry is whole before `count` covers it, and is good until a library is unloaded: another one may lie in its place
+   then, or its runtime may have gone. What is found out anew is not written over what may be in use: it is the same, or
+   the module that used it is no more. */
 static struct {
     struct known {
         uintptr_t start, end;
         struct sg_module module;
+        _Atomic unsigned as_of; /* of `unloads` */
     } list[MODULES_MAX];
     atomic_int count;
-} modules;
+    atomic_uint unloads; /* twice as many as there were: as each begins and ends. From 1: no entry is as of 0 */
+} modules = {.unloads = 1};
 
 static enum sg_caller kind_of(const char *path)
 {
@@ -81,7 +85,7 @@ static void *runtime_function(const struct link_map *map, const char *name, cons
         void *handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
         found = other_than_ours(handle, name, ours);
         if (handle)
-            dlclose(handle);
+            sg_library_close(handle);
     }
     if (!found)
         found = other_than_ours(RTLD_NEXT, name, ours);
@@ -89,27 +93,63 @@ static void *runtime_function(const struct link_map *map, const char *name, cons
         void *handle = sg_library_find("libcudart");
         found = other_than_ours(handle, name, ours);
         if (handle)
-            dlclose(handle);
+            sg_library_close(handle);
     }
     return found;
 }
 
-static void remember(const struct extent *extent, const struct sg_module *module)
+static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (slash && strcmp(slash, "/libc.so.6") == 0)
+        return 1;
+    return info->dlpi_addr == *(const ElfW(Addr) *)user ? 2 : 0;
+}
+
+/* Whether the program's dlclose is ours: not where this library was loaded by the running program. */
+static bool hears_of_unloads(void)
+{
+    int (*own)(void *) = dlclose;
+    const void *code;
+    struct link_map *map = NULL;
+    Dl_info info;
+    memcpy(&code, &own, sizeof code);
+    return dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        dl_iterate_phdr(first_of_ours_and_libc, &map->l_addr) == 2;
+}
+
+static bool is_same(const struct known *entry, const struct extent *extent, const struct sg_module *module)
+{
+    return entry->end == extent->end && entry->module.kind == module->kind && entry->module.malloc == module->malloc &&
+        entry->module.free == module->free && entry->module.get_last_error == module->get_last_error &&
+        entry->module.quick == module->quick;
+}
+
+/* `unloads`: before the module was looked at. */
+static void remember(const struct extent *extent, const struct sg_module *module, unsigned unloads)
 {
     sg_guard(SG_GUARD_CALLERS);
-    int count = atomic_load_explicit(&modules.count, memory_order_relaxed);
-    bool known = count == MODULES_MAX;
-    for (int i = 0; i < count; i++)
-        known |= modules.list[i].start == extent->start;
-    if (!known) {
-        modules.list[count] = (struct known){extent->start, extent->end, *module};
-        atomic_store_explicit(&modules.count, count + 1, memory_order_release);
+    int count = atomic_load_explicit(&modules.count, memory_order_relaxed), at = 0;
+    while (at < count && modules.list[at].start != extent->start)
+        at++;
+    struct known *entry = &modules.list[at];
+    if (at < MODULES_MAX && (at == count || !is_same(entry, extent, module))) {
+        atomic_store(&entry->as_of, 0);
+        entry->start = extent->start;
+        entry->end = extent->end;
+        entry->module = *module;
     }
+    if (at < MODULES_MAX)
+        atomic_store_explicit(&entry->as_of, unloads, memory_order_release);
+    if (at == count && at < MODULES_MAX)
+        atomic_store_explicit(&modules.count, count + 1, memory_order_release);
     sg_unguard(SG_GUARD_CALLERS);
 }
 
 static struct sg_module explore(const void *code)
 {
+    unsigned unloads = atomic_load(&modules.unloads);
     int (*our_malloc)(void **, size_t) = cudaMalloc;
     int (*our_free)(void *) = cudaFree;
     void *ours[2], *theirs[3];
@@ -130,17 +170,20 @@ static struct sg_module explore(const void *code)
     memcpy(&module.get_last_error, &theirs[2], sizeof theirs[2]);
     module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
     struct extent extent = {.base = map ? map->l_addr : 0};
-    if (map && module.malloc && module.free && dl_iterate_phdr(measure, &extent))
-        remember(&extent, &module);
+    if (map && module.malloc && module.free && hears_of_unloads() && dl_iterate_phdr(measure, &extent))
+        remember(&extent, &module, unloads);
     return module;
 }
 
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
     int count = atomic_load_explicit(&modules.count, memory_order_acquire);
+    unsigned unloads = atomic_load_explicit(&modules.unloads, memory_order_acquire);
     for (int i = 0; i < count; i++) {
-        if ((uintptr_t)code >= modules.list[i].start && (uintptr_t)code < modules.list[i].end)
-            return &modules.list[i].module;
+        const struct known *entry = &modules.list[i];
+        if (atomic_load_explicit(&entry->as_of, memory_order_acquire) == unloads && (uintptr_t)code >= entry->start &&
+            (uintptr_t)code < entry->end)
+            return &entry->module;
     }
     *spare = explore(code);
     return spare;
@@ -189,5 +232,14 @@ int cudaFree(void *address)
     sg_self.caller = (int)module->kind;
     int result = module->free(address);
     sg_self.caller = outer;
+    return result;
+}
+
+/* Counted twice, since what is found out meanwhile may be from before. */
+int dlclose(void *handle)
+{
+    atomic_fetch_add(&modules.unloads, 1);
+    int result = sg_library_close(handle);
+    atomic_fetch_add(&modules.unloads, 1);
     return result;
 }

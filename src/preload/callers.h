@@ -20,8 +20,8 @@ struct sg_module {
     bool quick; /* that runtime sets its device when it is told to, not in its first call: quick.h */
 };
 
-/* The module that `code` belongs to, for good or in *spare. Found out once a module, taking the loader's lock; no lock
-   is taken later. */
+/* The module that `code` belongs to, for as long as it is loaded, or in *spare. Found out once a module, and again after
+   any library was unloaded, taking the loader's lock; no lock is taken otherwise. */
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare);
 
 /* The module kind alone, by file name; for callers of the driver. */

@@ -151,7 +151,7 @@ static bool loaded(const char *prefix)
 {
     void *handle = sg_library_find(prefix);
     if (handle)
-        dlclose(handle);
+        sg_library_close(handle);
     return handle != NULL;
 }
 
@@ -271,7 +271,7 @@ static bool shares_memory(void)
     memcpy(&with_cuda, &symbol, sizeof with_cuda);
     bool shares = mpi && (!with_cuda || with_cuda());
     if (mpi)
-        dlclose(mpi);
+        sg_library_close(mpi);
     return shares;
 }
 

@@ -81,6 +81,19 @@ UNCHECKED sg_dlsym_fn *sg_dlsym(void)
     return function;
 }
 
+int sg_library_close(void *handle)
+{
+    static _Atomic(uintptr_t) cached;
+    uintptr_t address = atomic_load_explicit(&cached, memory_order_relaxed);
+    if (!address) {
+        address = (uintptr_t)sg_dlsym()(RTLD_NEXT, "dlclose");
+        atomic_store_explicit(&cached, address, memory_order_relaxed);
+    }
+    int (*function)(void *);
+    memcpy(&function, &address, sizeof function);
+    return function(handle);
+}
+
 /* Kept once found: the CUDA runtime doesn't unload the driver either. */
 static void *cuda_handle(void)
 {
@@ -91,7 +104,7 @@ static void *cuda_handle(void)
     handle = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     void *expected = NULL;
     if (handle && !atomic_compare_exchange_strong(&cached, &expected, handle))
-        dlclose(handle);
+        sg_library_close(handle);
     return handle;
 }
 
@@ -322,7 +335,7 @@ static struct answer absent(const char *name)
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (!libc)
         return (struct answer){NULL, NULL};
-    dlclose(libc); /* it stays: nobody unloads libc. Closing it later would drop the text. */
+    sg_library_close(libc); /* it stays: nobody unloads libc. Closing it later would drop the text. */
     return (struct answer){sg_dlsym()(libc, name), NULL};
 }
 

@@ -14,7 +14,10 @@ sg_dlsym_fn *sg_dlsym(void);
 void *sg_cuda_symbol(const char *name);
 
 /* A handle of the first loaded library whose file name begins with `prefix`, from dlopen: the caller gives it to
-   dlclose. NULL where there is none. Takes the loader's lock. */
+   sg_library_close(). NULL where there is none. Takes the loader's lock. */
 void *sg_library_find(const char *prefix);
+
+/* glibc's own dlclose, which ours goes on to. */
+int sg_library_close(void *handle);
 
 #endif

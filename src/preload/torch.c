@@ -58,7 +58,7 @@ static void *torch_symbol(const char *library, const char *name)
     void *handle = sg_library_find(library);
     void *symbol = handle ? sg_dlsym()(handle, name) : NULL;
     if (handle)
-        dlclose(handle);
+        sg_library_close(handle);
     return symbol;
 }
 

@@ -75,7 +75,7 @@ static void *resolve(const char *library, const char *name)
     void *handle = found ? NULL : sg_library_find(library);
     if (handle) {
         found = sg_dlsym()(handle, name);
-        dlclose(handle);
+        sg_library_close(handle);
     }
     return found;
 }
