@@ -99,6 +99,22 @@ static void wait_for_all_stops_at_the_first_error(void **state)
     assert_int_equal(scene.waited, 1 << 1);
 }
 
+/* Of frees that wait for every context the clock of one tells nothing. */
+static void clock_of_one_context_of_two(void **state)
+{
+    struct sg_clock clock;
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+    sg_core_context_clock(scene.core, 0, scene_context(1), &clock);
+    assert_true(clock.at[0] > 0);
+    (void)scene_add_context(2, 0);
+    sg_core_context_clock(scene.core, 0, scene_context(1), &clock);
+    assert_int_equal(clock.at[0], 0);
+    sg_core_context_clock(scene.core, 0, NULL, &clock);
+    assert_true(clock.at[0] > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -106,6 +122,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(contexts_beyond_what_is_followed, scene_start, scene_stop),
         cmocka_unit_test_setup_teardown(call_that_may_end_a_context, scene_start, scene_stop),
         cmocka_unit_test_setup_teardown(access_for_peers, scene_start, scene_stop),
+        cmocka_unit_test_setup_teardown(clock_of_one_context_of_two, scene_start, scene_stop),
         cmocka_unit_test_setup_teardown(wait_for_all_stops_at_the_first_error, scene_start, scene_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

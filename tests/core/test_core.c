@@ -264,6 +264,24 @@ static void core_that_is_disabled(void **state)
     stop();
 }
 
+/* Nothing is held: all of the card is free. And nothing may be held: nothing is to be had. */
+static void ends_of_what_may_be_held(void **state)
+{
+    size_t free_bytes = TOTAL, total_bytes = TOTAL;
+    CUdeviceptr address = 0;
+    (void)state;
+    start("");
+    assert_int_equal(sg_core_free(core, allocate(SG_MIB), &tag), CUDA_SUCCESS);
+    assert_true(sg_core_trim(core, 0, 0));
+    sg_core_mem_info(core, 0, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, TOTAL);
+    assert_int_equal(sg_core_set_limit(core, 0, 0), 0);
+    assert_int_equal(sg_core_malloc(core, 0, SG_MIB, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    sg_core_mem_info(core, 0, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, 0);
+    stop();
+}
+
 /* A page of which two streams have parts, whose work nobody has seen complete. */
 static void core_that_ends_gives_every_page_back(void **state)
 {
@@ -292,7 +310,7 @@ int main(void)
         cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
         cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
-        cmocka_unit_test(core_that_ends_gives_every_page_back),
+        cmocka_unit_test(ends_of_what_may_be_held), cmocka_unit_test(core_that_ends_gives_every_page_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -239,12 +239,34 @@ static void blocks_that_no_region_holds(void **state)
     stop();
 }
 
+/* The addresses of a huge block serve the next one, also when that is as large as they are. */
+static void addresses_of_a_huge_block_are_used_again(void **state)
+{
+    CUdeviceptr first, second;
+    struct sg_stats stats;
+    (void)state;
+    driver = strict_driver;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 64 * SG_MIB, &tag, &first), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
+    assert_true(sg_core_stats(core, 0, &stats));
+    uint64_t reserves = stats.value[SG_STAT_calls_reserve];
+    sg_core_trim(core, 0, 0);
+    assert_int_equal(sg_core_malloc(core, 0, 64 * SG_MIB, &tag, &second), CUDA_SUCCESS);
+    assert_int_equal(second, first);
+    assert_true(sg_core_stats(core, 0, &stats));
+    assert_int_equal(stats.value[SG_STAT_calls_reserve], reserves);
+    assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
         cmocka_unit_test(blocks_that_no_region_holds),
+        cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,22 @@ static void context_does_not_end_during_a_call_that_names_it(void **state)
     sg_core_context_ending(scene.core, scene.current, false);
 }
 
+/* Behind pages that are in use. */
+static void what_only_waits_for_others_counts_as_free(void **state)
+{
+    CUdeviceptr block[3];
+    size_t free_bytes = 0, total_bytes = 0;
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    for (int i = 0; i < 3; i++)
+        block[i] = scene_allocate(0);
+    scene_free(block[2], SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_mem_info(scene.core, 0, &free_bytes, &total_bytes);
+    assert_int_equal(free_bytes, SCENE_BLOCK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
 
 int main(void)
@@ -315,6 +331,7 @@ int main(void)
         TEST(stream_that_is_not_followed_is_waited_for),
         TEST(ended_context_is_no_other_devices_either),
         TEST(context_does_not_end_during_a_call_that_names_it),
+        TEST(what_only_waits_for_others_counts_as_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

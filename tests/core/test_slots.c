@@ -67,6 +67,24 @@ static void event_of_a_context_tells_nothing_of_a_slot_that_another_has_taken(vo
     assert_false(sg_after_complete(&device->order, after));
 }
 
+static void last_slot_is_given_to_another(void **state)
+{
+    uint64_t key = 1;
+    sg_slot last = 0, next;
+    (void)state;
+    while ((next = add_stream(key, here)) != 0) {
+        last = next;
+        key++;
+    }
+    assert_int_equal(last, SG_SLOTS - 1);
+    sg_core_slot_gone(core, 0, last);
+    assert_int_equal(device->order.state[last], SG_SLOT_GONE);
+    struct sg_clock clock = {{0}};
+    clock.at[last] = device->serial;
+    sg_core_completed(core, 0, &clock);
+    assert_int_equal(add_stream(key, here), last);
+}
+
 static int start(void **state)
 {
     struct sg_conf conf;
@@ -94,6 +112,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(event_of_a_context_tells_nothing_of_a_slot_that_another_has_taken, start, stop),
+        cmocka_unit_test_setup_teardown(last_slot_is_given_to_another, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

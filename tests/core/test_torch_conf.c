@@ -84,7 +84,10 @@ static void bad_values(void **state)
     refused("expandable_segments", "expandable_segments: expected ':' at the end");
     refused("expandable_segments=True", "'expandable_segments=True' is not a key");
     refused("max_split_size_mb:", "expected a value");
-    refused("max_split_size_mb:x", "expected a number");
+    struct sg_torch_conf conf;
+    char error[SG_TORCH_ERROR_TEXT];
+    assert_int_equal(sg_torch_conf_parse("max_split_size_mb:x", &conf, error), -EINVAL);
+    assert_string_equal(error, "max_split_size_mb:x: expected a number");
     refused("max_split_size_mb:128;expandable_segments:True", "expected ','");
     refused("backend:cudaMallocAsync", "only native");
     refused("max_spilt_size_mb:128",

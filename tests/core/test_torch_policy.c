@@ -239,6 +239,37 @@ static void oversize_blocks_go_first_when_memory_ends(void **state)
     tear_down(&bench);
 }
 
+static void as_many_oversize_blocks_go_as_are_enough(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "max_split_size_mb:100", 420 * SG_MIB);
+    struct sg_torch_block *one = get(&bench, 120 * SG_MIB), *other = get(&bench, 130 * SG_MIB);
+    put(&bench, one);
+    put(&bench, other);
+    put(&bench, get(&bench, 30 * SG_MIB));
+    struct sg_torch_block *big = get(&bench, 240 * SG_MIB); /* both together: the 30 stay */
+    assert_int_equal(bench.stats->reserved.current, 270 * SG_MIB);
+    assert_int_equal(bench.stats->retries, 0);
+    put(&bench, big);
+    tear_down(&bench);
+}
+
+static void card_is_full_to_the_byte(void **state)
+{
+    (void)state;
+    struct sg_torch_card card;
+    uint64_t address;
+    sg_torch_card_init(&card, 10 * SG_MIB);
+    assert_int_equal(sg_torch_card_ops.segment_alloc(&card, 10 * SG_MIB + 1, &address), -ENOMEM);
+    assert_int_equal(card.peak, 0);
+    assert_int_equal(sg_torch_card_ops.segment_alloc(&card, 10 * SG_MIB, &address), 0);
+    sg_torch_card_ops.segment_free(&card, address, 10 * SG_MIB);
+    assert_int_equal(card.peak, 10 * SG_MIB);
+    assert_int_equal(card.used, 0);
+    sg_torch_card_clear(&card);
+}
+
 static void running_out(void **state)
 {
     (void)state;
@@ -320,7 +351,9 @@ static void expandable_grows_by_chunks(void **state)
     (void)state;
     struct bench bench;
     set_up(&bench, "expandable_segments:True", SG_GIB);
+    uint64_t top = bench.card.last_reservation;
     struct sg_torch_block *a = get(&bench, 30 * SG_MIB), *b = get(&bench, 25 * SG_MIB);
+    assert_int_equal(top - bench.card.last_reservation, 1160 * SG_MIB); /* 9/8 of the card in chunks of 20 MiB */
     assert_int_equal(bench.stats->reserved.current, 60 * SG_MIB);
     assert_int_equal(sg_torch_address(b), sg_torch_address(a) + 30 * SG_MIB);
     put(&bench, b);
@@ -482,6 +515,7 @@ static void pending_blocks(void **state)
     assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &a), 0);
     assert_int_equal(sg_torch_record_stream(torch, a, OTHER), 0);
     assert_int_equal(sg_torch_record_stream(torch, a, OTHER + 1), 0);
+    assert_int_equal(sg_torch_record_stream(torch, a, OTHER), 0); /* which is known */
     sg_torch_free(torch, a);
     assert_int_equal(slow.recorded, 2);
     assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &b), 0);
@@ -596,6 +630,8 @@ int main(void)
         cmocka_unit_test(pools_are_apart),
         cmocka_unit_test(oversize_blocks),
         cmocka_unit_test(oversize_blocks_go_first_when_memory_ends),
+        cmocka_unit_test(as_many_oversize_blocks_go_as_are_enough),
+        cmocka_unit_test(card_is_full_to_the_byte),
         cmocka_unit_test(running_out),
         cmocka_unit_test(flushes_the_cache_once),
         cmocka_unit_test(memory_fraction),
