@@ -2,12 +2,14 @@
 
 #include <stdlib.h>
 
+#include "wrap.h"
+
 enum { FIRST_ENTRIES = 1 << 12 };
 
 /* Fibonacci hashing: ids are addresses or slot numbers, whose low bits are alike. */
 static size_t home(const struct sg_idmap *map, uint64_t id)
 {
-    return (size_t)((id * UINT64_C(0x9e3779b97f4a7c15)) >> 20) & map->mask;
+    return (size_t)(sg_hash(id) >> 20) & map->mask;
 }
 
 bool sg_idmap_init(struct sg_idmap *map)
@@ -70,7 +72,8 @@ uint64_t sg_idmap_take(struct sg_idmap *map, uint64_t id)
     map->count--;
     for (size_t at = (hole + 1) & map->mask; map->entry[at].value; at = (at + 1) & map->mask) {
         /* An entry may fill the hole unless its home lies between the hole and itself. */
-        size_t from_home = (at - home(map, map->entry[at].id)) & map->mask, from_hole = (at - hole) & map->mask;
+        uint64_t from_home = sg_steps_round(home(map, map->entry[at].id), at, map->mask + 1),
+                 from_hole = sg_steps_round(hole, at, map->mask + 1);
         if (from_home >= from_hole) {
             map->entry[hole] = map->entry[at];
             hole = at;

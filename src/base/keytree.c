@@ -3,12 +3,14 @@
 #include <assert.h>
 #include <stdbool.h>
 
+#include "wrap.h"
+
 static bool below(const struct sg_keynode *a, const struct sg_keynode *b)
 {
     return a->major < b->major || (a->major == b->major && a->minor < b->minor);
 }
 
-static uint32_t next_rank(struct sg_keytree *tree)
+SG_WRAPS static uint32_t next_rank(struct sg_keytree *tree)
 {
     uint32_t x = tree->seed ? tree->seed : 0x9e3779b9u; /* xorshift32 */
     x ^= x << 13;

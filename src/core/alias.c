@@ -129,8 +129,9 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
         uint32_t place = (uint32_t)region->twin[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        /* at the end of the core pins count no more */
-        now->pin[place] -= now->pin[place] >= SG_PIN_TWICE ? SG_PIN_TWICE : 0;
+        if (now->pin[place] < SG_PIN_TWICE) /* at the end of the core pins count no more */
+            continue;
+        now->pin[place] -= SG_PIN_TWICE;
         now->pinned -= !now->pin[place] && now->handle[place] != SG_PAGE_OLD;
     }
     if (!unmapped)

@@ -56,11 +56,12 @@ static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. Under the lock. */
 static bool take_doomed(struct sg_classic *classic, CUcontext context, struct segment *ret)
 {
-    for (uint32_t i = classic->doomed_count; i-- > 0;) {
-        if (classic->doomed[i].context != context)
+    for (uint32_t i = classic->doomed_count; i > 0; i--) {
+        struct segment *segment = &classic->doomed[i - 1];
+        if (segment->context != context)
             continue;
-        *ret = classic->doomed[i];
-        classic->doomed[i] = classic->doomed[--classic->doomed_count];
+        *ret = *segment;
+        *segment = classic->doomed[--classic->doomed_count];
         return true;
     }
     return false;

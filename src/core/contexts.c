@@ -79,7 +79,7 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
     uint32_t calls = at >= 0 ? atomic_load(&core->context_ending[at]) : 0;
     if (at >= 0 && (ending || calls)) { /* another call may have ended it since, and it have come back */
         atomic_store(&core->context_ending[at], ending ? calls + 1 : calls - 1);
-        atomic_fetch_add(&core->ending, ending ? 1 : -1);
+        (void)(ending ? atomic_fetch_add(&core->ending, 1) : atomic_fetch_sub(&core->ending, 1));
     }
     sg_unlock(&core->setup);
     for (int i = 0; ending && i < SG_DEVICES_MAX; i++) { /* each has events over each context */

@@ -33,18 +33,20 @@ uint64_t sg_device_idle(const struct sg_device *device)
 
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages)
 {
-    uint64_t bytes = (uint64_t)(pages < 0 ? -pages : pages) * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
+    uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
+    uint64_t bytes = count * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
     bool small = device->region_class[region->index] == SG_CLASS_SMALL;
     struct sg_usage *usage = &device->usage;
-    region->mapped += (uint32_t)pages;
     if (pages >= 0) {
+        region->mapped += count;
         sg_gauge_add(&usage->reserved, bytes);
-        sg_gauge_add(&usage->pages, (uint64_t)pages);
+        sg_gauge_add(&usage->pages, count);
         if (small)
             sg_gauge_add(&usage->small_reserved, bytes);
     } else {
+        region->mapped -= count;
         sg_gauge_sub(&usage->reserved, bytes);
-        sg_gauge_sub(&usage->pages, (uint64_t)-pages);
+        sg_gauge_sub(&usage->pages, count);
         if (small)
             sg_gauge_sub(&usage->small_reserved, bytes);
     }

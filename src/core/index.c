@@ -194,9 +194,9 @@ void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t s
 /* Walks down from `slot` of `level`, whose subtree is known to have something that fits. */
 static uint32_t descend_first(const struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
 {
-    while (level-- > 0) {
+    for (; level > 0; level--) {
         slot <<= BITS;
-        slot += (uint32_t)__builtin_ctz(fitting(index->level[level] + slot, size));
+        slot += (uint32_t)__builtin_ctz(fitting(index->level[level - 1] + slot, size));
     }
     return slot;
 }
@@ -212,7 +212,7 @@ uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t siz
     /* Climb until something at or after `slot` in its group of 16 fits. */
     uint32_t slot = from;
     for (uint32_t level = 0; level < index->levels && slot < index->width[level]; level++) {
-        uint32_t bits = fitting(index->level[level] + (slot & ~(uint32_t)MASK), size) & (UINT32_MAX << (slot & MASK));
+        uint32_t bits = fitting(index->level[level] + (slot & ~(uint32_t)MASK), size) & ~((UINT32_C(1) << (slot & MASK)) - 1);
         if (bits)
             return descend_first(index, level, (slot & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
         slot = (slot >> BITS) + 1;
@@ -240,9 +240,9 @@ uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t si
             return SG_INDEX_NONE;
         slot = (slot >> BITS) - 1;
     }
-    while (level-- > 0) {
+    for (; level > 0; level--) {
         slot <<= BITS;
-        uint32_t bits = fitting(index->level[level] + slot, size);
+        uint32_t bits = fitting(index->level[level - 1] + slot, size);
         slot += 31 - (uint32_t)__builtin_clz(bits);
     }
     return slot;

@@ -500,7 +500,7 @@ static uint64_t given_since(const struct sg_order *order, uint64_t slots, uint64
     uint64_t given = slots & (fresh | order->opaque);
     for (uint64_t left = slots & ~given; left; left &= left - 1)
         if (order->folded[__builtin_ctzll(left)] > time)
-            given |= left & -left;
+            given |= sg_slot_bit((sg_slot)__builtin_ctzll(left));
     return given;
 }
 
@@ -518,6 +518,6 @@ uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64
             given_since(order, rest, born, fresh));
     for (uint64_t left = seen; left; left &= left - 1)
         if (has_come_after(order, slot, (unsigned)__builtin_ctzll(left), fresh))
-            seen &= ~(left & -left);
+            seen &= ~sg_slot_bit((sg_slot)__builtin_ctzll(left));
     return without_those_before_others(order, seen, fresh);
 }

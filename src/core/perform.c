@@ -195,8 +195,8 @@ void sg_plan_drop_created(struct sg_plan *plan)
 /* Takes one run of whole free pages, of at most `bytes`, out of the last region that has any. */
 static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *ret)
 {
-    for (uint32_t i = device->region_count; i-- > 0;) {
-        struct sg_run run = {.region = device->region[i]};
+    for (uint32_t i = device->region_count; i > 0; i--) {
+        struct sg_run run = {.region = device->region[i - 1]};
         uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;

@@ -176,7 +176,7 @@ static uint32_t smallest_listed(const struct sg_region *region, const struct sg_
     if (best)
         return best;
     for (uint32_t word = ++class / 64; word < SG_CLASSES / 64; class = ++word * 64) {
-        for (uint64_t larger = lists->any[word] & (UINT64_MAX << class % 64); larger; larger &= larger - 1) {
+        for (uint64_t larger = lists->any[word] & ~((UINT64_C(1) << class % 64) - 1); larger; larger &= larger - 1) {
             uint32_t first = lists->first[word * 64 + (uint32_t)__builtin_ctzll(larger)];
             best = smallest_of_class(region, first, units, slot, all, by_reach ? &grows : NULL);
             if (best)
@@ -285,7 +285,7 @@ static bool goes_to_end(const struct sg_region *region, const struct sg_node *no
     uint32_t rest = node->size - units;
     if (end != SG_END_WHOLE || region->fit != SG_FIT_SMALLEST)
         return end == SG_END_HIGH;
-    if (region->ordered && region->order->alive & (region->order->alive - 1)) { /* else there is one stream alone */
+    if (region->ordered && sg_has_several_bits(region->order->alive)) { /* else there is one stream alone */
         uint32_t low = takers_of_page(region, node->begin + units / 2);
         uint32_t high = takers_of_page(region, end_of(node) - 1 - units / 2);
         if (low != high)

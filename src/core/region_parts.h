@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "region.h"
+#include "wrap.h"
 
 /* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
 enum { NODES_SPARE = 1 << 12, NODES_SPARE_OF_CLAIM = NODES_SPARE / 4, NODES_SPARE_OF_CUT = NODES_SPARE / 8 };
@@ -175,7 +176,7 @@ static inline void free_insert(struct sg_region *region, uint32_t id)
     region->owners |= UINT64_C(1) << node->owner;
     if (region->listed)
         class_insert(region, id);
-    else if (region->owners & (region->owners - 1))
+    else if (sg_has_several_bits(region->owners))
         sg_region_make_listed(region);
 }
 
@@ -290,7 +291,7 @@ static inline void block_insert(struct sg_region *region, uint32_t id)
 /* Whether free memory there has belonged to more than one (nobody counts as one). */
 static inline bool has_several_owners(const struct sg_region *region)
 {
-    return region->owners & (region->owners - 1);
+    return sg_has_several_bits(region->owners);
 }
 
 static inline bool is_complete(const struct sg_region *region, const struct sg_node *node)

@@ -83,9 +83,11 @@ static void choose(const struct shelf *heads, const struct shelf *tails, uint32_
         for (int k = -1; k < SIZES && (i < 0 || head->size); k++) {
             const struct sg_patch *tail = k < 0 ? &none : &tails->of[k];
             uint32_t both = head->size + tail->size;
+            if (both < units)
+                continue;
             bool alone = own && !(head->size && tail->size);
             uint32_t over = both - units, cost = alone ? own + over / SIZES : over;
-            if (both >= units && cost < least) {
+            if (cost < least) {
                 least = cost;
                 whole = alone;
                 ret->head = *head;

@@ -19,9 +19,9 @@ bool torch_spare(struct sg_torch *torch)
         return false;
     slab->next = torch->slabs;
     torch->slabs = slab;
-    for (size_t i = SLAB_BLOCKS; i-- > 0;) {
-        slab->blocks[i].next = torch->spare;
-        torch->spare = &slab->blocks[i];
+    for (size_t i = SLAB_BLOCKS; i > 0; i--) {
+        slab->blocks[i - 1].next = torch->spare;
+        torch->spare = &slab->blocks[i - 1];
     }
     return true;
 }

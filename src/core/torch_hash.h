@@ -5,9 +5,11 @@
 
 #include <stdint.h>
 
+#include "wrap.h"
+
 #define HASH_NONFATAL_OOM 1
 #define HASH_FUNCTION(key, bytes, ret) \
-    ((void)(bytes), (ret) = (unsigned)((*(const uint64_t *)(const void *)(key) * UINT64_C(0x9e3779b97f4a7c15)) >> 32))
+    ((void)(bytes), (ret) = (unsigned)(sg_hash(*(const uint64_t *)(const void *)(key)) >> 32))
 #include <uthash.h>
 
 #endif

@@ -10,6 +10,7 @@
 #include "life.h"
 #include "streams.h"
 #include "taints.h"
+#include "wrap.h"
 
 enum { EVENTS_MAX = 4096, BUCKETS = 2 * EVENTS_MAX };
 
@@ -45,7 +46,7 @@ static struct {
 /* All below until the hooks: under the guard. */
 static size_t home(CUevent handle)
 {
-    return (size_t)(((uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15)) >> 40) % BUCKETS;
+    return (size_t)(sg_hash((uintptr_t)handle) >> 40) % BUCKETS;
 }
 
 static size_t bucket_of(CUevent handle)
@@ -97,7 +98,7 @@ static void drop(CUevent handle)
     /* What comes after it in its chain moves up, unless it lies before its own home then. */
     for (at = (at + 1) % BUCKETS; events.bucket[at]; at = (at + 1) % BUCKETS) {
         size_t from = home(events.list[events.bucket[at] - 1].handle);
-        if ((at - from) % BUCKETS >= (at - hole) % BUCKETS) {
+        if (sg_steps_round(from, at, BUCKETS) >= sg_steps_round(hole, at, BUCKETS)) {
             events.bucket[hole] = events.bucket[at];
             hole = at;
         }

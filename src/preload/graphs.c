@@ -6,6 +6,7 @@
 
 #include "captures.h"
 #include "life.h"
+#include "wrap.h"
 
 enum {
     HOLDS = 4096,
@@ -58,7 +59,7 @@ static void destroyed(void *user)
 /* Under the guard, here and in what follows until sg_graphs_adopt(). */
 static size_t home(CUdeviceptr address)
 {
-    return (size_t)((address * UINT64_C(0x9e3779b97f4a7c15)) >> 32) % graphs.buckets;
+    return (size_t)(sg_hash(address) >> 32) % graphs.buckets;
 }
 
 /* Its place, or the empty one where it would be. */
@@ -129,7 +130,7 @@ static void remove_block(struct block *block)
     (void)let_go(block, true);
     for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
         size_t from = home(graphs.block[at].address);
-        if ((at - from) % graphs.buckets >= (at - hole) % graphs.buckets) {
+        if (sg_steps_round(from, at, graphs.buckets) >= sg_steps_round(hole, at, graphs.buckets)) {
             graphs.block[hole] = graphs.block[at];
             hole = at;
         }

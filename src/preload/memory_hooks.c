@@ -13,6 +13,7 @@
 #include "quick.h"
 #include "streams.h"
 #include "torch.h"
+#include "wrap.h"
 
 /* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
 static struct sg_origin observe(void)
@@ -110,7 +111,7 @@ static size_t pitch_alignment(struct sg_core *core, int device, unsigned element
     if (result != CUDA_SUCCESS)
         return 0;
     real->cuMemFree_v2(probe);
-    if (alignment & (alignment - 1))
+    if (sg_has_several_bits(alignment))
         return 0;
     if (device < SG_DEVICES_MAX)
         atomic_store_explicit(&known[device], alignment, memory_order_relaxed);

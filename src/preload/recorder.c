@@ -17,6 +17,7 @@
 #include "stats_file.h"
 #include "streams.h"
 #include "trace_writer.h"
+#include "wrap.h"
 
 enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
 
@@ -180,7 +181,7 @@ static bool stats_due(void)
         return false;
     uint64_t events = atomic_fetch_add_explicit(&recorder.events, 1, memory_order_relaxed) + 1;
     if (events <= STATS_EVENTS)
-        return (events & (events - 1)) == 0;
+        return !sg_has_several_bits(events);
     return events % STATS_EVENTS == 0 && now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
 }
 

@@ -9,6 +9,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
+#include "wrap.h"
 
 enum { STREAMS_MAX = 512 };
 
@@ -231,7 +232,7 @@ static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
 static struct sg_stream_seen *seen_as(struct sg_thread *self, CUstream named)
 {
     uint64_t number = (uintptr_t)named; /* an address or a small number */
-    return &self->streams[(number * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - SG_STREAMS_SEEN_BITS)];
+    return &self->streams[sg_hash(number) >> (64 - SG_STREAMS_SEEN_BITS)];
 }
 
 bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)

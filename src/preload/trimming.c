@@ -12,6 +12,7 @@
 #include "neighbours.h"
 #include "resolve.h"
 #include "users.h"
+#include "wrap.h"
 
 #define MS UINT64_C(1000000)
 
@@ -46,9 +47,9 @@ static uint64_t id_of(int device)
     memcpy(&get, &symbol, sizeof symbol);
     if (!symbol || get(&uuid, device) != CUDA_SUCCESS)
         return 0;
-    uint64_t hash = 14695981039346656037u;
+    uint64_t hash = SG_FNV_BASIS; /* FNV-1a */
     for (size_t i = 0; i < sizeof uuid.bytes; i++)
-        hash = (hash ^ (unsigned char)uuid.bytes[i]) * 1099511628211u; /* FNV-1a */
+        hash = sg_fnv(hash, (unsigned char)uuid.bytes[i]);
     return hash ? hash : 1;
 }
 

@@ -9,6 +9,7 @@
 
 #include "core.h"
 #include "life.h"
+#include "wrap.h"
 
 /* More contexts than this are served all the same, only more slowly and with the core told of them when they first
    allocate. */
@@ -39,7 +40,7 @@ extern atomic_uint sg_users_changes
     __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
 static inline struct sg_met *sg_users_met(struct sg_thread *self, CUcontext context)
 {
-    return &self->met[(uintptr_t)context * UINT64_C(0x9e3779b97f4a7c15) >> (64 - SG_CONTEXTS_MET_BITS)];
+    return &self->met[sg_hash((uintptr_t)context) >> (64 - SG_CONTEXTS_MET_BITS)];
 }
 static inline bool sg_users_begin_quickly(struct sg_thread *self, CUcontext context)
 {

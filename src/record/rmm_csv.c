@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "trace_input.h"
+#include "wrap.h"
 
 enum {
     LINE_MAX_BYTES = 4096,
@@ -70,7 +71,7 @@ struct state {
 
 static struct entry *probe(const struct table *table, uint64_t value)
 {
-    uint64_t at = (value * UINT64_C(0x9e3779b97f4a7c15)) >> 20;
+    uint64_t at = sg_hash(value) >> 20;
     for (;; at++) {
         struct entry *entry = &table->entry[at & (table->room - 1)];
         if (!entry->index || entry->value == value)
@@ -177,22 +178,16 @@ static bool bad(struct sg_trace_reader *reader, const unsigned char *field, cons
 /* Decimal digits up to a comma or the end. Leaves *at behind the digits; false: none, or more than 64 bits. */
 static inline bool decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
 {
-    const unsigned char *p = *at;
+    enum { SAFE_DIGITS = 19 }; /* are less than 64 bits */
+    const unsigned char *p = *at, *safe = end - p > SAFE_DIGITS ? p + SAFE_DIGITS : end;
     uint64_t value = 0;
-    while (p < end && (unsigned)(*p - '0') < 10)
+    while (p < safe && (unsigned)(*p - '0') < 10)
         value = value * 10 + (unsigned)(*p++ - '0');
-    size_t digits = (size_t)(p - *at);
-    if (digits - 1 >= 19) { /* none, or perhaps too many for 64 bits */
-        if (!digits)
+    if (p == *at)
+        return false;
+    for (; p < end && (unsigned)(*p - '0') < 10; p++)
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (unsigned)(*p - '0'), &value))
             return false;
-        unsigned __int128 wide = 0;
-        for (const unsigned char *d = *at; d < p; d++) {
-            wide = wide * 10 + (unsigned)(*d - '0');
-            if (wide > UINT64_MAX)
-                return false;
-        }
-        value = (uint64_t)wide;
-    }
     *at = p;
     *ret = value;
     return true;
@@ -249,7 +244,7 @@ static inline bool parse_time(struct sg_trace_reader *reader, const unsigned cha
     }
     unsigned micros = 0, wrong = 0;
     for (int i = 9; i < 15; i++) {
-        unsigned digit = p[i] - (unsigned)'0';
+        unsigned digit = isdigit(p[i]) ? p[i] - (unsigned)'0' : 10;
         wrong |= digit > 9;
         micros = micros * 10 + digit;
     }

@@ -7,9 +7,7 @@
 #include <string.h>
 
 #include "segalloc/trace_format.h"
-
-#define SG_FNV_BASIS UINT64_C(0xcbf29ce484222325)
-#define SG_FNV_PRIME UINT64_C(0x100000001b3)
+#include "wrap.h"
 
 enum {
     SG_BLOCK_RECORDS =
@@ -21,7 +19,7 @@ static inline uint64_t sg_checksum_add(uint64_t sum, const struct segalloc_trace
     uint64_t words[4];
     memcpy(words, record, sizeof(words));
     for (int i = 0; i < 4; i++)
-        sum = (sum ^ words[i]) * SG_FNV_PRIME;
+        sum = sg_fnv(sum, words[i]);
     return sum;
 }
 
@@ -35,7 +33,7 @@ static inline uint64_t sg_name_hash(const char *name)
 {
     uint64_t sum = SG_FNV_BASIS;
     for (; *name; name++)
-        sum = (sum ^ (unsigned char)*name) * SG_FNV_PRIME;
+        sum = sg_fnv(sum, (unsigned char)*name);
     return sum;
 }
 

@@ -281,7 +281,7 @@ bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
         return false;
     uint64_t at = atomic_load_explicit(&writer->snapshot_at[device], memory_order_relaxed);
     uint64_t after = at < SG_TRACE_SNAPSHOT_EVENTS ? at + !at : SG_TRACE_SNAPSHOT_EVENTS;
-    return atomic_load_explicit(&writer->total, memory_order_relaxed) - at >= after;
+    return atomic_load_explicit(&writer->total, memory_order_relaxed) >= at + after;
 }
 
 static void reset(struct sg_trace_writer *writer)

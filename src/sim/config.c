@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "size.h"
+#include "wrap.h"
 
 static bool number(const char *text, uint64_t max, uint64_t *ret)
 {
@@ -184,9 +185,9 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
 
 void sim_config_uuid(const struct sim_config *config, int ordinal, unsigned char ret[16])
 {
-    uint64_t hash = config->card[0] ? 14695981039346656037u : (uint64_t)getpid();
+    uint64_t hash = config->card[0] ? SG_FNV_BASIS : (uint64_t)getpid();
     for (const char *at = config->card; *at; at++)
-        hash = (hash ^ (unsigned char)*at) * 1099511628211u; /* FNV-1a */
+        hash = sg_fnv(hash, (unsigned char)*at);
     memcpy(ret, "segsim", 6);
     memcpy(ret + 6, &hash, sizeof hash);
     ret[14] = 0;

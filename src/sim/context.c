@@ -5,6 +5,7 @@
 
 #include "graph.h"
 #include "module.h"
+#include "wrap.h"
 
 enum { STACK_MAX = 64 };
 
@@ -112,7 +113,7 @@ static unsigned schedule_bits(unsigned flags)
 static bool flags_valid(unsigned flags)
 {
     unsigned schedule = schedule_bits(flags);
-    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && (schedule & (schedule - 1)) == 0;
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && !sg_has_several_bits(schedule);
 }
 
 CUresult sim_context_retain(struct sim_device *device, CUcontext *ret)

@@ -180,9 +180,9 @@ static CUresult take_memory(CUgraphExec exec)
         CUresult result = sim_graph_memory_take(memory);
         if (result == CUDA_SUCCESS)
             continue;
-        while (i-- > 0) {
-            if (image->at[i].step.memory)
-                sim_graph_memory_give(image->at[i].step.memory);
+        for (; i > 0; i--) {
+            if (image->at[i - 1].step.memory)
+                sim_graph_memory_give(image->at[i - 1].step.memory);
         }
         return result;
     }

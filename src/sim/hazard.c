@@ -14,6 +14,7 @@
 #include "extra.h"
 #include "owner.h"
 #include "vmm.h"
+#include "wrap.h"
 
 enum { BUCKETS = 1 << 14, SPAN_SHIFT = 21, REPORTS_SHOWN = 20, NAME_MAX_SHOWN = 80 };
 
@@ -53,7 +54,7 @@ static uint64_t reports;
 static struct touch **bucket_of(int fd, uint64_t place)
 {
     uint64_t key = (place >> SPAN_SHIFT) * 64 + (uint64_t)(fd + 1);
-    return &buckets[key * UINT64_C(0x9e3779b97f4a7c15) >> 50];
+    return &buckets[sg_hash(key) >> 50];
 }
 
 static void origin_unref(struct origin *origin)

@@ -174,8 +174,9 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     SIM_ENTER(cuMemAllocPitch_v2);
     if (!address || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
-    size_t row = (width + PITCH - 1) & ~(size_t)(PITCH - 1), bytes;
-    if (row < width || __builtin_mul_overflow(row, height, &bytes))
+    size_t row, bytes;
+    if (__builtin_add_overflow(width, PITCH - 1, &row) ||
+        __builtin_mul_overflow(row &= ~(size_t)(PITCH - 1), height, &bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUresult result = allocate(address, SIM_MEMORY_DEVICE, bytes, 0);
     if (result == CUDA_SUCCESS)

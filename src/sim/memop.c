@@ -3,6 +3,7 @@
 #include <time.h>
 
 #include "graph.h"
+#include "wrap.h"
 
 enum { OPERATIONS_MAX = 256 }; /* in one call, as documented */
 
@@ -45,11 +46,11 @@ static bool satisfied(const operation *op)
     int64_t ahead;
     if (is_wide(op)) {
         now = atomic_load((_Atomic uint64_t *)(uintptr_t)op->address);
-        ahead = (int64_t)(now - want);
+        ahead = sg_ahead64(now, want);
     } else {
         uint32_t word = atomic_load((_Atomic uint32_t *)(uintptr_t)op->address);
         now = word;
-        ahead = (int32_t)(word - (uint32_t)want); /* cyclic, as documented */
+        ahead = sg_ahead32(word, (uint32_t)want); /* cyclic, as documented */
     }
     switch (op->flags & 3) {
     case CU_STREAM_WAIT_VALUE_GEQ:

@@ -1,5 +1,7 @@
 #include "range.h"
 
+#include "wrap.h"
+
 #include <assert.h>
 #include <stddef.h>
 
@@ -47,7 +49,7 @@ static struct sim_range *join(struct sim_range *low, struct sim_range *high)
 }
 
 /* The priority is a mix of the address: no state, and the shape of the tree is a function of its content. */
-static uint32_t mix(uint64_t x)
+SG_WRAPS static uint32_t mix(uint64_t x)
 {
     x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);
     x = (x ^ (x >> 32)) * UINT64_C(0xd6e8feb86659fd93);

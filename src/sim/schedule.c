@@ -4,6 +4,7 @@
 
 #include "extra.h"
 #include "sim.h"
+#include "wrap.h"
 #include "work.h"
 
 /* What the low bits of the seed choose: the extremes find what mixtures only find with luck. */
@@ -22,26 +23,17 @@ bool sim_scheduled(void)
     return schedule.on;
 }
 
-void sim_schedule_start(uint64_t seed, int64_t run_ahead)
+SG_WRAPS void sim_schedule_start(uint64_t seed, int64_t run_ahead)
 {
     schedule.on = true;
     schedule.mood = (enum mood)(seed % MOODS);
-    schedule.state = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    schedule.state = sg_hash(seed) + 1;
     schedule.run_ahead = run_ahead;
-}
-
-/* splitmix64 */
-static uint64_t next(void)
-{
-    uint64_t z = schedule.state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
 }
 
 unsigned sim_schedule_random(unsigned count)
 {
-    return (unsigned)(next() % count);
+    return (unsigned)(sg_splitmix(&schedule.state) % count);
 }
 
 unsigned sim_schedule_appetite(void)

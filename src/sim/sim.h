@@ -12,12 +12,14 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "wrap.h"
+
 /* Every key is a handle's address. uthash's own functions take their time, and fall through cases unannotated. */
 #define HASH_FUNCTION(keyptr, keylen, hashv)                            \
     do {                                                                \
         uint64_t address_;                                              \
         memcpy(&address_, (keyptr), sizeof address_);                   \
-        (hashv) = (unsigned)(address_ * UINT64_C(0x9e3779b97f4a7c15) >> 32); \
+        (hashv) = (unsigned)(sg_hash(address_) >> 32); \
     } while (0)
 #include <uthash.h>
 

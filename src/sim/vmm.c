@@ -1,5 +1,6 @@
 #include "hazard.h"
 #include "vmm.h"
+#include "wrap.h"
 
 #include <assert.h>
 #include <fcntl.h>
@@ -142,7 +143,7 @@ CUresult cuMemAddressReserve(CUdeviceptr *address, size_t size, size_t alignment
     unsigned long long flags)
 {
     ENTER_VMM(cuMemAddressReserve);
-    if (!address || !size || size % PAGE || hint % PAGE || alignment & (alignment - 1) || flags)
+    if (!address || !size || size % PAGE || hint % PAGE || sg_has_several_bits(alignment) || flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (alignment < SIM_GRANULE)
         alignment = SIM_GRANULE;

@@ -258,10 +258,13 @@ static bool run_any(bool wanted)
         count += may_run(s, wanted);
     unsigned chosen = count ? sim_schedule_random(count) : 0;
     for (CUstream s = ready_first; s && count; s = s->next_ready) {
-        if (may_run(s, wanted) && chosen-- == 0) {
+        if (!may_run(s, wanted))
+            continue;
+        if (chosen == 0) {
             run_one(s);
             return true;
         }
+        chosen--;
     }
     return false;
 }

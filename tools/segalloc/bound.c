@@ -138,8 +138,8 @@ static void fold(struct sg_bound *bound)
 
 static void put_piece(struct sg_bound *bound, const struct piece *new)
 {
-    for (uint32_t i = bound->pieces; i-- > 0;) {
-        struct piece *old = &bound->piece[i];
+    for (uint32_t i = bound->pieces; i > 0; i--) {
+        struct piece *old = &bound->piece[i - 1];
         if (old->device == new->device && old->streams == new->streams &&
             !memcmp(old->stream, new->stream, new->streams) &&
             !memcmp(old->position, new->position, new->streams * sizeof *new->position)) {

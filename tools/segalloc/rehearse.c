@@ -162,7 +162,7 @@ static void print_json(const struct sg_rehearse *rehearse)
         printf("%s{\"bytes\":%" PRIu64 ",\"fits\":%s,\"headroom_bytes\":", i ? "," : "", card->bytes,
                card->fits ? "true" : "false");
         if (rehearse->smallest_card)
-            printf("%" PRId64, (int64_t)(card->bytes - rehearse->smallest_card));
+            printf("%" PRId64, (int64_t)card->bytes - (int64_t)rehearse->smallest_card);
         else
             fputs("null", stdout);
         if (card->ends_at_event)

@@ -6,12 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wrap.h"
+
 /* All keys are addresses of things: their low bits say little. */
 static unsigned hash_address(const void *key)
 {
     uintptr_t value;
     memcpy(&value, key, sizeof value);
-    return (unsigned)((value >> 3) * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    return (unsigned)(sg_hash(value >> 3) >> 32);
 }
 #define HASH_FUNCTION(key, length, hash) ((hash) = hash_address(key))
 #include <uthash.h>
