@@ -28,7 +28,9 @@ enum type {
 };
 
 enum { ORIGIN_OURS, ORIGIN_TORCH };
+/* Digits of a number that are kept: a double holds as many, and gives them back. */
 enum { REAL_DIGITS = 15 };
+#define REAL_MOST UINT64_C(1000000000000000)
 
 struct option {
     struct sg_option_info info;
@@ -105,7 +107,7 @@ static void add_real(struct text *text, double value)
     double scale = 1;
     int digits = 0;
     uint64_t scaled = (uint64_t)(value + 0.5);
-    while ((double)scaled / scale != value && digits < REAL_DIGITS) {
+    while ((double)scaled / scale != value && digits < REAL_DIGITS && scaled < REAL_MOST) {
         scale *= 10;
         digits++;
         scaled = (uint64_t)(value * scale + 0.5);
@@ -158,7 +160,7 @@ static bool parse_real(const char *text, double *ret)
         digits++;
         if (point && ++decimals > REAL_DIGITS)
             continue;
-        if (mantissa > UINT64_MAX / 10 - 1)
+        if (mantissa >= REAL_MOST / 10)
             continue;
         mantissa = mantissa * 10 + (uint64_t)(*text - '0');
         if (point)

@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "wrap.h"
+
 #define MAGIC UINT64_C(0x31306e6769656e73) /* "sneign01": changes with the layout */
 
 /* Between processes, hence not FUTEX_PRIVATE_FLAG. */
@@ -171,7 +173,7 @@ bool sg_neighbour_wait(struct sg_neighbour *other, uint64_t timeout_ns)
     uint64_t end = now_ns() + timeout_ns;
     for (;;) {
         uint32_t answered = atomic_load(&other->answered);
-        if ((int32_t)(answered - request) >= 0)
+        if (sg_ahead32(answered, request) >= 0)
             return true;
         uint64_t now = now_ns();
         if (now >= end)
@@ -208,7 +210,8 @@ uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neig
     for (int i = 0; i < count; i++) {
         uint64_t now = now_ns();
         sg_neighbour_wait(asked[i], now < end ? end - now : 1);
-        given += atomic_load(&asked[i]->given) - before[i];
+        uint64_t after = atomic_load(&asked[i]->given);
+        given += after > before[i] ? after - before[i] : 0; /* less: the row is another's by now */
     }
     return given;
 }

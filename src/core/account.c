@@ -131,7 +131,8 @@ static const char *advice(const struct sg_device *device, const struct sg_stats 
 {
     const struct sg_conf *conf = &device->core->conf;
     uint64_t live = stats->value[SG_STAT_requested_bytes], stranded = stats->value[SG_STAT_stranded_bytes];
-    if (device->capacity_bytes < device->total_bytes && device->oom_request + live <= device->total_bytes)
+    if (device->capacity_bytes < device->total_bytes && live <= device->total_bytes &&
+        device->oom_request <= device->total_bytes - live)
         return "the limit is what stops it: raise `limit` or per_process_memory_fraction";
     if (device->outside_bytes > device->total_bytes / 10)
         return "other users of the device hold more than a tenth of it: stop them or move";

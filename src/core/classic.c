@@ -142,8 +142,10 @@ static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr
     sg_count(device, SG_STAT_calls_alloc, 1);
     if (!told)
         return device->core->driver->mem_alloc(ret, bytes);
+    if (told->kind != SEGALLOC_RECORD_ALLOCATE)
+        return (CUresult)told->size;
     *ret = told->id;
-    return told->kind == SEGALLOC_RECORD_ALLOCATE ? CUDA_SUCCESS : (CUresult)told->size;
+    return told->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
 }
 
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)

@@ -310,7 +310,8 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     struct sg_region *region = range->region;
     sg_lock(&device->lock);
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT, offset = address - range->begin;
-    uint64_t first = offset / page_bytes, last = (offset + bytes - 1) / page_bytes;
+    uint64_t first = offset / page_bytes, rest = bytes < UINT64_MAX - offset ? bytes : UINT64_MAX - offset;
+    uint64_t last = (offset + rest - 1) / page_bytes;
     last = last < region->pages ? last : region->pages - 1;
     pin_pages(device, region, (uint32_t)first, first <= last ? (uint32_t)(last - first + 1) : 0);
     sg_unlock(&device->lock);

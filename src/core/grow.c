@@ -17,13 +17,15 @@ static void note_pressure(struct sg_device *device)
     if (device->core->driver->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS || total_bytes != device->total_bytes)
         return;
     sg_lock(&device->lock);
-    uint64_t used = total_bytes - free_bytes, held = device->usage.reserved.now, step = total_bytes / PRESSURE_STEPS;
+    uint64_t used = total_bytes > free_bytes ? total_bytes - free_bytes : 0, held = device->usage.reserved.now,
+             step = total_bytes / PRESSURE_STEPS;
     sg_device_note_outside(device, used > held ? (used - held) / step * step : 0);
     sg_unlock(&device->lock);
 }
 
 void sg_device_note_outside(struct sg_device *device, uint64_t bytes)
 {
+    bytes = bytes < device->total_bytes ? bytes : device->total_bytes;
     if (bytes == device->outside_bytes)
         return;
     device->outside_bytes = bytes;

@@ -20,11 +20,12 @@ static enum sg_piece_state state_of(const struct sg_node *node)
 
 static CUstream stream_of(const struct sg_device *device, const struct sg_node *node)
 {
-    uint32_t unknown = sg_device_unknown_stream(device), index = node->stream - unknown;
+    uint32_t unknown = sg_device_unknown_stream(device);
     sg_slot slot = sg_device_slot_of(device, node->stream);
     if (slot)
         return device->order.stream[slot].handle;
-    return node->stream > unknown && index <= device->stream_count ? device->stream[index - 1] : NULL;
+    bool known = node->stream > unknown && node->stream - unknown <= device->stream_count;
+    return known ? device->stream[node->stream - unknown - 1] : NULL;
 }
 
 size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, size_t room)

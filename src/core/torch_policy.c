@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wrap.h"
+
 /* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
    idle. */
 enum { WHOLE_SLACK = 8 };
@@ -92,6 +94,13 @@ static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
     return (bytes + SG_TORCH_LARGE_STEP - 1) / SG_TORCH_LARGE_STEP * SG_TORCH_LARGE_STEP;
 }
 
+/* From where a block is too large to be left whole: the sum is PyTorch's, which wraps too where the option is as large
+   as it may be. */
+SG_WRAPS static uint64_t too_large(const struct sg_torch *torch, uint64_t bytes)
+{
+    return bytes + torch->conf.max_non_split_rounding;
+}
+
 /* Best fit, by what a block can grow to where segments can. Both oversize rules hold for ranges inside expandable
    segments too, where they make reserved memory grow without bound (pytorch#123548); so it is in PyTorch. */
 static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
@@ -110,7 +119,7 @@ static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_poo
     uint64_t oversize = torch->conf.max_split_size;
     if (bytes < oversize && block->size >= oversize)
         return NULL;
-    if (bytes >= oversize && block->size >= bytes + torch->conf.max_non_split_rounding)
+    if (bytes >= oversize && block->size >= too_large(torch, bytes))
         return NULL;
     if (torch->conf.whole_segments && block->size > segment_size(torch, bytes) &&
         block->size - bytes > bytes / WHOLE_SLACK)

@@ -6,7 +6,7 @@
 
 CUresult sim_graph_memory_new(struct sim_device *device, uint64_t bytes, struct sim_graph_memory **ret)
 {
-    struct sim_graph_memory *memory = calloc(1, sizeof *memory);
+    struct sim_graph_memory *memory = bytes <= INT64_MAX ? calloc(1, sizeof *memory) : NULL;
     if (!memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t charged = (bytes + SIM_ALIGNMENT - 1) / SIM_ALIGNMENT * SIM_ALIGNMENT;

@@ -1,4 +1,6 @@
 /* Kernels: what is asked about them, and launches. */
+#include <limits.h>
+
 #include "graph.h"
 #include "integers.h"
 #include "kernel.h"
@@ -7,7 +9,7 @@
 #define PER_THREAD(stream) ((stream) ? (stream) : CU_STREAM_PER_THREAD)
 
 enum { WARP = 32, THREADS_PER_SM = 2048, BLOCKS_PER_SM = 32, SHARED_PER_SM = 164 * 1024, THREADS_PER_BLOCK = 1024,
-    SHARED_PER_BLOCK = 163 * 1024, SMS = 108 };
+    SHARED_PER_BLOCK = 163 * 1024, SHARED_OF_BLOCK = 1024 /* that each block takes besides */, SMS = 108 };
 
 struct kernel {
     CUfunction function;
@@ -318,12 +320,15 @@ static CUresult occupancy(int *blocks, CUfunction function, int block_size, size
     CUresult result = check(function);
     if (result != CUDA_SUCCESS)
         return result;
+    *blocks = 0;
+    if (block_size > THREADS_PER_BLOCK || shared_bytes > SHARED_PER_SM)
+        return CUDA_SUCCESS;
     int threads = (block_size + WARP - 1) / WARP * WARP, n = BLOCKS_PER_SM;
     if (n > THREADS_PER_SM / threads)
         n = THREADS_PER_SM / threads;
-    if (shared_bytes && (size_t)n > SHARED_PER_SM / (shared_bytes + 1024))
-        n = (int)(SHARED_PER_SM / (shared_bytes + 1024));
-    *blocks = threads > THREADS_PER_BLOCK ? 0 : n;
+    if (shared_bytes && (size_t)n > SHARED_PER_SM / (shared_bytes + SHARED_OF_BLOCK))
+        n = (int)(SHARED_PER_SM / (shared_bytes + SHARED_OF_BLOCK));
+    *blocks = n;
     return CUDA_SUCCESS;
 }
 
@@ -381,8 +386,9 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *shared_bytes, CUfunctio
     if (!shared_bytes || blocks <= 0 || block_size <= 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = check(function);
+    size_t share = SHARED_PER_SM / (size_t)blocks;
     if (result == CUDA_SUCCESS)
-        *shared_bytes = SHARED_PER_SM / (size_t)blocks - 1024;
+        *shared_bytes = share > SHARED_OF_BLOCK ? share - SHARED_OF_BLOCK : 0;
     return result;
 }
 
@@ -403,6 +409,9 @@ CUresult cuOccupancyMaxActiveClusters(int *clusters, CUfunction function, const 
     SIM_ENTER(cuOccupancyMaxActiveClusters);
     if (!clusters || !config)
         return CUDA_ERROR_INVALID_VALUE;
-    return occupancy(clusters, function, (int)(config->blockDimX * config->blockDimY * config->blockDimZ),
-        config->sharedMemBytes);
+    uint64_t flat, threads;
+    if (__builtin_mul_overflow((uint64_t)config->blockDimX, config->blockDimY, &flat) ||
+        __builtin_mul_overflow(flat, config->blockDimZ, &threads) || threads > INT_MAX)
+        threads = INT_MAX;
+    return occupancy(clusters, function, (int)threads, config->sharedMemBytes);
 }

@@ -329,7 +329,7 @@ CUresult cuMemHostRegister_v2(void *pointer, size_t bytes, unsigned int flags)
 {
     SIM_ENTER(cuMemHostRegister_v2);
     uint64_t base = (uint64_t)(uintptr_t)pointer;
-    if (!pointer || !bytes || base + bytes < base || flags & ~15u)
+    if (!pointer || !bytes || bytes > UINT64_MAX - base || flags & ~15u)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     CUcontext context;

@@ -183,16 +183,23 @@ static CUresult place(CUmemorytype type, const void *host_pointer, CUdeviceptr d
     default:
         return CUDA_ERROR_INVALID_VALUE;
     }
+    uint64_t width, rows, slices_before, rows_before;
+    if (__builtin_add_overflow(box->width, x, &width) || __builtin_add_overflow(box->height, y, &rows))
+        return CUDA_ERROR_INVALID_VALUE;
     if (!pitch)
-        pitch = box->width + x;
+        pitch = width;
     if (!height)
-        height = box->height + y;
-    if (box->width + x > pitch || (box->depth > 1 && box->height + y > height))
+        height = rows;
+    if (width > pitch || (box->depth > 1 && rows > height))
         return CUDA_ERROR_INVALID_VALUE;
     ret->pitch = pitch;
-    ret->slice = pitch * height;
-    ret->address = base + z * ret->slice + y * pitch + x;
-    return CUDA_SUCCESS;
+    bool wraps = __builtin_mul_overflow(pitch, height, &ret->slice) ||
+                 __builtin_mul_overflow(z, ret->slice, &slices_before) ||
+                 __builtin_mul_overflow(y, pitch, &rows_before) ||
+                 __builtin_add_overflow(base, slices_before, &ret->address) ||
+                 __builtin_add_overflow(ret->address, rows_before, &ret->address) ||
+                 __builtin_add_overflow(ret->address, x, &ret->address);
+    return wraps ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *c, CUstream stream, bool blocking)

@@ -127,6 +127,29 @@ static void every_option(void **state)
     }
 }
 
+/* With more digits than a double holds, what was read was printed as another number, or as one that fits no integer. */
+static void real_numbers_read_back(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"64644.82260793447", "8149.374304711819", "763.9616176486015", "86400",
+        "86399.999999999999", "0.000000000000001", "0.1234567890123456789", "1000000000.5", "12345.6789"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct sg_conf conf, again;
+        char text[64];
+        sg_conf_init(&conf);
+        bool taken = sg_conf_set(&conf, SG_OPTION_trim_idle_s, texts[i]);
+        assert_int_equal(taken, strtod(texts[i], NULL) <= 86400);
+        if (!taken)
+            continue;
+        double off = conf.trim_idle_s - strtod(texts[i], NULL);
+        assert_true((off < 0 ? -off : off) <= 1e-14 * conf.trim_idle_s);
+        sg_conf_init(&again);
+        assert_true(sg_conf_set(&again, SG_OPTION_trim_idle_s,
+            sg_conf_format(&conf, SG_OPTION_trim_idle_s, text, sizeof text)));
+        assert_true(again.trim_idle_s == conf.trim_idle_s);
+    }
+}
+
 static void zero_is_off_where_zero_is_the_default(void **state)
 {
     (void)state;
@@ -393,6 +416,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_print_as_declared),
         cmocka_unit_test(every_option),
+        cmocka_unit_test(real_numbers_read_back),
         cmocka_unit_test(zero_is_off_where_zero_is_the_default),
         cmocka_unit_test(a_later_limit_replaces_an_earlier_one),
         cmocka_unit_test(roundup_follows_pytorch),

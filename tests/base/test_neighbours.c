@@ -50,8 +50,37 @@ static void test_nobody_else_answers(void **state)
     munmap(table, sizeof *table);
 }
 
+/* Whose row is asked goes while it is, and another takes the row, from whose beginning it counts. */
+static void test_row_changes_hands_while_asked(void **state)
+{
+    enum { ID = 7, GIVEN = 1000 };
+    (void)state;
+    struct sg_neighbours *table = mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(table, MAP_FAILED);
+    pid_t asked = fork();
+    assert_true(asked >= 0);
+    if (asked == 0) {
+        struct sg_neighbour *own = sg_neighbours_join(table);
+        atomic_store(&own->devices[0], ID);
+        atomic_store(&own->given, GIVEN);
+        while (!sg_neighbour_sleep(own, SHORT_NS)) {
+        }
+        atomic_store(&own->given, 0); /* as the next owner does */
+        sg_neighbours_leave(own);
+        _exit(0);
+    }
+    while (atomic_load(&table->list[0].given) != GIVEN)
+        usleep(100);
+    assert_int_equal(sg_neighbours_ask_all(table, NULL, ID, UINT64_C(60) * 1000000000), 0);
+    int status = -1;
+    assert_int_equal(waitpid(asked, &status, 0), asked);
+    assert_int_equal(status, 0);
+    munmap(table, sizeof *table);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_nobody_else_answers)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nobody_else_answers), cmocka_unit_test(test_row_changes_hands_while_asked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,9 @@ static void boxes(void **state)
     plane.dstPitch = (size_t)1 << 63;
     plane.Height = 3; /* the last row 2^64 bytes from the first */
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&plane));
+    plane.Height = 1;
+    plane.dstY = 2; /* and here the only one */
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuMemcpy2D_v2(&plane));
     CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = in, .srcPitch = W, .srcHeight = H,
         .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = a, .dstPitch = PITCH, .dstHeight = H, .WidthInBytes = W,
         .Height = H, .Depth = D};

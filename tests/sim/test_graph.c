@@ -445,6 +445,21 @@ static void a_body_is_run_until_its_condition_is_zero(void **state)
     ok(cuMemFree_v2(memory));
 }
 
+static void memory_beyond_all_addresses(void **state)
+{
+    (void)state;
+    CUgraph graph;
+    CUgraphNode node;
+    CUDA_MEM_ALLOC_NODE_PARAMS params = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                             .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}}};
+    ok(cuGraphCreate(&graph, 0));
+    for (size_t less = 0; less < 1024; less += 511) {
+        params.bytesize = SIZE_MAX - less;
+        expect_error(CUDA_ERROR_OUT_OF_MEMORY, cuGraphAddMemAllocNode(&node, graph, NULL, 0, &params));
+    }
+    ok(cuGraphDestroy(graph));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -453,6 +468,7 @@ int main(void)
         cmocka_unit_test(words_are_written_and_waited_for),
         cmocka_unit_test(events_reach_in_and_out),
         cmocka_unit_test(memory_of_graphs_is_taken_by_a_launch),
+        cmocka_unit_test(memory_beyond_all_addresses),
         cmocka_unit_test(user_objects_live_as_long_as_anything_that_holds_them),
         cmocka_unit_test(an_executable_is_given_other_parts),
         cmocka_unit_test(a_body_is_run_until_its_condition_is_zero),

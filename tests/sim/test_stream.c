@@ -445,6 +445,17 @@ static void kernels_do_nothing_in_stream_order(void **state)
     expect_error(CUDA_ERROR_INVALID_HANDLE, cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
     ok(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, 0));
     assert_int_equal(value, 8);
+    ok(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, 256, SIZE_MAX - 1023));
+    assert_int_equal(value, 0);
+    ok(cuOccupancyMaxActiveBlocksPerMultiprocessor(&value, function, INT32_MAX, 0));
+    assert_int_equal(value, 0);
+    size_t shared;
+    ok(cuOccupancyAvailableDynamicSMemPerBlock(&shared, function, 1000, 256));
+    assert_int_equal(shared, 0);
+    CUlaunchConfig wide = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1u << 16, .blockDimY = 1u << 16,
+        .blockDimZ = 1};
+    ok(cuOccupancyMaxActiveClusters(&value, function, &wide));
+    assert_int_equal(value, 0);
     ok(cuFuncGetAttribute(&value, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, function));
     assert_int_equal(value, 1024);
     ok(cuModuleUnload(module));

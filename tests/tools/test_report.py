@@ -275,6 +275,14 @@ class Report(Case):
             self.assertEqual(report["events"], 1)
             self.assertEqual(name.decode() in segalloc("report", path).stdout, by is not None)
 
+    def test_why_each_of_several_is_incomplete(self):
+        rows = STREAMS + [record(ALLOCATE, id=1, size=3)] * 5
+        killed = self.file("killed", trace(rows, closed=False))
+        cut = self.file("cut", trace(rows)[:-10])
+        reports = json.loads(segalloc("report", "--json", killed, cut).stdout)
+        self.assertEqual([report["end_text"] for report in reports["reports"]],
+                         ["the process ended without closing it", "the file ends inside a block"])
+
     def test_cut_anywhere(self):
         whole = trace(STREAMS + [record(ALLOCATE, id=i, size=3) for i in range(50)])
         for size in (*range(0, 120, 7), 4095, *range(4096, len(whole), 13)):
