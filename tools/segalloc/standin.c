@@ -4,6 +4,7 @@
 #include "elf_write.h"
 #include "tool.h"
 #include "wheel.h"
+#include "wrap.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -186,7 +187,7 @@ static void drop_collection(struct collection *c)
 static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const uint8_t *)bytes)[i]) * 0x100000001b3;
+        hash = sg_fnv(hash, ((const uint8_t *)bytes)[i]);
     return hash;
 }
 
@@ -366,7 +367,7 @@ bool sg_standin_prepare(const char *verb, char *const *command, const char *simu
         return false;
     }
     snprintf(path, sizeof path, "%s/libtorch_cuda.so", wheel.libraries);
-    uint64_t key = mix_file(mix_file(mix_file(mix_answers(0xcbf29ce484222325), path), wheel.site), needed);
+    uint64_t key = mix_file(mix_file(mix_file(mix_answers(SG_FNV_BASIS), path), wheel.site), needed);
     if ((size_t)snprintf(ret->folder, sizeof ret->folder, "%s/%016" PRIx64, cache, key) >= sizeof ret->folder)
         return false;
     int error = access(ret->folder, X_OK) == 0 ? 0 : generate(&wheel, needed, ret->folder);

@@ -13,6 +13,7 @@
 
 #include "nccl_exchange.h"
 #include "nccl_reduce.h"
+#include "wrap.h"
 
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 
@@ -46,7 +47,7 @@ static _Thread_local int group_depth;
 static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3;
+        hash = sg_fnv(hash, ((const unsigned char *)bytes)[i]);
     return hash;
 }
 
@@ -65,7 +66,7 @@ static int init(struct communicator **ret, int ranks, int rank, uint64_t key)
 
 static uint64_t key_of(const struct unique_id *id)
 {
-    return mix(0xcbf29ce484222325, id->bytes, sizeof id->bytes) | 1;
+    return mix(SG_FNV_BASIS, id->bytes, sizeof id->bytes) | 1;
 }
 
 /* A function of the driver that the process uses already, NULL without one. */

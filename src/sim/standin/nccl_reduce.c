@@ -1,5 +1,7 @@
 #include "nccl_reduce.h"
 
+#include "wrap.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -77,7 +79,7 @@ static uint16_t to_float16(double value)
 
 /* name, how it is kept, what it is computed with, and the ways from one to the other */
 #define REDUCER(name, kept, computed, read, write)                                                             \
-    static void reduce_##name(int op, void *to, const void *from, size_t count)                                \
+    SG_WRAPS static void reduce_##name(int op, void *to, const void *from, size_t count)                       \
     {                                                                                                          \
         for (size_t i = 0; i < count; i++) {                                                                   \
             computed a = (computed)read(((kept *)to)[i]), b = (computed)read(((const kept *)from)[i]);         \
