@@ -139,7 +139,8 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
     const struct sg_core *core = device->core;
     size_t total = 0;
     if (core->conf.backend != SG_BACKEND_NATIVE ||
-        core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 || total >> SG_TOTAL_BITS)
+        core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
+        total > SEGALLOC_TRACE_DEVICE_MOST) /* so sums of what is held, asked for and used by others never wrap */
         return SG_MODE_PASS_ON;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);

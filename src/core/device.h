@@ -13,9 +13,6 @@
 #include "order.h"
 #include "region.h"
 
-/* No device has more memory than 2^56 bytes, so that sums of what is held, asked for and used by others never wrap. */
-enum { SG_TOTAL_BITS = 56 };
-
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
 /* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's

@@ -132,14 +132,14 @@ static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
 {
     struct sg_torch_card *card = user;
     (void)address;
-    uint64_t chunks = bytes / chunk;
-    for (uint64_t i = 0; i < chunks; i++) {
+    uint64_t chunks = bytes / chunk, room = (card->capacity - card->used) / chunk, made = chunks < room ? chunks : room;
+    card->calls[SG_TORCH_CREATE] += made;
+    (void)take(card, made * chunk);
+    if (made < chunks) {
         card->calls[SG_TORCH_CREATE]++;
-        if (!take(card, chunk)) {
-            card->calls[SG_TORCH_RELEASE] += i;
-            give(card, i * chunk);
-            return -ENOMEM;
-        }
+        card->calls[SG_TORCH_RELEASE] += made;
+        give(card, made * chunk);
+        return -ENOMEM;
     }
     card->calls[SG_TORCH_MAP] += chunks;
     card->calls[SG_TORCH_SET_ACCESS]++;

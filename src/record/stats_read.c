@@ -28,7 +28,8 @@ static char *text(const json_t *object, const char *key)
 static void read_device(const json_t *object, struct sg_stats_device *ret)
 {
     const json_t *table = json_object_get(object, "statistics");
-    ret->device = (uint32_t)number(object, "device");
+    uint64_t device = number(object, "device");
+    ret->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
     ret->granularity = number(object, "granularity_bytes");
     ret->total_bytes = number(object, "total_bytes");
     ret->limit_bytes = number(object, "limit_bytes");

@@ -215,7 +215,7 @@ CUresult cuDeviceGetByPCIBusId(CUdevice *device, const char *text)
         if (sscanf(text, "%x:%x.%x", &bus, &slot, &function) < 2)
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (domain || slot || function || bus == 0 || !sim_device((int)bus - 1))
+    if (domain || slot || function || bus == 0 || bus > SIM_DEVICES_MAX || !sim_device((int)bus - 1))
         return CUDA_ERROR_INVALID_DEVICE;
     *device = (int)bus - 1;
     return CUDA_SUCCESS;

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "mem.h"
+#include "wrap.h"
 
 /* Of at::native's OffsetCalculator, LoadWithCast and ReduceConfig. */
 enum { DIMS_MAX = 25, DIVIDER_BYTES = 12, CONFIG_BYTES = 64, OPERANDS_MAX = 4, JOINED_DIMS = 4 };
@@ -304,10 +305,11 @@ static bool may_touch(const struct job *job)
         uint64_t bytes = job->count * size_of(o->type);
         if (o->strides)
             bytes = size_of(o->type);
-        for (unsigned d = 0; o->strides && d < job->dims; d++)
-            bytes += (uint64_t)(word(job->sizes + DIVIDER_BYTES * (size_t)d) - 1) *
-                     word(o->strides + o->step * (size_t)d);
-        fine = size_of(o->type) && there(o->address, bytes, i == 0);
+        for (unsigned d = 0; o->strides && d < job->dims; d++) {
+            uint64_t last = word(job->sizes + DIVIDER_BYTES * (size_t)d) - UINT64_C(1);
+            fine = fine && !__builtin_add_overflow(bytes, last * word(o->strides + o->step * (size_t)d), &bytes);
+        }
+        fine = fine && size_of(o->type) && there(o->address, bytes, i == 0);
     }
     sim_unlock();
     return fine;
@@ -328,6 +330,12 @@ static int64_t compared(unsigned comparison, int64_t a, int64_t b)
     default:
         return 0;
     }
+}
+
+/* Integers of tensors wrap. */
+SG_WRAPS static int64_t product_and_sum(int64_t a, int64_t b, int64_t c)
+{
+    return (int64_t)((uint64_t)a * (uint64_t)b + (uint64_t)c);
 }
 
 static int64_t result_of(const struct job *job, const int64_t *v)
@@ -363,9 +371,9 @@ static int64_t result_of(const struct job *job, const int64_t *v)
     case SIM_COMPARE:
         return compared(job->comparison, a, b);
     case SIM_ADD:
-        return (int64_t)((uint64_t)a + (uint64_t)job->alpha * (uint64_t)b);
+        return product_and_sum(job->alpha, b, a);
     case SIM_MULTIPLY:
-        return (int64_t)((uint64_t)a * (uint64_t)b);
+        return product_and_sum(a, b, 0);
     case SIM_MAX:
         return a > b ? a : b;
     case SIM_MIN:
@@ -425,7 +433,7 @@ static void run_reduction(const struct kept *kept)
 }
 
 /* From a start by steps. */
-static void run_range(const struct kept *kept)
+SG_WRAPS static void run_range(const struct kept *kept)
 {
     const unsigned char *lambda = argument(kept, 1);
     const struct job job = {.count = word(argument(kept, 0)), .operands = 1,
@@ -438,7 +446,7 @@ static void run_range(const struct kept *kept)
 }
 
 /* CUB names what is read first, PyTorch what is written. */
-static void run_scan(const struct kept *kept)
+SG_WRAPS static void run_scan(const struct kept *kept)
 {
     bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
     uint64_t from = pointer(argument(kept, rows ? 1 : 0)), to = pointer(argument(kept, rows ? 0 : 1));

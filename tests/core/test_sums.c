@@ -106,7 +106,7 @@ static void device_larger_than_any_is_the_drivers(void **state)
 {
     (void)state;
     CUdeviceptr address;
-    const uint64_t totals[] = {UINT64_MAX, UINT64_C(1) << 63, UINT64_C(1) << SG_TOTAL_BITS};
+    const uint64_t totals[] = {UINT64_MAX, UINT64_C(1) << 63, SEGALLOC_TRACE_DEVICE_MOST + 1};
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
         core = inspect_start("", totals[i]);
         assert_int_equal(sg_core_malloc(core, 0, BLOCK, &plain, &address), CUDA_ERROR_NOT_SUPPORTED);

@@ -80,11 +80,13 @@ static void bad_files(void **state)
         free(path);
     }
     static const char odd[] =
-        "{\"schema\":\"segalloc.stats/1\",\"pid\":\"x\",\"devices\":[3,{\"statistics\":{\"allocs\":-1,\"new\":{}}}]}";
+        "{\"schema\":\"segalloc.stats/1\",\"pid\":\"x\",\"devices\":[3,{\"device\":4294967296,\"statistics\":{\"allocs\":-1,"
+        "\"new\":{}}}]}";
     struct sg_stats_file file;
     char error[SG_STATS_ERROR] = "", *path = test_file(odd, sizeof(odd) - 1);
     assert_int_equal(sg_stats_file_read(path, &file, error), 0);
     assert_int_equal(file.devices[1].stats.value[SG_STAT_allocs], 0);
+    assert_int_equal(file.devices[1].device, UINT32_MAX); /* not the first */
     sg_stats_file_free(&file);
     assert_int_equal(sg_stats_file_write("/proc/nowhere/x", NULL, &file), -ENOENT);
     unlink(path);

@@ -33,6 +33,7 @@ static void devices(void **state)
     ok(cuDeviceGetPCIBusId(text, sizeof text, 1));
     ok(cuDeviceGetByPCIBusId(&by_bus, text));
     assert_int_equal(by_bus, 1);
+    expect_error(CUDA_ERROR_INVALID_DEVICE, cuDeviceGetByPCIBusId(&by_bus, "80000000:00.0"));
     ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 0));
     assert_int_equal(value, 32);
     ok(cuDeviceGetAttribute(&value, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));

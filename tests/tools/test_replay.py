@@ -56,6 +56,12 @@ class Replay(unittest.TestCase):
         self.assertIn("no events", self.replay(good[:4096], status=1))
         self.assertIn("no events", self.replay(HEADER, status=1))
 
+    def test_card_larger_than_any(self):
+        rows = HEADER + f"0,00:00:00:000000,allocate,0x1000,{1 << 45},0\n"
+        for policy in ("segalloc", "pytorch"):
+            self.assertEqual(self.replay(rows, "--limit", "64TiB", "--policy", policy)["ooms"], int(policy == "segalloc"))
+            self.assertIn("64 TiB or less", self.replay(rows, "--limit", "65TiB", "--policy", policy, status=2))
+
     def test_pages_made_one_at_a_time_are_given_access_together(self):
         rows = HEADER + "".join(f"0,00:00:00:{i:06},allocate,{(i + 1) << 9:#x},{2 * MIB},0\n" for i in range(2000))
         got = self.replay(rows, "--limit", "16GiB")

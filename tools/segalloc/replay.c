@@ -287,8 +287,9 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             replay->conf_text = sg_tool_conf_join(replay->conf_text, optarg);
             break;
         case 'l':
-            if (!sg_size_parse(optarg, &replay->limit) || replay->limit == 0)
-                return sg_tool_usage(argv[0], "--limit takes a size such as 24GiB, not \"%s\"", optarg);
+            if (!sg_size_parse(optarg, &replay->limit) || replay->limit == 0 ||
+                replay->limit > SEGALLOC_TRACE_DEVICE_MOST)
+                return sg_tool_usage(argv[0], "--limit takes a size of 64 TiB or less such as 24GiB, not \"%s\"", optarg);
             break;
         case 'm':
             replay->min_limit = true;

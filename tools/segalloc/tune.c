@@ -120,8 +120,9 @@ static int read_option(struct tune *tune, int option, char **argv)
         tune->parameter[tune->parameters++] = optarg;
         return 0;
     case 'l':
-        if (!sg_size_parse(optarg, &tune->search.limit) || tune->search.limit == 0)
-            return sg_tool_usage(tune->verb, "--limit takes a size such as 24GiB, not \"%s\"", optarg);
+        if (!sg_size_parse(optarg, &tune->search.limit) || tune->search.limit == 0 ||
+            tune->search.limit > SEGALLOC_TRACE_DEVICE_MOST)
+            return sg_tool_usage(tune->verb, "--limit takes a size of 64 TiB or less such as 24GiB, not \"%s\"", optarg);
         return 0;
     case 'b':
         if (!read_budget(&tune->search, optarg))
