@@ -1,0 +1,346 @@
+/* See contexts_world.h. */
+#include "contexts_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "beside.h"
+#include "captures.h"
+#include "events.h"
+#include "graphs.h"
+#include "life.h"
+#include "streams.h"
+#include "users.h"
+
+struct fake fake;
+
+_Atomic unsigned sg_life_gate;
+atomic_uint sg_users_changes;
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+
+/* The driver. */
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = fake.current;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    *ret = fake.current == FAR ? 1 : 0;
+    return fake.get_device;
+}
+
+static CUcontext below;
+
+static CUresult push(CUcontext context)
+{
+    if (fake.push != CUDA_SUCCESS)
+        return fake.push;
+    below = fake.current;
+    fake.current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = fake.current;
+    fake.current = below;
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_state(CUdevice device, unsigned *flags, int *active)
+{
+    (void)device, (void)flags;
+    *active = fake.active;
+    return fake.state;
+}
+
+static CUresult get_id(CUcontext context, unsigned long long *ret)
+{
+    (void)context;
+    *ret = fake.id;
+    return fake.id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+static CUresult retain(CUcontext *ret, CUdevice device)
+{
+    (void)device;
+    if (fake.out-- > 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ret)
+        *ret = PRIMARY;
+    return fake.retained;
+}
+
+static CUresult end_primary(CUdevice device)
+{
+    (void)device;
+    fake.during = fake.ending_calls > 0;
+    return fake.destroyed;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static struct sg_driver driver;
+    driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_get_device = get_device, .ctx_push = push,
+        .ctx_pop = pop, .primary_state = primary_state, .primary_retain = retain, .primary_release = end_primary,
+        .ctx_get_id = fake.ids ? get_id : NULL};
+    return fake.no_driver ? NULL : &driver;
+}
+
+static CUresult create(CUcontext *ret, unsigned flags, CUdevice device)
+{
+    (void)flags, (void)device;
+    if (fake.out-- > 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (ret)
+        *ret = fake.next;
+    return fake.created;
+}
+
+static CUresult create_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned flags, CUdevice device)
+{
+    (void)params, (void)count;
+    return create(ret, flags, device);
+}
+
+static CUresult create_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flags, CUdevice device)
+{
+    (void)params;
+    return create(ret, flags, device);
+}
+
+static CUresult destroy(CUcontext context)
+{
+    (void)context;
+    fake.during = fake.ending_calls > 0;
+    return fake.destroyed;
+}
+
+static CUresult from_green(CUcontext *ret, CUgreenCtx asked)
+{
+    (void)asked;
+    if (ret)
+        *ret = OF_GREEN;
+    return fake.from_green;
+}
+
+static CUresult destroy_green(CUgreenCtx asked)
+{
+    (void)asked;
+    return fake.destroyed;
+}
+
+static CUresult enable(CUcontext peer, unsigned flags)
+{
+    (void)peer, (void)flags;
+    return fake.enabled;
+}
+
+static CUresult disable(CUcontext peer)
+{
+    (void)peer;
+    fake.disabled++;
+    return fake.enabled;
+}
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {.cuCtxCreate_v2 = create, .cuCtxCreate_v3 = create_v3,
+        .cuCtxCreate_v4 = create_v4, .cuCtxDestroy = destroy, .cuCtxDestroy_v2 = destroy,
+        .cuDevicePrimaryCtxRelease = end_primary, .cuDevicePrimaryCtxReset = end_primary,
+        .cuDevicePrimaryCtxRetain = retain, .cuDevicePrimaryCtxRelease_v2 = end_primary,
+        .cuDevicePrimaryCtxReset_v2 = end_primary, .cuCtxFromGreenCtx = from_green, .cuGreenCtxDestroy = destroy_green,
+        .cuCtxEnablePeerAccess = enable, .cuCtxDisablePeerAccess = disable};
+    return &real;
+}
+
+/* The core. */
+void sg_core_context_seen(struct sg_core *core, int device, CUcontext context)
+{
+    void (*meanwhile)(void) = fake.meanwhile;
+    (void)core, (void)device;
+    fake.seen = context;
+    fake.told++;
+    fake.meanwhile = NULL;
+    if (meanwhile)
+        meanwhile();
+}
+
+void sg_core_context_forget(struct sg_core *core, CUcontext context)
+{
+    (void)core, (void)context;
+    fake.forgotten++;
+}
+
+void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
+{
+    (void)core;
+    fake.ending = context;
+    fake.ending_calls += ending ? 1 : -1;
+}
+
+void sg_core_context_gone(struct sg_core *core, int device, CUcontext context)
+{
+    (void)core, (void)device;
+    fake.streams_first = fake.streams == context;
+    fake.ended = context;
+    fake.gone++;
+}
+
+size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
+{
+    (void)core, (void)device, (void)keep;
+    return 0;
+}
+
+CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool allow)
+{
+    (void)core, (void)device, (void)peer;
+    fake.peer_calls++;
+    fake.peers = allow;
+    return fake.peered;
+}
+
+/* The rest of the library. */
+struct sg_core *sg_begin(void)
+{
+    return fake.no_core ? NULL : (struct sg_core *)&fake;
+}
+
+struct sg_core *sg_life_core(void)
+{
+    return sg_begin();
+}
+
+struct sg_core *sg_life_core_made(void)
+{
+    return sg_begin();
+}
+
+void sg_end(void)
+{
+}
+
+void sg_life_recover(void)
+{
+}
+
+bool sg_thread_inside(void)
+{
+    return fake.inside;
+}
+
+void sg_guard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+void sg_unguard(enum sg_guard guard)
+{
+    (void)guard;
+}
+
+bool sg_beside_made_room_by(struct sg_core *core)
+{
+    return core && fake.room-- > 0;
+}
+
+void sg_streams_told_all(struct sg_core *core)
+{
+    (void)core;
+}
+
+void sg_streams_context_gone(CUcontext context)
+{
+    fake.streams = context;
+}
+
+void sg_events_context_gone(CUcontext context)
+{
+    fake.events = context;
+}
+
+void sg_captures_context_gone(CUcontext context)
+{
+    fake.captures = context;
+}
+
+void sg_graphs_context_gone(CUcontext context)
+{
+    fake.graphs = context;
+}
+
+void sg_users_seen(CUcontext context)
+{
+    (void)context;
+}
+
+void sg_users_gone(CUcontext context)
+{
+    (void)context;
+}
+
+void sg_users_ending(CUcontext context, int more)
+{
+    (void)context, (void)more;
+}
+
+bool sg_users_any(CUcontext context)
+{
+    (void)context;
+    return false;
+}
+
+bool sg_users_is_ending(CUcontext context)
+{
+    (void)context;
+    return false;
+}
+
+void sg_users_rest(void)
+{
+}
+
+void sg_users_expect(void)
+{
+}
+
+int start(void **state)
+{
+    CUcontext context;
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(&sg_self, 0, sizeof sg_self);
+    fake.active = 1;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_ptr_equal(fake.seen, PRIMARY);
+    return 0;
+}
+
+int end(void **state)
+{
+    (void)state;
+    fake.destroyed = CUDA_SUCCESS;
+    (void)cuGreenCtxDestroy(GREEN);
+    (void)cuCtxDestroy_v2(MADE);
+    (void)cuCtxDestroy_v2(FAR);
+    (void)cuDevicePrimaryCtxReset_v2(0);
+    return sg_contexts_any(0) || sg_contexts_any(1);
+}
+
+void make(CUcontext context, int device)
+{
+    CUcontext ret;
+    fake.next = context;
+    assert_int_equal(cuCtxCreate_v2(&ret, 0, device), CUDA_SUCCESS);
+    assert_ptr_equal(fake.seen, context);
+}

@@ -1,0 +1,258 @@
+/* Contexts where a call fails, a handle comes again, or there are very many, against a driver and a core made up. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "contexts_world.h"
+#include "users.h"
+
+/* Where the driver runs out of memory for a context, and something was idle, it is asked once more. */
+static void what_is_idle_makes_room_for_a_context(void **state)
+{
+    (void)state;
+    for (int call = 0; call < 4; call++) {
+        for (int out = 0; out <= 2; out++) {
+            for (int room = 0; room < 3; room++) {
+                CUcontext context = NULL;
+                fake.no_core = room == 2;
+                fake.out = out;
+                fake.room = room;
+                fake.next = MADE;
+                fake.told = 0;
+                CUresult result = call == 0 ? cuCtxCreate_v2(&context, 0, 0)
+                    : call == 1 ? cuCtxCreate_v3(&context, NULL, 0, 0, 0)
+                    : call == 2 ? cuCtxCreate_v4(&context, NULL, 0, 0)
+                                : cuDevicePrimaryCtxRetain(&context, 0);
+                bool good = out <= (room == 1);
+                assert_int_equal(result, good ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+                assert_ptr_equal(context, !good ? NULL : call == 3 ? PRIMARY : MADE);
+                assert_int_equal(fake.told, good && room != 2);
+                fake.no_core = false;
+                fake.out = 0;
+            }
+        }
+    }
+}
+
+/* What the program is not given is nobody's. */
+static void nothing_is_noted_of_what_failed(void **state)
+{
+    CUcontext context = NULL;
+    (void)state;
+    fake.told = 0;
+    for (int i = 0; i < 2; i++) {
+        CUcontext *ret = i ? &context : NULL;
+        fake.created = fake.retained = fake.from_green = i ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        (void)cuCtxCreate_v2(ret, 0, 0);
+        (void)cuCtxCreate_v3(ret, NULL, 0, 0, 0);
+        (void)cuCtxCreate_v4(ret, NULL, 0, 0);
+        (void)cuDevicePrimaryCtxRetain(ret, 0);
+        (void)cuCtxFromGreenCtx(ret, GREEN);
+    }
+    assert_int_equal(fake.told, 0);
+    fake.created = fake.retained = fake.from_green = CUDA_SUCCESS;
+    assert_null(sg_contexts_of_green(GREEN));
+    assert_null(sg_contexts_of_green(NULL));
+}
+
+/* The handle of a context whose end was not seen is that of another one: that is told first. */
+static void handle_of_another_context_ends_the_first(void **state)
+{
+    (void)state;
+    fake.ids = true;
+    fake.id = 5;
+    make(MADE, 0);
+    make(MADE, 0); /* the same */
+    assert_int_equal(fake.gone, 0);
+    fake.id = 6;
+    make(MADE, 0);
+    assert_int_equal(fake.gone, 1);
+    assert_ptr_equal(fake.ended, MADE);
+    assert_true(sg_contexts_any(0) != NULL);
+    fake.id = 0; /* the driver does not know it any more */
+    assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
+    assert_int_equal(fake.gone, 2);
+    assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS); /* nobody knows it */
+    assert_int_equal(fake.gone, 2);
+}
+
+static void destroy_it_meanwhile(void)
+{
+    assert_int_equal(cuCtxDestroy(MADE), CUDA_SUCCESS);
+}
+
+/* One that another thread ends while the core is told of it would be waited for for good. */
+static void core_forgets_what_ended_while_it_was_told(void **state)
+{
+    (void)state;
+    fake.next = MADE;
+    fake.meanwhile = destroy_it_meanwhile;
+    CUcontext context;
+    assert_int_equal(cuCtxCreate_v2(&context, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(fake.forgotten, 1);
+    assert_int_equal(fake.gone, 1);
+}
+
+static void current_one_is_the_driver_s_to_name(void **state)
+{
+    CUcontext context;
+    int device = 7;
+    (void)state;
+    /* there is none */
+    assert_int_equal(sg_contexts_current(sg_begin(), &context, &device), CUDA_ERROR_INVALID_CONTEXT);
+    fake.current = MADE;
+    fake.get_device = CUDA_ERROR_DEINITIALIZED;
+    assert_int_equal(sg_contexts_current(sg_begin(), &context, &device), CUDA_ERROR_DEINITIALIZED);
+    assert_int_equal(device, 7);
+}
+
+/* A context that was not met is asked about; where that fails its device is not known. */
+static void device_of_any_context_is_asked(void **state)
+{
+    int device = 7;
+    (void)state;
+    assert_true(sg_contexts_device(FAR, &device));
+    assert_int_equal(device, 1);
+    assert_null(fake.current);
+    fake.push = CUDA_ERROR_INVALID_CONTEXT;
+    assert_true(sg_contexts_device(PRIMARY, &device)); /* known */
+    assert_int_equal(device, 0);
+    assert_false(sg_contexts_device(FAR, &device));
+    fake.push = CUDA_SUCCESS;
+    fake.get_device = CUDA_ERROR_UNKNOWN;
+    assert_false(sg_contexts_device(FAR, &device));
+    assert_null(fake.current);
+    assert_int_equal(device, 0);
+}
+
+/* A release that may have ended it, by all that is known, has where its state can't be asked for only if the number is
+   another's. */
+static void a_release_ends_what_has_another_number(void **state)
+{
+    (void)state;
+    fake.state = CUDA_ERROR_UNKNOWN;
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(fake.gone, 0);
+    fake.state = CUDA_SUCCESS;
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    assert_int_equal(fake.gone, 1);
+    CUcontext context;
+    fake.ids = true;
+    fake.id = 8;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(fake.gone, 1);
+    fake.id = 9; /* another thread has taken up the next one */
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    assert_int_equal(fake.gone, 2);
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS); /* of one that nobody met */
+    assert_int_equal(fake.gone, 2);
+}
+
+/* Without the primary context's help a green one is known for what it is, or not at all. */
+static void green_ones_are_noted_where_the_driver_answers(void **state)
+{
+    CUcontext context;
+    (void)state;
+    fake.push = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
+    assert_false(sg_contexts_green(OF_GREEN));
+    fake.push = CUDA_SUCCESS;
+    fake.inside = true; /* ours */
+    assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
+    assert_false(sg_contexts_green(OF_GREEN));
+    fake.inside = false;
+    fake.retained = CUDA_ERROR_INVALID_DEVICE;
+    fake.seen = NULL;
+    assert_int_equal(cuCtxFromGreenCtx(&context, GREEN), CUDA_SUCCESS);
+    assert_true(sg_contexts_green(OF_GREEN));
+    assert_null(fake.seen);
+    fake.destroyed = CUDA_ERROR_INVALID_VALUE;
+    assert_int_equal(cuGreenCtxDestroy(GREEN), CUDA_ERROR_INVALID_VALUE);
+    assert_true(sg_contexts_green(OF_GREEN));
+    fake.destroyed = CUDA_SUCCESS;
+    assert_int_equal(cuGreenCtxDestroy(NULL), CUDA_SUCCESS);
+    assert_true(sg_contexts_green(OF_GREEN));
+}
+
+/* What the core can't do the program is told, and the driver's access is taken back. */
+static void access_that_is_not_had_is_no_access(void **state)
+{
+    (void)state;
+    make(FAR, 1);
+    fake.current = PRIMARY;
+    fake.enabled = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+    assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+    fake.enabled = CUDA_SUCCESS;
+    assert_int_equal(fake.peer_calls, 0);
+    assert_int_equal(cuCtxEnablePeerAccess(MADE, 0), CUDA_SUCCESS); /* of the same device: nothing to tell */
+    assert_int_equal(fake.peer_calls, 0);
+    fake.disabled = 0;
+    fake.get_device = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(fake.disabled, 1);
+    fake.get_device = CUDA_SUCCESS;
+    fake.push = CUDA_ERROR_INVALID_CONTEXT;
+    assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(fake.disabled, 2);
+    fake.push = CUDA_SUCCESS;
+    fake.peered = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.disabled, 3);
+    fake.peered = CUDA_SUCCESS;
+    fake.peer_calls = 0;
+    fake.no_core = true; /* it is told when it is made */
+    assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
+    fake.no_core = false;
+    assert_int_equal(fake.peer_calls, 0);
+    sg_contexts_tell(sg_begin());
+    assert_int_equal(fake.peer_calls, 1);
+    fake.inside = true;
+    assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
+    fake.inside = false;
+    assert_int_equal(fake.peer_calls, 1);
+    fake.no_driver = true;
+    assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
+    fake.no_driver = false;
+    assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
+}
+
+/* More than the list holds: the core hears of each that allocates, and nobody takes the primary one for all. */
+static void contexts_beyond_the_list_are_served(void **state)
+{
+    enum { FIRST = 4096 };
+    (void)state;
+    for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
+        make((CUcontext)(FIRST + 64 * i), 0);
+    assert_int_equal(fake.told, SG_CONTEXTS_KNOWN + 1);
+    assert_int_equal(fake.forgotten, 0); /* also the one that found no place */
+    assert_false(sg_contexts_stands_for_all(PRIMARY));
+    for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
+        assert_int_equal(cuCtxDestroy_v2((CUcontext)(FIRST + 64 * i)), CUDA_SUCCESS);
+    assert_true(sg_contexts_stands_for_all(PRIMARY));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(what_is_idle_makes_room_for_a_context),
+        TEST(nothing_is_noted_of_what_failed),
+        TEST(handle_of_another_context_ends_the_first),
+        TEST(core_forgets_what_ended_while_it_was_told),
+        TEST(current_one_is_the_driver_s_to_name),
+        TEST(device_of_any_context_is_asked),
+        TEST(a_release_ends_what_has_another_number),
+        TEST(green_ones_are_noted_where_the_driver_answers),
+        TEST(access_that_is_not_had_is_no_access),
+        TEST(contexts_beyond_the_list_are_served),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
