@@ -263,6 +263,13 @@ static void *substitute(void *answer, const char *base, int version, cuuint64_t 
     return version < TWINS_VERSION && is_twin(base) ? answer : unknown(answer, base);
 }
 
+static CUresult answered(CUresult result, const char *symbol, int version, cuuint64_t flags, void **ret)
+{
+    if (result == CUDA_SUCCESS && symbol && ret && *ret)
+        *ret = substitute(*ret, symbol, version, flags);
+    return result;
+}
+
 /* In code compiled for per-thread default streams a request without flags means those. */
 static cuuint64_t per_thread(cuuint64_t flags)
 {
@@ -275,9 +282,7 @@ CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress(symbol, ret, version, flags);
     sg_thread_leave(outer);
-    if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, flags);
-    return result;
+    return answered(result, symbol, version, flags, ret);
 }
 
 CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags)
@@ -286,9 +291,7 @@ CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuui
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
     sg_thread_leave(outer);
-    if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, per_thread(flags));
-    return result;
+    return answered(result, symbol, version, per_thread(flags), ret);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -298,9 +301,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_v2(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
-    if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, flags);
-    return result;
+    return answered(result, symbol, version, flags, ret);
 }
 
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -310,9 +311,7 @@ CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, c
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
-    if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, per_thread(flags));
-    return result;
+    return answered(result, symbol, version, per_thread(flags), ret);
 }
 
 /* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */

@@ -1,0 +1,463 @@
+/* See memory_world.h. */
+#include "memory_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "captures.h"
+#include "contexts.h"
+#include "declare.h"
+#include "recorder.h"
+#include "streams.h"
+#include "torch.h"
+#include "trimming.h"
+
+struct fake fake;
+
+atomic_bool sg_following_order, sg_captures_begun;
+atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+atomic_uint sg_captures_ended;
+bool sg_declare_on, sg_recorder_on;
+__thread struct sg_thread sg_self;
+
+const struct sg_conf *sg_life_conf(void)
+{
+    return &fake.conf;
+}
+
+struct sg_core *sg_begin(void)
+{
+    return fake.no_core ? NULL : CORE;
+}
+
+void sg_end(void)
+{
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = CONTEXT;
+    return CUDA_SUCCESS;
+}
+
+static CUresult no_record(CUcontext of, CUevent event)
+{
+    (void)of, (void)event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_event(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    *ret = NULL;
+    fake.events += fake.create == CUDA_SUCCESS;
+    return fake.create;
+}
+
+static CUresult record_event(CUevent event, CUstream asked)
+{
+    (void)event, (void)asked;
+    return fake.step;
+}
+
+static CUresult wait_for_event(CUevent event)
+{
+    (void)event;
+    fake.waits++;
+    return fake.waited_for;
+}
+
+static CUresult destroy_event(CUevent event)
+{
+    (void)event;
+    fake.events--;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static struct sg_driver driver;
+    driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_record_event = fake.no_event ? NULL : no_record,
+        .event_create = create_event, .event_record = record_event, .event_synchronize = wait_for_event,
+        .event_destroy = destroy_event};
+    return &driver;
+}
+
+static CUresult alloc(CUdeviceptr *ret, size_t bytes)
+{
+    (void)bytes;
+    fake.probes++;
+    if (ret && fake.probe == CUDA_SUCCESS)
+        *ret = 1;
+    return fake.probe;
+}
+
+static CUresult free_it(CUdeviceptr address)
+{
+    (void)address;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pointer_attribute(void *ret, CUpointer_attribute attribute, CUdeviceptr address)
+{
+    (void)attribute, (void)address;
+    *(CUcontext *)ret = CONTEXT;
+    return CUDA_SUCCESS;
+}
+
+static CUresult query(CUstream asked)
+{
+    (void)asked;
+    return fake.stream_answer;
+}
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {.cuMemAlloc_v2 = alloc, .cuMemFree_v2 = free_it,
+        .cuPointerGetAttribute = pointer_attribute, .cuStreamQuery = query};
+    return &real;
+}
+
+/* Streams. */
+bool sg_streams_complete(void)
+{
+    return fake.complete;
+}
+
+bool sg_streams_untracked(void)
+{
+    return fake.blind;
+}
+
+bool sg_follow_late(void)
+{
+    return fake.late;
+}
+
+void sg_follow(void)
+{
+    fake.follows++;
+}
+
+void sg_streams_serve(int device)
+{
+    (void)device;
+}
+
+bool sg_streams_place(struct sg_core *core, CUstream asked, bool per_thread, struct sg_place *ret)
+{
+    (void)core, (void)asked, (void)per_thread;
+    *ret = (struct sg_place){.device = fake.place_device, .slot = SLOT};
+    return fake.placed;
+}
+
+bool sg_streams_place_on(struct sg_core *core, CUstream asked, int device, struct sg_place *ret)
+{
+    (void)core, (void)asked;
+    *ret = (struct sg_place){.device = device, .slot = SLOT};
+    return fake.on_device;
+}
+
+CUcontext sg_streams_context_of(CUstream asked)
+{
+    (void)asked;
+    return fake.stream_context;
+}
+
+bool sg_streams_device(CUstream asked, int *ret)
+{
+    (void)asked;
+    *ret = fake.stream_device;
+    return true;
+}
+
+/* Captures and graphs. */
+bool sg_captures_live(void)
+{
+    return fake.live;
+}
+
+bool sg_captures_capturing(CUstream asked, bool per_thread)
+{
+    (void)asked, (void)per_thread;
+    return fake.capturing;
+}
+
+bool sg_captures_own(CUstream *ret)
+{
+    *ret = fake.own;
+    return fake.own != NULL;
+}
+
+bool sg_captures_await(uint64_t *left_ns)
+{
+    (void)left_ns;
+    fake.awaits++;
+    if (fake.drops)
+        fake.live = false;
+    return !fake.live;
+}
+
+bool sg_captures_settling(void)
+{
+    return fake.settling;
+}
+
+void sg_captures_settle(struct sg_core *core)
+{
+    (void)core;
+    fake.settled++;
+}
+
+CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+{
+    (void)core, (void)address, (void)origin;
+    fake.parked++;
+    return CUDA_SUCCESS;
+}
+
+bool sg_captures_relax(CUstreamCaptureMode *ret)
+{
+    (void)ret;
+    fake.relaxed += fake.relaxes;
+    return fake.relaxes;
+}
+
+void sg_captures_restore(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    fake.restored++;
+}
+
+bool sg_graphs_adopt(struct sg_core *core, CUstream asked, CUdeviceptr address, bool fresh)
+{
+    (void)core, (void)asked, (void)address;
+    fake.adopted++;
+    fake.fresh = fresh;
+    return true;
+}
+
+enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+{
+    (void)address, (void)origin;
+    fake.kept++;
+    fake.waited = waited;
+    return fake.keeps;
+}
+
+void sg_graphs_spare(CUstream asked, CUdeviceptr address)
+{
+    (void)asked, (void)address;
+    fake.spared++;
+}
+
+bool sg_graphs_again(CUstream asked, size_t bytes, CUdeviceptr *ret)
+{
+    (void)asked, (void)bytes;
+    if (fake.again)
+        *ret = BLOCK;
+    return fake.again;
+}
+
+void sg_graphs_settle(struct sg_core *core)
+{
+    (void)core;
+}
+
+/* The core. */
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)core;
+    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)(BLOCK - 1), .bytes = BLOCK, .context = CONTEXT};
+    return fake.block;
+}
+
+CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    (void)core, (void)device, (void)bytes;
+    fake.tag = *tag;
+    CUresult result = fake.mallocs < 32 ? fake.malloc[fake.mallocs++] : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        *ret = BLOCK;
+    return result;
+}
+
+CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
+{
+    (void)core, (void)address;
+    CUresult result = fake.free;
+    fake.tag = *tag;
+    fake.frees++;
+    fake.free = fake.next_free;
+    fake.block = fake.block ? fake.block : fake.free_block;
+    return result;
+}
+
+CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
+{
+    (void)core, (void)address;
+    fake.recorded = (int)slot;
+    return fake.record;
+}
+
+void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+{
+    (void)core, (void)address;
+    fake.abroad = true;
+}
+
+CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
+{
+    (void)core, (void)address, (void)current;
+    *ret_all = fake.all;
+    return fake.wait;
+}
+
+CUresult sg_core_wait_for_all(struct sg_core *core)
+{
+    (void)core;
+    fake.waits_for_all++;
+    return CUDA_SUCCESS;
+}
+
+bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
+{
+    (void)core;
+    return address == BLOCK;
+}
+
+void sg_core_disable(struct sg_core *core)
+{
+    (void)core;
+    fake.disabled = true;
+}
+
+void sg_core_poll(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+    fake.polls++;
+}
+
+void sg_core_passed_on(struct sg_core *core, int device, CUdeviceptr address, size_t bytes)
+{
+    (void)core, (void)device, (void)address, (void)bytes;
+    fake.passed_on++;
+}
+
+bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    (void)core, (void)device;
+    memset(ret, 0, sizeof *ret);
+    ret->value[SG_STAT_pending_bytes] = fake.pending;
+    return true;
+}
+
+size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size)
+{
+    (void)core, (void)device;
+    memset(buffer, '\n', size);
+    fake.reports++;
+    return fake.text;
+}
+
+bool sg_core_is_limited(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+    return fake.limited;
+}
+
+/* The rest. */
+CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret, int *ret_device)
+{
+    (void)core;
+    *ret_device = 0;
+    (void)get_current(ret);
+    return fake.current;
+}
+
+bool sg_contexts_devices(void)
+{
+    return fake.others;
+}
+
+bool sg_contexts_green(CUcontext asked)
+{
+    (void)asked;
+    return fake.green;
+}
+
+CUcontext sg_contexts_primary_of(int device)
+{
+    (void)device;
+    return OTHER_CONTEXT;
+}
+
+bool sg_torch_direct(void)
+{
+    return !fake.no_torch;
+}
+
+bool sg_torch_stream(CUstream *ret)
+{
+    *ret = STREAM;
+    return !fake.no_stream;
+}
+
+void sg_declare_given(CUdeviceptr address, size_t bytes)
+{
+    (void)address, (void)bytes;
+    fake.given++;
+}
+
+void sg_declare_freed(struct sg_core *core, CUdeviceptr address)
+{
+    (void)core, (void)address;
+    fake.freed++;
+}
+
+void sg_trimming_use(int device)
+{
+    (void)device;
+}
+
+bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+{
+    (void)driver, (void)device, (void)bytes;
+    return fake.helps;
+}
+
+void sg_recorder_device(const struct sg_driver *driver, int device)
+{
+    (void)driver, (void)device;
+}
+
+void sg_recorder_tick(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+}
+
+const struct sg_origin plain = {0}, torch = {.torch = true, .has_stream = true, .stream = STREAM},
+                              named = {.named = true, .has_stream = true, .stream = STREAM},
+                              in_order = {.stream_order = true, .has_stream = true, .stream = STREAM};
+
+int start_afresh(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    fake.complete = fake.placed = fake.on_device = true;
+    fake.stream_context = CONTEXT;
+    fake.recorded = NO_RECORD;
+    fake.conf.free_sync = SG_FREE_SYNC_AUTO;
+    atomic_store(&sg_following_order, true);
+    atomic_store(&sg_captures_parked, 0);
+    atomic_store(&sg_graphs_blocks, 0);
+    atomic_store(&sg_captures_begun, false);
+    sg_declare_on = false;
+    return 0;
+}

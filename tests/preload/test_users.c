@@ -1,0 +1,237 @@
+/* Calls that name contexts of others, and who ends those: the one waits for the other, whichever came first, for as
+   many contexts and threads as there are. */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "users.h"
+
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+
+static CUresult pushed;
+static int pushes;
+
+struct sg_thread *sg_thread_find(void)
+{
+    sg_self_found = &sg_self;
+    return sg_self_found;
+}
+
+static CUresult push(CUcontext context)
+{
+    (void)context;
+    pushes += pushed == CUDA_SUCCESS;
+    return pushed;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = NULL;
+    pushes--;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.ctx_push = push, .ctx_pop = pop};
+    return &driver;
+}
+
+static CUcontext context_of(uintptr_t number)
+{
+    return (CUcontext)(64 * (number + 1));
+}
+
+static int end(void **state)
+{
+    (void)state;
+    for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
+        sg_users_gone(context_of(i));
+    return 0;
+}
+
+static void nobody_names_what_is_not_there(void **state)
+{
+    (void)state;
+    assert_true(sg_users_begin(NULL) < 0);
+    assert_true(sg_users_begin(context_of(0)) < 0);
+    assert_true(sg_users_enter(context_of(0)) < 0);
+    assert_false(sg_users_any(context_of(0)));
+    assert_false(sg_users_is_ending(context_of(0)));
+    sg_users_ending(context_of(0), 1); /* nothing */
+    assert_false(sg_users_is_ending(context_of(0)));
+    assert_int_equal(pushes, 0);
+}
+
+static void who_ends_sees_who_uses(void **state)
+{
+    (void)state;
+    sg_users_seen(context_of(0));
+    sg_users_seen(context_of(1));
+    int use = sg_users_begin(context_of(0));
+    assert_true(use >= 0);
+    assert_true(sg_users_any(context_of(0)));
+    assert_false(sg_users_any(context_of(1)));
+    sg_users_end(use);
+    assert_false(sg_users_any(context_of(0)));
+    use = sg_users_enter(context_of(1));
+    assert_true(use >= 0 && pushes == 1 && sg_users_any(context_of(1)));
+    sg_users_leave(use);
+    assert_true(pushes == 0 && !sg_users_any(context_of(1)));
+    pushed = CUDA_ERROR_INVALID_CONTEXT; /* the driver has ended it */
+    assert_true(sg_users_enter(context_of(1)) < 0);
+    assert_false(sg_users_any(context_of(1)));
+    pushed = CUDA_SUCCESS;
+}
+
+/* An end that failed counts once; one that came twice, or for a context that has come back, not below nothing. */
+static void ends_are_counted(void **state)
+{
+    (void)state;
+    sg_users_seen(context_of(0));
+    sg_users_ending(context_of(0), 1);
+    sg_users_ending(context_of(0), 1);
+    assert_true(sg_users_is_ending(context_of(0)));
+    sg_users_ending(context_of(0), -1);
+    assert_true(sg_users_is_ending(context_of(0)));
+    sg_users_ending(context_of(0), -1);
+    assert_false(sg_users_is_ending(context_of(0)));
+    sg_users_ending(context_of(0), -1);
+    assert_false(sg_users_is_ending(context_of(0)));
+    sg_users_ending(context_of(0), 1);
+    assert_true(sg_users_is_ending(context_of(0)));
+    sg_users_gone(context_of(0));
+    sg_users_gone(context_of(0));
+    assert_false(sg_users_is_ending(context_of(0)));
+    sg_users_seen(context_of(0));
+    int use = sg_users_begin(context_of(0)); /* none is under way any more */
+    assert_true(use >= 0);
+    sg_users_end(use);
+}
+
+static void *name_it(void *ret)
+{
+    *(int *)ret = sg_users_begin(context_of(0));
+    return NULL;
+}
+
+/* Whoever names a context that is being ended waits for what comes of that. */
+static void who_comes_later_waits(void **state)
+{
+    (void)state;
+    for (int ends = 0; ends < 2; ends++) {
+        int use = -2;
+        pthread_t thread;
+        sg_users_seen(context_of(0));
+        sg_users_ending(context_of(0), 1);
+        assert_int_equal(pthread_create(&thread, NULL, name_it, &use), 0);
+        for (int i = 0; i < 50; i++)
+            sg_users_rest();
+        if (ends)
+            sg_users_gone(context_of(0));
+        else
+            sg_users_ending(context_of(0), -1);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(use >= 0, !ends);
+        if (use >= 0) {
+            assert_true(sg_users_any(context_of(0)));
+            sg_users_end(use);
+        }
+        sg_users_gone(context_of(0));
+    }
+}
+
+/* The short way is of contexts that were named before, and nothing has happened to since. */
+static void short_way_ends_with_any_change(void **state)
+{
+    struct sg_thread *self = sg_this_thread();
+    (void)state;
+    sg_users_seen(context_of(0));
+    sg_users_end(sg_users_begin(context_of(0)));
+    assert_false(sg_users_begin_quickly(self, context_of(0))); /* nobody expects others */
+    sg_users_expect();
+    sg_users_expect();
+    sg_users_end(sg_users_begin(context_of(0)));
+    if (!sg_users_begin_quickly(self, context_of(0))) {
+        skip(); /* the kernel makes no fences for others */
+        return;
+    }
+    assert_true(sg_users_any(context_of(0)));
+    sg_users_end_quickly(self);
+    assert_false(sg_users_any(context_of(0)));
+    assert_false(sg_users_begin_quickly(self, NULL));
+    assert_false(sg_users_begin_quickly(self, context_of(5)));
+    sg_users_ending(context_of(0), 1);
+    assert_false(sg_users_begin_quickly(self, context_of(0)));
+    assert_false(sg_users_any(context_of(0)));
+}
+
+/* More than there are places for: whoever names one of those finds it gone, and waits for nobody. */
+static void contexts_beyond_the_places_are_not_there(void **state)
+{
+    (void)state;
+    for (uintptr_t i = 0; i <= SG_CONTEXTS_KNOWN; i++)
+        sg_users_seen(context_of(i));
+    int use = sg_users_begin(context_of(SG_CONTEXTS_KNOWN - 1));
+    assert_true(use >= 0);
+    sg_users_end(use);
+    assert_true(sg_users_begin(context_of(SG_CONTEXTS_KNOWN)) < 0);
+    sg_users_gone(context_of(7));
+    sg_users_seen(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
+    use = sg_users_begin(context_of(SG_CONTEXTS_KNOWN));
+    assert_true(use >= 0);
+    sg_users_end(use);
+    sg_users_gone(context_of(SG_CONTEXTS_KNOWN));
+}
+
+static void *use_it(void *ret)
+{
+    int use = sg_users_begin(context_of(0));
+    bool seen = sg_users_any(context_of(0));
+    bool quick = sg_users_begin_quickly(sg_this_thread(), context_of(0));
+    if (use >= 0)
+        sg_users_end(use);
+    if (quick)
+        sg_users_end_quickly(sg_this_thread());
+    *(int *)ret += use >= 0 && seen ? 1 : 0;
+    return NULL;
+}
+
+/* Threads beyond the rows share the last, where the short way is closed. */
+static void threads_beyond_the_rows_share_one(void **state)
+{
+    enum { THREADS = 80 };
+    int good = 0;
+    (void)state;
+    sg_users_seen(context_of(0));
+    sg_users_expect();
+    for (int i = 0; i < THREADS; i++) {
+        pthread_t thread;
+        assert_int_equal(pthread_create(&thread, NULL, use_it, &good), 0);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+    }
+    assert_int_equal(good, THREADS);
+    assert_false(sg_users_any(context_of(0)));
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nobody_names_what_is_not_there),
+        TEST(who_ends_sees_who_uses),
+        TEST(ends_are_counted),
+        TEST(who_comes_later_waits),
+        TEST(short_way_ends_with_any_change),
+        TEST(contexts_beyond_the_places_are_not_there),
+        TEST(threads_beyond_the_rows_share_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
