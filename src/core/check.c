@@ -214,7 +214,8 @@ static const char *lists_broken(const struct sg_region *region, uint32_t entries
 }
 
 /* Of the tables each entry, also where there is no memory. */
-static const char *tables_broken(const struct sg_region *region, const struct counts *counts)
+static const char *tables_broken(const struct sg_region *region, enum sg_check_depth depth,
+    const struct counts *counts)
 {
     uint32_t mapped = 0, old = 0;
     for (uint32_t page = 0; page < region->pages; page++) {
@@ -223,7 +224,8 @@ static const char *tables_broken(const struct sg_region *region, const struct co
         old += handle == SG_PAGE_OLD;
     }
     MUST(mapped == counts->mapped && old == counts->old);
-    PASS(index_table_broken(&region->free_index, counts->free));
+    if (depth >= SG_CHECK_SLOTS)
+        PASS(index_table_broken(&region->free_index, counts->free));
     PASS(index_table_broken(&region->hole_index, counts->holes));
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
         for (uint32_t class = 0; region->listed && region->lists[owner] && class < SG_CLASSES; class++)
@@ -268,7 +270,7 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     sums->old += counts.old * page_bytes;
     sums->old_pages += counts.old;
     sums->whole += (region->whole_free + region->whole_cached) * page_bytes;
-    return depth == SG_CHECK_TABLES ? tables_broken(region, &counts) : NULL;
+    return depth >= SG_CHECK_TABLES ? tables_broken(region, depth, &counts) : NULL;
 }
 
 void sg_region_check(const struct sg_region *region)

@@ -11,7 +11,8 @@
 enum sg_check_depth {
     SG_CHECK_NODES, /* what follows from the nodes and the memory that is there: as many steps as there are nodes and
                        mapped pages */
-    SG_CHECK_TABLES /* and every entry of every table, whose size is that of the addresses */
+    SG_CHECK_TABLES, /* and every entry of the tables that have one for each page, bin or class */
+    SG_CHECK_SLOTS   /* and of those that have one for each slot of addresses, of which there are very many */
 };
 
 /* What a region, or all regions of a device, hold, counted node by node and page by page. */

@@ -272,6 +272,7 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, ui
         node->size = cut - begin;
         node->owner = slot;
         node->time = slot ? now : 0;
+        region->ordered = region->ordered || slot;
         if (becomes == SG_NODE_FREE)
             become_free(region, busy);
         else if (becomes == SG_NODE_HOLE)

@@ -7,7 +7,7 @@
 
 /* Addresses: a range of its own for each reservation, RANGE_SHIFT bits apart, so that its number can be read from
    them. */
-enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 17, EVENTS = 1 << 12 };
+enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 19, EVENTS = 1 << 12 };
 static const CUdeviceptr FIRST_ADDRESS = UINT64_C(1) << 46;
 static const uint64_t ENTRIES = UINT64_C(1) << 27;
 
@@ -45,7 +45,7 @@ static struct {
     struct range range[RANGES];
     uint32_t ranges;
     struct handle handle[HANDLES];
-    uint32_t handles, first_handle;
+    uint32_t handles, first_handle, held_handles, live_ranges; /* held_handles: and not left */
     struct event event[EVENTS];
     uint32_t events, live_events;
     uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES];
@@ -198,6 +198,7 @@ static CUresult add_range(uint64_t bytes, bool plain, CUdeviceptr *ret)
         .context = (int8_t)the.context};
     the.next_entry += granules;
     the.ranges++;
+    the.live_ranges++;
     *ret = range->base;
     return CUDA_SUCCESS;
 }
@@ -223,6 +224,7 @@ static CUresult address_free(CUdeviceptr address, size_t bytes)
     if (fails(BOOKS_address_free))
         return CUDA_ERROR_INVALID_VALUE;
     range->live = false;
+    the.live_ranges--;
     return CUDA_SUCCESS;
 }
 
@@ -249,6 +251,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     the.next_number += bytes;
     use_up(device, bytes);
     the.held[device] += bytes;
+    the.held_handles++;
     *ret = the.handles;
     return CUDA_SUCCESS;
 }
@@ -265,10 +268,12 @@ static CUresult release(CUmemGenericAllocationHandle id)
     if (!handle || !handle->held)
         return breaks("a handle is released that is not held");
     if (fails(BOOKS_release)) {
+        the.held_handles -= !handle->left;
         handle->left = true;
         return CUDA_ERROR_INVALID_VALUE;
     }
     handle->held = false;
+    the.held_handles -= !handle->left;
     the.held[handle->device] -= handle->bytes;
     drop_if_unused(handle);
     return CUDA_SUCCESS;
@@ -382,6 +387,7 @@ static void drop_plain(struct range *range)
     the.plain[handle->device] -= range->bytes;
     drop_if_unused(handle);
     range->live = false;
+    the.live_ranges--;
 }
 
 static CUresult mem_free(CUdeviceptr address)
@@ -598,7 +604,7 @@ void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
     the.devices = devices;
     the.total = total;
     the.granularity = granule;
-    the.ranges = the.handles = the.events = the.live_events = 0;
+    the.ranges = the.handles = the.events = the.live_events = the.held_handles = the.live_ranges = 0;
     the.next_entry = the.next_number = the.failed = the.left = 0;
     the.named = named;
     for (int i = 0; i < FUZZ_DEVICES; i++)
@@ -616,13 +622,9 @@ uint64_t books_used(int device)
 
 struct books_sums books_sums(int device)
 {
-    struct books_sums sums = {.used = the.used[device] - the.outside[device], .handle_bytes = the.held[device],
-        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = the.live_events};
-    for (uint32_t i = 0; i < the.handles; i++)
-        sums.handles += the.handle[i].held && !the.handle[i].left;
-    for (uint32_t i = 0; i < the.ranges; i++)
-        sums.ranges += the.range[i].live;
-    return sums;
+    return (struct books_sums){.used = the.used[device] - the.outside[device], .handle_bytes = the.held[device],
+        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = the.live_events,
+        .handles = the.held_handles, .ranges = the.live_ranges};
 }
 
 uint32_t books_spans(CUdeviceptr address, uint64_t bytes, int device, struct books_span *ret, uint32_t room)

@@ -874,11 +874,11 @@ void fuzz_play(const struct fuzz_program *program, struct fuzz_outcome *ret)
     for (play.step = 0; play.step < program->ops && !books_broken(); play.step++) {
         do_op(&program->op[play.step]);
         if (every && play.step % every == 0 && !books_broken())
-            verify(checks++ % 32 == 31);
+            verify(checks++ % 32 == 31 ? SG_CHECK_TABLES : SG_CHECK_NODES);
     }
     *ret = (struct fuzz_outcome){.at = play.step};
     if (!books_broken())
-        verify(true);
+        verify(program->setup.slots ? SG_CHECK_SLOTS : SG_CHECK_TABLES);
     if (!books_broken())
         finish();
     if (books_broken())

@@ -3,6 +3,7 @@
 #define FUZZ_PLAY_H
 
 #include "books.h"
+#include "check.h"
 #include "core.h"
 #include "program.h"
 
@@ -60,8 +61,8 @@ static inline void play_digest(uint64_t value)
     play.digest = (play.digest ^ value) * UINT64_C(0x100000001b3);
 }
 
-/* After an operation; `thorough`: every entry of every table. */
-void verify(bool thorough);
+/* After an operation. */
+void verify(enum sg_check_depth depth);
 /* A block was given to a stream, or nobody. */
 void verify_given(const struct play_block *block);
 /* An allocation was refused. */

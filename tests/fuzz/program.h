@@ -41,6 +41,7 @@ struct fuzz_setup {
     bool may_wait;               /* one stream may be made to wait for another */
     bool older;                  /* the driver can't record an event over a context */
     bool bounded;                /* waits for a context are given up where there is much to wait for */
+    bool slots;                  /* every slot of every table is looked at in the end */
     uint8_t check_every;         /* operations; 0: only at the end */
 };
 

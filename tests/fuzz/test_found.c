@@ -93,6 +93,21 @@ static void test_small_block_below_a_lowered_limit(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* What an abandoned place had joined became its stream's in a region in which nothing had an owner: others would not have
+   found it, nor noticed what it comes after. */
+static void test_abandoned_place_has_an_owner(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_FAULT, .other = BOOKS_create, .bytes = UINT64_C(2)},
+        {FUZZ_ALLOCATE, .stream = FUZZ_STREAMS, .block = 0, .bytes = UINT64_C(2096640)},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(6291456)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(35651584), .granularity = 2097152,
+        .devices = 1, .streams = 1, .check_every = 1};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +115,7 @@ int main(void)
         cmocka_unit_test(test_slot_of_who_stood_still),
         cmocka_unit_test(test_pending_of_several_contexts),
         cmocka_unit_test(test_small_block_below_a_lowered_limit),
+        cmocka_unit_test(test_abandoned_place_has_an_owner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
 #include "device.h"
 #include "play.h"
 #include "roundup.h"
@@ -84,7 +83,7 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
     return NULL;
 }
 
-static void verify_handles(const struct sg_device *device, const struct sg_check_sums *sums, bool thorough)
+static void verify_handles(const struct sg_device *device, const struct sg_check_sums *sums, enum sg_check_depth depth)
 {
     struct books_sums books = books_sums(device->ordinal);
     if (!books_left()) {
@@ -93,18 +92,18 @@ static void verify_handles(const struct sg_device *device, const struct sg_check
         MUST(books.used == sums->mapped, "more of the card is in use than the core believes");
     }
     MUST(books.handle_bytes >= sums->mapped && books.used >= sums->mapped, "the core has pages that were released");
-    for (uint32_t i = 0; thorough && i < device->region_count; i++) {
+    for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < device->region_count; i++) {
         const char *broken = mappings_broken(device, device->region[i]);
         MUST(!broken, broken);
     }
 }
 
-static void verify_device(struct sg_device *device, bool thorough)
+static void verify_device(struct sg_device *device, enum sg_check_depth depth)
 {
     struct sg_check_sums sums;
     const struct sg_usage *usage = &device->usage;
     int ordinal = device->ordinal;
-    const char *broken = sg_device_broken(device, thorough ? SG_CHECK_TABLES : SG_CHECK_NODES, &sums);
+    const char *broken = sg_device_broken(device, depth, &sums);
     MUST(!broken, broken);
     uint64_t count = 0;
     for (uint32_t i = 0; i < play.lives; i++)
@@ -112,7 +111,7 @@ static void verify_device(struct sg_device *device, bool thorough)
     MUST(usage->requested.now == play.requested[ordinal], "what is alive was not what was requested");
     MUST(usage->allocations.now == count, "other blocks are alive than the program's");
     if (device->mode == SG_MODE_EXPANDABLE)
-        verify_handles(device, &sums, thorough);
+        verify_handles(device, &sums, depth);
     else if (!books_left())
         MUST(books_sums(ordinal).plain_bytes >= usage->reserved.now, "segments are held that are not there");
     uint64_t most = play.most_reserved[ordinal], capacity = sg_device_capacity(device);
@@ -134,20 +133,20 @@ static void verify_stats(int device, const struct sg_check_sums *sums)
         MUST(stats.peak[i] == 0 || stats.peak[i] >= value[i], "a peak is lower than the level");
 }
 
-void verify(bool thorough)
+void verify(enum sg_check_depth depth)
 {
     const char *broken = sg_core_ranges_broken(play.core);
     MUST(!broken, broken);
     for (int i = 0; i < play.setup->devices && !books_broken(); i++) {
         struct sg_device *device = sg_device_known(play.core, i);
         if (device)
-            verify_device(device, thorough);
+            verify_device(device, depth);
         struct sg_check_sums sums;
-        if (device && thorough && device->mode == SG_MODE_EXPANDABLE && !books_broken() &&
+        if (device && depth >= SG_CHECK_TABLES && device->mode == SG_MODE_EXPANDABLE && !books_broken() &&
             !sg_device_broken(device, SG_CHECK_NODES, &sums))
             verify_stats(i, &sums);
     }
-    for (uint32_t i = 0; thorough && i < play.lives; i++) {
+    for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < play.lives; i++) {
         const struct play_block *block = &play.block[play.live[i]];
         static struct books_span spans[1 << 15];
         uint32_t count = books_spans(block->address, block->bytes, block->device, spans, 1 << 15);
@@ -197,7 +196,7 @@ void verify_trimmed(int ordinal, uint64_t keep)
 
 void verify_empty(void)
 {
-    verify(true);
+    verify(SG_CHECK_TABLES);
     for (int i = 0; i < play.setup->devices && !books_broken(); i++) {
         const struct sg_device *device = sg_device_known(play.core, i);
         if (!device || books_left())
