@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -264,6 +265,33 @@ static void core_that_is_disabled(void **state)
     stop();
 }
 
+/* In pages of the system's. What a core sets aside for itself is a gigabyte; whoever watches this program may take a
+   little at any time. */
+enum { LITTLE = 4096 };
+
+static unsigned long addresses_in_use(void)
+{
+    unsigned long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu", &pages), 1);
+    assert_int_equal(fclose(file), 0);
+    return pages;
+}
+
+static void core_that_ends_leaves_no_host_memory(void **state)
+{
+    unsigned long before = 0;
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        before = addresses_in_use();
+        start("");
+        assert_int_equal(sg_core_free(core, allocate(3 * SG_MIB), &tag), CUDA_SUCCESS);
+        stop();
+    }
+    assert_in_range(addresses_in_use(), 0, before + LITTLE);
+}
+
 /* Nothing is held: all of the card is free. And nothing may be held: nothing is to be had. */
 static void ends_of_what_may_be_held(void **state)
 {
@@ -310,6 +338,7 @@ int main(void)
         cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
         cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
+        cmocka_unit_test(core_that_ends_leaves_no_host_memory),
         cmocka_unit_test(ends_of_what_may_be_held), cmocka_unit_test(core_that_ends_gives_every_page_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,6 +80,7 @@ static void bad_values(void **state)
     refused("garbage_collection_threshold:0", "above 0 and below 1");
     refused("per_process_memory_fraction:1.1", "from 0 to 1");
     refused("per_process_memory_fraction:nan", "from 0 to 1");
+    refused("per_process_memory_fraction:x", "from 0 to 1");
     refused("expandable_segments:true", "expandable_segments:true is invalid, it must be True or False");
     refused("expandable_segments", "expandable_segments: expected ':' at the end");
     refused("expandable_segments=True", "'expandable_segments=True' is not a key");

@@ -125,10 +125,11 @@ class Mutant:
 
     def compile(self, made, *extra):
         """The object that takes the place of one of the build's. Where the same file is compiled twice, once is enough,
-        as code that may be loaded anywhere. Not optimized: most mutants cost more to compile than to notice."""
+        as code that may be loaded anywhere. Not optimized: most mutants cost more to compile than to notice. What a
+        sanitizer's build would report ends the program, since the same tests run there."""
         source = self.build.source[made]
         arguments = self.build.arguments[made]
-        extra = extra or ("-O0", "-g0")
+        extra = extra or ("-O0", "-g0", "-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")
         key = (source, *sorted(a for a in arguments if a.startswith("-D")), *extra)
         if key not in self.objects:
             output = os.path.join(self.folder, f"{len(self.objects)}.o")
