@@ -1,7 +1,7 @@
 """Where a mutant may be made, and what stands there instead: found in the syntax tree of libclang.
 
-Assertions are read as release builds read them, which is as nothing, so no mutant is made in one. What a macro with
-arguments expands to is left alone.
+Assertions are read as release builds read them, which is as nothing, so no mutant is made in one, nor in the checks
+that tests make (check*.c). What a macro with arguments expands to is left alone.
 """
 import hashlib
 import os
@@ -252,7 +252,7 @@ def find(root, commands, folders):
     commands: {source, relative to root: arguments of its compilation, run in the build folder}."""
     sites, done = [], set()
     for source in sorted(commands):
-        if os.path.dirname(source) in folders:
+        if os.path.dirname(source) in folders and not os.path.basename(source).startswith("check"):
             sites += in_unit(root, source, commands[source], folders, done)
     sites.sort(key=lambda s: (s.file, s.begin, s.end, s.operator, s.text))
     seen, unique = {}, []
