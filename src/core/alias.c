@@ -84,7 +84,7 @@ static bool may_go(const struct sg_region *region, uint32_t first, uint32_t page
 }
 
 /* Takes the oldest old address that may be unmapped out of the queue. Under the lock. */
-static bool take_old(struct sg_device *device, bool all, struct sg_run *ret)
+static bool take_old(struct sg_device *device, struct sg_run *ret)
 {
     uint32_t before = 0;
     for (uint32_t id = device->old.first; id; before = id, id = device->nodes.node[id].later) {
@@ -92,7 +92,7 @@ static bool take_old(struct sg_device *device, bool all, struct sg_run *ret)
         struct sg_region *region = device->region[node->region];
         struct sg_run run = {.region = region, .first = node->begin / region->page_units,
             .pages = node->size / region->page_units, .busy = id};
-        if (!all && !may_go(region, run.first, run.pages))
+        if (!may_go(region, run.first, run.pages))
             continue;
         if (before)
             device->nodes.node[before].later = node->later;
@@ -107,12 +107,12 @@ static bool take_old(struct sg_device *device, bool all, struct sg_run *ret)
 }
 
 /* The same, where it is its turn. No lock but `grow` is held. */
-static bool next_old(struct sg_device *device, bool all, struct sg_run *ret)
+static bool next_old(struct sg_device *device, struct sg_run *ret)
 {
     if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_lock(&device->lock);
-    bool found = take_old(device, all, ret);
+    bool found = take_old(device, ret);
     if (found)
         sg_emit_turn(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
     sg_unlock(&device->lock);
@@ -155,11 +155,11 @@ static void return_lent(struct sg_device *device)
     sg_unlock(&device->lock);
 }
 
-void sg_alias_settle(struct sg_device *device, bool all)
+void sg_alias_settle(struct sg_device *device)
 {
     struct sg_run run;
     return_lent(device);
-    while (next_old(device, all, &run)) {
+    while (next_old(device, &run)) {
         const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
         sg_count(device, SG_STAT_calls_unmap, 1);

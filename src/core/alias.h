@@ -29,8 +29,7 @@ void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t 
 /* A busy node of such pages is to be unmapped when the work there is complete. */
 void sg_alias_queue(struct sg_device *device, uint32_t busy);
 
-/* Unmaps old addresses the work on which is complete; `all`: every one, at the end of the core. Holds `grow`, not the
-   lock. */
-void sg_alias_settle(struct sg_device *device, bool all);
+/* Unmaps old addresses the work on which is complete. Holds `grow`, not the lock. */
+void sg_alias_settle(struct sg_device *device);
 
 #endif

@@ -6,6 +6,8 @@
 #ifndef SG_DEVICE_H
 #define SG_DEVICE_H
 
+#include <assert.h>
+
 #include "core.h"
 #include "creep.h"
 #include "crowd.h"
@@ -378,11 +380,12 @@ void sg_pending_settle(struct sg_device *device);
 /* And it is that of any stream that has come after all of them, where that one needs it. Whether there was any. */
 bool sg_pending_inherit(struct sg_device *device, sg_slot slot);
 
-/* The slot of a stream of the trace; 0: it is none's. */
+/* The slot of a stream of the trace, which is one of the device's; 0: it is none's. */
 static inline sg_slot sg_device_slot_of(const struct sg_device *device, uint32_t stream)
 {
     uint32_t first = sg_device_unknown_stream(device) + SG_STREAMS_MAX;
-    return stream > first && stream < first + SG_SLOTS ? stream - first : 0;
+    assert(stream < first + SG_SLOTS);
+    return stream > first ? stream - first : 0;
 }
 
 /* Whether any free range is owned by `slot`. */
@@ -403,7 +406,6 @@ struct sg_want {
     bool thorough;
     bool aliases; /* pages may get a second address for it */
     bool alone;   /* no pages are made ahead */
-    bool last;    /* nothing else will do: see sg_sew_find() */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
@@ -440,8 +442,9 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
    much. */
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 
-/* Gives all pages of a region that holds nothing back to the driver. Holds `grow`. False: the driver refused. */
-bool sg_device_empty_region(struct sg_device *device, struct sg_region *region);
+/* Gives the page of a region for huge blocks, which holds nothing, back to the driver, unless that refuses. Holds
+   `grow`. */
+void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);

@@ -117,8 +117,7 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
     sg_lock_grow(device);
     sg_lock(&device->lock);
     sg_region_flush(region);
-    bool idle = device->region_class[region->index] == SG_CLASS_HUGE && region->whole_free == region->pages &&
-                !region->pinned;
+    bool idle = region->whole_free == region->pages && !region->pinned;
     sg_emit_turn(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)

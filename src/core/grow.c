@@ -70,8 +70,8 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     struct sg_plan plan;
     CUresult result;
     struct sg_want want = request->want;
-    sg_alias_settle(device, /* all */ false);
-    for (uint32_t added = 0;; added++) {
+    sg_alias_settle(device);
+    for (;;) {
         struct sg_region *region;
         (void)sg_turn(device);
         sg_lock(&device->lock);
@@ -88,7 +88,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         sg_unlock(&device->lock);
         if (node)
             return CUDA_SUCCESS;
-        if (result != CUDA_ERROR_NOT_FOUND || added == 2)
+        if (result != CUDA_ERROR_NOT_FOUND)
             break;
         result = sg_device_add_region(device, want.class, want.lane, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD)
@@ -97,7 +97,7 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
             want.class = SG_CLASS_REGULAR;
     }
     if (result != CUDA_SUCCESS)
-        return result == CUDA_ERROR_NOT_FOUND ? CUDA_ERROR_OUT_OF_MEMORY : result;
+        return result;
     result = perform(device, request->tag, &plan);
     uint32_t created = plan.created;
     if (result != CUDA_SUCCESS) {

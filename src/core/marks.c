@@ -89,8 +89,11 @@ static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_
         last = mark;
         out += mark != NULL;
     }
-    struct sg_mark mark;
-    return out >= MARKS_OF_A_STREAM && found && take_mark(device, found->number, &mark) ? mark.event : NULL;
+    if (out < MARKS_OF_A_STREAM || !found)
+        return NULL;
+    struct sg_mark mark = *found;
+    (void)take_mark(device, mark.number, &mark);
+    return mark.event;
 }
 
 /* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_mark: it was out,
@@ -338,13 +341,13 @@ static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *r
     return true;
 }
 
-/* Records what is needed to learn about everything in `wanted` that has not been marked since. */
-static void record_marks(struct sg_device *device, uint64_t wanted)
+/* Records what is needed to learn about everything that has not been marked since. */
+static void record_marks(struct sg_device *device)
 {
+    uint64_t wanted = UINT64_MAX;
     if (!begin_recording(device))
         return;
-    if (wanted & 1)
-        record_epoch(device);
+    record_epoch(device);
     for (;;) {
         CUcontext context;
         sg_slot slot;
@@ -459,7 +462,7 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     }
     query_marks(device);
     if (how != SG_ASK_QUERY) {
-        record_marks(device, UINT64_MAX);
+        record_marks(device);
         if (!has_learnt(device, before))
             query_marks(device);
     }

@@ -155,9 +155,10 @@ static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
 
 static void unmap_place(struct sg_plan *plan, uint32_t mapped)
 {
-    uint32_t length;
-    for (uint32_t first = plan->first_page; mapped && (length = next_gap(plan, &first)) > 0; first += length) {
+    for (uint32_t first = plan->first_page, length; mapped; first += length) {
+        length = next_gap(plan, &first);
         uint32_t pages = length < mapped ? length : mapped;
+        assert(pages > 0);
         bool unmapped = unmap_pages(plan->device, plan->region, first, pages) == CUDA_SUCCESS;
         for (uint32_t page = first; !unmapped && page < first + pages; page++)
             plan->region->handle[page] = SG_PAGE_LOST;
@@ -239,7 +240,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
     uint64_t given = 0;
-    sg_alias_settle(device, /* all */ false);
+    sg_alias_settle(device);
     for (bool found = true; found && given < bytes;) {
         struct sg_run run = {0};
         (void)sg_turn(device);
@@ -255,7 +256,7 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
     return given;
 }
 
-bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
+void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
 {
     struct sg_run run = {.region = region};
     (void)sg_turn(device);
@@ -264,5 +265,6 @@ bool sg_device_empty_region(struct sg_device *device, struct sg_region *region)
     run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
     sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
-    return run.pages && give_back_run(device, &run) && region->mapped == 0;
+    if (run.pages)
+        (void)give_back_run(device, &run);
 }

@@ -254,9 +254,11 @@ static uint32_t pages_ahead(const struct sg_plan *plan)
    which the block could begin or end in. It can do that elsewhere. */
 static bool are_old_in_the_way(const struct sg_plan *plan, struct sg_want want)
 {
-    struct sg_plan later = {.device = plan->device};
-    return plan->device->old.first && find_place(plan->device, want, SG_FEWEST_WHOLE, /* later */ true, &later) &&
-           later.place.new_pages + later.place.whole < plan->place.new_pages + plan->place.whole;
+    struct sg_plan later = {.device = plan->device, .place = plan->place};
+    if (!plan->device->old.first)
+        return false;
+    (void)find_place(plan->device, want, SG_FEWEST_WHOLE, /* later */ true, &later); /* that of the plan is one */
+    return later.place.new_pages + later.place.whole < plan->place.new_pages + plan->place.whole;
 }
 
 /* How much should be left for whoever comes next, where nothing but tokens bounds what is done for it. */
@@ -313,15 +315,13 @@ static void find_anywhere(const struct sg_device *device, struct sg_want want, s
     static const enum sg_class large[] = {SG_CLASS_CROWD, SG_CLASS_REGULAR};
     if (want.class != SG_CLASS_CROWD && want.class != SG_CLASS_REGULAR)
         return;
-    uint64_t page = device->page_bytes[want.class];
+    assert(device->page_bytes[SG_CLASS_CROWD] == device->page_bytes[SG_CLASS_REGULAR]);
     want.units = want.least;
     want.lane = SG_CROWD_LANES;
-    want.last = true;
     for (uint32_t i = 0; i < sizeof large / sizeof *large; i++) {
         struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases};
         want.class = large[i];
-        if (device->page_bytes[large[i]] == page &&
-            find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
+        if (find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
             other.place.new_pages + other.place.whole < plan->place.new_pages + plan->place.whole)
             *plan = other;
     }

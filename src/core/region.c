@@ -109,7 +109,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
 {
     struct sg_region made;
     assert(sg_region_is_hole(region) && bytes <= region->reserved);
-    if (!nodes_left(region->nodes, 1) || !sg_region_init(&made, region->nodes, region->base, bytes, bytes, slot_shift))
+    if (!sg_region_init(&made, region->nodes, region->base, bytes, bytes, slot_shift))
         return false;
     made.index = region->index;
     made.reserved = region->reserved;
@@ -348,14 +348,12 @@ bool sg_region_flush_some(struct sg_region *region)
 {
     if (region->fit == SG_FIT_SMALLEST || bin_depth(region) == SG_BIN_DEPTH)
         return sg_region_flush(region);
-    for (uint32_t word = SG_BINS / 64, cached = region->cached; cached && word-- > 0;) {
-        while (region->bins_used[word]) {
+    if (region->cached == 0)
+        return false;
+    for (uint32_t word = SG_BINS / 64 - 1, cached = region->cached; region->cached == cached; word--)
+        while (region->bins_used[word] && region->cached == cached)
             bin_empty(region, word * 64 + 63 - (uint32_t)__builtin_clzll(region->bins_used[word]));
-            if (region->cached < cached)
-                return true;
-        }
-    }
-    return false;
+    return true;
 }
 
 /* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is

@@ -137,12 +137,13 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     if (want->class != SG_CLASS_REGULAR && want->class != SG_CLASS_CROWD)
         return false;
     /* What stays would keep the pages of what is gone in a moment. */
-    if (want->class == SG_CLASS_CROWD && !want->last)
+    if (want->class == SG_CLASS_CROWD)
         search.born = device->serial > YOUNG ? device->serial - YOUNG : 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         /* the small ones' own rest is theirs */
         bool larger = device->region_class[i] == SG_CLASS_REGULAR || device->region_class[i] == SG_CLASS_CROWD;
-        if (larger && device->region[i]->page_units == page_units)
+        assert(!larger || device->region[i]->page_units == page_units);
+        if (larger)
             look_through(device->region[i], &search);
     }
     uint32_t borrowed = largest(&search.heads) + largest(&search.tails);

@@ -166,14 +166,6 @@ const struct sg_torch_ops sg_torch_card_ops = {
     .unmap = unmap,
 };
 
-uint64_t sg_torch_card_calls(const struct sg_torch_card *card)
-{
-    uint64_t sum = 0;
-    for (int i = 0; i < SG_TORCH_CALLS; i++)
-        sum += card->calls[i];
-    return sum;
-}
-
 const char *sg_torch_call_name(enum sg_torch_call call)
 {
     static const char *const names[SG_TORCH_CALLS] = {

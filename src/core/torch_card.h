@@ -35,7 +35,6 @@ extern const struct sg_torch_ops sg_torch_card_ops;
 /* A card of `capacity` bytes, all of them free. */
 void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity);
 void sg_torch_card_clear(struct sg_torch_card *card); /* frees its host memory; to be initialised again before use */
-uint64_t sg_torch_card_calls(const struct sg_torch_card *card); /* all of them */
 const char *sg_torch_call_name(enum sg_torch_call call);
 
 #endif

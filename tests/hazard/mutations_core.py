@@ -167,9 +167,9 @@ CORE_BUGS = [
     bug("marks_in_captures", "events of ours are recorded while a capture is live", MARKS,
         "    if (!begin_recording(device))\n"
         "        return;\n"
-        "    if (wanted & 1)",
+        "    record_epoch(device);",
         "    (void)begin_recording(device);\n"
-        "    if (wanted & 1)",
+        "    record_epoch(device);",
         ["aware"], MARKS_TEST),
     bug("streams_made_to_wait_in_captures", "a stream is made to wait while a capture is live", MARKS,
         "    if (!begin_recording(device)) {\n"
