@@ -25,12 +25,16 @@ static void meanwhile(void)
 
 static CUresult ctx_get_current(CUcontext *ret)
 {
+    if (scene.current_unknown)
+        return CUDA_ERROR_NOT_INITIALIZED;
     *ret = scene.current;
     return CUDA_SUCCESS;
 }
 
 static CUresult ctx_push(CUcontext context)
 {
+    if (scene.push_fails)
+        return CUDA_ERROR_INVALID_CONTEXT;
     assert_true(pushed < sizeof below / sizeof *below);
     below[pushed++] = scene.current;
     scene.current = context;

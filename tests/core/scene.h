@@ -11,6 +11,8 @@ struct scene {
     struct sg_device *device; /* the first */
     CUcontext current;
     bool capturing;           /* a capture is live: nothing can be recorded */
+    bool current_unknown;     /* which context is current the driver does not say */
+    bool push_fails;          /* nor does it make another one current */
     void (*meanwhile)(void);  /* happens once, during the next call that records or waits; NULL: nothing */
     uint64_t waited;          /* bits of the contexts that were waited for */
     unsigned recorded, queried, made, event_waits, stream_waits; /* calls */

@@ -7,7 +7,9 @@
 
 #include <cmocka.h>
 
+#include "classic.h"
 #include "core.h"
+#include "device.h"
 #include "inspect.h"
 #include "size.h"
 #include "strict_driver.h"
@@ -201,12 +203,172 @@ static void test_handle_comes_again_before_the_segment_is_freed(void **state)
     end_before_free(0);
 }
 
+/* Frees of segments that are put off: another thread is to make them, and does not come to it. */
+static CUresult put_off(CUresult (*run)(void *user), void *user)
+{
+    (void)run;
+    (void)user;
+    return CUDA_ERROR_NOT_READY;
+}
+
+/* One of two contexts ends whose segments are still to be freed: they are the driver's, those of the other are freed. */
+static void test_context_ends_with_frees_put_off(void **state)
+{
+    (void)state;
+    start("ipc:always");
+    CUdeviceptr block[4];
+    for (int i = 0; i < 4; i++)
+        block[i] = allocate(i < 2 ? first : second, BYTES);
+    core->aside = put_off;
+    for (int i = 0; i < 4; i++)
+        release(i < 2 ? first : second, block[i]);
+    assert_int_equal(sg_core_trim(core, 0, 0), 4 * BYTES);
+    assert_int_equal(strict_used(0), 4 * BYTES);
+    sg_core_context_gone(core, 0, (CUcontext)(uintptr_t)0x3000); /* it has nothing here */
+    end_in_driver(block, 2);
+    sg_core_context_gone(core, 0, first);
+    core->aside = NULL;
+    sg_core_trim(core, 0, 0);
+    assert_int_equal(strict_used(0), 0);
+    finish();
+}
+
+/* As a replay is told that a context's segments are gone. */
+static void test_segments_go_in_a_replay(void **state)
+{
+    (void)state;
+    start("ipc:always");
+    CUdeviceptr block = allocate(first, BYTES);
+    release(first, block);
+    core->aside = put_off;
+    assert_int_equal(statistic(SG_STAT_reserved_bytes), BYTES);
+    end_in_driver(&block, 1);
+    sg_core_segments_gone(core, 0, first);
+    assert_int_equal(statistic(SG_STAT_reserved_bytes), 0);
+    core->aside = NULL;
+    finish();
+}
+
+/* There are as many pools as contexts are followed; those beyond share the first one's. */
+static void test_more_contexts_than_pools(void **state)
+{
+    (void)state;
+    core = inspect_start("expandable_segments:False", UINT64_C(4) * SG_GIB);
+    enum { MANY = SG_CONTEXTS_MAX + 8 };
+    static CUdeviceptr block[MANY];
+    for (uintptr_t i = 0; i < MANY; i++)
+        block[i] = allocate((CUcontext)(i + 1), SMALL);
+    assert_int_equal(sg_classic_pool(core->device[0]->classic, (CUcontext)(uintptr_t)3), 2);
+    assert_int_equal(sg_classic_pool(core->device[0]->classic, (CUcontext)(uintptr_t)MANY), 0);
+    for (uintptr_t i = 0; i < MANY; i++)
+        release((CUcontext)(i + 1), block[i]);
+    finish();
+}
+
+/* What is said of a block: by whom it was allocated, whether it was waited for, and whether others used it. */
+static struct segalloc_trace_record latest;
+
+static void observe(void *sink, const struct segalloc_trace_record *record)
+{
+    (void)sink;
+    latest = *record;
+}
+
+static void test_what_is_told_of_blocks(void **state)
+{
+    (void)state;
+    const struct sg_tag torch = {.context = first, .sync = SG_FREE_SYNC_EVENT, .torch = true},
+                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED},
+                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_POSSIBLE};
+    const struct sg_tag *const tags[] = {&torch, &recorded, &possible};
+    struct sg_block_info info;
+    CUdeviceptr address = 0;
+    bool all = true;
+    start("expandable_segments:False");
+    core->observer.emit = observe;
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        assert_int_equal(sg_core_malloc(core, 0, BYTES, tags[i], &address), CUDA_SUCCESS);
+        assert_int_equal(latest.kind, SEGALLOC_RECORD_ALLOCATE);
+        assert_int_equal(latest.flags & SEGALLOC_FLAG_TORCH, tags[i]->torch ? SEGALLOC_FLAG_TORCH : 0);
+        assert_int_equal(sg_core_wait(core, address, first, &all), CUDA_SUCCESS);
+        assert_false(all); /* the second context is one of the device too */
+        sg_core_used_abroad(core, address + BYTES); /* behind it */
+        assert_int_equal(sg_core_block(core, address, &info), CUDA_SUCCESS);
+        assert_false(info.abroad);
+        sg_core_used_abroad(core, address + BYTES - 1);
+        assert_int_equal(sg_core_block(core, address, &info), CUDA_SUCCESS);
+        assert_true(info.abroad);
+        assert_int_equal(sg_core_wait(core, address + 512, first, &all), CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(sg_core_free(core, address + 512, tags[i]), CUDA_ERROR_INVALID_VALUE);
+        assert_int_equal(sg_core_free(core, address, tags[i]), CUDA_SUCCESS);
+        assert_int_equal(latest.kind, SEGALLOC_RECORD_FREE);
+        assert_int_equal(latest.flags & SEGALLOC_FLAG_TORCH, tags[i]->torch ? SEGALLOC_FLAG_TORCH : 0);
+    }
+    CUdeviceptr kept = allocate(first, BYTES);
+    sg_core_disable(core);
+    assert_int_equal(sg_core_free(core, kept, &torch), CUDA_SUCCESS);
+    sg_core_enable(core);
+    assert_int_equal(sg_core_block(core, kept, &info), CUDA_SUCCESS);
+    release(first, kept);
+    finish();
+}
+
+/* As many segments as there may be, of a driver that has more. */
+static CUdeviceptr next_address;
+
+static CUresult alloc_anything(CUdeviceptr *ret, size_t bytes)
+{
+    *ret = next_address;
+    next_address += bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult free_anything(CUdeviceptr address)
+{
+    (void)address;
+    return CUDA_SUCCESS;
+}
+
+static void test_as_many_segments_as_there_may_be(void **state)
+{
+    (void)state;
+    enum { SEGMENTS = 1 << 16 };
+    struct sg_driver driver = strict_driver;
+    struct sg_conf conf;
+    struct sg_stats stats;
+    CUdeviceptr block = 0;
+    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_AUTO};
+    driver.mem_alloc = alloc_anything;
+    driver.mem_free = free_anything;
+    next_address = UINT64_C(0x7f0000000000);
+    strict_reset(1, UINT64_C(1) << 40, 2 << 20);
+    sg_conf_init(&conf);
+    assert_int_equal(sg_conf_apply(&conf, SG_CONF_ARGUMENT, "ipc:always", NULL, NULL), 0);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver});
+    for (int i = 0; i < SEGMENTS; i++)
+        assert_int_equal(sg_core_malloc(core, 0, SMALL, &tag, &block), CUDA_SUCCESS);
+    CUdeviceptr unused = 5;
+    assert_int_equal(sg_core_malloc(core, 0, SMALL, &tag, &unused), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(unused, 5);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, SMALL, &tag, &unused), CUDA_SUCCESS);
+    assert_int_equal(unused, block);
+    assert_true(sg_core_stats(core, 0, &stats));
+    assert_int_equal(stats.value[SG_STAT_segments], SEGMENTS);
+    sg_core_destroy(core);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_address_comes_before_the_news), cmocka_unit_test(test_driver_serves_there),
         cmocka_unit_test(test_others_keep_theirs), cmocka_unit_test(test_context_ends_before_its_segment_is_freed),
         cmocka_unit_test(test_handle_comes_again_before_the_segment_is_freed),
+        cmocka_unit_test(test_context_ends_with_frees_put_off),
+        cmocka_unit_test(test_segments_go_in_a_replay),
+        cmocka_unit_test(test_more_contexts_than_pools),
+        cmocka_unit_test(test_what_is_told_of_blocks),
+        cmocka_unit_test(test_as_many_segments_as_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,6 +333,56 @@ static void new_stream_comes_not_after_what_the_one_before_waited_for(void **sta
     assert_false(is_usable(after, slot));
 }
 
+/* A key is met again while the work of the stream that had it is not complete: that one's slot is not given for it. */
+static void key_of_a_stream_that_is_gone(void **state)
+{
+    (void)state;
+    work(own);
+    (void)freed(0, false);
+    sg_core_slot_gone(core, 0, own);
+    assert_int_equal(device->order.state[own], SG_SLOT_GONE);
+    sg_slot again = add_stream(1, 0, false);
+    assert_int_not_equal(again, own);
+    assert_int_equal(add_stream(1, 0, false), again);
+}
+
+/* That the legacy stream's work is complete beyond what a blocking one was given takes nothing from that. */
+static void idle_blocking_stream_beside_a_legacy_one_that_is_ahead(void **state)
+{
+    (void)state;
+    struct sg_clock told;
+    uint64_t done;
+    sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false), blocking = add_stream(5, SG_STREAM_BLOCKING, false);
+    work(blocking);
+    const struct sg_clock ahead = {.at = {[4] = device->serial + 100}};
+    assert_int_equal(legacy, 4);
+    complete(&ahead);
+    work(legacy);
+    sg_core_idle_clock(core, 0, blocking, &told, &done);
+    assert_int_equal(done, told.at[blocking]);
+}
+
+/* How long a stream has been given nothing is told in 32 bits. */
+static void stream_that_was_quiet_for_very_long(void **state)
+{
+    (void)state;
+    work(own);
+    (void)record(own);
+    uint64_t now = sg_order_tick(device);
+    assert_true(sg_order_quiet(&device->order, own, now) < 100);
+    assert_int_equal(sg_order_quiet(&device->order, own, now + UINT32_MAX), UINT32_MAX);
+}
+
+/* As a replay is told of it. */
+static void mark_that_is_told_of(void **state)
+{
+    (void)state;
+    sg_core_marked(core, 0, sg_slot_bit(own) | sg_slot_bit(third), 7);
+    assert_int_equal(device->order.marked[own], 7);
+    assert_int_equal(device->order.marked[other], 0);
+    assert_int_equal(device->order.marked[third], 7);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -360,6 +410,10 @@ int main(void)
         TEST(streams_too_many_have_no_slot),
         TEST(stream_that_is_met_is_not_complete),
         TEST(new_stream_comes_not_after_what_the_one_before_waited_for),
+        TEST(key_of_a_stream_that_is_gone),
+        TEST(idle_blocking_stream_beside_a_legacy_one_that_is_ahead),
+        TEST(stream_that_was_quiet_for_very_long),
+        TEST(mark_that_is_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

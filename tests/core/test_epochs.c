@@ -264,6 +264,117 @@ static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+/* With more contexts than can be kept nobody can wait for all of them. */
+static void contexts_too_many_are_not_waited_for_aside(void **state)
+{
+    (void)state;
+    assert_true(sg_marks_can_wait(scene.device));
+    for (unsigned i = 1; i <= SG_CONTEXTS_MAX + 1; i++)
+        (void)scene_add_context(i, 0);
+    assert_false(sg_marks_can_wait(scene.device));
+}
+
+/* Whoever asks for memory to be given back waits for it, where no event tells by a thread of its own, and through
+   `aside` where there is one. */
+static unsigned asides;
+
+static CUresult aside(CUresult (*run)(void *user), void *user)
+{
+    asides++;
+    return run(user);
+}
+
+static CUresult aside_in_vain(CUresult (*run)(void *user), void *user)
+{
+    (void)run;
+    (void)user;
+    asides++;
+    return CUDA_ERROR_NOT_READY;
+}
+
+static void trim_waits_where_no_event_tells(void **state)
+{
+    static CUresult (*const how[])(CUresult (*run)(void *user), void *user) = {NULL, aside_in_vain, aside};
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    for (int i = 0; i < 3; i++) {
+        scene.core->aside = how[i];
+        scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
+        assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+        asides = 0;
+        (void)sg_core_trim(scene.core, 0, 0);
+        assert_true(i == 0 ? asides == 0 : asides > 0);
+        assert_int_equal(scene_pending_bytes(), i == 1 ? SCENE_BLOCK : 0);
+        if (i == 1)
+            sg_core_settle(scene.core, 0);
+    }
+    scene.core->aside = NULL;
+}
+
+/* A thread's own stream that was first met after what is pending was freed has nothing to do with that. */
+static void streams_that_come_later_take_no_part(void **state)
+{
+    (void)state;
+    const struct sg_stream_id id = {.key = 9, .per_thread = true};
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(0);
+    work(slot);
+    scene_free_followed(address, SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    (void)scene_allocate(0); /* time goes on */
+    sg_slot own = sg_core_slot(scene.core, 0, &id);
+    assert_true(own);
+    work(own);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* One that goes with work of which no event tells, after the free: no event on the others covers that. */
+static void stream_that_goes_after_the_free_is_not_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), gone = scene_add_stream(2, 0, NULL);
+    CUdeviceptr address = scene_allocate(0);
+    work(slot);
+    work(gone);
+    scene_free_followed(address, SG_FREE_SYNC_EVENT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    strict_fail_at(1, true, CUDA_ERROR_OUT_OF_MEMORY); /* it leaves no event */
+    sg_core_slot_gone(scene.core, 0, gone);
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_settle(scene.core, 0);
+}
+
+/* One whose work is known to be complete, but not that nothing was given to it since, goes: it is covered. */
+static void stream_that_went_idle_is_covered(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), gone = scene_add_stream(2, 0, NULL);
+    work(gone);
+    (void)scene_freed(gone);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    work(slot);
+    (void)scene_freed(slot);
+    scene.capturing = true; /* no event goes behind it */
+    sg_core_slot_gone(scene.core, 0, gone);
+    scene.capturing = false;
+    assert_true(is_put_off(scene_allocate(0), true));
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_MARK);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 #define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)
 
 int main(void)
@@ -283,6 +394,11 @@ int main(void)
         TEST(contexts_too_many_are_not_covered, scene_start),
         TEST(streams_tell_of_no_free_that_they_do_not_cover, scene_start_on_older_driver),
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
+        TEST(contexts_too_many_are_not_waited_for_aside, scene_start_on_older_driver),
+        TEST(trim_waits_where_no_event_tells, scene_start_on_older_driver),
+        TEST(streams_that_come_later_take_no_part, scene_start_on_older_driver),
+        TEST(stream_that_goes_after_the_free_is_not_covered, scene_start_on_older_driver),
+        TEST(stream_that_went_idle_is_covered, scene_start_on_older_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -311,6 +311,155 @@ static void what_only_waits_for_others_counts_as_free(void **state)
     assert_int_equal(free_bytes, SCENE_BLOCK);
 }
 
+/* One context is known, and another frees: it is waited for as that which the block is of, and so is the other. */
+static void context_that_is_not_known(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    scene.current = scene_context(2);
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* The usual wait, beside contexts of other devices; and what another thread does meanwhile that makes it too little. */
+static CUdeviceptr waited_for;
+
+static void give_access(void)
+{
+    assert_int_equal(sg_core_peer_access(scene.core, 0, 1, true), CUDA_SUCCESS);
+}
+
+static void free_and_allocate_in_another(void)
+{
+    CUcontext before = scene.current;
+    scene_free(waited_for, SG_FREE_SYNC_AUTO);
+    scene.current = scene_context(2);
+    assert_int_equal(scene_allocate(0), waited_for);
+    scene.current = before;
+}
+
+static void own_block_beside_other_devices(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.context = scene.current = scene_add_context(1, 0), .sync = SG_FREE_SYNC_STRICT};
+    (void)scene_add_context(3, 1);
+    CUdeviceptr address = scene_allocate(0);
+    strict_fail_at(1, false, CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_ERROR_LAUNCH_FAILED);
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_true(sg_core_owns(scene.core, address));
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene_pending_bytes(), 0);
+    waited_for = scene_allocate(0);
+    scene.meanwhile = free_and_allocate_in_another; /* a double free that no wait was for */
+    scene_free(waited_for, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited & second_bit, second_bit);
+    address = scene_allocate(0);
+    scene.meanwhile = give_access;
+    scene_free(address, SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+static void wait_says_what_went_wrong(void **state)
+{
+    (void)state;
+    bool all = true;
+    scene.current = scene_add_context(1, 0);
+    CUdeviceptr address = scene_allocate(0);
+    strict_fail_at(1, false, CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(sg_core_wait(scene.core, address, scene.current, &all), CUDA_ERROR_LAUNCH_FAILED);
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_false(all);
+    scene_free(address, SG_FREE_SYNC_AUTO);
+}
+
+/* A step of an order that nobody follows is none. */
+static void step_of_no_stream(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .in_order = true};
+    assert_int_equal(sg_core_free(scene.core, scene_allocate(0), &tag), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+/* Streams of peers are not followed: where any stream could have seen a block, so could those. */
+static void peers_could_have_seen_it(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_SEES_POSSIBLE, .followed = true};
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    assert_int_equal(sg_core_free(scene.core, scene_allocate(slot), &tag), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), 0);
+    CUdeviceptr address = scene_allocate(slot);
+    assert_int_equal(sg_core_peer_access(scene.core, 0, 1, true), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+}
+
+/* Who names the streams of a block tells of copies too. */
+static void copy_of_a_followed_block(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(3, 1);
+    sg_slot slot = scene_add_stream(1, 0, scene.current);
+    CUdeviceptr address = scene_allocate(slot);
+    sg_core_used_abroad(scene.core, address + 512);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+static uint64_t reserved(void)
+{
+    struct sg_stats stats;
+    assert_true(sg_core_stats(scene.core, 0, &stats));
+    return stats.value[SG_STAT_reserved_bytes];
+}
+
+static CUdeviceptr allocate_huge(size_t bytes)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address = 0;
+    assert_int_equal(sg_core_malloc(scene.core, 0, bytes, &tag, &address), CUDA_SUCCESS);
+    return address;
+}
+
+/* Its page goes back at once, unless it is to stay where it is. */
+static void huge_block(void **state)
+{
+    (void)state;
+    CUdeviceptr address = allocate_huge(300 << 20);
+    scene_free(address, SG_FREE_SYNC_AUTO);
+    assert_int_equal(reserved(), 0);
+    address = allocate_huge(300 << 20);
+    sg_core_pin(scene.core, address, 1);
+    scene_free(address, SG_FREE_SYNC_AUTO);
+    assert_int_equal(reserved(), 300 << 20);
+    assert_int_equal(sg_core_trim(scene.core, 0, 0), 0);
+}
+
+/* A smaller one stands where a larger one was: behind it are addresses of ours with nothing there. */
+static void behind_a_huge_block(void **state)
+{
+    (void)state;
+    struct sg_block_info info;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr larger = allocate_huge(400 << 20);
+    scene_free(larger, SG_FREE_SYNC_AUTO);
+    CUdeviceptr address = allocate_huge(300 << 20), behind = address + (350 << 20);
+    assert_int_equal(address, larger);
+    assert_true(sg_core_owns(scene.core, behind));
+    assert_int_equal(sg_core_free(scene.core, behind, &tag), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_block(scene.core, behind, &info), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(sg_core_block(scene.core, address + (299 << 20), &info), CUDA_SUCCESS);
+    sg_core_used_abroad(scene.core, behind);
+    sg_core_pin(scene.core, behind, 1);
+    scene_free(address, SG_FREE_SYNC_AUTO);
+    assert_int_equal(reserved(), 0); /* nothing was pinned */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
 
 int main(void)
@@ -332,6 +481,14 @@ int main(void)
         TEST(ended_context_is_no_other_devices_either),
         TEST(context_does_not_end_during_a_call_that_names_it),
         TEST(what_only_waits_for_others_counts_as_free),
+        TEST(context_that_is_not_known),
+        TEST(own_block_beside_other_devices),
+        TEST(wait_says_what_went_wrong),
+        TEST(step_of_no_stream),
+        TEST(peers_could_have_seen_it),
+        TEST(copy_of_a_followed_block),
+        TEST(huge_block),
+        TEST(behind_a_huge_block),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -219,6 +219,114 @@ static void wait_for_a_context_that_fails_tells_nothing(void **state)
     assert_true(scene_is_complete(after));
 }
 
+/* The event's context can't be made current, or it isn't known which one is: then it is taken to be the stream's. */
+static void context_that_cannot_be_entered(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    sg_slot slot = scene_add_stream(1, 0, scene_add_context(2, 0));
+    work(slot);
+    struct sg_after after = scene_freed(slot);
+    scene.push_fails = true;
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.made, 0);
+    scene.current_unknown = true;
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.made, 1);
+    assert_int_equal(scene.recorded, 1);
+    scene.current_unknown = scene.push_fails = false;
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(scene_is_complete(after));
+}
+
+/* The event went with its context while it was waited for. */
+static void end_first_context(void)
+{
+    sg_core_context_gone(scene.core, 0, scene_context(1));
+}
+
+static void context_that_ends_during_the_wait(void **state)
+{
+    (void)state;
+    CUcontext context = scene.current = scene_add_context(1, 0);
+    sg_slot slot = scene_add_stream(1, 0, context), other = scene_add_stream(2, 0, scene_add_context(2, 0));
+    work(other);
+    struct sg_after after = scene_freed(other);
+    work(slot);
+    (void)scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.device->mark_count, 2);
+    CUevent event = scene.device->mark[0].event;
+    scene.meanwhile = end_first_context;
+    (void)sg_device_ask(scene.device, SG_ASK_WAIT);
+    assert_true(scene_is_complete(after));
+    assert_int_equal(scene.device->idle_count, 1); /* the other's */
+    assert_int_equal(strict_driver.event_destroy(event), CUDA_SUCCESS);
+}
+
+/* As many are out on a stream as there may be, and something pending waits for all of them: one more is made. */
+static void events_that_are_all_needed(void **state)
+{
+    enum { EACH = 64 };
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    CUdeviceptr address = scene_allocate(0);
+    for (int i = 0; i < EACH; i++) {
+        work(slot);
+        (void)scene_freed(slot);
+        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    }
+    scene_free(address, SG_FREE_SYNC_EVENT);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    unsigned made = scene.made;
+    assert_int_equal(made, EACH); /* the one over the context, which is of no other streams, was among them */
+    work(slot);
+    (void)scene_freed(slot);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.made, made + 1);
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* What is left out when the core ends is destroyed, whatever the driver says of it. */
+static void end_after_a_wait_that_failed(void **state)
+{
+    (void)state;
+    struct sg_conf conf;
+    strict_reset(1, 64 << 20, 2 << 20);
+    sg_conf_init(&conf);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver});
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_EVENT};
+    CUdeviceptr address;
+    const char *what;
+    assert_int_equal(sg_core_malloc(core, 0, 3 << 20, &tag, &address), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    (void)sg_device_ask(core->device[0], SG_ASK_MARK);
+    assert_int_equal(core->device[0]->mark_count, 1);
+    strict_fail_at(1, true, CUDA_ERROR_DEINITIALIZED);
+    sg_core_destroy(core);
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+}
+
+static void stream_that_takes_no_event_is_not_made_to_wait(void **state)
+{
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, SG_STREAM_UNMARKED, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    assert_false(sg_device_make_wait(scene.device, other));
+    other = scene_add_stream(3, 0, NULL);
+    strict_fail_at(1, false, CUDA_ERROR_OUT_OF_MEMORY); /* there is no event to be had */
+    assert_false(sg_device_make_wait(scene.device, other));
+    assert_int_equal(scene.recorded + scene.stream_waits, 0);
+    assert_true(sg_device_make_wait(scene.device, other));
+}
+
 static void stream_that_could_not_be_made_to_wait_does_not(void **state)
 {
     (void)state;
@@ -362,6 +470,11 @@ int main(void)
         TEST(question_that_fails_tells_nothing, scene_start),
         TEST(wait_that_fails_tells_nothing, scene_start),
         TEST(wait_for_a_context_that_fails_tells_nothing, scene_start_on_older_driver),
+        TEST(context_that_cannot_be_entered, scene_start),
+        TEST(context_that_ends_during_the_wait, scene_start),
+        TEST(events_that_are_all_needed, scene_start),
+        cmocka_unit_test(end_after_a_wait_that_failed),
+        TEST(stream_that_takes_no_event_is_not_made_to_wait, scene_start),
         TEST(stream_that_could_not_be_made_to_wait_does_not, scene_start),
         TEST(nothing_is_recorded_in_captures, scene_start),
         TEST(no_stream_is_made_to_wait_in_captures, scene_start),

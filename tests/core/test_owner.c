@@ -172,6 +172,30 @@ static void abandoned_place_is_its_takers(void **state)
     assert_int_equal(nodes.node[id].begin, 0);
 }
 
+/* Nor is it whoever's while it may not move; nor to be had without nodes. */
+static void page_that_may_not_move(void **state)
+{
+    uint32_t page = 0, from = 0;
+    (void)state;
+    region.pin[1] = SG_PIN_ASKED;
+    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
+    assert_int_equal(sg_region_cut_border(&region, TAKER, &from, &page), 0);
+}
+
+static void nothing_is_taken_without_nodes(void **state)
+{
+    uint32_t page = 0, from = 0, live = nodes.live;
+    (void)state;
+    nodes.live = nodes.capacity - 1000;
+    assert_int_equal(sg_region_cut_border(&region, TAKER, &from, &page), 0);
+    assert_int_equal(sg_region_take_window(&region, 2 * PAGE, TAKER), 0);
+    sg_region_check(&region);
+    nodes.live = live;
+    from = 0;
+    assert_true(sg_region_take_window(&region, 2 * PAGE, TAKER));
+    sg_region_check(&region);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +206,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
         cmocka_unit_test_setup_teardown(joined_ranges_are_free_after_the_last_of_them, start, end),
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
+        cmocka_unit_test_setup_teardown(page_that_may_not_move, start, end),
+        cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,6 +248,53 @@ static void test_old_addresses_are_not_in_the_way(void **state)
     }
 }
 
+/* A part whose address somebody remembers stays where it is; and so does every part while there are no nodes. */
+static void test_parts_that_stay_away(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+        struct sg_nodes *nodes = NULL;
+        CUdeviceptr block[BLOCKS];
+        make_parts(core, 0, block);
+        CUdeviceptr sewn = allocate(core, 0, MIB(6));
+        nodes = &core->device[0]->nodes;
+        assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(4));
+        if (pinned)
+            sg_core_pin(core, sewn, MIB(6));
+        release(core, 0, sewn);
+        uint32_t live = nodes->live;
+        if (!pinned)
+            nodes->live = nodes->capacity - 500;
+        assert_int_equal(sg_core_trim(core, 0, 0), 0);
+        nodes->live = live;
+        assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(4));
+        inspect(core, 1);
+        (void)sg_core_trim(core, 0, 0);
+        assert_int_equal(value(core, SG_STAT_aliased_bytes), pinned ? MIB(4) : 0);
+        inspect(core, 1);
+        stop(core);
+    }
+}
+
+/* What is left of a part that is used again is lent to nobody: its page is another's. */
+static void test_part_is_not_lent_twice(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    CUdeviceptr block[BLOCKS], low, sewn;
+    make_parts(core, 0, block);
+    sewn = allocate(core, 0, MIB(6));
+    release(core, 0, sewn);
+    low = allocate(core, 0, MIB(6) - MIB(1) / 2); /* from one end of it */
+    assert_true(low == sewn || low == sewn + MIB(1) / 2);
+    for (int i = 0; i < 4; i++)
+        (void)allocate(core, 0, MIB(5) / 2);
+    inspect(core, 1);
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(4));
+    stop(core);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +305,8 @@ int main(void)
         cmocka_unit_test(test_part_goes_home_whole),
         cmocka_unit_test(test_who_is_lent_what),
         cmocka_unit_test(test_old_addresses_are_not_in_the_way),
+        cmocka_unit_test(test_parts_that_stay_away),
+        cmocka_unit_test(test_part_is_not_lent_twice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,12 @@ static void bad_values(void **state)
         "max_split_size_mb:99999999999999999999: expected a number of 64 bits");
     refused("roundup_power2_divisions:[1:99999999999999999999]", "expected a number of 64 bits");
     refused(",", "',' is not a key");
+    refused("max_split_size_mb:,", "expected a value");
+    refused("max_split_size_mb::", "expected a value");
+    refused("max_split_size_mb:]", "expected a value");
+    refused("garbage_collection_threshold:much", "above 0 and below 1");
+    refused("roundup_power2_divisions:[a:4]", "expected a number");
+    refused("a_word_that_is_longer_than_any_key_of_pytorch_s_allocator_could_ever_be:1", "is not a key");
     refused("roundup_power2_divisions:3", "3 divisions are invalid, they must be a power of two");
     refused("roundup_power2_divisions:0", "power of two");
     refused("roundup_power2_divisions:[3:4]", "the boundary 3 (MiB) must be a power of two");
@@ -124,6 +130,7 @@ static void without_effect(void **state)
     refused("pinned_num_register_threads:256", "up to 128");
     refused("pinned_reserve_segment_size_mb:0", "at least 1");
     refused("pinned_max_cached_size_mb:all", "expected a number");
+    refused("pinned_num_register_threads:many", "expected a number");
 }
 
 static void roundup(void **state)
@@ -156,6 +163,10 @@ static void roundup(void **state)
         assert_int_equal(sg_torch_round(&conf, SG_MIB), SG_MIB);
         assert_int_equal(sg_torch_round(&conf, 5 * SG_MIB), 8 * SG_MIB);
     }
+    conf = parsed("roundup_power2_divisions:[]");
+    assert_int_equal(conf.roundup_divisions[0], 0);
+    conf = parsed("roundup_power2_divisions:[1:4,]");
+    assert_int_equal(conf.roundup_divisions[0], 4);
     conf = parsed("roundup_power2_divisions:1");
     assert_int_equal(sg_torch_round(&conf, 3 * SG_MIB + 1), 3 * SG_MIB + 512);
 }

@@ -619,6 +619,93 @@ static void random_traffic(void **state)
     }
 }
 
+/* A card whose addresses of an expandable segment are all mapped, since its memory has no end: a block at their end has
+   nothing behind it, and a whole such segment is none of fixed size. */
+static uint64_t reserve_result;
+
+static int reserve_or_not(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    return reserve_result ? -EIO : sg_torch_card_ops.reserve(user, bytes, ret_address);
+}
+
+static void expandable_to_the_end_of_the_addresses(void **state)
+{
+    (void)state;
+    struct sg_torch_conf conf;
+    struct sg_torch_card card;
+    struct sg_torch_ops ops = sg_torch_card_ops;
+    struct sg_torch_block *block[9], *more;
+    char error[SG_TORCH_ERROR_TEXT];
+    ops.reserve = reserve_or_not;
+    /* segments of 9/8 of 160 MiB; all that may be held is more than that */
+    assert_int_equal(sg_torch_conf_parse("expandable_segments:True,garbage_collection_threshold:0.3,"
+        "per_process_memory_fraction:1", &conf, error), 0);
+    sg_torch_card_init(&card, SG_GIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 160 * SG_MIB, &ops, &card);
+    const struct sg_torch_stats *stats = sg_torch_stats(torch);
+    for (int i = 0; i < 9; i++)
+        assert_int_equal(sg_torch_alloc(torch, 20 * SG_MIB, STREAM, &block[i]), 0);
+    assert_int_equal(stats->reserves, 1);
+    assert_int_equal(stats->reserved.current, 180 * SG_MIB);
+    reserve_result = 1; /* there are no addresses for a second one */
+    assert_int_equal(sg_torch_alloc(torch, 20 * SG_MIB, STREAM, &more), -EIO);
+    reserve_result = 0;
+    sg_torch_free(torch, block[2]);
+    sg_torch_free(torch, block[8]);
+    assert_int_equal(sg_torch_alloc(torch, 20 * SG_MIB, STREAM, &more), 0); /* the lower of two that can't grow */
+    assert_int_equal(sg_torch_address(more), sg_torch_address(block[0]) + 40 * SG_MIB);
+    sg_torch_free(torch, more);
+    for (int i = 0; i < 8; i++)
+        if (i != 2)
+            sg_torch_free(torch, block[i]);
+    sg_torch_empty_cache(torch);
+    assert_int_equal(card.used, 0);
+    assert_int_equal(stats->unreserves, 1);
+    sg_torch_destroy(torch);
+    sg_torch_card_clear(&card);
+}
+
+/* A free expandable segment is whole, but nothing that garbage collection gives back. */
+static void garbage_is_in_fixed_segments_alone(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct sg_torch_block *block;
+    set_up(&bench, "expandable_segments:True,garbage_collection_threshold:0.1,per_process_memory_fraction:0.9", 160 * SG_MIB);
+    put(&bench, get(&bench, 140 * SG_MIB)); /* all that a fraction allows */
+    assert_int_equal(bench.stats->reserved.current, 140 * SG_MIB);
+    block = get_on(&bench, 1000, OTHER); /* asks for a segment of its own: garbage first */
+    put(&bench, block);
+    tear_down(&bench);
+}
+
+/* All that is free has gone, and it is not enough. */
+static void garbage_that_is_not_enough(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "garbage_collection_threshold:0.1,per_process_memory_fraction:0.99", SG_GIB);
+    struct sg_torch_block *used = get(&bench, 400 * SG_MIB), *garbage = get(&bench, 100 * SG_MIB);
+    put(&bench, garbage);
+    struct sg_torch_block *next = get(&bench, 200 * SG_MIB);
+    assert_int_equal(bench.stats->reserved.current, 600 * SG_MIB);
+    put(&bench, used);
+    put(&bench, next);
+    tear_down(&bench);
+}
+
+static void more_than_the_fraction(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "per_process_memory_fraction:0.5", SG_GIB);
+    must_run_out(&bench, 600 * SG_MIB);
+    must_run_out(&bench, UINT64_C(1) << 60);
+    assert_int_equal(sg_torch_address(NULL), 0);
+    assert_int_equal(sg_torch_bytes(NULL), 0);
+    tear_down(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -643,6 +730,10 @@ int main(void)
         cmocka_unit_test(record_stream),
         cmocka_unit_test(pending_blocks),
         cmocka_unit_test(others_while_the_driver_works),
+        cmocka_unit_test(expandable_to_the_end_of_the_addresses),
+        cmocka_unit_test(garbage_is_in_fixed_segments_alone),
+        cmocka_unit_test(garbage_that_is_not_enough),
+        cmocka_unit_test(more_than_the_fraction),
         cmocka_unit_test(random_traffic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

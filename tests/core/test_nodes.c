@@ -1,0 +1,214 @@
+/* Nodes: of regions so small that little is said of them, of one region in another's table, and too few of them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "check.h"
+#include "core.h"
+#include "device.h"
+#include "inspect.h"
+#include "region_parts.h"
+#include "strict_driver.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+
+/* A region so small that its index has one level. */
+static void region_of_few_units(void **state)
+{
+    (void)state;
+    static struct sg_nodes nodes;
+    static struct sg_region region;
+    enum { UNITS = 8 };
+    uint32_t block[UNITS];
+    assert_true(sg_nodes_init(&nodes));
+    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
+    const struct sg_place place = {.units = UNITS, .node = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &place);
+    region.handle[0] = 1;
+    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), 0, 0);
+    for (int turn = 0; turn < 2; turn++) {
+        sg_region_flush(&region);
+        for (int i = 0; i < UNITS; i++)
+            assert_true(block[i] = sg_region_take(&region, 1, SG_END_LOW, 0));
+        assert_int_equal(sg_region_take(&region, 1, SG_END_LOW, 0), 0);
+        for (int i = 0; i < UNITS; i++)
+            sg_region_release(&region, block[i], 0, 0);
+        sg_region_check(&region);
+    }
+    sg_region_fini(&region);
+    sg_nodes_fini(&nodes);
+}
+
+/* A table names a node for a place that is another region's by now, and stands there at the same position. */
+static void node_of_another_region(void **state)
+{
+    (void)state;
+    static struct sg_nodes nodes;
+    static struct sg_region region[2];
+    enum { PAGE = 4096, SLOT_SHIFT = 7, PART = 1024, PARTS = PAGE / PART };
+    uint32_t block[PARTS], found = 0;
+    assert_true(sg_nodes_init(&nodes));
+    for (uint32_t i = 0; i < 2; i++) {
+        uint64_t bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+        assert_true(sg_region_init(&region[i], &nodes, 0x7f0000000000 + i * 2 * bytes, bytes, bytes, SLOT_SHIFT));
+        region[i].index = i;
+        nodes.node[region[i].first].region = i;
+        const struct sg_place place = {.units = PAGE, .node = region[i].first, .new_pages = 1};
+        uint32_t busy = sg_region_claim(&region[i], &place);
+        region[i].handle[0] = 1;
+        sg_region_release(&region[i], sg_region_commit(&region[i], busy, &place, 0), 0, 0);
+        sg_region_flush(&region[i]);
+    }
+    for (int i = 0; i < PARTS; i++)
+        assert_true(block[i] = sg_region_take(&region[0], PART, SG_END_LOW, 0));
+    for (int i = PARTS - 1; i >= 0; i--)
+        sg_region_release(&region[0], block[i], 0, 0);
+    sg_region_flush(&region[0]);
+    for (int i = 0; i < PARTS; i++) {
+        assert_true(sg_region_take(&region[1], PART, SG_END_LOW, 0));
+        for (uint32_t position = 0; position < PAGE; position += PART) {
+            uint32_t likely = sg_region_expect_free(&region[0], position);
+            const struct sg_node *node = &nodes.node[likely];
+            found += likely && node->state == SG_NODE_BLOCK && node->region == 1 && node->begin == position;
+            assert_int_equal(sg_region_block_at(&region[0], position, likely), 0);
+        }
+    }
+    assert_true(found > 0);
+    for (int i = 0; i < 2; i++)
+        sg_region_fini(&region[i]);
+    sg_nodes_fini(&nodes);
+}
+
+/* The beginning of a region is a hole, but not all of it. */
+static void hole_is_not_all_of_a_region(void **state)
+{
+    (void)state;
+    static struct sg_nodes nodes;
+    static struct sg_region region;
+    enum { PAGE = 4096, PAGES = 4 };
+    assert_true(sg_nodes_init(&nodes));
+    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, (uint64_t)PAGES * PAGE << SG_UNIT_SHIFT,
+        (uint64_t)PAGE << SG_UNIT_SHIFT, 7));
+    assert_true(sg_region_is_hole(&region));
+    const struct sg_place place = {.begin = PAGE, .units = PAGE, .node = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &place);
+    region.handle[1] = 1;
+    assert_true(sg_region_commit(&region, busy, &place, 0));
+    assert_int_equal(nodes.node[region.first].state, SG_NODE_HOLE);
+    assert_false(sg_region_is_hole(&region));
+    sg_region_fini(&region);
+    sg_nodes_fini(&nodes);
+}
+
+static struct sg_core *core;
+static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+
+static CUresult try_allocate(uint64_t bytes, CUdeviceptr *ret)
+{
+    CUresult result = sg_core_malloc(core, 0, bytes, &tag, ret);
+    inspect(core, 1);
+    return result;
+}
+
+static void stop(void)
+{
+    const char *what;
+    sg_core_destroy(core);
+    if (strict_broken(&what))
+        fail_msg("a rule of the driver was broken: %s", what);
+    assert_int_equal(strict_leaks(), 0);
+}
+
+/* As if all nodes but so many were in use. Returns what nodes.live was, to be put back. */
+static uint32_t leave_nodes(uint32_t left)
+{
+    struct sg_nodes *nodes = &core->device[0]->nodes;
+    uint32_t live = nodes->live;
+    nodes->live = nodes->capacity - left;
+    return live;
+}
+
+/* Blocks of two pages and a half, every other of which is free: a larger one needs all of the whole pages to move, and
+   there are nodes for some of what they leave only. It is refused, and had once there are nodes. */
+static void plan_that_runs_out_of_nodes(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 1200 };
+    static CUdeviceptr block[BLOCKS];
+    CUdeviceptr large = 0;
+    core = inspect_start("", BLOCKS * MIB(5));
+    for (int i = 0; i < BLOCKS; i++)
+        assert_int_equal(sg_core_malloc(core, 0, MIB(5), &tag, &block[i]), CUDA_SUCCESS);
+    for (int i = 0; i < BLOCKS; i += 2)
+        assert_int_equal(sg_core_free(core, block[i], &tag), CUDA_SUCCESS);
+    (void)sg_core_merge(core, 0);
+    uint32_t live = leave_nodes(NODES_SPARE_OF_CLAIM + 8);
+    assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_ERROR_OUT_OF_MEMORY);
+    core->device[0]->nodes.live = live;
+    inspect(core, 1);
+    assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, large, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+static void nothing_goes_back_without_nodes(void **state)
+{
+    (void)state;
+    CUdeviceptr block = 0;
+    core = inspect_start("", MIB(64));
+    assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    uint32_t live = leave_nodes(NODES_SPARE_OF_CUT);
+    assert_int_equal(sg_core_trim(core, 0, 0), 0);
+    core->device[0]->nodes.live = live;
+    inspect(core, 1);
+    assert_int_equal(sg_core_trim(core, 0, 0), MIB(6));
+    stop();
+}
+
+static void segments_without_nodes(void **state)
+{
+    (void)state;
+    CUdeviceptr block = 5;
+    core = inspect_start("expandable_segments:False", MIB(64));
+    (void)sg_device_get(core, 0);
+    uint32_t live = leave_nodes(NODES_SPARE);
+    assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(block, 5);
+    core->device[0]->nodes.live = live;
+    assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+/* Where there is one bin or more for each of very many blocks, and nothing in it. */
+static void nothing_is_cached(void **state)
+{
+    (void)state;
+    CUdeviceptr block = 0;
+    core = inspect_start("", MIB(64));
+    assert_int_equal(try_allocate(1000, &block), CUDA_SUCCESS);
+    uint32_t live = leave_nodes(1 << 20);
+    struct sg_region *region = core->device[0]->region[0];
+    sg_region_flush(region);
+    assert_false(sg_region_flush_some(region));
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    assert_true(sg_region_flush_some(region));
+    assert_false(sg_region_flush_some(region));
+    core->device[0]->nodes.live = live - 1; /* two that were free are one */
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(region_of_few_units), cmocka_unit_test(node_of_another_region),
+        cmocka_unit_test(hole_is_not_all_of_a_region), cmocka_unit_test(plan_that_runs_out_of_nodes),
+        cmocka_unit_test(nothing_goes_back_without_nodes), cmocka_unit_test(segments_without_nodes),
+        cmocka_unit_test(nothing_is_cached),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
