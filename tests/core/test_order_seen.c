@@ -80,6 +80,19 @@ static void seen_by_each_that_waited(void **state)
     assert_int_equal(seen(born), sg_slot_bit(third));
 }
 
+/* Of two that waited the own stream has come after one. */
+static void seen_by_who_was_not_waited_for(void **state)
+{
+    (void)state;
+    uint64_t born = sg_order_tick(device);
+    wait_for_stream(other, own);
+    wait_for_stream(third, own);
+    work(other);
+    work(third);
+    wait_for_stream(own, other);
+    assert_int_equal(seen(born), sg_slot_bit(third));
+}
+
 /* The last comes after the second's work, but not after the first's, which the second came after only later. */
 static void seen_by_who_came_after_another_later(void **state)
 {
@@ -308,6 +321,7 @@ int main(void)
         TEST(seen_by_who_was_in_no_event_call),
         TEST(seen_by_who_is_ordered_by_other_means),
         TEST(seen_by_each_that_waited),
+        TEST(seen_by_who_was_not_waited_for),
         TEST(seen_by_who_came_after_another_later),
         TEST(seen_by_who_came_after_a_blocking_stream),
         TEST(seen_by_who_came_after_a_blocking_stream_that_is_gone),

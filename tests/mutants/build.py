@@ -17,14 +17,20 @@ class DoesNotBuild(Exception):
 
 
 class Build:
-    """The mutants' build: optimized a little, so that compiling is quick, and with assertions."""
+    """The mutants' build: optimized a little, so that compiling is quick, and with assertions. Of the tests, those of
+    `suites`."""
 
-    def __init__(self, root, folder):
+    def __init__(self, root, folder, suites):
         self.root, self.folder = root, folder
         if not os.path.exists(os.path.join(folder, "build.ninja")):
             output_of(["meson", "setup", folder, root, "-Dbuildtype=plain", "-Db_ndebug=false", "-Dc_args=-O1",
                        "-Dtrain=disabled"], env=dict(os.environ, CC=os.environ.get("CC", "gcc")))
-        output_of(["ninja", "-C", folder])
+        self.tests = [test for test in self.introspect("--tests") if test["suite"][0].split(":")[-1] in suites]
+        needed = {target for test in self.tests for target in test["depends"]}
+        made = [os.path.relpath(target["filename"][0], folder) for target in self.introspect("--targets")
+                if target["id"] in needed]
+        if made:
+            output_of(["ninja", "-C", folder, *made])
         self.source, self.arguments = {}, {}  # of each object
         with open(os.path.join(folder, "compile_commands.json"), encoding="utf-8") as file:
             for command in json.load(file):
@@ -33,6 +39,9 @@ class Build:
                 self.arguments[made] = self.for_copies(shlex.split(command["command"]))
         self.includes = self.read_includes()
         self.links = {}
+
+    def introspect(self, what):
+        return json.loads(output_of(["meson", "introspect", what, self.folder]))
 
     def for_copies(self, command):
         """A compilation's arguments without its file, its output and what ninja wants of it."""
