@@ -319,6 +319,10 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
 /* A slot's work is complete up to `time`. */
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
 
+/* What the slot is given from now on comes after `clock`, by a wait of our own: how the program orders its streams it
+   says nothing of, as sg_core_waited() does. No lock held. */
+void sg_order_waited(struct sg_device *device, sg_slot slot, const struct sg_clock *clock);
+
 /* An event of ours tells when the work of `slots` up to a time is complete. Under the lock. */
 void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
 /* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */

@@ -515,7 +515,7 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
             continue;
         sg_count(device, SG_STAT_device_waits, 1);
         clock.at[other] = mark.time;
-        sg_core_waited(device->core, device->ordinal, slot, &clock);
+        sg_order_waited(device, slot, &clock);
         any = true;
     }
     end_recording(device);

@@ -333,14 +333,10 @@ static void catch_up_all(struct sg_order *order, sg_slot slot)
     }
 }
 
-void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_clock *clock)
+/* Under the lock. */
+static void come_after(struct sg_device *device, sg_slot slot, const struct sg_clock *clock)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
-    if (!device)
-        return;
-    sg_lock(&device->lock);
     struct sg_order *order = &device->order;
-    order->eventless &= ~sg_slot_bit(slot);
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
         if (other == slot || clock->at[other] <= order->knows[slot].at[other] ||
             clock->at[other] <= order->complete[other])
@@ -352,6 +348,23 @@ void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struc
         catch_up_all(order, slot);
         sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
     }
+}
+
+void sg_order_waited(struct sg_device *device, sg_slot slot, const struct sg_clock *clock)
+{
+    sg_lock(&device->lock);
+    come_after(device, slot, clock);
+    sg_unlock(&device->lock);
+}
+
+void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_clock *clock)
+{
+    struct sg_device *device = followed(core, ordinal, slot);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    device->order.eventless &= ~sg_slot_bit(slot);
+    come_after(device, slot, clock);
     sg_unlock(&device->lock);
 }
 
