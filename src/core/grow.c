@@ -195,16 +195,44 @@ static void keep_pending_limit(struct sg_device *device, uint64_t bytes)
     }
 }
 
+/* What an allocation has waited for. */
+struct patience {
+    bool made_wait;                /* its stream waits for the others */
+    uint64_t frees, pending, busy; /* of the device, and bits of the streams that may have work left, the last time that
+                                      any of it was something else */
+    uint32_t rounds;               /* since then */
+};
+
+/* By then each event is over that was out: where nothing but newer ones are, recorded because some of them cannot be,
+   they tell of nothing. */
+enum { ROUNDS_MOST = SG_MARKS + SG_SLOTS };
+
+/* Whether another wait is worth it. */
+static bool is_patient(struct sg_device *device, struct patience *patience)
+{
+    sg_lock(&device->lock);
+    uint64_t frees = device->usage.frees, pending = device->usage.pending.now, busy = device->order.unproven;
+    sg_unlock(&device->lock);
+    bool same = frees == patience->frees && pending == patience->pending && busy == patience->busy;
+    patience->frees = frees;
+    patience->pending = pending;
+    patience->busy = busy;
+    patience->rounds = same ? patience->rounds + 1 : 0;
+    return patience->rounds < ROUNDS_MOST;
+}
+
 /* All that has failed: learns of more that is complete, or makes it so. False: there is nothing that is worth another
    try. No lock is held: what is waited for may need another thread that is about to grow. */
-static bool wait_for_memory(struct sg_device *device, sg_slot slot, bool *made_wait)
+static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patience *patience)
 {
     if (device->core->replay) {
         const struct segalloc_trace_record *told = sg_turn(device);
         return told && told->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
     }
-    bool first = !*made_wait;
-    *made_wait = true;
+    bool first = !patience->made_wait;
+    patience->made_wait = true;
+    if (!is_patient(device, patience))
+        return false;
     return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
 }
 
@@ -213,7 +241,8 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 {
     struct request request = {want, bytes, tag};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-    bool again = true, made_wait = false;
+    struct patience patience = {0};
+    bool again = true;
     request.want.thorough = true;
     request.want.aliases = sg_alias_allowed(device, want.slot);
     sg_device_ask(device, worth_asking(device, &request));
@@ -225,7 +254,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         result = attempt(device, &request, ret);
         sg_unlock(&device->grow);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            again = wait_for_memory(device, want.slot, &made_wait);
+            again = wait_for_memory(device, want.slot, &patience);
     }
     return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }

@@ -361,6 +361,17 @@ static CUcontext current_handle(void)
     return context_handle(books_current());
 }
 
+static bool has_come_after(unsigned stream, const struct play_block *block)
+{
+    if (!is_alive(stream) || device_of(stream) != block->device)
+        return false;
+    struct work_after next = work_up_to((int)stream);
+    for (uint32_t i = 0; i < work.streams; i++)
+        if (block->touched.work[i] > work.stream[i].complete && block->touched.work[i] > next.work[i])
+            return false;
+    return true;
+}
+
 static void release(const struct fuzz_op *op)
 {
     struct play_block *block = live_block(op);
@@ -385,11 +396,11 @@ static void release(const struct fuzz_op *op)
         break;
     case FUZZ_FREE_STEP:
         tag.sync = SG_FREE_SYNC_STREAM;
-        if (is_alive(op->stream) && device_of(op->stream) == block->device) {
-            work_come_after_by_rules(op->stream); /* the program has seen to it, by means that need not be told */
-            work_come_after(op->stream, &block->touched);
+        if (has_come_after(op->stream, block)) {
             tag.slot = play.slot[op->stream];
             tag.in_order = true;
+        } else if (block->stream < 0) {
+            tag.sync = SG_FREE_SYNC_EVENT;
         }
         break;
     default:
@@ -500,10 +511,12 @@ static void use_elsewhere(const struct fuzz_op *op, struct play_block *block)
 static void use(const struct fuzz_op *op)
 {
     struct play_block *block = live_block(op);
-    if (!block || block->stream < 0 || !is_alive(op->stream) || device_of(op->stream) != block->device)
+    if (!block || !is_alive(op->stream) || device_of(op->stream) != block->device)
         return;
+    if (block->stream < 0 && !play.slot[op->stream] && work.stream[op->stream].context != block->context)
+        return; /* in a fixed segment, as below */
     play.done++;
-    if (op->stream == block->stream)
+    if (op->stream == block->stream || block->stream < 0)
         submit(op->stream, block, true);
     else
         use_elsewhere(op, block);

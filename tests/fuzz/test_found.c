@@ -74,6 +74,22 @@ static void test_pending_of_several_contexts(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* The same where one context's event can be recorded again and again, and another's never: it tells of nothing new. */
+static void test_event_in_one_of_two_contexts(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_ALLOCATE, .stream = 0, .block = 0, .bytes = UINT64_C(8388608), .flags = FUZZ_WORKS},
+        {FUZZ_CONTEXT_CURRENT, .other = 0},
+        {FUZZ_FAULT, .other = BOOKS_ctx_push, .flags = FUZZ_FOR_EVER},
+        {FUZZ_FREE, .other = FUZZ_FREE_EVENT, .block = 0},
+        {FUZZ_ALLOCATE, .stream = 0, .block = 1, .bytes = UINT64_C(16777216)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(20971520), .granularity = 2097152,
+        .devices = 1, .contexts = 2, .streams = 2, .context_of = {0, 1}, .check_every = 1};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 /* Of what is held beyond a lowered limit not all went back that was complete: what waits for several streams was not
    looked at before. */
 static void test_small_block_below_a_lowered_limit(void **state)
@@ -138,6 +154,7 @@ int main(void)
         cmocka_unit_test(test_limit_below_what_is_held),
         cmocka_unit_test(test_slot_of_who_stood_still),
         cmocka_unit_test(test_pending_of_several_contexts),
+        cmocka_unit_test(test_event_in_one_of_two_contexts),
         cmocka_unit_test(test_small_block_below_a_lowered_limit),
         cmocka_unit_test(test_abandoned_place_has_an_owner),
         cmocka_unit_test(test_made_to_wait_and_unheard),
