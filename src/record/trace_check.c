@@ -37,7 +37,7 @@ bool sg_trace_check_header(const struct segalloc_trace_header *header, uint64_t 
         FIELD(header_bytes, header->header_bytes < sizeof *header, "the header is shorter than version 1 has it"),
         FIELD(data_offset, first % FIRST_BLOCK_STEP || first > SEGALLOC_TRACE_HEADER_MOST || first < header->header_bytes,
               "the first block does not begin at a multiple of 4096 bytes after the header, up to 16 MiB"),
-        FIELD(conf_bytes, texts > first - header->header_bytes, "the texts are longer than the header has room for"),
+        FIELD(conf_bytes, header->header_bytes + texts > first, "the texts are longer than the header has room for"),
         FIELD(pid, header->pid > INT32_MAX, "no process has this number"),
         FIELD(imported, header->imported > 1, "whether it was imported is 0 or 1"),
         FIELD(devices, header->devices > SEGALLOC_TRACE_DEVICES, "more devices than 64"),

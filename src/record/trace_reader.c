@@ -222,7 +222,8 @@ static size_t take_ahead(struct sg_trace_reader *reader, struct segalloc_trace_r
         memcpy(out + done, batch->record + ahead->at, part * sizeof(*out));
         ahead->at += part;
         done += part;
-        reader->shown.next = batch->info.next - (batch->count - ahead->at) * sizeof(*out);
+        if (batch->info.next) /* of CSV it is not known */
+            reader->shown.next = batch->info.next - (batch->count - ahead->at) * sizeof(*out);
         if (ahead->at == batch->count)
             break; /* the next one may be of another block */
     }

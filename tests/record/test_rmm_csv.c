@@ -37,12 +37,14 @@ static char *rows(struct sg_trace_reader *reader, size_t batch, size_t *ret_size
     size_t size = 0, n;
     FILE *out = open_memstream(&text, &size);
     fputs(HEADER, out);
-    while ((n = sg_trace_read(reader, record, batch)) > 0)
+    while ((n = sg_trace_read(reader, record, batch)) > 0) {
+        assert_int_equal(sg_trace_info(reader)->next, 0); /* rows have lines */
         for (size_t i = 0; i < n; i++) {
             char row[SG_RMM_ROW];
             assert_int_equal(sg_dictionary_add(&dictionary, &record[i]), 0);
             fwrite(row, 1, sg_rmm_row(&dictionary, &record[i], row), out);
         }
+    }
     fclose(out);
     sg_dictionary_free(&dictionary);
     free(record);
