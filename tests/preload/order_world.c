@@ -213,14 +213,14 @@ static CUresult get_id(CUstream stream, unsigned long long *ret)
 {
     uintptr_t others = fake.current ? fake.current - 1 : 0;
     *ret = (uintptr_t)stream < 16 ? 900 + (uintptr_t)stream + 10 * others : fake.ids[(uintptr_t)stream / 16];
-    return CUDA_SUCCESS;
+    return fake.id_answer;
 }
 
 static CUresult get_context(CUstream stream, CUcontext *ret)
 {
     uintptr_t number = (uintptr_t)stream / 16;
     *ret = number < THIRD ? (CUcontext)1 : number < SECOND ? (CUcontext)3 : (CUcontext)2;
-    return CUDA_SUCCESS;
+    return fake.context_answer;
 }
 
 static CUresult get_flags(CUstream stream, unsigned *ret)
@@ -233,14 +233,15 @@ static CUresult get_flags(CUstream stream, unsigned *ret)
 static CUresult get_current(CUcontext *ret)
 {
     *ret = (CUcontext)(fake.current ? fake.current : 1);
-    return CUDA_SUCCESS;
+    return fake.current_answer;
 }
 
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.stream_get_id = get_id, .stream_get_ctx = get_context,
-        .stream_get_flags = get_flags, .ctx_get_current = get_current};
-    return &driver;
+    static const struct sg_driver old = {.ctx_get_current = get_current},
+        driver = {.stream_get_id = get_id, .stream_get_ctx = get_context, .stream_get_flags = get_flags,
+            .ctx_get_current = get_current};
+    return fake.old ? &old : &driver;
 }
 
 struct sg_core *sg_life_core(void)
@@ -295,7 +296,7 @@ bool sg_contexts_devices(void)
 bool sg_contexts_device(CUcontext context, int *ret)
 {
     *ret = context == (CUcontext)2; /* the second context is the second device's */
-    return true;
+    return !fake.strange;
 }
 
 bool sg_contexts_stands_for_all(CUcontext context)

@@ -25,7 +25,9 @@ struct fake {
     bool devices;        /* contexts are of several */
     bool green;          /* all contexts are, and stand for the first */
     unsigned flags;      /* of streams that are no default ones */
-    CUresult flags_answer;
+    CUresult flags_answer, id_answer, context_answer, current_answer;
+    bool old;            /* the driver lacks the calls for streams' numbers, contexts and flags */
+    bool strange;        /* contexts are of no device */
     struct sg_stream_id id; /* of the last one that the core was asked to follow */
     uint64_t time;       /* of clocks: each is later than the one before */
     /* what the core was told last, and how often */

@@ -25,6 +25,10 @@ __thread struct sg_thread sg_self;
 
 static struct {
     CUresult begin, end; /* what the driver answers */
+    CUresult current, exchanged; /* and to questions of ours */
+    CUcontext context;           /* the current one, and the blocks' */
+    bool old;                    /* it lacks all that is not required */
+    bool no_core;
     CUdeviceptr freed[16];
     int freed_count;
     CUstreamCaptureMode mode;
@@ -66,6 +70,11 @@ static CUresult synchronize(void)
     return CUDA_SUCCESS;
 }
 
+static CUresult synchronize_of(CUcontext context)
+{
+    return context == fake.context ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
 static CUresult end(CUstream stream, CUgraph *ret)
 {
     (void)stream, (void)ret;
@@ -77,7 +86,31 @@ static CUresult exchange(CUstreamCaptureMode *mode)
     CUstreamCaptureMode before = fake.mode;
     fake.mode = *mode;
     *mode = before;
-    return CUDA_SUCCESS;
+    return fake.exchanged;
+}
+
+static CUresult begin_plain(CUstream stream)
+{
+    return begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static CUresult begin_to_graph(CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+    size_t count, CUstreamCaptureMode mode)
+{
+    (void)graph, (void)nodes, (void)edges, (void)count;
+    return begin(stream, mode);
+}
+
+static CUresult begin_again(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *user)
+{
+    (void)graph, (void)callback, (void)user;
+    return begin(stream, mode);
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = fake.context;
+    return fake.current;
 }
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
@@ -90,6 +123,12 @@ static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
+        .cuStreamBeginCapture = begin_plain,
+        .cuStreamBeginCapture_ptsz = begin_plain,
+        .cuStreamBeginCaptureToGraph = begin_to_graph,
+        .cuStreamBeginCaptureToGraph_ptsz = begin_to_graph,
+        .cuStreamBeginRecaptureToGraph = begin_again,
+        .cuStreamBeginRecaptureToGraph_ptsz = begin_again,
         .cuStreamBeginCapture_v2 = begin,
         .cuStreamBeginCapture_v2_ptsz = begin,
         .cuStreamEndCapture = end,
@@ -100,14 +139,15 @@ const struct sg_real *sg_real(void)
 
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize,
-        .stream_is_capturing = is_capturing};
-    return &driver;
+    static const struct sg_driver old = {.ctx_synchronize = synchronize, .ctx_synchronize_of = synchronize_of},
+        driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize, .ctx_get_current = get_current,
+            .stream_is_capturing = is_capturing, .ctx_synchronize_of = synchronize_of};
+    return fake.old ? &old : &driver;
 }
 
 struct sg_core *sg_begin(void)
 {
-    return (struct sg_core *)&fake;
+    return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
 void sg_end(void)
@@ -128,7 +168,7 @@ void sg_unguard(enum sg_guard guard)
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     (void)core;
-    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096};
+    *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)4095, .bytes = 4096, .context = fake.context};
     return address >= 4096 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -151,7 +191,9 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     (void)core;
     assert_false(sg_captures_live());
     assert_true(origin->judged); /* else the driver might be asked again, in another thread and beside its captures */
-    fake.freed[fake.freed_count++] = address;
+    if (fake.freed_count < 16)
+        fake.freed[fake.freed_count] = address;
+    fake.freed_count++;
     return CUDA_SUCCESS;
 }
 
@@ -329,6 +371,136 @@ static void a_forked_child_waits_for_nobody(void **state)
     assert_false(sg_captures_live());
 }
 
+/* By whichever call it begins, and is ended. */
+static void every_beginning_counts(void **state)
+{
+    (void)state;
+    for (int call = 0; call < 8; call++) {
+        for (int fails = 0; fails < 2; fails++) {
+            CUstream stream = stream_of(8);
+            CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+            fake.begin = fails ? CUDA_ERROR_ILLEGAL_STATE : CUDA_SUCCESS;
+            CUresult result = call == 0 ? cuStreamBeginCapture(stream)
+                : call == 1 ? cuStreamBeginCapture_ptsz(stream)
+                : call == 2 ? cuStreamBeginCapture_v2(stream, mode)
+                : call == 3 ? cuStreamBeginCapture_v2_ptsz(stream, mode)
+                : call == 4 ? cuStreamBeginCaptureToGraph(stream, NULL, NULL, NULL, 0, mode)
+                : call == 5 ? cuStreamBeginCaptureToGraph_ptsz(stream, NULL, NULL, NULL, 0, mode)
+                : call == 6 ? cuStreamBeginRecaptureToGraph(stream, mode, NULL, NULL, NULL)
+                            : cuStreamBeginRecaptureToGraph_ptsz(stream, mode, NULL, NULL, NULL);
+            assert_int_equal(result, fake.begin);
+            assert_int_equal(sg_captures_live(), !fails);
+            CUresult ended = call % 2 ? cuStreamEndCapture_ptsz(stream, NULL) : cuStreamEndCapture(stream, NULL);
+            assert_int_equal(ended, CUDA_SUCCESS);
+            assert_false(sg_captures_live());
+        }
+    }
+}
+
+/* Those that found no place end too, in whichever order; one whose stream nobody knows can't. */
+static void more_captures_than_there_is_room_for_end(void **state)
+{
+    enum { MANY = 300 };
+    (void)state;
+    for (uintptr_t i = 0; i < MANY; i++)
+        assert_int_equal(cuStreamBeginCapture_v2(stream_of(8 + 8 * i), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
+    for (uintptr_t i = MANY; i-- > 0;) {
+        assert_true(sg_captures_live());
+        assert_int_equal(cuStreamEndCapture(stream_of(8 + 8 * i), NULL), CUDA_SUCCESS);
+    }
+    assert_false(sg_captures_live());
+}
+
+/* What is no block, or beyond what can be kept, is refused; what was kept of a context that is gone went with it. */
+static void frees_that_cannot_be_kept_are_refused(void **state)
+{
+    enum { MANY = 65536 };
+    (void)state;
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    assert_int_equal(park(512), CUDA_ERROR_INVALID_VALUE); /* no block */
+    fake.context = (CUcontext)64;
+    assert_int_equal(park(4096), CUDA_SUCCESS);
+    fake.context = (CUcontext)128;
+    assert_int_equal(park(8192), CUDA_SUCCESS);
+    sg_captures_context_gone((CUcontext)64); /* that of the first */
+    assert_true(sg_captures_live());
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.freed_count, 1);
+    assert_int_equal(fake.freed[0], 8192);
+    fake.freed_count = 0;
+    assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
+    atomic_store(&sg_captures_parked, MANY); /* as many as there is room for */
+    assert_int_equal(park(4096), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    atomic_store(&sg_captures_parked, 0);
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.freed_count, 0);
+}
+
+static void a_stream_that_lives_on_captures_on(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_int_equal(sg_captures_destroyed(CUDA_ERROR_INVALID_HANDLE, stream_of(8)), CUDA_ERROR_INVALID_HANDLE);
+    assert_true(sg_captures_live());
+    for (int i = 0; i < 2; i++) { /* these leave it going on */
+        fake.end = i ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_HANDLE;
+        cuStreamEndCapture(stream_of(8), NULL);
+        assert_true(sg_captures_live());
+    }
+    fake.end = CUDA_SUCCESS;
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_false(sg_captures_live());
+}
+
+/* What was put off stays so where there is nobody to free it: from inside, or once it is over. */
+static void frees_wait_for_a_thread_that_can_make_them(void **state)
+{
+    (void)state;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    park(4096);
+    fake.no_core = true;
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_int_equal(fake.freed_count, 0);
+    fake.begin = CUDA_ERROR_ILLEGAL_STATE;
+    fake.no_core = false;
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_int_equal(fake.freed_count, 1);
+}
+
+/* Of a driver without the calls for that, nothing is asked. */
+static void old_drivers_capture_too(void **state)
+{
+    CUstreamCaptureMode mode;
+    (void)state;
+    fake.old = true;
+    assert_int_equal(cuStreamBeginCapture(stream_of(8)), CUDA_SUCCESS);
+    assert_false(sg_captures_capturing(stream_of(8), false));
+    assert_false(sg_captures_relax(&mode));
+    assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
+    fake.old = false;
+    fake.exchanged = CUDA_ERROR_UNKNOWN;
+    assert_false(sg_captures_relax(&mode));
+    assert_int_equal(sg_captures_wait((CUcontext)64), CUDA_ERROR_INVALID_CONTEXT);
+    fake.context = (CUcontext)64;
+    assert_int_equal(sg_captures_wait((CUcontext)64), CUDA_SUCCESS);
+}
+
+/* Nobody waits for his own capture, nor longer than he was to. */
+static void waiting_for_captures_ends(void **state)
+{
+    uint64_t left = 1000000;
+    (void)state;
+    assert_true(sg_captures_await(&left));
+    assert_int_equal(left, 1000000);
+    cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
+    assert_false(sg_captures_await(&left));
+    assert_int_equal(left, 1000000);
+    CUstream stream;
+    assert_true(sg_captures_own(&stream) && stream == stream_of(8));
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_false(sg_captures_own(&stream));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +512,13 @@ int main(void)
         cmocka_unit_test_setup(what_was_parked_goes_with_its_context, start_afresh),
         cmocka_unit_test_setup(knows_the_default_streams_apart, start_afresh),
         cmocka_unit_test_setup(relaxes_and_restores, start_afresh),
+        cmocka_unit_test_setup(every_beginning_counts, start_afresh),
+        cmocka_unit_test_setup(more_captures_than_there_is_room_for_end, start_afresh),
+        cmocka_unit_test_setup(frees_that_cannot_be_kept_are_refused, start_afresh),
+        cmocka_unit_test_setup(a_stream_that_lives_on_captures_on, start_afresh),
+        cmocka_unit_test_setup(frees_wait_for_a_thread_that_can_make_them, start_afresh),
+        cmocka_unit_test_setup(old_drivers_capture_too, start_afresh),
+        cmocka_unit_test_setup(waiting_for_captures_ends, start_afresh),
         cmocka_unit_test_setup(begins_after_a_wait_aside_is_in_the_driver, start_afresh),
         cmocka_unit_test_setup(a_forked_child_waits_for_nobody, start_afresh),
     };

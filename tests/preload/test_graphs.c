@@ -23,7 +23,12 @@ static struct {
         CUgraph graph;       /* that retains it */
     } object[OBJECTS];
     int objects;
-    CUresult retain;         /* what the driver answers */
+    CUresult retain, create, info, current; /* what the driver answers */
+    CUresult block;          /* and the core */
+    bool invalidated;        /* captures are */
+    int lacks;               /* which of its calls is missing: from 1 on */
+    bool theirs;             /* all blocks are the driver's own */
+    int driver_s_frees;
     bool forked;             /* another stream has joined */
     CUdeviceptr freed[FREED];
     struct sg_origin origin; /* of the last free */
@@ -51,9 +56,11 @@ static CUresult capture_info(CUstream asked, CUstreamCaptureStatus *status, cuui
 {
     (void)nodes, (void)count;
     *ret = fake.capture[(uintptr_t)asked];
-    *status = *ret ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *status = fake.invalidated ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+        : *ret                 ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                               : CU_STREAM_CAPTURE_STATUS_NONE;
     *graph = graph_of(*ret);
-    return CUDA_SUCCESS;
+    return fake.info;
 }
 
 static CUresult object_create(CUuserObject *ret, void *user, CUhostFn destroyed, unsigned count, unsigned flags)
@@ -61,6 +68,8 @@ static CUresult object_create(CUuserObject *ret, void *user, CUhostFn destroyed,
     assert_int_equal(count, 1);
     assert_int_equal(flags, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     assert_true(fake.objects < OBJECTS);
+    if (fake.create != CUDA_SUCCESS)
+        return fake.create;
     fake.object[fake.objects++] = (struct object){user, destroyed, NULL};
     *ret = (CUuserObject)(uintptr_t)fake.objects;
     return CUDA_SUCCESS;
@@ -86,16 +95,24 @@ static CUresult retain(CUgraph graph, CUuserObject object, unsigned count, unsig
 static CUresult get_current(CUcontext *ret)
 {
     *ret = context;
+    return fake.current;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    (void)address;
+    fake.driver_s_frees++;
     return CUDA_SUCCESS;
 }
 
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.stream_capture_info = capture_info,
-        .user_object_create = object_create,
-        .user_object_release = object_release,
-        .graph_retain_user_object = retain,
-        .ctx_get_current = get_current};
+    static struct sg_driver driver;
+    driver = (struct sg_driver){.stream_capture_info = fake.lacks == 1 ? NULL : capture_info,
+        .user_object_create = fake.lacks == 2 ? NULL : object_create,
+        .user_object_release = fake.lacks == 3 ? NULL : object_release,
+        .graph_retain_user_object = fake.lacks == 4 ? NULL : retain,
+        .ctx_get_current = get_current, .mem_free = mem_free};
     return &driver;
 }
 
@@ -122,13 +139,13 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
     (void)asked;
     *ret = (struct sg_block_info){
         .base = address, .bytes = 4096, .context = address >> 12 & 1 ? context : other_context};
-    return CUDA_SUCCESS;
+    return fake.block;
 }
 
 bool sg_life_owns(CUdeviceptr address)
 {
     (void)address;
-    return true;
+    return !fake.theirs;
 }
 
 CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
@@ -400,6 +417,78 @@ static void freed_by_the_driver_it_is_no_spare(void **state)
     assert_false(again(1, 4096, &found));
 }
 
+/* Without a call that it takes, in no capture, or in one that is ruined, a block is as any other. */
+static void is_not_kept_where_the_driver_cannot_tell(void **state)
+{
+    (void)state;
+    (void)capture(1);
+    for (fake.lacks = 1; fake.lacks <= 4; fake.lacks++)
+        assert_false(sg_graphs_adopt(core, stream(1), 4096, true));
+    fake.lacks = 0;
+    fake.info = CUDA_ERROR_INVALID_HANDLE;
+    assert_false(sg_graphs_adopt(core, stream(1), 4096, true));
+    fake.info = CUDA_SUCCESS;
+    fake.invalidated = true;
+    assert_false(sg_graphs_adopt(core, stream(1), 4096, true));
+    fake.invalidated = false;
+    assert_false(sg_graphs_adopt(core, stream(2), 4096, true));
+    fake.create = CUDA_ERROR_OUT_OF_MEMORY; /* nothing to retain */
+    assert_false(sg_graphs_adopt(core, stream(1), 4096, true));
+    assert_int_equal(release(4096, 1), SG_GRAPHS_FREE);
+    assert_false(sg_graphs_holding());
+}
+
+/* A block that another graph has stays that one's where this one can't be told of. */
+static void is_kept_for_the_graph_that_has_it(void **state)
+{
+    (void)state;
+    unsigned long long first = capture(1);
+    CUdeviceptr block = allocate(1);
+    (void)capture(2);
+    fake.create = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_false(sg_graphs_adopt(core, stream(2), block, false));
+    fake.create = CUDA_SUCCESS;
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    destroy(first);
+    assert_int_equal(freed(block), 1);
+}
+
+/* The driver's own memory is kept for graphs too, as the current context's, and goes back to the driver. */
+static void memory_of_the_driver_s_goes_back_to_it(void **state)
+{
+    (void)state;
+    unsigned long long graph = capture(1);
+    fake.block = CUDA_ERROR_NOT_FOUND;
+    fake.theirs = true;
+    fake.current = CUDA_ERROR_DEINITIALIZED;
+    assert_false(sg_graphs_adopt(core, stream(1), 4096, false));
+    fake.current = CUDA_SUCCESS;
+    assert_true(sg_graphs_adopt(core, stream(1), 4096, false));
+    assert_int_equal(release(4096, 1), SG_GRAPHS_KEPT);
+    destroy(graph);
+    assert_int_equal(freed(4096), 0);
+    assert_int_equal(fake.driver_s_frees, 1);
+}
+
+/* What several graphs have, or what is not free, is no spare of one. */
+static void block_of_two_graphs_is_no_spare(void **state)
+{
+    CUdeviceptr again;
+    (void)state;
+    (void)capture(1);
+    (void)capture(2);
+    CUdeviceptr block = allocate(1);
+    sg_graphs_spare(stream(1), block); /* not freed */
+    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    assert_true(sg_graphs_adopt(core, stream(2), block, false));
+    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    sg_graphs_spare(stream(1), block);
+    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    sg_graphs_spare(stream(3), block); /* in no capture */
+    sg_graphs_spare(stream(1), 1 << 30); /* no block */
+    assert_false(sg_graphs_again(stream(1), 4096, &again));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
 
 int main(void)
@@ -417,6 +506,10 @@ int main(void)
         TEST(other_captures_have_none_of_it),
         TEST(others_blocks_are_no_spares),
         TEST(freed_by_the_driver_it_is_no_spare),
+        TEST(is_not_kept_where_the_driver_cannot_tell),
+        TEST(is_kept_for_the_graph_that_has_it),
+        TEST(memory_of_the_driver_s_goes_back_to_it),
+        TEST(block_of_two_graphs_is_no_spare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
