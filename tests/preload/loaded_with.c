@@ -1,6 +1,6 @@
-/* Preloaded, on the simulator, with libraries loaded whose presence decides how memory is served. Usage: loaded_with HOW
-   [LIBRARY…]: whether a block can be given to another process by a legacy handle ("shared") or not ("own"), or nothing is
-   served at all ("passed"). */
+/* Preloaded, on the simulator, with libraries loaded whose presence decides how memory is served. Usage: loaded_with
+   HOW [LIBRARY…]: whether a block can be given to another process by a legacy handle ("shared") or not ("own"), or
+   nothing is served at all ("passed"). */
 #include <dlfcn.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
-/* The order of streams where the driver refuses, lacks calls or does not say, in a world made up for it: nothing is made
-   of that, and who depends on it does not believe to have seen all streams. */
+/* The order of streams where the driver refuses, lacks calls or does not say, in a world made up for it: nothing is
+   made of that, and who depends on it does not believe to have seen all streams. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
