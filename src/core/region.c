@@ -350,9 +350,9 @@ bool sg_region_flush_some(struct sg_region *region)
         return sg_region_flush(region);
     if (region->cached == 0)
         return false;
-    for (uint32_t word = SG_BINS / 64 - 1, cached = region->cached; region->cached == cached; word--)
-        while (region->bins_used[word] && region->cached == cached)
-            bin_empty(region, word * 64 + 63 - (uint32_t)__builtin_clzll(region->bins_used[word]));
+    for (uint32_t words = SG_BINS / 64, cached = region->cached; region->cached == cached; words--)
+        while (region->bins_used[words - 1] && region->cached == cached)
+            bin_empty(region, words * 64 - 1 - (uint32_t)__builtin_clzll(region->bins_used[words - 1]));
     return true;
 }
 

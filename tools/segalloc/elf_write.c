@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "wrap.h"
+
 /* The file: one segment to read and execute (header, hash table, symbols, strings, versions, relocations, code), then
    one to write (dynamic section, addresses of targets), a page of the largest size that arm64 has further on. */
 enum {
@@ -72,7 +74,8 @@ static size_t place_in(struct writer *w, const char **list, size_t *count, size_
     return (*count)++;
 }
 
-static uint32_t elf_hash(const char *name)
+/* As the format has it (System V ABI, Hash Table). */
+SG_WRAPS static uint32_t elf_hash(const char *name)
 {
     uint32_t hash = 0;
     for (; *name; name++) {
