@@ -34,6 +34,7 @@ enum {
 static struct {
     _Atomic(enum state) state;
     struct sg_core *core; /* set before the state leaves EARLY */
+    pid_t pid;            /* likewise: of the process that the core is of */
     _Atomic(struct sg_core *) made; /* the same, from when it can be told things on */
     atomic_int driver_known; /* 0 not looked for, 1 complete, 2 lacking something */
     struct sg_driver driver;
@@ -311,6 +312,7 @@ static enum state create_core(const struct sg_driver *driver)
     };
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);
+    life.pid = getpid();
     life.core = sg_core_create(&params);
     if (!life.core)
         return PASSING;
@@ -430,15 +432,21 @@ __attribute__((constructor)) static void load(void)
 }
 
 /* Destructors and handlers that come later may still free: they find a disabled core. Whoever ends the process from
-   within a call of ours (a signal handler) may hold the core's locks, and leaves the files as a kill would. */
+   within a call of ours (a signal handler) may hold the core's locks, and leaves the files as a kill would. In a child
+   that was made by the kernel's clone, of which no handler of fork() was told, all that is shared is the parent's. */
 __attribute__((destructor)) static void unload(void)
 {
     enum state live = LIVE;
-    if (!atomic_compare_exchange_strong(&life.state, &live, EXITING))
+    if (atomic_load(&life.state) != live)
+        return;
+    bool own = life.pid == getpid();
+    if (!atomic_compare_exchange_strong(&life.state, &live, own ? EXITING : CHILD))
         return;
     atomic_fetch_add(&sg_life_gate, 1);
-    sg_trimming_close();
     sg_core_disable(life.core);
+    if (!own)
+        return;
+    sg_trimming_close();
     if (!sg_self.inside)
         sg_recorder_close(life.core);
 }

@@ -1,10 +1,13 @@
 /* Preloaded, on the simulator: what becomes of the library when the process forks, ends or is ended. The argument
    says which. */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,6 +103,108 @@ static void fork_early(void)
     EXPECT(statistic(0, "allocs") == PAIRS);
 }
 
+/* Children that no handler of fork() hears of: what they do, and how they end, is none of the parent's. */
+enum child { CHILD_CLONE, CHILD_FORK, CHILD_VFORK, CHILD_SHARES, CHILD_SPAWN, CHILD_COUNT };
+
+static int shares_memory(void *unused)
+{
+    (void)unused;
+    _exit(3);
+}
+
+static int spawn(void)
+{
+    char *arguments[] = {(char[]){"sh"}, (char[]){"-c"}, (char[]){"exit 3"}, NULL};
+    pid_t child = -1;
+    EXPECT(posix_spawn(&child, "/bin/sh", NULL, NULL, arguments, environ) == 0);
+    return child_status(child);
+}
+
+/* `busy`: other threads are in the midst of something. Then a handler of the driver's may find in the child of a clone,
+   which nobody prepared for, a lock that stays held: such a child ends without them. */
+static int begin_child(enum child how, bool busy)
+{
+    static _Alignas(16) char stack[1 << 16];
+    pid_t child = -1;
+    switch (how) {
+    case CHILD_CLONE:
+        child = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+        break;
+    case CHILD_FORK:
+        child = fork();
+        break;
+    case CHILD_VFORK:
+        child = vfork();
+        if (child == 0)
+            _exit(3);
+        return child_status(child);
+    case CHILD_SHARES:
+        return child_status(clone(shares_memory, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, NULL));
+    case CHILD_SPAWN:
+        return spawn();
+    case CHILD_COUNT:
+        break;
+    }
+    if (child == 0 && busy && how == CHILD_CLONE)
+        _exit(3);
+    if (child == 0)
+        exit(3); /* handlers and destructors run, of a process that is another one */
+    return child_status(child);
+}
+
+/* Others allocate meanwhile; the parent's files say afterwards that it went on to its own end. */
+static void children(void)
+{
+    enum { ROUNDS = 12, THREADS = 2 };
+    pthread_t thread[THREADS];
+    CUcontext context = NULL;
+    work();
+    EXPECT(cuCtxGetCurrent(&context) == CUDA_SUCCESS);
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&thread[i], NULL, keep_busy, context) == 0);
+    for (int i = 0; i < ROUNDS; i++)
+        for (int how = 0; how < CHILD_COUNT; how++)
+            EXPECT(begin_child((enum child)how, true) == 3);
+    atomic_store(&forked_enough, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    work();
+}
+
+/* Without others, so that it is known how much there is to say. */
+static void lone_children(void)
+{
+    for (int how = 0; how < CHILD_COUNT; how++)
+        EXPECT(begin_child((enum child)how, false) == 3);
+}
+
+static void live_children(void)
+{
+    char page[64];
+    snprintf(page, sizeof page, "/dev/shm/segalloc-live-%ld", (long)getpid());
+    work();
+    EXPECT(access(page, R_OK) == 0);
+    lone_children();
+    EXPECT(access(page, R_OK) == 0);
+}
+
+static void *end_process(void *unused)
+{
+    (void)unused;
+    work();
+    exit(0);
+}
+
+/* The process ends with another thread than its first one, which has ended or still waits. */
+static void end_by_thread(bool alone)
+{
+    pthread_t thread;
+    EXPECT(pthread_create(&thread, NULL, end_process, NULL) == 0);
+    if (alone)
+        pthread_exit(NULL);
+    pthread_join(thread, NULL);
+}
+
 static void handler_frees(void)
 {
     static void *address;
@@ -121,6 +226,29 @@ int main(int argc, char **argv)
         fork_busy();
     } else if (strcmp(how, "fork_early") == 0) {
         fork_early();
+    } else if (strcmp(how, "children") == 0) {
+        children();
+    } else if (strcmp(how, "lone_children") == 0) {
+        work();
+        lone_children();
+        work();
+    } else if (strcmp(how, "children_and_kill") == 0) {
+        work();
+        lone_children();
+        kill(getpid(), SIGKILL);
+    } else if (strcmp(how, "live_children") == 0) {
+        live_children();
+    } else if (strcmp(how, "thread") == 0 || strcmp(how, "last_thread") == 0) {
+        end_by_thread(strcmp(how, "last_thread") == 0);
+    } else if (strcmp(how, "abort") == 0) {
+        work();
+        abort();
+    } else if (strcmp(how, "quick_exit") == 0) {
+        work();
+        quick_exit(5);
+    } else if (strcmp(how, "fault") == 0) {
+        work();
+        raise(SIGSEGV);
     } else if (strcmp(how, "exec") == 0) {
         work();
         execl("/proc/self/exe", argv[0], "exit", (char *)NULL);

@@ -14,11 +14,13 @@ fault() {
 
 run() {
     rm -f "$work"/*
-    LD_PRELOAD=$library SEGALLOC_TRACE=$work/trace SEGALLOC_STATS=$work/stats "$life" "$1" 2>"$work.err"
+    LD_PRELOAD=$library SEGALLOC_TRACE=$work/trace SEGALLOC_STATS=$work/stats "$life" "$1" 2>"$work.err" &
+    process=$!
+    wait $process 2>/dev/null
     code=$?
     cat "$work.err" >&2
     [ "$code" = "$2" ] || fault "$1: exit status $code"
-    grep -qv -e "^Killed" -e "^Terminated" "$work.err" && fault "$1: silent"
+    grep -qv -e "^Killed" -e "^Terminated" -e "^Aborted" -e "^Segmentation fault" "$work.err" && fault "$1: silent"
     rm -f "$work.err"
 }
 
@@ -39,6 +41,28 @@ trace "$work/trace" 1000 1000 killed
 run terminate 143
 trace "$work/trace" 1000 1000 killed
 [ -s "$work/stats" ] || fault "terminate: statistics written"
+for how in abort:134 fault:139 quick_exit:5; do
+    run "${how%:*}" "${how#*:}"
+    trace "$work/trace" 1000 1000 killed
+    [ -s "$work/stats" ] || fault "$how: statistics written"
+done
+for how in thread last_thread; do
+    run $how 0
+    trace "$work/trace" 1000 1000 closed
+done
+run lone_children 0
+trace "$work/trace" 2000 2000 closed
+[ "$(ls "$work")" = "stats
+trace" ] || fault "lone_children: one trace, but $(ls "$work")"
+run children_and_kill 137
+trace "$work/trace" 1000 1000 killed
+grep -q "\"pid\":$process," "$work/stats" || fault "children_and_kill: the statistics are the process's own"
+LD_PRELOAD=$library SEGALLOC_CONF=live:True "$life" live_children || fault "live_children: the page went with a child"
+run children 0
+case $("$counts" "$work/trace") in
+*" closed") ;;
+*) fault "children: $("$counts" "$work/trace")" ;;
+esac
 run fork_late 0
 trace "$work/trace" 2001 2001 closed
 [ "$(ls "$work")" = "stats
