@@ -1,6 +1,7 @@
 #include "lock.h"
 
-#include <time.h>
+#include "rest.h"
+
 
 /* Whoever finds the lock held stays away for a while, longer each time: looking takes the cache line from the holder,
    which is about to need it again, and each change of hands moves the tables that the lock guards to the other core,
@@ -29,7 +30,7 @@ void sg_lock_wait(struct sg_lock *lock)
                 memory_order_relaxed))
             return;
         if (round >= ROUNDS)
-            nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+            sg_rest(NAP_NS);
         for (unsigned i = 0; i < pauses; i++)
             pause_briefly();
         pauses = pauses < MOST ? 2 * pauses : MOST;

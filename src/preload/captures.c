@@ -2,12 +2,12 @@
 
 #include <stdatomic.h>
 #include <stddef.h>
-#include <time.h>
 
 #include "clock.h"
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
+#include "rest.h"
 #include "streams.h"
 #include "torch.h"
 
@@ -100,7 +100,7 @@ enum { REST_NS = 20000 };
 
 static void rest(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+    sg_rest(REST_NS);
 }
 
 bool sg_captures_await(uint64_t *left_ns)

@@ -4,11 +4,11 @@
 #include <sched.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "captures.h"
 #include "clock.h"
 #include "life.h"
+#include "rest.h"
 #include "users.h"
 
 static const struct sg_driver *real; /* set before anything here is called */
@@ -118,7 +118,7 @@ static CUresult synchronize_by_event(CUcontext context)
                 sched_yield();
                 continue;
             }
-            nanosleep(&(struct timespec){.tv_nsec = slice}, NULL);
+            sg_rest(slice);
             slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
         }
         (void)real->event_destroy(event);
@@ -177,7 +177,7 @@ static CUresult synchronize_in_slices(CUevent event)
     CUresult result = query_held(event);
     while (result == CUDA_ERROR_NOT_READY && waited < limit) {
         uint64_t began = sg_clock_coarse_ns();
-        nanosleep(&(struct timespec){.tv_nsec = slice}, NULL);
+        sg_rest(slice);
         uint64_t took = sg_clock_coarse_ns() - began;
         waited += took > (uint64_t)slice ? took : (uint64_t)slice;
         slice = slice < LAST_SLICE_NS ? 2 * slice : slice;

@@ -5,12 +5,12 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "captures.h"
 #include "clock.h"
 #include "life.h"
 #include "resolve.h"
+#include "rest.h"
 #include "users.h"
 
 bool sg_helper_start(void *(*run)(void *), void *user)
@@ -86,13 +86,13 @@ static bool begin(struct errand *errand, CUresult (*run)(void *user), void *user
 /* Waits for a little, of the time that may be waited for; false: there is none left. */
 static bool rest(uint64_t *left_ns)
 {
-    const struct timespec slice = {.tv_nsec = 200000};
+    enum { SLICE_NS = 200000 };
     uint64_t began = sg_clock_coarse_ns();
     if (*left_ns == 0)
         return false;
-    nanosleep(&slice, NULL);
+    sg_rest(SLICE_NS);
     uint64_t took = sg_clock_coarse_ns() - began;
-    took = took > (uint64_t)slice.tv_nsec ? took : (uint64_t)slice.tv_nsec;
+    took = took > SLICE_NS ? took : SLICE_NS;
     *left_ns -= took < *left_ns ? took : *left_ns;
     return true;
 }

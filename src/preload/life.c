@@ -20,6 +20,7 @@
 #include "memory.h"
 #include "recorder.h"
 #include "resolve.h"
+#include "rest.h"
 #include "streams.h"
 #include "trimming.h"
 #include "users.h"
@@ -27,8 +28,9 @@
 enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
 
 enum {
-    STATUS_BAD_CONF = 125, /* as of env(1) and the like: it was us, not the program */
-    START_STEPS = 4000,    /* of 50 us: how long another thread's start is waited for */
+    STATUS_BAD_CONF = 125,    /* as of env(1) and the like: it was us, not the program */
+    START_STEP_NS = 50000,
+    START_STEPS = 4000,       /* how long another thread's start is waited for */
 };
 
 static struct {
@@ -101,8 +103,10 @@ void sg_life_say(const char *line)
         length = sizeof text;
         text[sizeof text - 1] = '\n';
     }
+    int cancel = sg_cancel_off();
     ssize_t written = write(STDERR_FILENO, text, (size_t)length);
     (void)written;
+    sg_cancel_restore(cancel);
     errno = before;
 }
 
@@ -329,10 +333,9 @@ static enum state create_core(const struct sg_driver *driver)
    called by a constructor and hold it. Then the driver serves. */
 static enum state wait_for_start(void)
 {
-    const struct timespec step = {.tv_nsec = 50000};
     enum state state = STARTING;
     for (int i = 0; i < START_STEPS && state == STARTING; i++) {
-        nanosleep(&step, NULL);
+        sg_rest(START_STEP_NS);
         state = atomic_load_explicit(&life.state, memory_order_acquire);
     }
     return state;
@@ -349,6 +352,7 @@ static enum state start(void)
     enum state state = EARLY;
     if (!atomic_compare_exchange_strong(&life.state, &state, STARTING))
         return state == STARTING ? wait_for_start() : state;
+    int cancel = sg_cancel_off();
     complain();
     state = passing ? PASSING : create_core(driver);
     atomic_store_explicit(&life.state, state, memory_order_release);
@@ -356,6 +360,7 @@ static enum state start(void)
         sg_contexts_tell(life.core);
         sg_trimming_open(&life.conf);
     }
+    sg_cancel_restore(cancel);
     return state;
 }
 

@@ -14,6 +14,7 @@
 #include "life.h"
 #include "quick.h"
 #include "recorder.h"
+#include "rest.h"
 #include "streams.h"
 #include "torch.h"
 #include "trimming.h"
@@ -204,8 +205,10 @@ static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
     size_t length = sg_core_oom_text(core, device, text, sizeof text);
     if (length >= sizeof text)
         length = sizeof text - 1;
+    int cancel = sg_cancel_off();
     ssize_t written = write(STDERR_FILENO, text, length);
     (void)written;
+    sg_cancel_restore(cancel);
 }
 
 /* A limit that the driver may pass isn't one. */

@@ -14,6 +14,7 @@
 #include "environment.h"
 #include "life.h"
 #include "resolve.h"
+#include "rest.h"
 #include "stats_file.h"
 #include "streams.h"
 #include "trace_writer.h"
@@ -191,6 +192,7 @@ void sg_recorder_tick(struct sg_core *core, int device)
     bool stats = stats_due();
     if ((!trace && !stats) || atomic_flag_test_and_set_explicit(&recorder.busy, memory_order_acquire))
         return;
+    int cancel = sg_cancel_off();
     struct sg_stats snapshot;
     if (trace)
         write_untracked();
@@ -199,15 +201,15 @@ void sg_recorder_tick(struct sg_core *core, int device)
     if (stats)
         write_stats_file(core);
     atomic_flag_clear_explicit(&recorder.busy, memory_order_release);
+    sg_cancel_restore(cancel);
 }
 
 void sg_recorder_close(struct sg_core *core)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     if (!recorder.trace && !recorder.stats)
         return;
     for (int i = 0; i < 100 && atomic_flag_test_and_set(&recorder.busy); i++)
-        nanosleep(&moment, NULL);
+        sg_rest(1000000);
     uint64_t known = atomic_load(&recorder.known);
     struct sg_stats snapshot;
     if (recorder.trace)

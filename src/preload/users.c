@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "rest.h"
+
 
 enum { ROWS = 64 };
 
@@ -31,7 +33,7 @@ static int place_of(CUcontext context)
 
 void sg_users_rest(void)
 {
-    nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
+    sg_rest(20000);
 }
 
 static struct sg_row *own_row(struct sg_thread *self)

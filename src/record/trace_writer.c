@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rest.h"
 #include "trace_file.h"
 #include "trace_writer_file.h"
 
@@ -24,7 +25,7 @@ static void lock(struct sg_trace_writer *writer)
     for (unsigned spins = 0; atomic_exchange_explicit(&writer->lock, 1, memory_order_acquire); spins++)
         while (atomic_load_explicit(&writer->lock, memory_order_relaxed)) {
             if (++spins >= 200)
-                nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL); /* also lets a holder of lower priority run */
+                sg_rest(20000); /* also lets a holder of lower priority run */
         }
 }
 
@@ -99,7 +100,7 @@ static void close_block(struct sg_trace_writer *writer)
 }
 
 /* Finds a place for a record where the block at hand has none. False: there is none now. Called with the lock. */
-static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
+static bool look_for_place(struct sg_trace_writer *writer)
 {
     if (writer->life == UNOPENED)
         open_trace(writer);
@@ -126,6 +127,14 @@ static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
         sg_writer_wake(&writer->wake);
     }
     return true;
+}
+
+static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
+{
+    int cancel = sg_cancel_off();
+    bool found = look_for_place(writer);
+    sg_cancel_restore(cancel);
+    return found;
 }
 
 /* Appends a record. The lock is held and there is a place. */
@@ -184,8 +193,10 @@ static __attribute__((noinline)) void note_device(struct sg_trace_writer *writer
         writer->header.granularity = define->id;
         writer->header.device_bytes = define->size;
     }
+    int cancel = sg_cancel_off();
     if (writer->life == OPEN)
         sg_writer_write(writer->fd, &writer->header, sizeof(writer->header), 0);
+    sg_cancel_restore(cancel);
 }
 
 void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)

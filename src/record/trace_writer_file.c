@@ -9,6 +9,9 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 
+#include "rest.h"
+
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -205,7 +208,7 @@ void *sg_writer_wait(struct sg_trace_writer *writer)
     int disk = 0, processor = 0;
     while (!block && disk < WAIT_STEPS_DISK && processor < WAIT_STEPS_PROCESSOR && !atomic_load(&writer->error)) {
         ++*(atomic_load(&writer->making) ? &disk : &processor);
-        nanosleep(&(struct timespec){.tv_nsec = WAIT_STEP_NS}, NULL);
+        sg_rest(WAIT_STEP_NS);
         block = sg_ring_take(&writer->ready);
     }
     writer->late = !block;

@@ -1,0 +1,145 @@
+/* On the simulator, natively and preloaded: threads allocate and free while signals come all the time, that restart no
+   system call. The handler does nothing; or it allocates and frees itself, as it must not, unless it has interrupted the
+   driver, which may hold a lock of its own then. Or threads are cancelled in the midst of it.
+   Usage: interrupted nothing|calls|cancel */
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "cuda_proto.h"
+#include "runtime.h"
+#include "served.h"
+
+enum { THREADS = 3, SIGNALS = 3000, EVERY_US = 150, BLOCKS = 16, CANCELLED = 120 };
+
+static atomic_bool over;
+static atomic_uint signals, by_handler;
+static bool handler_calls, gives_work;
+static __thread void *of_handler;
+
+/* Whether the driver or the runtime is on the stack of what was interrupted. */
+static bool in_driver(void)
+{
+    void *frame[64];
+    Dl_info info;
+    int count = backtrace(frame, 64);
+    for (int i = 0; i < count; i++) {
+        if (dladdr(frame[i], &info) && (strstr(info.dli_fname, "libcuda.so") || strstr(info.dli_fname, "libcudart.so")))
+            return true;
+    }
+    return false;
+}
+
+static void handle(int number)
+{
+    (void)number;
+    atomic_fetch_add(&signals, 1);
+    if (!handler_calls || in_driver())
+        return;
+    if (!of_handler && cudaMalloc(&of_handler, 3000) != cudaSuccess)
+        of_handler = NULL;
+    else if (of_handler && cudaFree(of_handler) == cudaSuccess)
+        of_handler = NULL; /* else within a call of the allocator's: the next signal tries again */
+    atomic_fetch_add(&by_handler, 1);
+}
+
+static void *work(void *unused)
+{
+    void *block[BLOCKS] = {NULL};
+    (void)unused;
+    for (unsigned i = 0; !atomic_load(&over); i++) {
+        void **at = &block[i * 7 % BLOCKS];
+        if (*at)
+            EXPECT(cudaFree(*at) == cudaSuccess);
+        *at = NULL;
+        EXPECT(cudaMalloc(at, i % 11 ? 1 + i * 977 % 100000 : (size_t)(1 + i % 5) << 20) == cudaSuccess);
+        if (gives_work && i % 3 == 0)
+            EXPECT(cudaMemsetAsync(*at, 1, 1, NULL) == cudaSuccess);
+    }
+    for (int i = 0; i < BLOCKS; i++)
+        EXPECT(!block[i] || cudaFree(block[i]) == cudaSuccess);
+    if (handler_calls) {
+        sigset_t all;
+        sigfillset(&all);
+        pthread_sigmask(SIG_BLOCK, &all, NULL);
+        EXPECT(!of_handler || cudaFree(of_handler) == cudaSuccess);
+    }
+    return NULL;
+}
+
+static void interrupt(void)
+{
+    struct sigaction action = {.sa_handler = handle};
+    struct itimerval every = {{.tv_usec = EVERY_US}, {.tv_usec = EVERY_US}};
+    pthread_t thread[THREADS];
+    (void)in_driver(); /* what that needs is loaded */
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&thread[i], NULL, work, NULL);
+    sigaction(SIGALRM, &action, NULL);
+    setitimer(ITIMER_REAL, &every, NULL);
+    for (unsigned i = 0; atomic_load(&signals) < SIGNALS; i++)
+        pthread_kill(thread[i % THREADS], SIGALRM);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    atomic_store(&over, true);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(thread[i], NULL);
+    EXPECT(!handler_calls || atomic_load(&by_handler) > 0);
+}
+
+/* Allocates and frees until it is cancelled, which nothing here is a point for. */
+static void *work_until_cancelled(void *unused)
+{
+    (void)unused;
+    for (unsigned i = 0;; i++) {
+        void *block;
+        EXPECT(cudaMalloc(&block, 1 + i % 5000) == cudaSuccess && cudaFree(block) == cudaSuccess);
+        if (i % 64 == 0)
+            pthread_testcancel();
+    }
+    return NULL;
+}
+
+static void cancel(void)
+{
+    pthread_t going_on[2], cancelled[2];
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&going_on[i], NULL, work, NULL);
+        pthread_create(&cancelled[i], NULL, work_until_cancelled, NULL);
+    }
+    for (int i = 0; i < CANCELLED; i++) {
+        usleep(500);
+        pthread_cancel(cancelled[i % 2]);
+        pthread_join(cancelled[i % 2], NULL);
+        pthread_create(&cancelled[i % 2], NULL, work_until_cancelled, NULL);
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(going_on[i], NULL);
+        pthread_cancel(cancelled[i]);
+        pthread_join(cancelled[i], NULL);
+    }
+}
+
+int main(int count, char **argument)
+{
+    const char *how = count > 1 ? argument[1] : "";
+    size_t available, total;
+    EXPECT(cudaSetDevice(0) == cudaSuccess && cudaMemGetInfo(&available, &total) == cudaSuccess);
+    handler_calls = strcmp(how, "calls") == 0;
+    gives_work = strcmp(how, "cancel") != 0; /* a thread that the driver has wait could be cancelled in that */
+    if (!gives_work)
+        cancel();
+    else
+        interrupt();
+    if (statistic(0, "allocs"))
+        EXPECT(statistic(0, "allocations") == 0);
+    printf("%s: %s\n", how, failures ? "failed" : "went well");
+    return failures != 0;
+}
