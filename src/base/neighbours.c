@@ -80,6 +80,16 @@ static int check(int file, uid_t user, uint64_t *ret_bytes)
     return 0;
 }
 
+/* Taken before it is mapped: a full disk is an error here and a signal later. */
+static int take_room(int file)
+{
+    int error;
+    do
+        error = posix_fallocate(file, 0, sizeof(struct sg_neighbours));
+    while (error == EINTR); /* of shared memory: where a signal is pending */
+    return error ? -ENOSPC : 0;
+}
+
 int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
 {
     char path[64];
@@ -90,8 +100,8 @@ int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
         return -errno;
     void *memory = MAP_FAILED;
     int error = check(file, user, &bytes);
-    if (!error && bytes < sizeof(struct sg_neighbours) && posix_fallocate(file, 0, sizeof(struct sg_neighbours)) != 0)
-        error = -ENOSPC; /* taken before it is mapped: a full disk is an error here and a signal later */
+    if (!error && bytes < sizeof(struct sg_neighbours))
+        error = take_room(file);
     if (!error) {
         memory = mmap(NULL, sizeof(struct sg_neighbours), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         error = memory == MAP_FAILED ? -errno : 0;
