@@ -139,13 +139,23 @@ static bool parse_setting(const char *key, char *value, struct sim_config *confi
     return false;
 }
 
+/* A copy for a message, which is one line whatever was given. */
+static const char *show(const char *item, char shown[101])
+{
+    snprintf(shown, 101, "%.100s", item);
+    for (char *at = shown; *at; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = '?';
+    return shown;
+}
+
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
     static _Thread_local char message[512];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
         .run_ahead = -1, .drop_bytes = UINT64_MAX};
-    char buffer[1024];
+    char buffer[1024], shown[101];
     if (!spec)
         spec = "24GiB";
     if (strlen(spec) >= sizeof buffer) {
@@ -158,14 +168,13 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
         if (item == buffer) {
             if (!sg_size_parse(item, &config.bytes) || config.bytes < 2 * SG_MIB || config.bytes > 64 * SG_TIB) {
                 snprintf(message, sizeof message,
-                    "SEGALLOC_SIM: \"%.100s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2",
-                    item);
+                    "SEGALLOC_SIM: \"%s\" is no device size from 2MiB to 64TiB; write for example 24GiB,count=2",
+                    show(item, shown));
                 return message;
             }
             continue;
         }
-        char shown[101];
-        snprintf(shown, sizeof shown, "%s", item);
+        show(item, shown);
         char *value = strchr(item, '=');
         if (value)
             *value++ = '\0';

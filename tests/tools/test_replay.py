@@ -239,6 +239,11 @@ class Replay(unittest.TestCase):
                                      *((SLOW_BEGIN, thread, 0, 8 * MIB) for thread in range(1, 5000))]))
         self.assertEqual((got["allocs"], got["diverged_event"]), (1, 1))
 
+    def test_no_smallest_card_beyond_any(self):
+        """More is alive than any card has: none is looked for beyond 4 TiB."""
+        rows = HEADER + "".join(f"0,00:00:00:{i:06},allocate,{(i + 1) << 9:#x},{1000 * GIB},0\n" for i in range(5))
+        self.assertIsNone(self.replay(rows, "--min-limit")["min_limit_bytes"])
+
     def test_where_it_is_damaged(self):
         """Of a trace of ours the byte is named at which the record stands, or the block."""
         twice = own_trace([(ALLOCATE, 0, 512, MIB), (FREE, 0, 512, MIB), (ALLOCATE, 0, 512, MIB), (ALLOCATE, 0, 512, 1)])

@@ -319,6 +319,16 @@ class Report(Case):
         self.failed(segalloc("report", self.file("s", "{}")), 1, "segalloc.stats/1")
         self.failed(segalloc("report", self.file("s", '{"schema"')), 1, "no statistics")
 
+    def test_rank_by_name(self):
+        """What %r became in the file's name, by the pattern in its configuration; others stand for anything."""
+        for pattern, name, rank in (
+            ("/d/%h-%r.%p.trace", "node-7-12.345.trace", 12), ("%r", "7", 7), ("t%%%r%e", "t%12python3", 12),
+            ("%h%r", "node12", 12), ("%h%rx", "1-2-33x", 33), ("%e.%r.trace", "a.b.trace", None), ("t.%r", "u.1", None),
+            ("t.%r", "t.1x", None), ("%h" * 40 + "x%r", "a" * 60, None), ("t", "t", None),
+        ):
+            path = self.file(name, trace(STREAMS + [record(ALLOCATE, id=1, size=3)], conf=f"trace:{pattern},limit:1GiB"))
+            self.assertEqual(self.report(path)["rank"], rank, (pattern, name))
+
     def test_several(self):
         good = self.file("good", trace(STREAMS + [record(ALLOCATE, id=1, size=3)] + statistics(0, **GOOD)))
         csv = self.file("csv", Trace.CSV)

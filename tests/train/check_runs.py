@@ -114,8 +114,20 @@ def check_saving(text, folder):
     for wrong in (["--layers", 4], ["--rank", 4]):
         refused = run(*base, "--steps", 6, "--resume", half, *wrong, status=1)
         assert "another model" in refused.stderr and len(refused.stderr.splitlines()) == 1
-    (half / "training_state.safetensors").write_bytes(b"\xff" * 100)
-    assert "no safetensors" in run(*base, "--resume", half, status=1).stderr
+    state = half / "training_state.safetensors"
+    good = state.read_bytes()
+    header = json.loads(good[8:8 + int.from_bytes(good[:8], "little")])
+    header["__metadata__"]["step"] = str(1 << 31)  # more than there can be
+    text_of = json.dumps(header, separators=(",", ":")).encode()
+    for damaged, says in (
+        (b"\xff" * 100, "is no safetensors file: byte 0: this is no length"), (good[:5], "byte 5: the file ends"),
+        (good[:500], "byte 500: the header is cut off"), (good[:8] + b"[" + good[9:], "byte 8: no JSON object"),
+        (good[:-1], "another model"), (len(text_of).to_bytes(8, "little") + text_of, "where the training was"),
+    ):
+        state.write_bytes(damaged)
+        refused = run(*base, "--resume", half, status=1)
+        assert f"{state} is " in refused.stderr and says in refused.stderr, refused.stderr
+        assert len(refused.stderr.splitlines()) == 1
     for place in "/proc/none/none", "", "/dev/null":
         refused = run(*base, "--steps", 1, "--save", place, status=1)
         assert "cannot save in" in refused.stderr and "step 1/1" not in refused.stdout, "before the training, not after"

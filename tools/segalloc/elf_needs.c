@@ -23,7 +23,11 @@ struct file {
     const Elf64_Phdr *segments;
     size_t segment_count;
     uint64_t strings, string_bytes, symbols, versions, needs, gnu_hash, need_count;
+    uint64_t looks; /* left at tables of versions: a file may have them refer to each other without end */
 };
+
+/* More than any object has: a symbol costs as many looks as there are versions, names of C++ have some kilobytes. */
+enum { LOOKS_MOST = 1 << 26, SEGMENTS_MOST = 1024, STRING_MOST = 1 << 16 };
 
 /* `bytes` bytes at the address, NULL where the file has none. */
 static const void *at_address(const struct file *file, uint64_t address, uint64_t bytes)
@@ -41,12 +45,22 @@ static const void *at_address(const struct file *file, uint64_t address, uint64_
     return NULL;
 }
 
+/* Copies `bytes` bytes at the address, which need not be aligned; false where the file has none. */
+static bool copy_at(const struct file *file, uint64_t address, void *ret, size_t bytes)
+{
+    const void *from = at_address(file, address, bytes);
+    if (from)
+        memcpy(ret, from, bytes);
+    return from != NULL;
+}
+
 static const char *string_at(const struct file *file, uint64_t offset)
 {
     if (offset >= file->string_bytes)
         return NULL;
-    const char *text = at_address(file, file->strings + offset, file->string_bytes - offset);
-    return text && memchr(text, '\0', file->string_bytes - offset) ? text : NULL;
+    uint64_t most = file->string_bytes - offset < STRING_MOST ? file->string_bytes - offset : STRING_MOST;
+    const char *text = at_address(file, file->strings + offset, most);
+    return text && memchr(text, '\0', most) ? text : NULL;
 }
 
 static bool read_header(struct file *file)
@@ -56,7 +70,7 @@ static bool read_header(struct file *file)
         header->e_ident[EI_CLASS] != ELFCLASS64 || header->e_type != ET_DYN || header->e_machine != MACHINE)
         return false;
     if (header->e_phentsize != sizeof *file->segments || header->e_phoff > file->size || header->e_phoff % 8 != 0 ||
-        header->e_phnum > (file->size - header->e_phoff) / sizeof *file->segments)
+        header->e_phnum > (file->size - header->e_phoff) / sizeof *file->segments || header->e_phnum > SEGMENTS_MOST)
         return false;
     file->segments = (const void *)(file->bytes + header->e_phoff);
     file->segment_count = header->e_phnum;
@@ -102,53 +116,55 @@ static void read_places(struct file *file, const Elf64_Dyn *entries, size_t coun
 /* Undefined symbols come before those that the hash table lists, and .dynsym lies before .dynstr or the hash table. */
 static uint64_t symbol_count(const struct file *file)
 {
-    const uint32_t *hash = file->gnu_hash ? at_address(file, file->gnu_hash, 16) : NULL;
-    if (hash && hash[1] > 1)
+    uint32_t hash[4];
+    if (file->gnu_hash && copy_at(file, file->gnu_hash, hash, sizeof hash) && hash[1] > 1)
         return hash[1];
     return file->strings > file->symbols ? (file->strings - file->symbols) / sizeof(Elf64_Sym) : 0;
 }
 
-/* The version that a symbol of this index wants, and of which file. */
-static void find_version(const struct file *file, uint16_t index, struct sg_elf_need *need)
+/* The version that a symbol of this index wants, of those that one library has. */
+static bool find_in_library(struct file *file, const Elf64_Verneed *library, uint64_t address, uint16_t index,
+    struct sg_elf_need *need)
 {
-    uint64_t address = file->needs;
-    for (uint64_t i = 0; i < file->need_count; i++) {
-        const Elf64_Verneed *library = at_address(file, address, sizeof *library);
-        if (!library)
-            return;
-        uint64_t aux_address = address + library->vn_aux;
-        for (unsigned j = 0; j < library->vn_cnt; j++) {
-            const Elf64_Vernaux *aux = at_address(file, aux_address, sizeof *aux);
-            if (!aux)
-                return;
-            if ((aux->vna_other & 0x7fff) == index) {
-                need->version = string_at(file, aux->vna_name);
-                need->file = string_at(file, library->vn_file);
-                return;
-            }
-            if (aux->vna_next == 0)
-                break;
-            aux_address += aux->vna_next;
+    Elf64_Vernaux aux;
+    uint64_t aux_address = address + library->vn_aux;
+    for (unsigned j = 0; j < library->vn_cnt && file->looks && copy_at(file, aux_address, &aux, sizeof aux); j++) {
+        file->looks--;
+        if ((aux.vna_other & 0x7fff) == index) {
+            need->version = string_at(file, aux.vna_name);
+            need->file = string_at(file, library->vn_file);
+            return true;
         }
-        if (library->vn_next == 0)
+        if (aux.vna_next == 0)
+            break;
+        aux_address += aux.vna_next;
+    }
+    return false;
+}
+
+static void find_version(struct file *file, uint16_t index, struct sg_elf_need *need)
+{
+    Elf64_Verneed library;
+    uint64_t address = file->needs;
+    for (uint64_t i = 0; i < file->need_count && file->looks && copy_at(file, address, &library, sizeof library); i++) {
+        file->looks--;
+        if (find_in_library(file, &library, address, index, need) || library.vn_next == 0)
             return;
-        address += library->vn_next;
+        address += library.vn_next;
     }
 }
 
-static void visit_symbols(const struct file *file, const struct sg_elf_visitor *visitor)
+static void visit_symbols(struct file *file, const struct sg_elf_visitor *visitor)
 {
     uint64_t count = symbol_count(file);
-    for (uint64_t i = 1; i < count; i++) {
-        const Elf64_Sym *symbol = at_address(file, file->symbols + i * sizeof *symbol, sizeof *symbol);
-        if (!symbol)
-            return;
-        if (symbol->st_shndx != SHN_UNDEF)
+    Elf64_Sym symbol;
+    for (uint64_t i = 1; i < count && copy_at(file, file->symbols + i * sizeof symbol, &symbol, sizeof symbol); i++) {
+        uint16_t version;
+        if (symbol.st_shndx != SHN_UNDEF)
             continue;
-        struct sg_elf_need need = {.symbol = string_at(file, symbol->st_name)};
-        const uint16_t *version = file->versions ? at_address(file, file->versions + 2 * i, 2) : NULL;
-        if (version && (*version & 0x7fff) > 1)
-            find_version(file, *version & 0x7fff, &need);
+        struct sg_elf_need need = {.symbol = string_at(file, symbol.st_name)};
+        if (file->versions && copy_at(file, file->versions + 2 * i, &version, sizeof version) && (version & 0x7fff) > 1)
+            find_version(file, version & 0x7fff, &need);
         if (need.symbol && *need.symbol)
             visitor->symbol(visitor->data, &need);
     }
@@ -178,7 +194,7 @@ bool sg_elf_needs(const char *path, const struct sg_elf_visitor *visitor)
     if (descriptor < 0)
         return false;
     bool good = fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
-    struct file file = {.size = good ? (size_t)status.st_size : 0};
+    struct file file = {.size = good ? (size_t)status.st_size : 0, .looks = LOOKS_MOST};
     void *bytes = good ? mmap(NULL, file.size, PROT_READ, MAP_PRIVATE, descriptor, 0) : MAP_FAILED;
     close(descriptor);
     if (bytes == MAP_FAILED)

@@ -167,27 +167,44 @@ static int read_statistics(struct sg_findings *findings, char *error)
     return findings->device ? 0 : -ENOMEM;
 }
 
-/* Whether `name` is what `pattern` (of `end - pattern` characters) can have become; *rank is what stands for %r. */
+/* The part of a pattern at `at`: what it stands for ('r' for digits, 'p' and others for anything, 0 for itself), and its
+   length. */
+static char part_of(const char *at, const char *end, size_t *ret_length)
+{
+    bool special = *at == '%' && at + 1 < end;
+    *ret_length = special ? 2 : 1;
+    return special && at[1] != '%' ? at[1] : 0;
+}
+
+/* Whether `name` is what `pattern` (of `end - pattern` characters) can have become; *rank is what stands for %r. Of parts
+   that stand for anything only the last one that was come to is tried again: what an earlier one could take instead, it
+   can. */
 static bool made_from(const char *pattern, const char *end, const char *name, int64_t *rank)
 {
-    if (pattern == end)
-        return !*name;
-    if (*pattern != '%' || pattern + 1 == end || pattern[1] == '%')
-        return *name == *pattern &&
-               made_from(pattern + 1 + (*pattern == '%' && pattern + 1 < end), end, name + 1, rank);
-    if (pattern[1] == 'r') {
-        char *after;
-        if (!isdigit((unsigned char)*name))
+    const char *after_any = NULL, *any_from = NULL; /* the pattern behind that part, and where in the name it goes on */
+    while (pattern < end || *name) {
+        size_t length = 0;
+        char part = pattern < end ? part_of(pattern, end, &length) : 0, *after;
+        if (part && part != 'r') {
+            after_any = pattern += length;
+            any_from = name;
+            continue;
+        }
+        if (part == 'r' && isdigit((unsigned char)*name)) {
+            *rank = strtoll(name, &after, 10);
+            name = after;
+        } else if (!part && pattern < end && *name && *name == *pattern) {
+            name++;
+        } else if (any_from && *any_from) {
+            name = ++any_from;
+            length = 0;
+            pattern = after_any;
+        } else {
             return false;
-        *rank = strtoll(name, &after, 10);
-        return made_from(pattern + 2, end, after, rank);
+        }
+        pattern += length;
     }
-    for (;; name++) {
-        if (made_from(pattern + 2, end, name, rank))
-            return true;
-        if (!*name)
-            return false;
-    }
+    return true;
 }
 
 /* A trace that was asked for as trace:FOLDER/NAME with %r in it has its rank in its name. */

@@ -78,6 +78,45 @@ int safetensors_write(const char *path, const struct safetensors_entry *entries,
     return failed ? -1 : 0;
 }
 
+/* Reads what is left of a file behind its header. */
+static void read_tensors(FILE *file, struct safetensors *f)
+{
+    size_t room = 0, got;
+    do {
+        room = room ? 2 * room : 65536;
+        f->bytes = realloc(f->bytes, room);
+        if (!f->bytes)
+            abort();
+        got = fread(f->bytes + f->size, 1, room - f->size, file);
+        f->size += got;
+    } while (got && f->size == room);
+}
+
+/* What is wrong with the header at byte *ret_at; NULL: nothing, and f->header is the caller's. */
+static const char *read_header(FILE *file, struct safetensors *f, size_t *ret_at)
+{
+    unsigned char prefix[PREFIX];
+    uint64_t length = 0;
+    *ret_at = 0;
+    size_t got = fread(prefix, 1, PREFIX, file);
+    if (got != PREFIX) {
+        *ret_at = got;
+        return "the file ends";
+    }
+    for (int i = 0; i < PREFIX; i++)
+        length |= (uint64_t)prefix[i] << 8 * i;
+    if (length < 2 || length > MOST_HEADER)
+        return "this is no length of a header";
+    f->header = calloc(1, length + 1);
+    if (!f->header)
+        abort();
+    got = fread(f->header, 1, length, file);
+    *ret_at = PREFIX + (got == length ? 0 : got);
+    if (got != length)
+        return "the header is cut off";
+    return f->header[0] == '{' ? NULL : "no JSON object begins";
+}
+
 int safetensors_open(struct safetensors *ret_file, const char *path, char *error, size_t error_size)
 {
     FILE *file = fopen(path, "rb");
@@ -86,30 +125,17 @@ int safetensors_open(struct safetensors *ret_file, const char *path, char *error
         return -1;
     }
     struct safetensors f = {0};
-    unsigned char prefix[PREFIX];
-    uint64_t length = 0;
-    if (fread(prefix, 1, PREFIX, file) == PREFIX)
-        for (int i = 0; i < PREFIX; i++)
-            length |= (uint64_t)prefix[i] << 8 * i;
-    if (length > 1 && length <= MOST_HEADER && (f.header = calloc(1, length + 1)) &&
-        fread(f.header, 1, length, file) == length && f.header[0] == '{') {
-        size_t room = 0, got;
-        do {
-            room = room ? 2 * room : 65536;
-            f.bytes = realloc(f.bytes, room);
-            if (!f.bytes)
-                abort();
-            got = fread(f.bytes + f.size, 1, room - f.size, file);
-            f.size += got;
-        } while (got && f.size == room);
-        fclose(file);
+    size_t at;
+    const char *fault = read_header(file, &f, &at);
+    if (fault) {
+        snprintf(error, error_size, "%s is no safetensors file: byte %zu: %s", path, at, fault);
+        free(f.header);
+    } else {
+        read_tensors(file, &f);
         *ret_file = f;
-        return 0;
     }
     fclose(file);
-    free(f.header);
-    snprintf(error, error_size, "%s is no safetensors file", path);
-    return -1;
+    return fault ? -1 : 0;
 }
 
 void safetensors_close(struct safetensors *file)

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -226,7 +227,8 @@ int saved_read(const char *folder, struct device *device, struct model *model, s
         return -1;
     struct progress progress;
     const char *missing = NULL;
-    if (safetensors_number(&file, "step", &progress.step) || safetensors_number(&file, "lengths", &progress.lengths) ||
+    if (safetensors_number(&file, "step", &progress.step) || progress.step > INT_MAX ||
+        safetensors_number(&file, "lengths", &progress.lengths) ||
         safetensors_number(&file, "lengths_next", &progress.lengths_next) ||
         safetensors_number(&file, "text", &progress.text))
         missing = "where the training was";
