@@ -164,7 +164,7 @@ class Mutant:
         path = os.path.join(self.build.folder, name)
         if touched:
             path = os.path.join(self.folder, "build", name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self.make_room(path)
             arguments = list(self.build.link_of(name)[0])
             for made, archive in touched.items():
                 if archive is None:
@@ -180,6 +180,18 @@ class Mutant:
                 raise DoesNotBuild(done.stderr.strip()[:300])
         self.linked[name] = path
         return path
+
+    def make_room(self, path):
+        """The folder of a link, and what the tools find beside themselves in a build: the library, the simulator."""
+        folder, name = os.path.split(path)
+        os.makedirs(folder, exist_ok=True)
+        if ".so." in name:
+            for short in (name.split(".so.")[0] + ".so", name.split(".so.")[0] + ".so.0"):
+                os.symlink(name, os.path.join(folder, short))
+        simulator = os.path.join(self.folder, "build", "src", "sim")
+        if not os.path.lexists(simulator):
+            os.makedirs(os.path.dirname(simulator), exist_ok=True)
+            os.symlink(os.path.join(self.build.folder, "src", "sim"), simulator)
 
     def is_equal(self, targets):
         """Whether release builds make the same code of it: compared object by object."""
