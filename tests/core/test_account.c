@@ -153,7 +153,7 @@ static void large_pages_hold_it(void **state)
     static const char *const advice[] = {"unset page_size_mb", "smaller batches", "smaller batches"};
     for (int i = 0; i < 3; i++) {
         core = inspect_start(confs[i], TOTAL);
-        (void)allocate(9 * SG_MIB); /* of which 7 MiB are left over, or 1 */
+        (void)allocate(8 * SG_MIB + 600 * 1024); /* in pages that have room for 1.4 MiB more, or for 7.4 */
         run_out(TOTAL);
         expect_text(advice[i]);
         stop();

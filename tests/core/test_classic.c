@@ -304,7 +304,10 @@ static void test_what_is_told_of_blocks(void **state)
         assert_int_equal(latest.kind, SEGALLOC_RECORD_FREE);
         assert_int_equal(latest.flags & SEGALLOC_FLAG_TORCH, tags[i]->torch ? SEGALLOC_FLAG_TORCH : 0);
     }
-    CUdeviceptr kept = allocate(first, BYTES);
+    CUdeviceptr kept = allocate(first, SMALL);
+    sg_core_used_abroad(core, kept + 2 * SMALL); /* in its segment, behind it */
+    assert_int_equal(sg_core_block(core, kept, &info), CUDA_SUCCESS);
+    assert_false(info.abroad);
     sg_core_disable(core);
     assert_int_equal(sg_core_free(core, kept, &torch), CUDA_SUCCESS);
     sg_core_enable(core);

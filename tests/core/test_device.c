@@ -214,6 +214,12 @@ static void as_many_ranges_as_there_may_be(void **state)
     uint32_t nodes = core->device[device]->nodes.live;
     for (int i = 0; i < 3; i++)
         assert_int_equal(use_regions(device, left, 1), CUDA_ERROR_OUT_OF_MEMORY);
+    strict_use(device);
+    addresses_most = UINT64_MAX;
+    CUdeviceptr address;
+    for (int i = 0; i < 2; i++) /* nor for small blocks, in a region that would have had the cells */
+        assert_int_equal(sg_core_malloc(core, device, 3000, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_false(core->device[device]->nodes.cells_taken);
     assert_int_equal(core->device[device]->nodes.live, nodes);
     assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
     inspect(core, device + 1);
@@ -260,12 +266,50 @@ static void addresses_of_a_huge_block_are_used_again(void **state)
     stop();
 }
 
+/* The current context may be another device's: what that one has free says nothing of ours. */
+static CUresult info_of_another(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = 0;
+    *total_bytes = SG_GIB;
+    return CUDA_SUCCESS;
+}
+
+static void memory_of_another_device(void **state)
+{
+    (void)state;
+    CUdeviceptr address;
+    driver = strict_driver;
+    driver.mem_info = info_of_another;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
+    assert_int_equal(core->device[0]->outside_bytes, 0);
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+/* What is saved up for moves is bounded. */
+static void tokens(void **state)
+{
+    (void)state;
+    CUdeviceptr address[2];
+    driver = strict_driver;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address[0]), CUDA_SUCCESS);
+    core->device[0]->move_tokens = 1 << 20;
+    assert_int_equal(sg_core_malloc(core, 0, 9 * SG_MIB, &tag, &address[1]), CUDA_SUCCESS);
+    assert_true(core->device[0]->move_tokens <= (1 << 18) + 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
-        cmocka_unit_test(blocks_that_no_region_holds),
+        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device),
+        cmocka_unit_test(tokens),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

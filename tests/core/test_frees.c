@@ -375,6 +375,20 @@ static void wait_says_what_went_wrong(void **state)
     scene_free(address, SG_FREE_SYNC_AUTO);
 }
 
+/* Where no event tells of all work the block's context is waited for, and the others by a thread of ours. */
+static void stream_that_no_event_tells_of(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.context = scene.current = scene_add_context(1, 0), .sync = SG_FREE_SYNC_STREAM,
+        .torch = true};
+    (void)scene_add_context(2, 0);
+    CUdeviceptr address = scene_allocate(0);
+    assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
+    assert_int_equal(scene.waited, first_bit);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    sg_core_settle(scene.core, 0);
+}
+
 /* A step of an order that nobody follows is none. */
 static void step_of_no_stream(void **state)
 {
@@ -484,6 +498,7 @@ int main(void)
         TEST(context_that_is_not_known),
         TEST(own_block_beside_other_devices),
         TEST(wait_says_what_went_wrong),
+        cmocka_unit_test_setup_teardown(stream_that_no_event_tells_of, scene_start_on_older_driver, scene_stop),
         TEST(step_of_no_stream),
         TEST(peers_could_have_seen_it),
         TEST(copy_of_a_followed_block),

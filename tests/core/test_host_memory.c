@@ -326,6 +326,8 @@ static void play_rules_of(const char *text)
         assert_true(result == 0 || (result == -12 /* ENOMEM */ && at + played < count));
         at += played + (result != 0);
     }
+    if (torch)
+        sg_torch_empty_stream(torch, 77); /* which was never heard of */
     host.armed = false;
     if (torch) { /* nothing is held for a block that nobody has */
         const struct sg_torch_stats *stats = sg_torch_stats(torch);

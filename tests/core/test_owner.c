@@ -196,6 +196,52 @@ static void nothing_is_taken_without_nodes(void **state)
     sg_region_check(&region);
 }
 
+/* More ranges in a row than are looked at belong to another stream: what lies beyond them is found by its size. */
+static void ranges_of_others_in_a_row(void **state)
+{
+    enum { SMALL = 256, PIECES = 40 };
+    uint32_t piece[PIECES], count = 0;
+    (void)state;
+    order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
+    while (count < PIECES && (piece[count] = sg_region_take(&region, SMALL, SG_END_LOW, OTHER)) != 0)
+        count++;
+    assert_true(count > 30);
+    for (uint32_t i = 0; i < count; i += 2)
+        sg_region_release(&region, piece[i], OTHER, 7);
+    sg_region_flush(&region);
+    assert_int_equal(sg_region_take(&region, SMALL, SG_END_HIGH, NOBODY), 0);
+    order.complete[OTHER] = order.complete[ONE] = 10;
+    order.version++;
+    assert_true(sg_region_take(&region, SMALL, SG_END_HIGH, NOBODY));
+    sg_region_check(&region);
+}
+
+/* The same among small blocks, of which only the other stream has freed any. */
+static void small_ranges_of_another_in_a_row(void **state)
+{
+    enum { PIECES = 40 };
+    static struct sg_region small;
+    uint32_t piece[PIECES];
+    (void)state;
+    uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+    assert_true(sg_region_init(&small, &nodes, 0x7e0000000000, page_bytes, page_bytes, 0));
+    small.order = &order;
+    const struct sg_place place = {.units = PAGE, .node = small.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&small, &place);
+    small.handle[0] = 1;
+    sg_region_release(&small, sg_region_commit(&small, busy, &place, OTHER), OTHER, 5);
+    sg_region_flush(&small);
+    for (int i = 0; i < PIECES; i++)
+        assert_true(piece[i] = sg_region_take(&small, 2, SG_END_LOW, OTHER));
+    for (int i = 0; i < PIECES; i += 2)
+        sg_region_release(&small, piece[i], OTHER, 7);
+    sg_region_flush(&small);
+    assert_int_equal(sg_region_take(&small, 2, SG_END_LOW, NOBODY), 0);
+    assert_true(sg_region_take(&small, 2, SG_END_LOW, OTHER));
+    sg_region_check(&small);
+    sg_region_fini(&small);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -208,6 +254,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
         cmocka_unit_test_setup_teardown(page_that_may_not_move, start, end),
         cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
+        cmocka_unit_test_setup_teardown(ranges_of_others_in_a_row, start, end),
+        cmocka_unit_test_setup_teardown(small_ranges_of_another_in_a_row, start, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,7 +84,7 @@ static CUresult try_allocate(uint64_t bytes, CUdeviceptr *ret)
 static void regions_that_there_were_not(void **state)
 {
     (void)state;
-    static const uint64_t sizes[] = {0, MIB(2), MIB(5), UINT64_C(1) << 45};
+    static const uint64_t sizes[] = {0, MIB(2), MIB(5), MIB(33), UINT64_C(1) << 45};
     for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
         unsigned refused = 0;
         for (int at = 0; at < 10; at++) {

@@ -146,6 +146,36 @@ static void test_crowd_takes_what_others_left(void **state)
     stop(core);
 }
 
+/* Where there are no addresses for a region of their own, a crowd's blocks stand among the others. */
+static CUresult no_addresses(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
+{
+    (void)ret;
+    (void)bytes;
+    (void)alignment;
+    (void)hint;
+    (void)flags;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void test_crowd_without_addresses(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("limit:1GiB", MIB(2048));
+    struct sg_driver driver = strict_driver;
+    CUdeviceptr rest;
+    enum { CROWD = 20 };
+    (void)allocate(core, 0, MIB(460));
+    (void)allocate(core, 0, MIB(460));
+    uint32_t regions = core->device[0]->region_count;
+    driver.address_reserve = no_addresses;
+    core->driver = &driver;
+    for (int i = 0; i < CROWD; i++)
+        assert_int_equal(try_allocate(core, 0, MIB(3), &rest), CUDA_SUCCESS);
+    assert_int_equal(core->device[0]->region_count, regions);
+    core->driver = &strict_driver;
+    stop(core);
+}
+
 /* Part of a block's place is used again: it can't go home before that is free too. */
 static void test_part_goes_home_whole(void **state)
 {
@@ -305,6 +335,7 @@ int main(void)
         cmocka_unit_test(test_part_goes_home_whole),
         cmocka_unit_test(test_who_is_lent_what),
         cmocka_unit_test(test_old_addresses_are_not_in_the_way),
+        cmocka_unit_test(test_crowd_without_addresses),
         cmocka_unit_test(test_parts_that_stay_away),
         cmocka_unit_test(test_part_is_not_lent_twice),
     };
