@@ -1,4 +1,4 @@
-#include "books.h"
+#include "books_parts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 /* Addresses: a range of its own for each reservation, RANGE_SHIFT bits apart, so that its number can be read from
    them. */
-enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 19, EVENTS = 1 << 12 };
+enum { RANGE_SHIFT = 42, RANGES = 1 << 12, HANDLES = 1 << 19 };
 static const CUdeviceptr FIRST_ADDRESS = UINT64_C(1) << 46;
 static const uint64_t ENTRIES = UINT64_C(1) << 27;
 
@@ -33,12 +33,6 @@ struct handle {
     bool held, left;        /* not released; a release was made to fail */
 };
 
-struct event {
-    bool live, recorded;
-    int8_t context;
-    struct work_after after;
-};
-
 static struct {
     uint8_t devices;
     uint64_t total, granularity, next_number;
@@ -46,8 +40,6 @@ static struct {
     uint32_t ranges;
     struct handle handle[HANDLES];
     uint32_t handles, first_handle, held_handles, live_ranges; /* held_handles: and not left */
-    struct event event[EVENTS];
-    uint32_t events, live_events;
     uint64_t used[FUZZ_DEVICES], outside[FUZZ_DEVICES], held[FUZZ_DEVICES], mapped[FUZZ_DEVICES], plain[FUZZ_DEVICES];
     struct entry *entries;
     uint64_t next_entry;
@@ -57,10 +49,6 @@ static struct {
     } fault[BOOKS_CALL_COUNT];
     bool any_fault;
     uint64_t failed, left;
-    bool named;
-    int context, device;
-    int below[16], below_device[16];
-    unsigned pushed;
     char broken[300];
 } the;
 
@@ -83,7 +71,7 @@ void books_breaks(const char *what)
         snprintf(the.broken, sizeof the.broken, "%s", what);
 }
 
-static CUresult breaks(const char *what)
+CUresult books_refuses(const char *what)
 {
     books_breaks(what);
     return CUDA_ERROR_INVALID_VALUE;
@@ -95,7 +83,7 @@ const char *books_broken(void)
 }
 
 /* Whether this call is made to fail. */
-static bool fails(enum books_call call)
+bool books_fails(enum books_call call)
 {
     if (!the.any_fault || !the.fault[call].armed)
         return false;
@@ -132,17 +120,6 @@ uint64_t books_failed(void)
 uint64_t books_left(void)
 {
     return the.left;
-}
-
-void books_use(int context, int device)
-{
-    the.context = context;
-    the.device = device;
-}
-
-int books_current(void)
-{
-    return the.context;
 }
 
 void books_outside(int device, uint64_t bytes)
@@ -195,7 +172,7 @@ static CUresult add_range(uint64_t bytes, bool plain, CUdeviceptr *ret)
     struct range *range = &the.range[the.ranges];
     *range = (struct range){.base = FIRST_ADDRESS + ((CUdeviceptr)the.ranges << RANGE_SHIFT), .bytes = bytes,
         .entry = the.entries + the.next_entry, .live = true, .plain = plain,
-        .context = (int8_t)the.context};
+        .context = (int8_t)books_current()};
     the.next_entry += granules;
     the.ranges++;
     the.live_ranges++;
@@ -207,8 +184,8 @@ static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment
     unsigned long long flags)
 {
     if (!bytes || !is_granular(bytes) || hint || flags || (alignment & (alignment - 1)))
-        return breaks("a reservation that no driver grants");
-    if (fails(BOOKS_address_reserve))
+        return books_refuses("a reservation that no driver grants");
+    if (books_fails(BOOKS_address_reserve))
         return CUDA_ERROR_OUT_OF_MEMORY;
     return add_range(bytes, false, ret);
 }
@@ -217,11 +194,11 @@ static CUresult address_free(CUdeviceptr address, size_t bytes)
 {
     struct range *range = range_at(address, bytes);
     if (!range || range->plain || range->base != address || range->bytes != bytes)
-        return breaks("addresses are given back that were not reserved so");
+        return books_refuses("addresses are given back that were not reserved so");
     for (uint64_t i = 0; i < bytes / the.granularity; i++)
         if (handle_in(&range->entry[i])) /* an unmap may have been made to fail */
-            return the.left ? CUDA_ERROR_INVALID_VALUE : breaks("addresses are given back at which memory is mapped");
-    if (fails(BOOKS_address_free))
+            return the.left ? CUDA_ERROR_INVALID_VALUE : books_refuses("addresses are given back at which memory is mapped");
+    if (books_fails(BOOKS_address_free))
         return CUDA_ERROR_INVALID_VALUE;
     range->live = false;
     the.live_ranges--;
@@ -232,7 +209,7 @@ static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemA
 {
     (void)prop;
     (void)option;
-    if (fails(BOOKS_granularity))
+    if (books_fails(BOOKS_granularity))
         return CUDA_ERROR_NOT_SUPPORTED;
     *ret = the.granularity;
     return CUDA_SUCCESS;
@@ -243,8 +220,8 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
 {
     int device = prop->location.id;
     if (!bytes || !is_granular(bytes) || flags || device < 0 || device >= the.devices)
-        return breaks("a page is created as no driver does");
-    if (fails(BOOKS_create) || bytes > the.total - the.used[device] || the.handles == HANDLES)
+        return books_refuses("a page is created as no driver does");
+    if (books_fails(BOOKS_create) || bytes > the.total - the.used[device] || the.handles == HANDLES)
         return CUDA_ERROR_OUT_OF_MEMORY;
     the.handle[the.handles++] =
         (struct handle){.bytes = bytes, .number = the.next_number, .device = (uint8_t)device, .held = true};
@@ -266,8 +243,8 @@ static CUresult release(CUmemGenericAllocationHandle id)
 {
     struct handle *handle = handle_of(id);
     if (!handle || !handle->held)
-        return breaks("a handle is released that is not held");
-    if (fails(BOOKS_release)) {
+        return books_refuses("a handle is released that is not held");
+    if (books_fails(BOOKS_release)) {
         the.held_handles -= !handle->left;
         handle->left = true;
         return CUDA_ERROR_INVALID_VALUE;
@@ -285,14 +262,14 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     struct range *range = range_at(address, bytes);
     struct handle *handle = handle_of(id);
     if (!range || range->plain || !is_granular(address - range->base) || !is_granular(bytes) || flags)
-        return breaks("memory is mapped where no addresses are reserved");
+        return books_refuses("memory is mapped where no addresses are reserved");
     if (!handle || !handle->held || offset || bytes != handle->bytes)
-        return breaks("memory is mapped that is not a whole handle which is held");
+        return books_refuses("memory is mapped that is not a whole handle which is held");
     uint64_t first = (address - range->base) / the.granularity, granules = bytes / the.granularity;
     for (uint64_t i = 0; i < granules; i++)
         if (handle_in(&range->entry[first + i]))
-            return breaks("memory is mapped where there is some");
-    if (fails(BOOKS_map))
+            return books_refuses("memory is mapped where there is some");
+    if (books_fails(BOOKS_map))
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t i = 0; i < granules; i++)
         range->entry[first + i] = (struct entry){.handle = (uint32_t)id + the.first_handle, .part = (uint32_t)i,
@@ -324,8 +301,8 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
     uint64_t granules;
     struct entry *entry = whole_mappings(address, bytes, &granules);
     if (!entry)
-        return breaks("an unmap of what is not whole mappings");
-    if (fails(BOOKS_unmap))
+        return books_refuses("an unmap of what is not whole mappings");
+    if (books_fails(BOOKS_unmap))
         return CUDA_ERROR_INVALID_VALUE;
     books_on_unmap(address, bytes);
     for (uint64_t i = 0; i < granules; i++) {
@@ -344,14 +321,14 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
     uint8_t bits = 0;
     struct entry *entry = whole_mappings(address, bytes, &granules);
     if (!entry || !count)
-        return breaks("access rights of what is not whole mappings");
+        return books_refuses("access rights of what is not whole mappings");
     for (size_t i = 0; i < count; i++) {
         if (access[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || access[i].location.id < 0 ||
             access[i].location.id >= the.devices || access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            return breaks("access rights that no driver gives");
+            return books_refuses("access rights that no driver gives");
         bits |= (uint8_t)(1 << access[i].location.id);
     }
-    if (fails(BOOKS_set_access))
+    if (books_fails(BOOKS_set_access))
         return CUDA_ERROR_INVALID_VALUE;
     for (uint64_t i = 0; i < granules; i++)
         entry[i].access |= bits;
@@ -363,18 +340,18 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     uint64_t whole = (bytes + the.granularity - 1) / the.granularity * the.granularity;
     CUdeviceptr address;
-    if (fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[the.device] || the.handles == HANDLES ||
+    if (books_fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[books_device()] || the.handles == HANDLES ||
         add_range(whole, true, &address) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct range *range = range_at(address, whole);
     the.handle[the.handles++] = (struct handle){.bytes = whole, .number = the.next_number,
-        .device = (uint8_t)the.device, .mappings = (uint32_t)(whole / the.granularity)};
+        .device = (uint8_t)books_device(), .mappings = (uint32_t)(whole / the.granularity)};
     for (uint64_t i = 0; i < whole / the.granularity; i++)
         range->entry[i] = (struct entry){.handle = the.handles + the.first_handle, .part = (uint32_t)i,
-            .access = (uint8_t)(1 << the.device), .first = i == 0};
+            .access = (uint8_t)(1 << books_device()), .first = i == 0};
     the.next_number += whole;
-    use_up(the.device, whole);
-    the.plain[the.device] += whole;
+    use_up(books_device(), whole);
+    the.plain[books_device()] += whole;
     *ret = address;
     return CUDA_SUCCESS;
 }
@@ -394,8 +371,8 @@ static CUresult mem_free(CUdeviceptr address)
 {
     struct range *range = range_at(address, 1);
     if (!range || !range->plain || range->base != address)
-        return breaks("plain memory is freed that is none");
-    if (fails(BOOKS_mem_free))
+        return books_refuses("plain memory is freed that is none");
+    if (books_fails(BOOKS_mem_free))
         return CUDA_ERROR_INVALID_VALUE;
     drop_plain(range);
     return CUDA_SUCCESS;
@@ -403,9 +380,9 @@ static CUresult mem_free(CUdeviceptr address)
 
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
-    if (fails(BOOKS_mem_info))
+    if (books_fails(BOOKS_mem_info))
         return CUDA_ERROR_INVALID_VALUE;
-    *free_bytes = the.total - the.used[the.device];
+    *free_bytes = the.total - the.used[books_device()];
     *total_bytes = the.total;
     return CUDA_SUCCESS;
 }
@@ -414,7 +391,7 @@ static CUresult device_total(size_t *ret, CUdevice device)
 {
     if (device < 0 || device >= the.devices)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (fails(BOOKS_device_total))
+    if (books_fails(BOOKS_device_total))
         return CUDA_ERROR_NOT_SUPPORTED;
     *ret = the.total;
     return CUDA_SUCCESS;
@@ -427,166 +404,16 @@ static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevic
     return CUDA_SUCCESS;
 }
 
-/* Contexts are their number and one. */
-static int number_of(CUcontext context)
-{
-    return (int)(uintptr_t)context - 1;
-}
-
-static CUresult ctx_get_current(CUcontext *ret)
-{
-    *ret = the.named ? (CUcontext)(uintptr_t)(the.context + 1) : NULL;
-    return CUDA_SUCCESS;
-}
-
-static CUresult ctx_push(CUcontext context)
-{
-    if (fails(BOOKS_ctx_push))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (the.pushed == sizeof the.below / sizeof *the.below)
-        return breaks("contexts are pushed and never popped");
-    the.below[the.pushed++] = the.context;
-    the.context = number_of(context);
-    return CUDA_SUCCESS;
-}
-
-static CUresult ctx_pop(CUcontext *ret)
-{
-    if (!the.pushed)
-        return breaks("a context is popped that was not pushed");
-    *ret = (CUcontext)(uintptr_t)(the.context + 1);
-    the.context = the.below[--the.pushed];
-    return CUDA_SUCCESS;
-}
-
-static CUresult synchronize(int context)
-{
-    if (fails(BOOKS_ctx_synchronize))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    struct work_after all = work_of_context(context);
-    work_finish(&all);
-    return CUDA_SUCCESS;
-}
-
-static CUresult ctx_synchronize(void)
-{
-    return synchronize(the.context);
-}
-
-static CUresult ctx_synchronize_of(CUcontext context)
-{
-    return synchronize(number_of(context));
-}
-
-static CUresult event_create(CUevent *ret, unsigned flags)
-{
-    (void)flags;
-    uint32_t i = 0;
-    while (i < the.events && the.event[i].live)
-        i++;
-    if (fails(BOOKS_event_create) || i == EVENTS)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    the.event[i] = (struct event){.live = true, .context = (int8_t)the.context};
-    the.events = i == the.events ? i + 1 : the.events;
-    the.live_events++;
-    *ret = (CUevent)(uintptr_t)(i + 1);
-    return CUDA_SUCCESS;
-}
-
-static struct event *event_of(CUevent event)
-{
-    uintptr_t i = (uintptr_t)event;
-    bool live = i > 0 && i <= the.events && the.event[i - 1].live;
-    if (!live)
-        books_breaks("an event is used that does not exist");
-    return live ? &the.event[i - 1] : NULL;
-}
-
-static CUresult event_destroy(CUevent id)
-{
-    struct event *event = event_of(id);
-    if (!event || fails(BOOKS_event_destroy))
-        return CUDA_ERROR_INVALID_VALUE;
-    event->live = false;
-    the.live_events--;
-    return CUDA_SUCCESS;
-}
-
-static CUresult event_query(CUevent id)
-{
-    struct event *event = event_of(id);
-    if (!event || fails(BOOKS_event_query))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    return work_is_complete(&event->after) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
-}
-
-static CUresult event_synchronize(CUevent id)
-{
-    struct event *event = event_of(id);
-    if (!event || fails(BOOKS_event_synchronize))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    work_finish(&event->after);
-    return CUDA_SUCCESS;
-}
-
-static CUresult ctx_record_event(CUcontext context, CUevent id)
-{
-    struct event *event = event_of(id);
-    int of = context ? number_of(context) : the.context;
-    if (!event || fails(BOOKS_ctx_record_event))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (event->context != of)
-        return breaks("an event is recorded over another context than its own");
-    event->after = work_of_context(of);
-    event->recorded = true;
-    return CUDA_SUCCESS;
-}
-
-/* Streams are their number and one. */
-static int stream_of(CUstream stream)
-{
-    int i = (int)(uintptr_t)stream - 1;
-    bool is = i >= 0 && i < FUZZ_STREAMS && work.stream[i].alive;
-    if (!is)
-        books_breaks("a stream is used that does not exist");
-    return is ? i : -1;
-}
-
-static CUresult event_record(CUevent id, CUstream handle)
-{
-    struct event *event = event_of(id);
-    int i = stream_of(handle);
-    if (!event || i < 0 || fails(BOOKS_event_record))
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (work.stream[i].nature == FUZZ_OWN)
-        return breaks("an event is recorded on another thread's own stream");
-    if (event->context != work.stream[i].context)
-        return breaks("an event is recorded on a stream of another context");
-    event->after = work_up_to(i);
-    event->recorded = true;
-    return CUDA_SUCCESS;
-}
-
-static CUresult stream_wait_event(CUstream handle, CUevent id, unsigned flags)
-{
-    struct event *event = event_of(id);
-    int i = stream_of(handle);
-    if (!event || i < 0 || flags || fails(BOOKS_stream_wait_event))
-        return CUDA_ERROR_INVALID_VALUE;
-    work_come_after(i, &event->after);
-    return CUDA_SUCCESS;
-}
-
 #define BOOKS_TABLE                                                                                               \
-    .ctx_get_current = ctx_get_current, .ctx_push = ctx_push, .ctx_pop = ctx_pop,                                 \
-    .ctx_synchronize = ctx_synchronize, .device_attribute = device_attribute, .device_total = device_total,       \
+    .ctx_get_current = books_ctx_get_current, .ctx_push = books_ctx_push, .ctx_pop = books_ctx_pop,                                 \
+    .ctx_synchronize = books_ctx_synchronize, .device_attribute = device_attribute, .device_total = device_total,       \
     .mem_info = mem_info, .mem_alloc = mem_alloc, .mem_free = mem_free, .address_reserve = address_reserve,       \
     .address_free = address_free, .granularity = granularity, .create = create, .release = release, .map = map,   \
-    .unmap = unmap, .set_access = set_access, .event_create = event_create, .event_destroy = event_destroy,       \
-    .event_record = event_record, .event_query = event_query, .event_synchronize = event_synchronize,             \
-    .stream_wait_event = stream_wait_event
+    .unmap = unmap, .set_access = set_access, .event_create = books_event_create, .event_destroy = books_event_destroy,       \
+    .event_record = books_event_record, .event_query = books_event_query, .event_synchronize = books_event_synchronize,             \
+    .stream_wait_event = books_stream_wait_event
 const struct sg_driver books_driver = {
-    BOOKS_TABLE, .ctx_record_event = ctx_record_event, .ctx_synchronize_of = ctx_synchronize_of};
+    BOOKS_TABLE, .ctx_record_event = books_ctx_record_event, .ctx_synchronize_of = books_ctx_synchronize_of};
 const struct sg_driver books_older_driver = {BOOKS_TABLE};
 
 void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
@@ -604,14 +431,12 @@ void books_reset(uint8_t devices, uint64_t total, uint64_t granule, bool named)
     the.devices = devices;
     the.total = total;
     the.granularity = granule;
-    the.ranges = the.handles = the.events = the.live_events = the.held_handles = the.live_ranges = 0;
+    the.ranges = the.handles = the.held_handles = the.live_ranges = 0;
     the.next_entry = the.next_number = the.failed = the.left = 0;
-    the.named = named;
     for (int i = 0; i < FUZZ_DEVICES; i++)
         the.used[i] = the.outside[i] = the.held[i] = the.mapped[i] = the.plain[i] = 0;
     books_heal();
-    the.context = the.device = 0;
-    the.pushed = 0;
+    books_reset_events(named);
     the.broken[0] = '\0';
 }
 
@@ -623,7 +448,7 @@ uint64_t books_used(int device)
 struct books_sums books_sums(int device)
 {
     return (struct books_sums){.used = the.used[device] - the.outside[device], .handle_bytes = the.held[device],
-        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = the.live_events,
+        .mapped_bytes = the.mapped[device], .plain_bytes = the.plain[device], .events = books_events(),
         .handles = the.held_handles, .ranges = the.live_ranges};
 }
 
@@ -661,12 +486,7 @@ CUmemGenericAllocationHandle books_mapped(CUdeviceptr address, uint64_t bytes)
 
 void books_context_gone(int context)
 {
-    for (uint32_t i = 0; i < the.events; i++) {
-        if (the.event[i].live && the.event[i].context == context) {
-            the.event[i].live = false;
-            the.live_events--;
-        }
-    }
+    books_drop_events(context);
     for (uint32_t i = 0; i < the.ranges; i++)
         if (the.range[i].live && the.range[i].plain && the.range[i].context == context)
             drop_plain(&the.range[i]);

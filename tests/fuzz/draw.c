@@ -195,6 +195,7 @@ static void draw_setup(void)
     setup->may_wait = one_in(3);
     setup->older = one_in(6);
     setup->bounded = one_in(12);
+    setup->lag = one_in(2) ? 0 : (uint8_t)(1 + below(one_in(2) ? 12 : FUZZ_LAG_MOST));
     setup->slots = one_in(32);
     setup->check_every = one_in(3) ? 1 : (uint8_t)(1 + below(12));
     draw_streams();

@@ -9,8 +9,8 @@ static void emit_setup(const struct fuzz_setup *setup)
     static const char *const natures[] = {"PLAIN", "OPAQUE", "UNHEARD", "OWN", "BLOCKING", "LEGACY"};
     printf("        .conf = \"%s\", .total = UINT64_C(%" PRIu64 "), .granularity = %" PRIu64 ",\n", setup->conf,
         setup->total, setup->granularity);
-    printf("        .devices = %u, .contexts = %u, .streams = %u, .check_every = %u,\n", setup->devices,
-        setup->contexts, setup->streams, setup->check_every);
+    printf("        .devices = %u, .contexts = %u, .streams = %u, .lag = %u, .check_every = %u,\n",
+        setup->devices, setup->contexts, setup->streams, setup->lag, setup->check_every);
     printf("        .nature = {");
     for (int i = 0; i < setup->streams; i++)
         printf("%sFUZZ_%s", i ? ", " : "", natures[setup->nature[i]]);

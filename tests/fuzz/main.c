@@ -16,7 +16,7 @@
 
 #include "program.h"
 
-enum { JOBS_MOST = 64, FOUND_MOST = 100, BATCH = 32, HANG_S = 30, AGAIN_EVERY = 16 };
+enum { JOBS_MOST = 64, FOUND_MOST = 100, BATCH = 32, AGAIN_EVERY = 16 };
 
 struct found {
     uint64_t seed;
@@ -40,10 +40,12 @@ static struct {
     uint64_t from, seeds;
     unsigned jobs;
     double seconds;
+    unsigned hang_s; /* a program that takes longer hangs */
+    unsigned stop;   /* after so many that fall short */
     bool json, shrinks, plays;
     uint64_t shrink;
     const char *self;
-} options = {.seeds = 2000, .jobs = 1};
+} options = {.seeds = 2000, .jobs = 1, .hang_s = 30, .stop = FOUND_MOST};
 
 static struct found found[FOUND_MOST];
 static unsigned founds;
@@ -135,7 +137,7 @@ static void why_ended(const struct worker *worker, int status, bool hung, char *
 {
     ret[0] = '\0';
     if (hung)
-        snprintf(ret, size, "takes over %d s", HANG_S);
+        snprintf(ret, size, "takes over %u s", options.hang_s);
     else if (WIFEXITED(status) && WEXITSTATUS(status) == 1 && worker->outcome.broken[0])
         snprintf(ret, size, "%s", worker->outcome.broken);
     else if (!WIFEXITED(status) || WEXITSTATUS(status))
@@ -164,7 +166,7 @@ static void finish_batch(struct worker *worker)
 {
     uint64_t seed = worker->seed + 1, first = options.from, end = first + (worker->seed - first) / BATCH * BATCH + BATCH;
     end = end < atomic_load(&shared->end) ? end : atomic_load(&shared->end);
-    for (; seed < end && founds < FOUND_MOST; seed++) {
+    for (; seed < end && founds < options.stop; seed++) {
         fflush(stdout);
         pid_t pid = fork();
         if (pid == 0) {
@@ -178,7 +180,7 @@ static void finish_batch(struct worker *worker)
         int status = 0;
         bool hung = false;
         for (uint64_t began = now_ns(); waitpid(pid, &status, WNOHANG) == 0; usleep(200)) {
-            if (now_ns() - began > HANG_S * UINT64_C(1000000000)) {
+            if (now_ns() - began > options.hang_s * UINT64_C(1000000000)) {
                 kill(pid, SIGKILL);
                 waitpid(pid, &status, 0);
                 hung = true;
@@ -198,7 +200,7 @@ static void finish_batch(struct worker *worker)
 static bool look_after(struct worker *worker)
 {
     int status;
-    bool hung = worker->busy && now_ns() > worker->since_ns + HANG_S * UINT64_C(1000000000);
+    bool hung = worker->busy && now_ns() > worker->since_ns + options.hang_s * UINT64_C(1000000000);
     if (hung)
         kill(worker->pid, SIGKILL);
     if (waitpid(worker->pid, &status, hung ? 0 : WNOHANG) == 0)
@@ -207,7 +209,7 @@ static bool look_after(struct worker *worker)
     why_ended(worker, status, hung, broken, sizeof broken);
     if (!broken[0])
         return false;
-    if (founds < FOUND_MOST) {
+    if (founds < options.stop) {
         found[founds].seed = worker->seed;
         snprintf(found[founds++].broken, sizeof broken, "%s", broken);
         worker->outcome.broken[0] = '\0';
@@ -215,8 +217,10 @@ static bool look_after(struct worker *worker)
             perror("traces");
         finish_batch(worker);
     }
-    if (founds == FOUND_MOST)
+    if (founds >= options.stop) {
+        shared->end = 0;
         return false;
+    }
     start_worker(worker);
     return true;
 }
@@ -278,7 +282,7 @@ static void try_program(const struct fuzz_program *program, char *ret, size_t si
     int status = 0;
     bool hung = false;
     for (uint64_t began = now_ns(); waitpid(pid, &status, WNOHANG) == 0; usleep(100)) {
-        if (now_ns() - began > HANG_S * UINT64_C(1000000000)) {
+        if (now_ns() - began > options.hang_s * UINT64_C(1000000000)) {
             kill(pid, SIGKILL);
             waitpid(pid, &status, 0);
             hung = true;
@@ -335,7 +339,7 @@ static int play_here(uint64_t seed)
 static void usage(FILE *to)
 {
     fprintf(to,
-        "usage: traces [--seeds N] [--from SEED] [--jobs N] [--seconds S] [--json]\n"
+        "usage: traces [--seeds N] [--from SEED] [--jobs N] [--seconds S] [--hang S] [--stop N] [--json]\n"
         "       traces --shrink SEED   the fewest operations on which it falls short in the same way, as a C test\n"
         "       traces --play SEED     in this process, for a debugger\n");
 }
@@ -344,7 +348,8 @@ static void read_options(int argc, char **argv)
 {
     static const struct option names[] = {{"seeds", required_argument, NULL, 's'}, {"from", required_argument, NULL, 'f'},
         {"jobs", required_argument, NULL, 'j'}, {"seconds", required_argument, NULL, 't'},
-        {"shrink", required_argument, NULL, 'k'}, {"play", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'J'},
+        {"hang", required_argument, NULL, 'H'},
+        {"stop", required_argument, NULL, 'S'}, {"shrink", required_argument, NULL, 'k'}, {"play", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'J'},
         {"help", no_argument, NULL, 'h'}, {0}};
     options.self = argv[0];
     for (int got; (got = getopt_long(argc, argv, "h", names, NULL)) >= 0;) {
@@ -360,6 +365,13 @@ static void read_options(int argc, char **argv)
             break;
         case 't':
             options.seconds = strtod(optarg, NULL);
+            break;
+        case 'H':
+            options.hang_s = (unsigned)strtoul(optarg, NULL, 10);
+            break;
+        case 'S':
+            options.stop = (unsigned)strtoul(optarg, NULL, 10);
+            options.stop = options.stop < FOUND_MOST ? options.stop : FOUND_MOST;
             break;
         case 'k':
         case 'p':

@@ -27,7 +27,8 @@ enum {
     FUZZ_CONTEXTS = 6,     /* the same */
     FUZZ_EVENTS = 32,
     FUZZ_DEVICES = 2,
-    FUZZ_CONF_BYTES = 256
+    FUZZ_CONF_BYTES = 256,
+    FUZZ_LAG_MOST = 64
 };
 
 struct fuzz_setup {
@@ -41,6 +42,7 @@ struct fuzz_setup {
     bool may_wait;               /* one stream may be made to wait for another */
     bool older;                  /* the driver can't record an event over a context */
     bool bounded;                /* waits for a context are given up where there is much to wait for */
+    uint8_t lag;                 /* work is complete so many operations later; 0: when it is let */
     bool slots;                  /* every slot of every table is looked at in the end */
     uint8_t check_every;         /* operations; 0: only at the end */
 };

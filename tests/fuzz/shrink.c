@@ -154,6 +154,9 @@ static void simplify_setup(void)
     simpler.total = simpler.total / simpler.granularity * simpler.granularity;
     take_setup(simpler);
     simpler = setup;
+    simpler.lag = 0;
+    take_setup(simpler);
+    simpler = setup;
     simpler.check_every = 1;
     take_setup(simpler);
 }

@@ -78,14 +78,16 @@ static void test_pending_of_several_contexts(void **state)
 static void test_event_in_one_of_two_contexts(void **state)
 {
     static const struct fuzz_op ops[] = {
-        {FUZZ_ALLOCATE, .stream = 0, .block = 0, .bytes = UINT64_C(8388608), .flags = FUZZ_WORKS},
-        {FUZZ_CONTEXT_CURRENT, .other = 0},
+        {FUZZ_ALLOCATE, .block = 0, .bytes = UINT64_C(71303168)},
+        {FUZZ_FAULT, .other = BOOKS_release},
+        {FUZZ_FREE, .block = 0},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(2097152)},
         {FUZZ_FAULT, .other = BOOKS_ctx_push, .flags = FUZZ_FOR_EVER},
-        {FUZZ_FREE, .other = FUZZ_FREE_EVENT, .block = 0},
-        {FUZZ_ALLOCATE, .stream = 0, .block = 1, .bytes = UINT64_C(16777216)},
+        {FUZZ_FREE, .other = FUZZ_FREE_EVENT, .block = 1},
+        {FUZZ_ALLOCATE, .block = 2, .bytes = UINT64_C(67108864)},
     };
-    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(20971520), .granularity = 2097152,
-        .devices = 1, .contexts = 2, .streams = 2, .context_of = {0, 1}, .check_every = 1};
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(79691776), .granularity = 2097152,
+        .devices = 1, .contexts = 3, .streams = 4, .context_of = {[3] = 1}, .check_every = 1};
     (void)state;
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
@@ -148,9 +150,31 @@ static void test_made_to_wait_and_unheard(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* What was given up for a place was more than it needed, and what was still wanted went below 0: pages without end were
+   taken, for which the place has no handles. */
+static void test_more_given_up_than_is_wanted(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_ALLOCATE, .flags = FUZZ_WORKS, .block = 0, .bytes = UINT64_C(6331415293)},
+        {FUZZ_FREE, .block = 0},
+        {FUZZ_CONTEXT_SYNC, .other = 0},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(5638543650)},
+        {FUZZ_FREE, .block = 1},
+        {FUZZ_ALLOCATE, .block = 2, .bytes = UINT64_C(1978588032)},
+        {FUZZ_ALLOCATE, .flags = FUZZ_WORKS, .block = 3, .bytes = UINT64_C(1263691467)},
+        {FUZZ_FREE, .block = 2},
+        {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(3522366811)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(12477005824), .granularity = 2097152,
+        .devices = 1, .streams = 1, .check_every = 1, .may_wait = true};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_more_given_up_than_is_wanted),
         cmocka_unit_test(test_limit_below_what_is_held),
         cmocka_unit_test(test_slot_of_who_stood_still),
         cmocka_unit_test(test_pending_of_several_contexts),

@@ -46,9 +46,17 @@ void work_progress(int i, uint64_t most)
 
 void work_finish(const struct work_after *after)
 {
-    while (!work_is_complete(after))
+    struct work_after need = *after, before;
+    do { /* and what that comes after */
+        before = need;
         for (uint32_t i = 0; i < work.streams; i++)
-            work_progress((int)i, UINT64_MAX);
+            if (before.work[i] > work.stream[i].complete)
+                work_join(&need, &work.stream[i].of_work[before.work[i] - 1]);
+    } while (memcmp(&before, &need, sizeof need) != 0);
+    while (!work_is_complete(&need))
+        for (uint32_t i = 0; i < work.streams; i++)
+            if (need.work[i] > work.stream[i].complete)
+                work_progress((int)i, need.work[i] - work.stream[i].complete);
 }
 
 struct work_after work_of_context(int context)

@@ -40,7 +40,7 @@ bool work_is_complete(const struct work_after *after);
 /* Lets at most `most` pieces of work of stream `i` complete, as far as what they come after is. */
 void work_progress(int i, uint64_t most);
 
-/* Until all of it is complete. */
+/* Until all of it is complete, and no more than that needs. */
 void work_finish(const struct work_after *after);
 
 /* All that a context's streams were given so far, waits for others included; below 0: of all. */
