@@ -275,88 +275,119 @@ static void draw_use(void)
         .flags = (uint8_t)(below(16) & (FUZZ_WORKS | FUZZ_WAITS | FUZZ_WAITED_FOR | (one_in(4) ? FUZZ_UNNAMED : 0)))});
 }
 
+/* Idle memory, limits, and who may reach it. */
+static bool draw_of_memory(uint64_t dice, struct fuzz_op *op)
+{
+    switch (dice) {
+    case 0:
+    case 1:
+        op->kind = FUZZ_TRIM;
+        op->bytes = one_in(2) ? 0 : below(the.setup.total);
+        break;
+    case 2:
+        op->kind = FUZZ_POLL;
+        break;
+    case 3:
+        op->kind = FUZZ_MEM_INFO;
+        break;
+    case 4:
+        op->kind = FUZZ_CONTEXT_SYNC;
+        op->other = (uint8_t)below(the.setup.contexts ? FUZZ_CONTEXTS : 1);
+        break;
+    case 5:
+    case 6:
+        op->kind = the.limits ? FUZZ_LIMIT : FUZZ_POLL;
+        op->bytes = one_in(3) ? UINT64_MAX : one_in(4) ? log_below(the.setup.total) : below(the.setup.total) + 1;
+        break;
+    case 7:
+        op->kind = one_in(3) ? FUZZ_PIN : FUZZ_ABROAD;
+        op->bytes = one_in(2) ? UINT64_MAX : 1 + below(the.page);
+        break;
+    case 8:
+        op->kind = one_in(3) ? FUZZ_PEER : FUZZ_BAD_FREE;
+        op->bytes = below(2);
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+/* What the driver does, and others with it. */
+static bool draw_of_driver(uint64_t dice, uint8_t device, struct fuzz_op *op)
+{
+    switch (dice) {
+    case 9:
+        op->kind = the.captures ? FUZZ_CAPTURE : FUZZ_RESET_PEAKS;
+        op->bytes = below(2);
+        break;
+    case 10:
+        op->kind = the.outside ? FUZZ_OUTSIDE : FUZZ_MEM_INFO;
+        op->bytes = one_in(3) ? 0 : below(the.setup.total);
+        break;
+    case 11:
+    case 12:
+    case 13:
+        op->kind = the.faults ? FUZZ_FAULT : FUZZ_TRIM;
+        op->other = (uint8_t)(the.faults ? (one_in(2) ? below(BOOKS_address_reserve) : below(BOOKS_CALL_COUNT)) : device);
+        op->bytes = the.faults ? log_below(one_in(3) ? 40 : 4) - 1 : 0;
+        op->flags = the.faults && one_in(6) ? FUZZ_FOR_EVER : 0;
+        break;
+    case 14:
+        op->kind = the.host_faults ? FUZZ_HOST_FAULT : FUZZ_LOOK;
+        op->bytes = the.host_faults ? below(6) : below(100000);
+        break;
+    default:
+        break;
+    }
+    return true;
+}
+
+/* Contexts and streams that come and go. False: nothing. */
+static bool draw_of_streams(uint64_t dice, uint8_t device, struct fuzz_op *op)
+{
+    switch (dice) {
+    case 15:
+        op->kind = FUZZ_ASIDE;
+        break;
+    case 16:
+        op->kind = the.contexts_change ? FUZZ_CONTEXT_GONE : FUZZ_LOOK;
+        op->other = (uint8_t)(the.contexts_change ? below(FUZZ_CONTEXTS) : device);
+        op->bytes = the.contexts_change ? 0 : below(100000);
+        break;
+    case 17:
+        op->kind = one_in(2) ? FUZZ_CONTEXT_CURRENT : FUZZ_CONTEXT_NEW;
+        op->other = (uint8_t)below(FUZZ_CONTEXTS);
+        op->bytes = below(the.setup.devices);
+        break;
+    case 18:
+        op->kind = the.streams_change ? FUZZ_STREAM_GONE : FUZZ_LOOK;
+        break;
+    default:
+        op->kind = FUZZ_STREAM_NEW;
+        op->other = (uint8_t)(one_in(2) ? FUZZ_PLAIN : below(FUZZ_LEGACY));
+        op->bytes = the.setup.contexts ? below(FUZZ_CONTEXTS) : 0;
+        op->stream = (uint8_t)the.streams;
+        if (!the.streams_change || the.streams == FUZZ_STREAMS)
+            return false;
+        the.streams++;
+        break;
+    }
+    return true;
+}
+
 /* What comes seldom, as far as this program has it. */
 static void draw_rare(void)
 {
     uint8_t device = (uint8_t)below(the.setup.devices);
     uint32_t block = the.holds ? the.held[below(the.holds)].block : 0;
     struct fuzz_op op = {.other = device, .block = block, .stream = some_stream()};
-    switch (below(20)) {
-    case 0:
-    case 1:
-        op.kind = FUZZ_TRIM;
-        op.bytes = one_in(2) ? 0 : below(the.setup.total);
-        break;
-    case 2:
-        op.kind = FUZZ_POLL;
-        break;
-    case 3:
-        op.kind = FUZZ_MEM_INFO;
-        break;
-    case 4:
-        op.kind = FUZZ_CONTEXT_SYNC;
-        op.other = (uint8_t)below(the.setup.contexts ? FUZZ_CONTEXTS : 1);
-        break;
-    case 5:
-    case 6:
-        op.kind = the.limits ? FUZZ_LIMIT : FUZZ_POLL;
-        op.bytes = one_in(3) ? UINT64_MAX : one_in(4) ? log_below(the.setup.total) : below(the.setup.total) + 1;
-        break;
-    case 7:
-        op.kind = one_in(3) ? FUZZ_PIN : FUZZ_ABROAD;
-        op.bytes = one_in(2) ? UINT64_MAX : 1 + below(the.page);
-        break;
-    case 8:
-        op.kind = one_in(3) ? FUZZ_PEER : FUZZ_BAD_FREE;
-        op.bytes = below(2);
-        break;
-    case 9:
-        op.kind = the.captures ? FUZZ_CAPTURE : FUZZ_RESET_PEAKS;
-        op.bytes = below(2);
-        break;
-    case 10:
-        op.kind = the.outside ? FUZZ_OUTSIDE : FUZZ_MEM_INFO;
-        op.bytes = one_in(3) ? 0 : below(the.setup.total);
-        break;
-    case 11:
-    case 12:
-    case 13:
-        op.kind = the.faults ? FUZZ_FAULT : FUZZ_TRIM;
-        op.other = (uint8_t)(the.faults ? (one_in(2) ? below(BOOKS_address_reserve) : below(BOOKS_CALL_COUNT)) : device);
-        op.bytes = the.faults ? log_below(one_in(3) ? 40 : 4) - 1 : 0;
-        op.flags = the.faults && one_in(6) ? FUZZ_FOR_EVER : 0;
-        break;
-    case 14:
-        op.kind = the.host_faults ? FUZZ_HOST_FAULT : FUZZ_LOOK;
-        op.bytes = the.host_faults ? below(6) : below(100000);
-        break;
-    case 15:
-        op.kind = FUZZ_ASIDE;
-        break;
-    case 16:
-        op.kind = the.contexts_change ? FUZZ_CONTEXT_GONE : FUZZ_LOOK;
-        op.other = (uint8_t)(the.contexts_change ? below(FUZZ_CONTEXTS) : device);
-        op.bytes = the.contexts_change ? 0 : below(100000);
-        break;
-    case 17:
-        op.kind = one_in(2) ? FUZZ_CONTEXT_CURRENT : FUZZ_CONTEXT_NEW;
-        op.other = (uint8_t)below(FUZZ_CONTEXTS);
-        op.bytes = below(the.setup.devices);
-        break;
-    case 18:
-        op.kind = the.streams_change ? FUZZ_STREAM_GONE : FUZZ_LOOK;
-        break;
-    default:
-        op.kind = FUZZ_STREAM_NEW;
-        op.other = (uint8_t)(one_in(2) ? FUZZ_PLAIN : below(FUZZ_LEGACY));
-        op.bytes = the.setup.contexts ? below(FUZZ_CONTEXTS) : 0;
-        op.stream = (uint8_t)the.streams;
-        if (!the.streams_change || the.streams == FUZZ_STREAMS)
-            return;
-        the.streams++;
-        break;
-    }
-    add(op);
+    uint64_t dice = below(20);
+    bool any = dice < 9    ? draw_of_memory(dice, &op)
+               : dice < 15 ? draw_of_driver(dice, device, &op)
+                           : draw_of_streams(dice, device, &op);
+    if (any)
+        add(op);
 }
 
 static void draw_step(void)
