@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "beside.h"
 #include "captures.h"
 #include "contexts.h"
 #include "declare.h"
@@ -229,6 +230,25 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
     return result;
 }
 
+/* Whether there is that much that nobody uses, though the core could not make a block of it. */
+static bool is_idle(struct sg_core *core, int device, size_t bytes)
+{
+    size_t free_bytes = 0, total_bytes;
+    if (sg_life_driver()->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        return false;
+    sg_core_mem_info(core, device, &free_bytes, &total_bytes);
+    return free_bytes >= bytes;
+}
+
+/* The core may lack what it keeps its books in, or addresses; the driver may not, once it has the memory. */
+static CUresult pass_on_idle(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
+{
+    CUresult result = pass_on(core, device, bytes, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_idle(core, device, bytes) && sg_beside_made_room_by(core))
+        result = pass_on(core, device, bytes, ret);
+    return result;
+}
+
 void sg_memory_mark(void)
 {
     struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
@@ -293,7 +313,7 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;
-        result = pass_on(core, device, bytes, ret);
+        result = pass_on_idle(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
             report_out_of_memory(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "beside.h"
 #include "captures.h"
 #include "contexts.h"
 #include "declare.h"
@@ -80,19 +81,27 @@ static CUresult destroy_event(CUevent event)
     return CUDA_SUCCESS;
 }
 
+static CUresult mem_info(size_t *ret_free, size_t *ret_total)
+{
+    *ret_free = fake.driver_has;
+    *ret_total = fake.driver_has + fake.idle;
+    return CUDA_SUCCESS;
+}
+
 const struct sg_driver *sg_life_driver(void)
 {
     static struct sg_driver driver;
     driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_record_event = fake.no_event ? NULL : no_record,
         .event_create = create_event, .event_record = record_event, .event_synchronize = wait_for_event,
-        .event_destroy = destroy_event};
+        .event_destroy = destroy_event, .mem_info = mem_info};
     return &driver;
 }
 
 static CUresult alloc(CUdeviceptr *ret, size_t bytes)
 {
-    (void)bytes;
     fake.probes++;
+    if (fake.idle + fake.driver_has && bytes > fake.driver_has)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     if (ret && fake.probe == CUDA_SUCCESS)
         *ret = 1;
     return fake.probe;
@@ -276,6 +285,20 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     (void)core;
     *ret = (struct sg_block_info){.base = address & ~(CUdeviceptr)(BLOCK - 1), .bytes = BLOCK, .context = CONTEXT};
     return fake.block;
+}
+
+void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
+{
+    (void)core, (void)device, (void)total_bytes;
+    *free_bytes += fake.idle;
+}
+
+bool sg_beside_made_room_by(struct sg_core *core)
+{
+    (void)core;
+    fake.driver_has += fake.idle;
+    fake.idle = 0;
+    return true;
 }
 
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)

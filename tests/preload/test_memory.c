@@ -266,6 +266,25 @@ static void nothing_is_asked_after_a_final_error(void **state)
     assert_true(fake.disabled);
 }
 
+/* The core may have no room for its books, or no addresses, where there is memory: the driver is given that and asked
+   again, but nothing is given up for what would not fit. */
+static void idle_memory_is_the_drivers_at_last(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 0;
+    fake.malloc[0] = fake.malloc[1] = fake.malloc[2] = fake.malloc[3] = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.idle = 2 * BLOCK;
+    fake.driver_has = BLOCK;
+    sg_conf_init(&fake.conf);
+    fake.conf.oom_report = SG_OOM_NEVER;
+    assert_int_equal(sg_memory_alloc(CORE, 4 * BLOCK, &plain, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(fake.probes, 1);
+    assert_int_equal(fake.idle, 2 * BLOCK);
+    assert_int_equal(sg_memory_alloc(CORE, 3 * BLOCK, &plain, &address), CUDA_SUCCESS);
+    assert_int_equal(fake.probes, 3);
+    assert_int_equal(address, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start_afresh)
 
 int main(void)
@@ -286,6 +305,7 @@ int main(void)
         TEST(free_of_a_graphs_block_still_waits),
         TEST(nothing_is_settled_in_a_capture),
         TEST(nothing_is_asked_after_a_final_error),
+        TEST(idle_memory_is_the_drivers_at_last),
         TEST(those_that_are_told_of_or_all_that_could),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
