@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "meta.h"
 #include "wrap.h"
 
 enum { FIRST_ENTRIES = 1 << 12 };
@@ -14,7 +15,7 @@ static size_t home(const struct sg_idmap *map, uint64_t id)
 
 bool sg_idmap_init(struct sg_idmap *map)
 {
-    map->entry = calloc(FIRST_ENTRIES, sizeof *map->entry);
+    map->entry = sg_meta_noted(calloc(FIRST_ENTRIES, sizeof *map->entry));
     map->mask = FIRST_ENTRIES - 1;
     map->count = 0;
     return map->entry != NULL;
@@ -37,7 +38,7 @@ static size_t find(const struct sg_idmap *map, uint64_t id)
 static bool enlarge(struct sg_idmap *map)
 {
     struct sg_idmap larger = {.mask = 2 * map->mask + 1, .count = map->count};
-    larger.entry = calloc(larger.mask + 1, sizeof *larger.entry);
+    larger.entry = sg_meta_noted(calloc(larger.mask + 1, sizeof *larger.entry));
     if (!larger.entry)
         return false;
     for (size_t i = 0; i <= map->mask; i++)

@@ -1,5 +1,6 @@
 #include "meta.h"
 
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* Large tables are touched here and there, so most of their cost is address translation (tests/bench, "mix"). Their
@@ -9,6 +10,20 @@ enum { HUGE_FROM = 16 << 20, HUGE_AFTER = 4 << 20 };
 /* A program that locks all its memory (mlockall) is given each page of what it maps at once, of tables of which nearly
    nothing will be used. What nobody may read yet is not, and can be taken out of that before. */
 enum { UNLOCKED_FROM = 1 << 20 };
+
+static atomic_bool ran_out;
+
+void *sg_meta_noted(void *memory)
+{
+    if (!memory)
+        atomic_store_explicit(&ran_out, true, memory_order_relaxed);
+    return memory;
+}
+
+bool sg_meta_ran_out(void)
+{
+    return atomic_load_explicit(&ran_out, memory_order_relaxed);
+}
 
 static void *map_unlocked(size_t bytes)
 {
@@ -29,7 +44,7 @@ static void *map_at_once(size_t bytes)
 
 void *sg_meta_map(size_t bytes)
 {
-    void *memory = bytes < UNLOCKED_FROM ? map_at_once(bytes) : map_unlocked(bytes);
+    void *memory = sg_meta_noted(bytes < UNLOCKED_FROM ? map_at_once(bytes) : map_unlocked(bytes));
     if (!memory)
         return NULL;
     if (bytes >= HUGE_FROM) /* only advice: where it is refused the table is as good, only slower */

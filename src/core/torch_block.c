@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "meta.h"
+
 enum { SLAB_BLOCKS = 512 };
 
 struct torch_slab {
@@ -14,7 +16,7 @@ bool torch_spare(struct sg_torch *torch)
 {
     if (torch->spare && torch->spare->next)
         return true;
-    struct torch_slab *slab = calloc(1, sizeof *slab);
+    struct torch_slab *slab = sg_meta_noted(calloc(1, sizeof *slab));
     if (!slab)
         return false;
     slab->next = torch->slabs;

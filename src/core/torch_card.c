@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "meta.h"
 #include "size.h"
 
 enum { ADDRESS_ALIGN = 2 << 20 };
@@ -85,7 +86,7 @@ static void leave(struct sg_torch_card *card, uint64_t address, uint64_t size)
         hole_of(before)->size += size;
         return;
     }
-    struct hole *hole = malloc(sizeof *hole);
+    struct hole *hole = sg_meta_noted(malloc(sizeof *hole));
     if (!hole)
         return;
     hole->size = size;

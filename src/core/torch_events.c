@@ -3,11 +3,13 @@
 
 #include <stdlib.h>
 
+#include "meta.h"
+
 static struct torch_event *event_new(struct sg_torch *torch)
 {
     struct torch_event *event = torch->spare_events;
     if (!event)
-        return malloc(sizeof *event);
+        return sg_meta_noted(malloc(sizeof *event));
     torch->spare_events = event->next;
     return event;
 }

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "meta.h"
+
 static uint64_t round_up(uint64_t bytes, uint64_t chunk)
 {
     return (bytes + chunk - 1) / chunk * chunk;
@@ -24,7 +26,7 @@ static bool has_room(const struct sg_torch_block *block, uint64_t bytes)
 
 static int segment_new(struct sg_torch *torch, struct torch_pool *pool, struct sg_torch_block **ret)
 {
-    struct torch_segment *segment = malloc(sizeof *segment);
+    struct torch_segment *segment = sg_meta_noted(malloc(sizeof *segment));
     if (!segment || !torch_spare(torch)) {
         free(segment);
         return -ENOMEM;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "meta.h"
 #include "torch_hash.h"
 
 /* A live block by the id that the trace gives it. */
@@ -20,7 +21,7 @@ struct sg_torch_feed {
 
 struct sg_torch_feed *sg_torch_feed_create(struct sg_torch *torch)
 {
-    struct sg_torch_feed *feed = calloc(1, sizeof *feed);
+    struct sg_torch_feed *feed = sg_meta_noted(calloc(1, sizeof *feed));
     if (feed)
         feed->torch = torch;
     return feed;
@@ -64,7 +65,7 @@ static int allocate(struct sg_torch_feed *feed, const struct segalloc_trace_reco
     if (entry)
         feed->spare = entry->next;
     else
-        entry = malloc(sizeof *entry);
+        entry = sg_meta_noted(malloc(sizeof *entry));
     if (!entry)
         return -ENOMEM;
     int error = sg_torch_alloc(feed->torch, record->size, record->stream, &entry->block);

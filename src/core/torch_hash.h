@@ -5,9 +5,11 @@
 
 #include <stdint.h>
 
+#include "meta.h"
 #include "wrap.h"
 
 #define HASH_NONFATAL_OOM 1
+#define uthash_malloc(bytes) sg_meta_noted(malloc(bytes))
 #define HASH_FUNCTION(key, bytes, ret) \
     ((void)(bytes), (ret) = (unsigned)(sg_hash(*(const uint64_t *)(const void *)(key)) >> 32))
 #include <uthash.h>

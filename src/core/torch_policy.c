@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "meta.h"
 #include "wrap.h"
 
 /* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
@@ -14,7 +15,7 @@ enum { WHOLE_SLACK = 8 };
 struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t total_bytes, const struct sg_torch_ops *ops,
                                  void *user)
 {
-    struct sg_torch *torch = calloc(1, sizeof *torch);
+    struct sg_torch *torch = sg_meta_noted(calloc(1, sizeof *torch));
     if (!torch)
         return NULL;
     torch->conf = *conf;
@@ -53,7 +54,7 @@ struct torch_stream *torch_stream_of(struct sg_torch *torch, uint64_t id)
     struct torch_stream *stream;
     HASH_FIND(hh, torch->streams, &id, sizeof id, stream);
     if (!stream) {
-        stream = calloc(1, sizeof *stream);
+        stream = sg_meta_noted(calloc(1, sizeof *stream));
         if (!stream)
             return NULL;
         stream->id = id;
@@ -251,7 +252,7 @@ int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block,
     }
     if (!uses || uses->count == uses->room) {
         uint32_t room = uses ? 2 * uses->room : 4;
-        uses = realloc(uses, sizeof *uses + room * sizeof uses->streams[0]);
+        uses = sg_meta_noted(realloc(uses, sizeof *uses + room * sizeof uses->streams[0]));
         if (!uses)
             return -ENOMEM;
         if (!block->uses)

@@ -10,6 +10,7 @@
 
 #include "bench.h"
 #include "inputs.h"
+#include "meta.h"
 #include "play.h"
 #include "size.h"
 #include "trace_reader.h"
@@ -447,6 +448,8 @@ int sg_verb_replay(int argc, char **argv)
         status = find_smallest(&replay);
     if (status == 0 && replay.bench)
         status = time_core(&replay);
+    if (status == 0 && sg_meta_ran_out())
+        status = sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
     if (status == 0)
         (replay.json ? print_json : print_text)(&replay);
     sg_trace_close(replay.reader);

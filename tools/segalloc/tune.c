@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "inputs.h"
+#include "meta.h"
 #include "size.h"
 #include "tune_report.h"
 
@@ -231,6 +232,8 @@ static int run(struct tune *tune)
         return sg_tool_error(tune->verb, "stopped before the defaults were played: nothing is known yet");
     if (status)
         return sg_tool_error(tune->verb, "%s", error);
+    if (sg_meta_ran_out())
+        return sg_tool_error(tune->verb, "no host memory left: fewer --threads take less");
     (tune->json ? sg_tune_print_json : sg_tune_print_text)(&tune->search, now() - began);
     return SG_EXIT_OK;
 }

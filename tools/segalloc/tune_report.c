@@ -210,7 +210,7 @@ static char *paste(const struct sg_tune_search *search, size_t recommended)
     char *line = calloc(1, room);
     bool plain = strspn(conf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:,.=/%-") == strlen(conf);
     if (!line)
-        abort();
+        exit(sg_tool_error("tune", "no host memory left"));
     if (*conf)
         snprintf(line, room, plain ? "%s=%s" : "%s='%s'", name, conf);
     else if (search->current)
