@@ -8,11 +8,14 @@
    space is short. */
 enum { NODES_MOST = 1 << 24, NODES_LEAST = 1 << 16 };
 
+/* As many addresses again are left to the program and its driver, where there is a limit (ulimit -v). */
 bool sg_nodes_init(struct sg_nodes *nodes)
 {
     for (uint32_t capacity = NODES_MOST; capacity >= NODES_LEAST; capacity /= 2) {
-        struct sg_node *memory = sg_meta_map(2 * capacity * sizeof *memory);
+        size_t count = 2 * (size_t)capacity;
+        struct sg_node *memory = sg_meta_map(2 * count * sizeof *memory);
         if (memory) {
+            sg_meta_unmap(memory + count, count * sizeof *memory);
             *nodes = (struct sg_nodes){.node = memory, .used = 1, .capacity = capacity, .cells = capacity};
             return true;
         }
