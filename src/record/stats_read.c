@@ -54,6 +54,8 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
     json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES, &problem);
     fclose(in);
     if (!root) {
+        for (char *at = problem.text; *at; at++) /* what it quotes of the file may be anything */
+            *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at;
         snprintf(error, SG_STATS_ERROR, "no statistics: %s in line %d, column %d", problem.text, problem.line,
                  problem.column);
         return -EINVAL;

@@ -318,6 +318,7 @@ class Report(Case):
         self.failed(segalloc("report", self.file("s", json.dumps(data))), 1, "no device memory")
         self.failed(segalloc("report", self.file("s", "{}")), 1, "segalloc.stats/1")
         self.failed(segalloc("report", self.file("s", '{"schema"')), 1, "no statistics")
+        self.failed(segalloc("report", self.file("s", '{"schema": \x1c\x0b\x1d x')), 1, "no statistics", "'?' in line 1")
 
     def test_rank_by_name(self):
         """What %r became in the file's name, by the pattern in its configuration; others stand for anything."""
