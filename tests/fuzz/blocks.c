@@ -137,7 +137,8 @@ static bool has_come_after(unsigned stream, const struct play_block *block)
 void play_free(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
-    struct sg_tag tag = {.context = play_current_handle(), .unseen = play.setup->unseen, .followed = !play.setup->unseen,
+    struct sg_tag tag = {.context = play_current_handle(), .unseen = play.setup->unseen,
+        .followed = !play.setup->unseen,
         .sees = play.setup->sees_possible ? SG_SEES_POSSIBLE : SG_SEES_RECORDED};
     if (!block)
         return;

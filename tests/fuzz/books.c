@@ -197,7 +197,8 @@ static CUresult address_free(CUdeviceptr address, size_t bytes)
         return books_refuses("addresses are given back that were not reserved so");
     for (uint64_t i = 0; i < bytes / the.granularity; i++)
         if (handle_in(&range->entry[i])) /* an unmap may have been made to fail */
-            return the.left ? CUDA_ERROR_INVALID_VALUE : books_refuses("addresses are given back at which memory is mapped");
+            return the.left ? CUDA_ERROR_INVALID_VALUE
+                            : books_refuses("addresses are given back at which memory is mapped");
     if (books_fails(BOOKS_address_free))
         return CUDA_ERROR_INVALID_VALUE;
     range->live = false;
@@ -340,7 +341,8 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     uint64_t whole = (bytes + the.granularity - 1) / the.granularity * the.granularity;
     CUdeviceptr address;
-    if (books_fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[books_device()] || the.handles == HANDLES ||
+    if (books_fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[books_device()] ||
+        the.handles == HANDLES ||
         add_range(whole, true, &address) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct range *range = range_at(address, whole);
@@ -404,13 +406,29 @@ static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevic
     return CUDA_SUCCESS;
 }
 
-#define BOOKS_TABLE                                                                                               \
-    .ctx_get_current = books_ctx_get_current, .ctx_push = books_ctx_push, .ctx_pop = books_ctx_pop,                                 \
-    .ctx_synchronize = books_ctx_synchronize, .device_attribute = device_attribute, .device_total = device_total,       \
-    .mem_info = mem_info, .mem_alloc = mem_alloc, .mem_free = mem_free, .address_reserve = address_reserve,       \
-    .address_free = address_free, .granularity = granularity, .create = create, .release = release, .map = map,   \
-    .unmap = unmap, .set_access = set_access, .event_create = books_event_create, .event_destroy = books_event_destroy,       \
-    .event_record = books_event_record, .event_query = books_event_query, .event_synchronize = books_event_synchronize,             \
+#define BOOKS_TABLE \
+    .ctx_get_current = books_ctx_get_current, \
+    .ctx_push = books_ctx_push, \
+    .ctx_pop = books_ctx_pop, \
+    .ctx_synchronize = books_ctx_synchronize, \
+    .device_attribute = device_attribute, \
+    .device_total = device_total, \
+    .mem_info = mem_info, \
+    .mem_alloc = mem_alloc, \
+    .mem_free = mem_free, \
+    .address_reserve = address_reserve, \
+    .address_free = address_free, \
+    .granularity = granularity, \
+    .create = create, \
+    .release = release, \
+    .map = map, \
+    .unmap = unmap, \
+    .set_access = set_access, \
+    .event_create = books_event_create, \
+    .event_destroy = books_event_destroy, \
+    .event_record = books_event_record, \
+    .event_query = books_event_query, \
+    .event_synchronize = books_event_synchronize, \
     .stream_wait_event = books_stream_wait_event
 const struct sg_driver books_driver = {
     BOOKS_TABLE, .ctx_record_event = books_ctx_record_event, .ctx_synchronize_of = books_ctx_synchronize_of};

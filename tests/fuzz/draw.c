@@ -329,7 +329,9 @@ static bool draw_of_driver(uint64_t dice, uint8_t device, struct fuzz_op *op)
     case 12:
     case 13:
         op->kind = the.faults ? FUZZ_FAULT : FUZZ_TRIM;
-        op->other = (uint8_t)(the.faults ? (one_in(2) ? below(BOOKS_address_reserve) : below(BOOKS_CALL_COUNT)) : device);
+        op->other = device;
+        if (the.faults)
+            op->other = (uint8_t)below(one_in(2) ? BOOKS_address_reserve : BOOKS_CALL_COUNT);
         op->bytes = the.faults ? log_below(one_in(3) ? 40 : 4) - 1 : 0;
         op->flags = the.faults && one_in(6) ? FUZZ_FOR_EVER : 0;
         break;

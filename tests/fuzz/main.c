@@ -1,6 +1,6 @@
 /* Random programs against the core, each from a seed, thousands a second. What falls short is shrunk to the fewest
-   operations and printed as a C test. Programs are played in children, so that a crash or a hang is one more way to fall
-   short. */
+   operations and printed as a C test. Programs are played in children, so that a crash or a hang is one more way to
+   fall short. */
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static void work_through(struct worker *worker)
             if (!outcome.broken[0])
                 continue;
             worker->outcome = outcome;
-            _exit(1); /* what it has left is not to be in the next one's way; the parent sees to the rest of the batch */
+            _exit(1); /* what it has left is not to be in the next one's way; the parent plays the rest of the batch */
         }
         worker->busy = false;
     }
@@ -164,7 +164,8 @@ static void start_worker(struct worker *worker)
 /* The rest of a batch that a child has not come to is played by one of its own. */
 static void finish_batch(struct worker *worker)
 {
-    uint64_t seed = worker->seed + 1, first = options.from, end = first + (worker->seed - first) / BATCH * BATCH + BATCH;
+    uint64_t seed = worker->seed + 1, first = options.from;
+    uint64_t end = first + (worker->seed - first) / BATCH * BATCH + BATCH;
     end = end < atomic_load(&shared->end) ? end : atomic_load(&shared->end);
     for (; seed < end && founds < options.stop; seed++) {
         fflush(stdout);
@@ -250,7 +251,8 @@ static void run(void)
         }
     }
     double seconds = (double)(now_ns() - began) / 1e9;
-    printf(options.json ? "{\"seeds\":%" PRIu64 ",\"operations\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"refused\":%" PRIu64
+    printf(options.json ? "{\"seeds\":%" PRIu64 ",\"operations\":%" PRIu64 ",\"blocks\":%" PRIu64
+                          ",\"refused\":%" PRIu64
                           ",\"unmaps\":%" PRIu64 ",\"faults\":%" PRIu64 ",\"fell_short\":%u,\"seconds\":%.1f,"
                           "\"seeds_per_second\":%.0f,\"digest\":\"%016" PRIx64 "\"}\n"
                         : "%" PRIu64 " seeds, %" PRIu64 " operations, %" PRIu64 " blocks, %" PRIu64 " refused, %" PRIu64
@@ -330,7 +332,8 @@ static int play_here(uint64_t seed)
         }
     program = fuzz_draw(seed);
     fuzz_play(&program, &outcome);
-    printf("seed %" PRIu64 ": %u operations, %" PRIu64 " done, %" PRIu64 " blocks, %" PRIu64 " refused; conf \"%s\"; %s\n",
+    printf("seed %" PRIu64 ": %u operations, %" PRIu64 " done, %" PRIu64 " blocks, %" PRIu64
+           " refused; conf \"%s\"; %s\n",
         seed, program.ops, outcome.done, outcome.allocated, outcome.refused, program.setup.conf,
         outcome.broken[0] ? outcome.broken : "holds");
     return outcome.broken[0] != 0;
@@ -346,10 +349,12 @@ static void usage(FILE *to)
 
 static void read_options(int argc, char **argv)
 {
-    static const struct option names[] = {{"seeds", required_argument, NULL, 's'}, {"from", required_argument, NULL, 'f'},
+    static const struct option names[] = {{"seeds", required_argument, NULL, 's'},
+        {"from", required_argument, NULL, 'f'},
         {"jobs", required_argument, NULL, 'j'}, {"seconds", required_argument, NULL, 't'},
         {"hang", required_argument, NULL, 'H'},
-        {"stop", required_argument, NULL, 'S'}, {"shrink", required_argument, NULL, 'k'}, {"play", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'J'},
+        {"stop", required_argument, NULL, 'S'}, {"shrink", required_argument, NULL, 'k'},
+        {"play", required_argument, NULL, 'p'}, {"json", no_argument, NULL, 'J'},
         {"help", no_argument, NULL, 'h'}, {0}};
     options.self = argv[0];
     for (int got; (got = getopt_long(argc, argv, "h", names, NULL)) >= 0;) {

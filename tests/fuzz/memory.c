@@ -52,7 +52,8 @@ void play_look(const struct fuzz_op *op)
 void play_free_badly(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
-    const struct sg_tag tag = {.context = play_current_handle(), .sync = SG_FREE_SYNC_EVENT, .tentative = op->other & 1};
+    const struct sg_tag tag = {.context = play_current_handle(), .sync = SG_FREE_SYNC_EVENT,
+        .tentative = op->other & 1};
     CUdeviceptr address = block ? block->address + 1 + op->bytes % (block->bytes ? block->bytes : 1) : op->bytes;
     for (uint32_t i = 0; i < play.lives; i++)
         if (play.block[play.live[i]].address == address)

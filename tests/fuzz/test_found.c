@@ -111,8 +111,8 @@ static void test_small_block_below_a_lowered_limit(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
-/* What an abandoned place had joined became its stream's in a region in which nothing had an owner: others would not have
-   found it, nor noticed what it comes after. */
+/* What an abandoned place had joined became its stream's in a region in which nothing had an owner: others would not
+   have found it, nor noticed what it comes after. */
 static void test_abandoned_place_has_an_owner(void **state)
 {
     static const struct fuzz_op ops[] = {
