@@ -104,6 +104,8 @@ void play_stream_idle(const struct fuzz_op *op)
     struct work_after own = work.stream[op->stream].after; /* of what the next piece comes after by rules it says
                                                               nothing */
     own.work[op->stream] = work.stream[op->stream].works;
+    if (work.stream[op->stream].nature == FUZZ_LEGACY) /* it tells of the blocking ones too */
+        own = work_up_to(op->stream);
     sg_core_idle_clock(play.core, device, play.slot[op->stream], &told, &done);
     if (op->kind == FUZZ_STREAM_SYNC)
         work_finish(&own);
