@@ -92,3 +92,14 @@ void sg_meta_unmap(void *memory, size_t bytes)
         kept[class].memory[kept[class].count++] = memory;
     }
 }
+
+/* Nobody here decides by it whether a figure counts. */
+void *sg_meta_noted(void *memory)
+{
+    return memory;
+}
+
+bool sg_meta_ran_out(void)
+{
+    return false;
+}
