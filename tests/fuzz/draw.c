@@ -301,7 +301,7 @@ static bool draw_of_memory(uint64_t dice, struct fuzz_op *op)
         break;
     case 7:
         op->kind = one_in(3) ? FUZZ_PIN : FUZZ_ABROAD;
-        op->bytes = one_in(2) ? UINT64_MAX : 1 + below(the.page);
+        op->bytes = one_in(2) ? UINT64_MAX : 1 + (one_in(2) ? below(the.page) : log_below(the.setup.total));
         break;
     case 8:
         op->kind = one_in(3) ? FUZZ_PEER : FUZZ_BAD_FREE;

@@ -67,7 +67,7 @@ void play_pin(const struct fuzz_op *op)
 {
     struct play_block *block = play_live_block(op);
     if (block)
-        sg_core_pin(play.core, block->address, op->bytes < block->bytes ? op->bytes : block->bytes);
+        sg_core_pin(play.core, block->address, op->bytes / 2 < block->bytes ? op->bytes : block->bytes);
     play.done += block != NULL;
 }
 

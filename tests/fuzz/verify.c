@@ -164,7 +164,8 @@ static uint64_t round_up(uint64_t value, uint64_t step)
 static uint64_t pages_of(const struct sg_device *device, uint64_t bytes)
 {
     uint64_t rounded = sg_roundup(play.conf.roundup_divisions, bytes);
-    if (rounded == 0 || rounded > device->capacity_bytes)
+    /* one block is never larger than its units can be counted */
+    if (rounded == 0 || rounded > device->capacity_bytes || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return UINT64_MAX;
     return round_up(rounded, rounded > device->capacity_bytes / 2 ? device->granularity
                                                                   : device->page_bytes[SG_CLASS_REGULAR]);
