@@ -416,6 +416,27 @@ static void draw_step(void)
     }
 }
 
+/* Some programs grow by a page or two at a time to hundreds, on a card with room for more, before much is freed: where
+   pages are made ahead, and holes are left behind them. */
+static void draw_growth(void)
+{
+    static const enum way ways[] = {EDGE, CROWD, CROWD, FEW};
+    struct fuzz_setup *setup = &the.setup;
+    setup->total = (700 + below(2000)) * setup->granularity;
+    setup->check_every = (uint8_t)(4 + below(12));
+    the.conf[0] = '\0';
+    the.page = setup->granularity;
+    the.ways = 1 + (uint32_t)below(3);
+    for (uint32_t i = 0; i < the.ways; i++)
+        the.way[i] = ways[below(sizeof ways / sizeof *ways)];
+    for (int i = 0; i < 6; i++)
+        the.few[i] = the.page / 2 + below(2 * the.page);
+    the.most = setup->total / 10 * 7;
+    the.most_held = LIVE_MOST;
+    the.phase = 1;
+    the.rare = 20 + (uint32_t)below(60);
+}
+
 struct fuzz_program fuzz_draw(uint64_t seed)
 {
     struct random first = {seed};
@@ -424,6 +445,10 @@ struct fuzz_program fuzz_draw(uint64_t seed)
     draw_habits();
     uint32_t length = (uint32_t)(one_in(100) ? 1000 + below(OPS_MOST - 1000) : one_in(3) ? 10 + below(300)
                                                                                         : 10 + below(80));
+    if (one_in(40)) {
+        draw_growth();
+        length = 250 + (uint32_t)below(500);
+    }
     while (the.ops < length)
         draw_step();
     return (struct fuzz_program){the.setup, the.op, the.ops};
