@@ -164,11 +164,18 @@ static bool is_granular(uint64_t value)
     return value % the.granularity == 0;
 }
 
+/* A table of the books' own is full: a driver that refuses for that counts as one that was made to fail. */
+static CUresult books_full(void)
+{
+    the.failed++;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 static CUresult add_range(uint64_t bytes, bool plain, CUdeviceptr *ret)
 {
     uint64_t granules = (bytes + the.granularity - 1) / the.granularity;
     if (the.ranges == RANGES || granules > ENTRIES - the.next_entry || bytes >> RANGE_SHIFT)
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return books_full();
     struct range *range = &the.range[the.ranges];
     *range = (struct range){.base = FIRST_ADDRESS + ((CUdeviceptr)the.ranges << RANGE_SHIFT), .bytes = bytes,
         .entry = the.entries + the.next_entry, .live = true, .plain = plain,
@@ -222,8 +229,10 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     int device = prop->location.id;
     if (!bytes || !is_granular(bytes) || flags || device < 0 || device >= the.devices)
         return books_refuses("a page is created as no driver does");
-    if (books_fails(BOOKS_create) || bytes > the.total - the.used[device] || the.handles == HANDLES)
+    if (books_fails(BOOKS_create) || bytes > the.total - the.used[device])
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (the.handles == HANDLES)
+        return books_full();
     the.handle[the.handles++] =
         (struct handle){.bytes = bytes, .number = the.next_number, .device = (uint8_t)device, .held = true};
     the.next_number += bytes;
@@ -341,9 +350,11 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     uint64_t whole = (bytes + the.granularity - 1) / the.granularity * the.granularity;
     CUdeviceptr address;
-    if (books_fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[books_device()] ||
-        the.handles == HANDLES ||
-        add_range(whole, true, &address) != CUDA_SUCCESS)
+    if (books_fails(BOOKS_mem_alloc) || !bytes || whole > the.total - the.used[books_device()])
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (the.handles == HANDLES)
+        return books_full();
+    if (add_range(whole, true, &address) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct range *range = range_at(address, whole);
     the.handle[the.handles++] = (struct handle){.bytes = whole, .number = the.next_number,
