@@ -20,6 +20,15 @@ static bool number(const char *text, uint64_t max, uint64_t *ret)
     return true;
 }
 
+static bool between(const char *text, uint64_t least, uint64_t most, uint64_t *ret)
+{
+    uint64_t value;
+    if (!number(text, most, &value) || value < least)
+        return false;
+    *ret = value;
+    return true;
+}
+
 static bool code_by_name(const char *name, CUresult *ret)
 {
     static const struct {
@@ -76,66 +85,89 @@ static bool parse_version(const char *text, int *ret)
     return true;
 }
 
-/* One KEY=VALUE (`value` NULL where there is no '='). */
-static bool parse_setting(const char *key, char *value, struct sim_config *config)
+/* Values that take more than setting.def says; NULL where there is no '='. */
+static bool parse_hazard(const char *value, struct sim_config *config)
+{
+    if (value && strcmp(value, "all") != 0)
+        return false;
+    config->hazard_all = config->hazard_all || value;
+    return config->hazard = true;
+}
+
+static bool parse_hazard_exit(const char *value, struct sim_config *config)
 {
     uint64_t n;
-    if (!value && strcmp(key, "hazard") == 0)
-        return config->hazard = true;
-    if (!value && strcmp(key, "at-once") == 0)
-        return config->at_once = true;
-    if (!value) {
-        bool *flag = strcmp(key, "no-vmm") == 0             ? &config->vmm
-                     : strcmp(key, "no-posix-handles") == 0 ? &config->posix_handles
-                     : strcmp(key, "no-p2p") == 0           ? &config->peers
-                                                            : NULL;
-        if (flag)
-            *flag = false;
-        return flag != NULL;
+    if (!value || !number(value, 255, &n) || n == 0)
+        return false;
+    config->hazard_exit = (int)n;
+    return config->hazard = true;
+}
+
+static bool parse_schedule(const char *value, struct sim_config *config)
+{
+    return value && number(value, UINT64_MAX, &config->seed) && (config->scheduled = true);
+}
+
+static bool parse_run_ahead(const char *value, struct sim_config *config)
+{
+    uint64_t n;
+    if (!value || !number(value, INT32_MAX, &n))
+        return false;
+    config->run_ahead = (int64_t)n;
+    return config->scheduled = true;
+}
+
+static bool parse_vmm_sync(const char *value, struct sim_config *config)
+{
+    if (!value || (strcmp(value, "never") != 0 && strcmp(value, "always") != 0))
+        return false;
+    config->vmm_sync = *value == 'n' ? SIM_VMM_SYNC_NEVER : SIM_VMM_SYNC_ALWAYS;
+    return true;
+}
+
+static bool parse_card(const char *value, struct sim_config *config)
+{
+    if (!value || !*value || strlen(value) >= sizeof config->card ||
+        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") != strlen(value))
+        return false;
+    strcpy(config->card, value);
+    return true;
+}
+
+static bool parse_driver(const char *value, struct sim_config *config)
+{
+    return value && parse_version(value, &config->driver);
+}
+
+static bool parse_fail(const char *value, struct sim_config *config)
+{
+    char text[2 * SIM_NAME_MAX];
+    if (!value || strlen(value) >= sizeof text || config->fault_count == SIM_FAULTS_MAX)
+        return false;
+    strcpy(text, value);
+    return parse_fault(text, &config->faults[config->fault_count]) && ++config->fault_count;
+}
+
+/* One KEY=VALUE (`value` NULL where there is no '='). */
+static bool parse_setting(const char *key, const char *value, struct sim_config *config)
+{
+    uint64_t n;
+#define FLAG(name, field, is, form) \
+    if (strcmp(key, name) == 0) {   \
+        config->field = is;         \
+        return !value;              \
     }
-    if (strcmp(key, "hazard") == 0 && strcmp(value, "all") == 0)
-        return config->hazard = config->hazard_all = true;
-    if (strcmp(key, "hazard_exit") == 0 && number(value, 255, &n) && n > 0) {
-        config->hazard_exit = (int)n;
-        return config->hazard = true;
+#define NUMBER(name, field, least, most, unit, form)             \
+    if (strcmp(key, name) == 0) {                                \
+        if (!value || !between(value, least, most, &n))          \
+            return false;                                        \
+        config->field = (__typeof__(config->field))(n * (unit)); \
+        return true;                                             \
     }
-    if (strcmp(key, "schedule") == 0 && number(value, UINT64_MAX, &n)) {
-        config->seed = n;
-        return config->scheduled = true;
-    }
-    if (strcmp(key, "run_ahead") == 0 && number(value, INT32_MAX, &n)) {
-        config->run_ahead = (int64_t)n;
-        return config->scheduled = true;
-    }
-    if (strcmp(key, "count") == 0 && number(value, SIM_DEVICES_MAX, &n)) {
-        config->devices = (int)n;
-        return true;
-    }
-    if (strcmp(key, "depth") == 0 && number(value, 1u << 20, &n) && n > 0) {
-        config->depth = (unsigned)n;
-        return true;
-    }
-    if (strcmp(key, "drop_mb") == 0 && number(value, 1u << 20, &n)) {
-        config->drop_bytes = n * SG_MIB;
-        return true;
-    }
-    if (strcmp(key, "kernel_us") == 0 && number(value, 60u * 1000 * 1000, &n)) {
-        config->kernel_ns = n * 1000;
-        return true;
-    }
-    if (strcmp(key, "vmm_sync") == 0 && (strcmp(value, "never") == 0 || strcmp(value, "always") == 0)) {
-        config->vmm_sync = *value == 'n' ? SIM_VMM_SYNC_NEVER : SIM_VMM_SYNC_ALWAYS;
-        return true;
-    }
-    if (strcmp(key, "card") == 0 && *value && strlen(value) < sizeof config->card &&
-        strspn(value, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == strlen(value)) {
-        strcpy(config->card, value);
-        return true;
-    }
-    if (strcmp(key, "driver") == 0)
-        return parse_version(value, &config->driver);
-    if (strcmp(key, "fail") == 0 && config->fault_count < SIM_FAULTS_MAX)
-        return parse_fault(value, &config->faults[config->fault_count]) && ++config->fault_count;
+#define OTHER(name, parse, form) \
+    if (strcmp(key, name) == 0)  \
+        return parse(value, config);
+#include "setting.def"
     return false;
 }
 
@@ -149,9 +181,16 @@ static const char *show(const char *item, char shown[101])
     return shown;
 }
 
+static const char known[] =
+#define FLAG(name, field, is, form) ", " form
+#define NUMBER(name, field, least, most, unit, form) ", " form
+#define OTHER(name, parse, form) ", " form
+#include "setting.def"
+    ;
+
 const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
-    static _Thread_local char message[512];
+    static _Thread_local char message[1024];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
         .run_ahead = -1, .drop_bytes = UINT64_MAX};
@@ -180,10 +219,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
             *value++ = '\0';
         if (!parse_setting(item, value, &config)) {
             snprintf(message, sizeof message,
-                "SEGALLOC_SIM: cannot use \"%s\"; known are count=N (at most %d), driver=12.4, no-vmm, "
-                "no-posix-handles, no-p2p, hazard[=all], hazard_exit=N, schedule=SEED, run_ahead=K, depth=N, "
-                "at-once, drop_mb=N, kernel_us=N, card=NAME, vmm_sync=never|always, fail=NAME:N[+][:CODE]",
-                shown, SIM_DEVICES_MAX);
+                "SEGALLOC_SIM: cannot use \"%s\"; known are a size%s", shown, known);
             return message;
         }
     }

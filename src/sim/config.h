@@ -43,10 +43,7 @@ struct sim_config {
     unsigned fault_count;
 };
 
-/* The syntax, which `segalloc run --sim` passes on as it is:
-     SIZE[,count=N][,driver=MAJOR.MINOR][,no-vmm][,no-posix-handles][,no-p2p][,hazard[=all]][,hazard_exit=N][,schedule=SEED][,run_ahead=K][,at-once][,drop_mb=N]
-         [,depth=N][,kernel_us=N][,card=NAME]
-         [,vmm_sync=never|always][,fail=NAME:N[+][:CODE]]
+/* The syntax, which `segalloc run --sim` passes on as it is: SIZE[,KEY[=VALUE]]…, by setting.def.
    NULL means a single 24 GiB device. Returns NULL and fills *ret, or a message (the thread's own, one line) and leaves
    it. */
 const char *sim_config_parse(const char *spec, struct sim_config *ret);
