@@ -72,6 +72,8 @@ enum segalloc_record_kind {
                                               move from here on */
     SEGALLOC_RECORD_CONTEXT_GONE = 50,     /* stream: of the context; its blocks are freed, and its fixed segments have
                                               gone with it */
+    SEGALLOC_RECORD_FIXED = 51,            /* stream: of the device; what is allocated from here on stands in fixed
+                                              segments; size: 1: each block in one of its own, else 0 */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */

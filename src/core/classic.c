@@ -202,7 +202,6 @@ struct sg_classic *sg_classic_create(struct sg_device *device)
         return NULL;
     struct sg_torch_conf rules;
     sg_torch_conf_from(&device->core->conf, &rules);
-    rules.whole_segments = device->core->conf.ipc == SG_IPC_ALWAYS;
     classic->device = device;
     classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
     classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);
@@ -223,6 +222,34 @@ void sg_classic_destroy(struct sg_classic *classic)
     sg_meta_unmap(classic, sizeof *classic);
 }
 
+bool sg_classic_begin(struct sg_device *device, bool whole)
+{
+    struct sg_classic *made = device->classic ? NULL : sg_classic_create(device);
+    sg_lock(&device->lock);
+    bool begins = made && !device->classic;
+    if (begins) {
+        device->classic = made;
+        device->mode = SG_MODE_CLASSIC;
+        made = NULL;
+    }
+    bool changes = device->classic && whole && sg_torch_keep_whole(device->classic->torch);
+    if (begins || changes)
+        sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
+    sg_unlock(&device->lock);
+    if (made) /* another thread was sooner */
+        sg_classic_destroy(made);
+    return device->classic;
+}
+
+/* The stream of a trace under which a block is served: that of its pool, also where streams are followed for memory that
+   stands in regions. */
+static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
+{
+    struct sg_tag plain = *tag;
+    plain.slot = 0;
+    return sg_device_stream(device, &plain);
+}
+
 /* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
 static int take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
@@ -233,7 +260,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint32_t id = sg_node_new(&device->nodes);
     if (!id)
         return -ENOMEM;
-    classic->asked = (struct asked){.bytes = bytes, .stream = sg_device_stream(device, tag), .context = tag->context};
+    classic->asked = (struct asked){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
     int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
@@ -250,7 +277,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     uint64_t rounded = sg_torch_bytes(block);
     device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
                                               .requested = bytes,
-                                              .stream = sg_device_stream(device, tag),
+                                              .stream = stream_of(device, tag),
                                               .context = (uint64_t)(uintptr_t)tag->context,
                                               .event = (uint64_t)(uintptr_t)block,
                                               .serial = ++device->serial};
@@ -362,15 +389,27 @@ uint64_t sg_classic_idle(const struct sg_device *device)
     return idle;
 }
 
+uint64_t sg_classic_empty(struct sg_device *device)
+{
+    uint64_t before = device->usage.reserved.now;
+    sg_torch_empty_cache(device->classic->torch);
+    return before - device->usage.reserved.now;
+}
+
+void sg_classic_settle(struct sg_device *device)
+{
+    sg_lock(&device->lock);
+    free_doomed(device->classic);
+    sg_unlock(&device->lock);
+}
+
 uint64_t sg_classic_trim(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    uint64_t before = device->usage.reserved.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    sg_torch_empty_cache(device->classic->torch);
-    uint64_t given = before - device->usage.reserved.now;
-    free_doomed(device->classic);
+    uint64_t given = sg_classic_empty(device);
     sg_unlock(&device->lock);
+    sg_classic_settle(device);
     return given;
 }
 

@@ -1,5 +1,6 @@
 /* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (torch_policy.h). For devices
-   without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it.
+   without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it. A
+   device may come to it while the process runs: regions serve nothing then, and keep what is alive in them.
 
    The rules want memory in the middle of a decision, and no lock may be held while the driver is asked: the lock is
    dropped for that and taken again, which the rules allow. What they give back is freed after the decision.
@@ -17,6 +18,10 @@ struct sg_classic;
 /* The rules' state for a device; NULL when out of host memory. */
 struct sg_classic *sg_classic_create(struct sg_device *device);
 void sg_classic_destroy(struct sg_classic *classic);
+
+/* As sg_core_fix(). What the rules hold already keeps its segments; with `whole` none of them is divided any more, and
+   what is divided is not used again before it is whole. Takes the lock. */
+bool sg_classic_begin(struct sg_device *device, bool whole);
 
 /* As sg_core_malloc(), for a device in classic mode. No lock is held. */
 CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
@@ -38,8 +43,12 @@ void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address);
    does. */
 CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
 
-/* Gives all unsplit free segments back to the driver. Returns their bytes. */
+/* Gives all unsplit free segments back to the driver. Returns their bytes. Takes the lock. */
 uint64_t sg_classic_trim(struct sg_device *device);
+
+/* The two halves of that, for a device that has regions too: picks them, under the lock; frees them, which takes it. */
+uint64_t sg_classic_empty(struct sg_device *device);
+void sg_classic_settle(struct sg_device *device);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);

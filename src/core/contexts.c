@@ -109,14 +109,11 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
         return;
     sg_lock(&device->lock);
     sg_pending_forget(device, context);
-    if (device->classic) {
-        sg_unlock(&device->lock);
-        sg_classic_context_gone(device, context);
-        return;
-    }
     for (uint32_t i = 0; i < device->region_count; i++)
         sg_device_release_all(device, device->region[i], context);
     sg_unlock(&device->lock);
+    if (device->classic)
+        sg_classic_context_gone(device, context);
 }
 
 void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)

@@ -116,6 +116,13 @@ static enum sg_end end_for(const struct sg_device *device, enum sg_class class, 
     return crowded ? SG_END_WHOLE : SG_END_LOW;
 }
 
+static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
+    const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    CUresult result = sg_classic_malloc(device, bytes, tag, ret);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
+}
+
 CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
@@ -130,13 +137,13 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
-    if (device->mode == SG_MODE_CLASSIC) {
-        CUresult result = sg_classic_malloc(device, bytes, tag, ret);
-        return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
-    }
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
     struct sg_region *region;
     sg_lock(&device->lock);
+    if (__builtin_expect(device->mode == SG_MODE_CLASSIC, 0)) { /* it may be from here on: sg_core_fix() */
+        sg_unlock(&device->lock);
+        return malloc_fixed(device, bytes, tag, ret);
+    }
     bool apart = rounded > SG_SMALL_BYTES && sg_device_keeps_apart(device, rounded),
          crowded = apart && sg_device_is_crowded(device, rounded);
     enum sg_class class = classify(device, size_class, rounded, apart);
@@ -196,21 +203,23 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
 void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || (device->mode != SG_MODE_EXPANDABLE && !device->classic))
+    if (!device || device->mode == SG_MODE_PASS_ON)
         return;
-    if (!device->classic)
+    bool regions = device->granularity;
+    if (regions)
         sg_device_ask(device, SG_ASK_MARK);
     sg_lock(&device->lock);
     bool joined = sg_device_tidy(device);
-    if (!device->classic && (sg_device_flush(device) || joined))
+    if (regions && (sg_device_flush(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device) + sg_pending_returnable(device);
+    uint64_t idle = (device->classic ? sg_classic_idle(device) : 0) +
+                    (regions ? sg_device_idle(device) + sg_pending_returnable(device) : 0);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle,
              allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
     available = available < allowed ? available : allowed;
     /* would be made of the regular region's pages, which may be large */
-    if (!device->classic && available <= device->capacity_bytes / 2)
+    if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
         available -= available % device->page_bytes[SG_CLASS_REGULAR];
     *free_bytes = available;
     if (core->conf.limit_visible)
@@ -223,10 +232,10 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || core->disabled)
         return 0;
-    if (device->mode == SG_MODE_CLASSIC)
-        return sg_classic_trim(device);
-    if (device->mode != SG_MODE_EXPANDABLE)
+    if (device->mode == SG_MODE_PASS_ON)
         return 0;
+    if (!device->granularity)
+        return sg_classic_trim(device);
     sg_device_ask(device, SG_ASK_MARK);
     sg_device_drain(device);
     sg_lock_grow(device);
@@ -234,16 +243,42 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     sg_device_tidy(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, keep);
+    uint64_t given = device->classic ? sg_classic_empty(device) : 0;
+    spare -= given;
     sg_unlock(&device->lock);
-    uint64_t given = spare > keep ? sg_device_give_back(device, spare - keep) : 0;
+    given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
     sg_unlock(&device->grow);
+    if (device->classic)
+        sg_classic_settle(device);
     return given;
+}
+
+bool sg_core_fix(struct sg_core *core, int ordinal, bool whole)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    return device && device->mode != SG_MODE_PASS_ON && sg_classic_begin(device, whole);
+}
+
+void sg_core_share(struct sg_core *core)
+{
+    sg_lock(&core->setup);
+    core->shares = true;
+    sg_unlock(&core->setup); /* who makes a device from here on sees it */
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (sg_device_known(core, i))
+            (void)sg_core_fix(core, i, /* whole */ true);
+}
+
+bool sg_core_left_pages(struct sg_core *core, int ordinal)
+{
+    const struct sg_device *device = sg_device_known(core, ordinal);
+    return device && device->granularity && device->mode == SG_MODE_CLASSIC;
 }
 
 void sg_core_merge(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || device->mode != SG_MODE_EXPANDABLE)
+    if (!device || !device->granularity)
         return;
     sg_lock(&device->lock);
     sg_device_tidy(device);
@@ -264,7 +299,7 @@ void sg_core_outside(struct sg_core *core, int ordinal, uint64_t bytes)
 void sg_core_poll(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (device && device->mode == SG_MODE_EXPANDABLE && !core->disabled)
+    if (device && device->granularity && !core->disabled)
         sg_device_ask(device, SG_ASK_MARK);
 }
 

@@ -252,6 +252,20 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
 void sg_core_reset_peaks(struct sg_core *core, int device);
 
+/* From here on what is allocated on `device` stands in fixed segments (classic.h), with `whole` each block in one of its
+   own; what is allocated already stays where it is. What the driver is asked for it must not give out: idle pages go
+   back by sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that can't be
+   served; all is as it was. */
+bool sg_core_fix(struct sg_core *core, int device, bool whole);
+
+/* The same on all devices, those that are first used later too, with each block in a segment of its own: memory that
+   legacy IPC can give away. */
+void sg_core_share(struct sg_core *core);
+
+/* Whether `device` serves fixed segments now and regions before, so that sg_core_trim() may give back what those have left
+   when there is no memory for a segment. */
+bool sg_core_left_pages(struct sg_core *core, int device);
+
 /* At most `bytes` may be held on `device` from here on, and never more than the configuration says; what is held beyond
    that stays until it is given back. Returns what is in force, 0 where the device can't be served. */
 uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);

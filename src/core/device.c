@@ -18,7 +18,7 @@ void sg_usage_derive(struct sg_device *device)
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
     sg_gauge_set(&usage->stranded, stranded);
-    sg_gauge_set(&usage->inactive_split, device->classic ? stranded : stranded - whole);
+    sg_gauge_set(&usage->inactive_split, stranded - whole);
 }
 
 uint64_t sg_device_idle(const struct sg_device *device)
@@ -131,7 +131,10 @@ static bool can_expand(struct sg_device *device)
     device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity
                                                                       : round_up(conf->page_size, granularity);
     device->page_bytes[SG_CLASS_CROWD] = device->page_bytes[SG_CLASS_REGULAR];
-    return probe(device);
+    if (probe(device))
+        return true;
+    device->granularity = 0;
+    return false;
 }
 
 static enum sg_device_mode choose_mode(struct sg_device *device)
@@ -167,6 +170,8 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
+        if (device->mode != SG_MODE_PASS_ON && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
+            (void)sg_classic_begin(device, /* whole */ true); /* where it fails, handles are refused */
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
     }
     sg_unlock(&core->setup);

@@ -104,13 +104,13 @@ struct sg_device {
     struct sg_lock lock;
     struct sg_core *core;
     int ordinal;
-    enum sg_device_mode mode;
+    enum sg_device_mode _Atomic mode; /* changes under the lock */
     /* Set when the device is first used. */
-    uint64_t granularity, total_bytes;
+    uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes; /* what may be held; changes under the lock */
     uint64_t page_bytes[SG_CLASS_COUNT];
     struct sg_nodes nodes;
-    struct sg_classic *classic; /* of SG_MODE_CLASSIC */
+    struct sg_classic *_Atomic classic; /* of SG_MODE_CLASSIC; set once, under the lock */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_class[SG_REGIONS_MAX];
@@ -179,6 +179,7 @@ struct sg_core {
     bool (*may_wait)(void);
     const struct sg_replay *replay;
     _Atomic bool disabled;
+    _Atomic bool shares; /* by sg_core_share() */
     struct sg_lock setup; /* guards the making of devices and the lists of contexts and ranges */
     _Atomic(CUcontext) context[SG_CONTEXTS_MAX]; /* that are alive, NULL where one has gone; changed under `setup` */
     _Atomic uint8_t context_device[SG_CONTEXTS_MAX];

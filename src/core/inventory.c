@@ -31,7 +31,7 @@ size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, s
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     size_t count = 0;
-    if (!device || device->mode != SG_MODE_EXPANDABLE)
+    if (!device || !device->granularity)
         return 0;
     sg_lock(&device->lock);
     for (uint32_t i = 0; i < device->region_count; i++) {

@@ -74,7 +74,7 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
 sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_id *id)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || device->mode != SG_MODE_EXPANDABLE)
+    if (!device || !device->granularity)
         return 0;
     sg_lock(&device->lock);
     struct sg_order *order = &device->order;

@@ -102,6 +102,12 @@ SG_WRAPS static uint64_t too_large(const struct sg_torch *torch, uint64_t bytes)
     return bytes + torch->conf.max_non_split_rounding;
 }
 
+/* Whether a block is less than its segment, from before those were kept whole. */
+static bool is_part(const struct sg_torch_block *block)
+{
+    return block->prev || block->next;
+}
+
 /* Best fit, by what a block can grow to where segments can. Both oversize rules hold for ranges inside expandable
    segments too, where they make reserved memory grow without bound (pytorch#123548); so it is in PyTorch. */
 static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
@@ -116,6 +122,10 @@ static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_poo
              next && reach(torch_block_of(next)) < reach(torch_block_of(node)); next = sg_keytree_next(node))
             node = next;
     }
+    while (torch->conf.whole_segments && node && is_part(torch_block_of(node)))
+        node = sg_keytree_next(node);
+    if (!node)
+        return NULL;
     struct sg_torch_block *block = torch_block_of(node);
     uint64_t oversize = torch->conf.max_split_size;
     if (bytes < oversize && block->size >= oversize)
@@ -224,6 +234,13 @@ void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block)
     block->state = TORCH_FREE;
     torch_merge(torch, block);
     torch_pool_put(torch, block);
+}
+
+bool sg_torch_keep_whole(struct sg_torch *torch)
+{
+    bool changes = !torch->conf.whole_segments;
+    torch->conf.whole_segments = true;
+    return changes;
 }
 
 void sg_torch_free(struct sg_torch *torch, struct sg_torch_block *block)

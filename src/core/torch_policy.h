@@ -75,6 +75,9 @@ int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block,
 /* torch.cuda.empty_cache(). */
 void sg_torch_empty_cache(struct sg_torch *torch);
 
+/* From here on a block is a segment of its own (torch_conf.h, whole_segments). False: so it was already. */
+bool sg_torch_keep_whole(struct sg_torch *torch);
+
 /* Gives back what is free of one stream's, in segments of fixed size of which nothing is pending. */
 void sg_torch_empty_stream(struct sg_torch *torch, uint64_t stream);
 

@@ -14,7 +14,7 @@
 #include "size.h"
 #include "strict_driver.h"
 
-enum { BYTES = 20 * SG_MIB, SMALL = 3000 };
+enum { BYTES = 20 * SG_MIB, SMALL = 3000, SMALL_SEGMENT = 3072 /* in steps of 512 bytes */ };
 
 static const CUcontext first = (CUcontext)(uintptr_t)0x1000, second = (CUcontext)(uintptr_t)0x2000;
 static struct sg_core *core;
@@ -361,6 +361,119 @@ static void test_as_many_segments_as_there_may_be(void **state)
     sg_core_destroy(core);
 }
 
+static struct segalloc_trace_record told[256];
+static size_t told_count;
+
+static void note_all(void *sink, const struct segalloc_trace_record *record)
+{
+    (void)sink;
+    if (told_count < sizeof told / sizeof *told)
+        told[told_count++] = *record;
+}
+
+static size_t count_of(enum segalloc_record_kind kind)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < told_count; i++)
+        count += told[i].kind == kind;
+    return count;
+}
+
+/* A device that served regions serves fixed segments from now on. Blocks of both kinds are known, freed and counted. */
+static void test_regions_before_segments(void **state)
+{
+    (void)state;
+    size_t available = 100 * SG_MIB, total = 256 * SG_MIB;
+    start("");
+    core->observer = (struct sg_event_sink){note_all, NULL};
+    told_count = 0;
+    CUdeviceptr before[3] = {allocate(first, BYTES), allocate(second, BYTES), allocate(first, SMALL)};
+    release(first, before[0]);
+    assert_false(sg_core_left_pages(core, 0));
+    assert_true(sg_core_fix(core, 0, /* whole */ true));
+    assert_true(sg_core_left_pages(core, 0));
+    assert_true(sg_core_fix(core, 0, true)); /* so it is */
+    assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 1);
+    CUdeviceptr after[3] = {allocate(first, BYTES), allocate(second, SMALL), allocate(first, SMALL)};
+    assert_true(sg_core_range_at(core, before[1]) && sg_core_range_at(core, before[2]));
+    for (int i = 0; i < 3; i++) {
+        assert_null(sg_core_range_at(core, after[i]));
+        assert_true(sg_core_owns(core, after[i]));
+        expect_block(after[i], i == 1 ? second : first, i == 0 ? BYTES : SMALL);
+    }
+    expect_block(before[1], second, BYTES);
+    assert_int_equal(statistic(SG_STAT_allocations), 5);
+    assert_int_equal(statistic(SG_STAT_reserved_bytes), strict_used(0));
+    sg_core_mem_info(core, 0, &available, &total);
+    assert_int_equal(available, 120 * SG_MIB); /* the pages that nobody can use here any more */
+    assert_int_equal(sg_core_trim(core, 0, 0), BYTES);
+    release(first, after[2]);
+    assert_int_equal(sg_core_trim(core, 0, 0), SMALL_SEGMENT);
+    assert_int_equal(statistic(SG_STAT_reserved_bytes), strict_used(0));
+    sg_core_context_gone(core, 0, second); /* its blocks of both kinds, the segment's memory by the driver */
+    end_in_driver(&after[1], 1);
+    assert_int_equal(statistic(SG_STAT_allocations), 2);
+    release(first, before[2]);
+    release(first, after[0]);
+    finish();
+}
+
+/* A card that is full of what the regions have left: once that is given back, there is room for a segment. */
+static void test_pages_make_room_for_segments(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.context = first, .sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr block[12], address = 0;
+    start("");
+    for (int i = 0; i < 12; i++)
+        block[i] = allocate(first, BYTES);
+    assert_true(sg_core_fix(core, 0, /* whole */ false));
+    for (int i = 0; i < 12; i++)
+        release(first, block[i]);
+    assert_int_equal(sg_core_malloc(core, 0, BYTES, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_core_trim(core, 0, 0), 12 * BYTES);
+    release(first, allocate(first, BYTES));
+    finish();
+}
+
+/* Segments that blocks shared before are not shared from then on; what is left of a divided one serves nobody before it
+   is whole. Devices that are first used later begin so. */
+static void test_segments_become_whole(void **state)
+{
+    (void)state;
+    start("expandable_segments:False");
+    core->observer = (struct sg_event_sink){note_all, NULL};
+    told_count = 0;
+    CUdeviceptr pair[2] = {allocate(first, SMALL), allocate(first, SMALL)};
+    assert_int_equal(pair[1], pair[0] + SMALL_SEGMENT);
+    sg_core_share(core);
+    sg_core_share(core);
+    assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 1);
+    release(first, pair[1]);
+    CUdeviceptr alone = allocate(first, SMALL), more = allocate(first, SMALL);
+    assert_int_equal(statistic(SG_STAT_segments), 3);
+    release(first, pair[0]);
+    assert_int_equal(sg_core_trim(core, 0, 0), 2 * SG_MIB);
+    release(first, alone);
+    assert_int_equal(allocate(first, SMALL), alone); /* a whole one is used again */
+    release(first, alone);
+    release(first, more);
+    finish();
+    strict_reset(2, 256 * SG_MIB, 2 * SG_MIB);
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &strict_driver,
+        .observer = {note_all, NULL}});
+    told_count = 0;
+    sg_core_share(core);
+    assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 0);
+    CUdeviceptr block = allocate(first, SMALL);
+    assert_null(sg_core_range_at(core, block));
+    assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 1);
+    release(first, block);
+    finish();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,6 +484,9 @@ int main(void)
         cmocka_unit_test(test_segments_go_in_a_replay),
         cmocka_unit_test(test_more_contexts_than_pools),
         cmocka_unit_test(test_what_is_told_of_blocks),
+        cmocka_unit_test(test_regions_before_segments),
+        cmocka_unit_test(test_pages_make_room_for_segments),
+        cmocka_unit_test(test_segments_become_whole),
         cmocka_unit_test(test_as_many_segments_as_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,10 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
             sg_slow_expect(player->slow, record);
         sg_core_segments_gone(player->core, device, tag_of(player, record).context);
         return 0;
+    case SEGALLOC_RECORD_FIXED:
+        if (player->slow || !record->size || player->play->conf.ipc != SG_IPC_NEVER)
+            (void)sg_core_fix(player->core, device, record->size);
+        return 0;
     case SEGALLOC_RECORD_SLOW_BEGIN:
         return begin_allocation(player, record);
     case SEGALLOC_RECORD_SLOW_STEP:
