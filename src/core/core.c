@@ -227,6 +227,19 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     sg_unlock(&device->lock);
 }
 
+bool sg_core_awaits(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device || device->mode != SG_MODE_EXPANDABLE || core->disabled)
+        return false;
+    sg_lock(&device->lock);
+    bool awaits = sg_pending_awaits(device);
+    for (uint32_t i = 0; i < device->region_count && !awaits; i++)
+        awaits = sg_region_awaits(device->region[i]);
+    sg_unlock(&device->lock);
+    return awaits;
+}
+
 size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -377,6 +377,8 @@ void sg_pending_settle_epochs(struct sg_device *device);
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
    it is. */
 uint64_t sg_pending_returnable(const struct sg_device *device);
+/* Whether anything else is pending that is not known to be complete. */
+bool sg_pending_awaits(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
 /* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's

@@ -113,6 +113,20 @@ uint64_t sg_pending_returnable(const struct sg_device *device)
     return units << SG_UNIT_SHIFT;
 }
 
+bool sg_pending_awaits(const struct sg_device *device)
+{
+    const struct sg_node *nodes = device->nodes.node;
+    uint32_t id = device->pending.first;
+    while (id && waits_for_others(&nodes[id]))
+        id = nodes[id].later;
+    if (id)
+        return true;
+    for (id = device->blocked.first; id; id = nodes[id].later)
+        if (!sg_after_complete(&device->order, (struct sg_after){nodes[id].also, nodes[id].time}))
+            return true;
+    return false;
+}
+
 /* Takes what has become free for `heir` out of the queue; 0: for each block's own stream. Returns whether there was
    any. */
 static bool settle_blocked(struct sg_device *device, sg_slot heir)

@@ -533,6 +533,21 @@ uint32_t sg_region_idle(const struct sg_region *region)
     return idle;
 }
 
+bool sg_region_awaits(const struct sg_region *region)
+{
+    if (!region->ordered || region->whole_free == 0)
+        return false;
+    for (uint32_t slot = 0;
+         (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+        const struct sg_node *node = at(region, region->free_at[slot]);
+        uint32_t to = page_of(region, end_of(node));
+        for (uint32_t page = page_of(region, node->begin + region->page_units - 1); page < to; page++)
+            if (!region->pin[page] && !sg_region_movable(region, page))
+                return true;
+    }
+    return false;
+}
+
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 {
     uint32_t pages = 0;

@@ -355,6 +355,8 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
 
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
 uint32_t sg_region_idle(const struct sg_region *region);
+/* Whether there are more that it could give once work is complete. */
+bool sg_region_awaits(const struct sg_region *region);
 uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot);
 
 /* Largest block that would fit without a new page, in units. */

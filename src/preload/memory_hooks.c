@@ -11,6 +11,7 @@
 #include "life.h"
 #include "memory.h"
 #include "quick.h"
+#include "rest.h"
 #include "streams.h"
 #include "torch.h"
 #include "wrap.h"
@@ -153,6 +154,21 @@ static void mem_info_early(size_t *available, size_t *total)
         *total = limit;
 }
 
+/* Natively what a program has freed is free by the time that it asks. Here work may have to be known to be complete,
+   and events of ours that were recorded just now are reached on an idle device some microseconds later: those are
+   waited for, but not for what a program has queued. */
+static void learn_what_is_free(struct sg_core *core, int device)
+{
+    enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };
+    long slice = FIRST_NS;
+    sg_core_poll(core, device);
+    for (long waited = 0; waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_live(); waited += slice) {
+        sg_rest(slice);
+        slice = slice < MOST_NS ? 2 * slice : slice;
+        sg_core_poll(core, device);
+    }
+}
+
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     const struct sg_real *real = sg_real();
@@ -167,10 +183,12 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     struct sg_core *core = sg_begin();
     if (core)
         sg_memory_settle(core);
-    if (!core)
+    if (!core) {
         mem_info_early(&available, &total);
-    else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
+    } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+        learn_what_is_free(core, device);
         sg_core_mem_info(core, device, &available, &total);
+    }
     if (core)
         sg_end();
     if (free_bytes)

@@ -143,12 +143,55 @@ static void counts_as_free(void **state)
     scene.capturing = false;
 }
 
+/* What is free but for work that may still use it is waited for by whoever wants to know how much there is. */
+static void awaits_work(void **state)
+{
+    (void)state;
+    const struct sg_tag after = {.context = scene_add_context(2, 0), .sync = SG_FREE_SYNC_STREAM};
+    scene.current = after.context;
+    sg_slot own = scene_add_stream(1, 0, scene.current), other = scene_add_stream(2, 0, scene.current);
+    CUdeviceptr block = scene_allocate(own);
+    assert_false(sg_core_awaits(scene.core, 0) || sg_core_awaits(scene.core, 1) || sg_core_awaits(scene.core, -1));
+    work(own);
+    assert_int_equal(sg_core_free(scene.core, block, &after), CUDA_SUCCESS);
+    sg_core_merge(scene.core, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_true(sg_core_awaits(scene.core, 0));
+        size_t before = free_bytes();
+        for (int asked = 0; asked < 2; asked++) { /* about each stream's work once */
+            strict_complete(UINT32_MAX);
+            sg_core_poll(scene.core, 0);
+        }
+        assert_false(sg_core_awaits(scene.core, 0));
+        assert_int_equal(free_bytes() - before, SCENE_BLOCK);
+        if (i == 0)
+            scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
+        else
+            (void)free_after_both(own, other);
+    }
+    assert_true(sg_core_awaits(scene.core, 0));
+    sg_core_disable(scene.core); /* nothing can be learnt */
+    assert_false(sg_core_awaits(scene.core, 0));
+    sg_core_enable(scene.core);
+    for (int asked = 0; asked < 2; asked++) {
+        strict_complete(UINT32_MAX);
+        sg_core_poll(scene.core, 0);
+    }
+    block = scene_allocate(own);
+    sg_core_pin(scene.core, block, SCENE_BLOCK);
+    work(own);
+    assert_int_equal(sg_core_free(scene.core, block, &after), CUDA_SUCCESS);
+    sg_core_merge(scene.core, 0);
+    assert_false(sg_core_awaits(scene.core, 0)); /* a page that may not move is none of what is free */
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, scene_start, scene_stop)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(settles_the_oldest), TEST(goes_with_its_context), TEST(stays_beside_other_contexts), TEST(counts_as_free),
+        TEST(awaits_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -267,6 +267,18 @@ void sg_core_mem_info(struct sg_core *asked, int device, size_t *available, size
     *total = 3000;
 }
 
+void sg_core_poll(struct sg_core *asked, int device)
+{
+    (void)asked, (void)device;
+    fake.polled++;
+}
+
+bool sg_core_awaits(struct sg_core *asked, int device)
+{
+    (void)asked, (void)device;
+    return fake.awaits > fake.polled;
+}
+
 bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *ret)
 {
     (void)asked, (void)device;

@@ -19,6 +19,7 @@ struct fake {
     CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
     int device;
     size_t pitch, idle;
+    int polled, awaits; /* how often the core was asked to learn of work, and has to be until there is nothing more */
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */

@@ -374,6 +374,25 @@ static void free_memory_counts_what_is_idle(void **state)
     }
 }
 
+/* An event that was recorded just now is waited for, work that does not end is not; nor is any beside a capture. */
+static void memory_that_is_about_to_be_free_is_waited_for(void **state)
+{
+    size_t available;
+    (void)state;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.polled, 1);
+    fake.awaits = 5;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.polled, 5);
+    fake.awaits = INT32_MAX;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_in_range(fake.polled, 6, 100);
+    fake.live = true;
+    fake.polled = 0;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.polled, 1);
+}
+
 static void visible_limit_is_the_device_s_size(void **state)
 {
     size_t bytes = 0;
@@ -435,6 +454,7 @@ int main(void)
         TEST(wrong_pitches_are_the_driver_s_to_refuse),
         TEST(pitches_are_learnt_on_a_full_card),
         TEST(free_memory_counts_what_is_idle),
+        TEST(memory_that_is_about_to_be_free_is_waited_for),
         TEST(visible_limit_is_the_device_s_size),
         TEST(interface_takes_any_device),
     };
