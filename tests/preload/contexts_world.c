@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "beside.h"
 #include "captures.h"
 #include "events.h"
@@ -172,7 +173,7 @@ void sg_core_context_seen(struct sg_core *core, int device, CUcontext context)
     fake.told++;
     fake.meanwhile = NULL;
     if (meanwhile)
-        meanwhile();
+        balance_elsewhere(meanwhile);
 }
 
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
@@ -211,23 +212,19 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool al
 }
 
 /* The rest of the library. */
-struct sg_core *sg_begin(void)
+struct sg_core *sg_life_core(void)
 {
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
-struct sg_core *sg_life_core(void)
-{
-    return sg_begin();
-}
-
 struct sg_core *sg_life_core_made(void)
 {
-    return sg_begin();
+    return sg_life_core();
 }
 
-void sg_end(void)
+struct sg_core *sg_begin(void)
 {
+    return balance_begin(sg_life_core());
 }
 
 void sg_life_recover(void)
@@ -237,16 +234,6 @@ void sg_life_recover(void)
 bool sg_thread_inside(void)
 {
     return fake.inside;
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
 }
 
 bool sg_beside_made_room_by(struct sg_core *core)

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "beside.h"
 #include "captures.h"
 #include "contexts.h"
@@ -34,11 +35,7 @@ const struct sg_conf *sg_life_conf(void)
 
 struct sg_core *sg_begin(void)
 {
-    return fake.no_core ? NULL : CORE;
-}
-
-void sg_end(void)
-{
+    return balance_begin(fake.no_core ? NULL : CORE);
 }
 
 static CUresult get_current(CUcontext *ret)

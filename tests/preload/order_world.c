@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "balance.h"
 #include "beside.h"
 #include "captures.h"
 #include "contexts.h"
@@ -37,7 +38,7 @@ static CUresult answer(void)
     if (fake.meanwhile) {
         void (*meanwhile)(void) = fake.meanwhile;
         fake.meanwhile = NULL;
-        meanwhile();
+        balance_elsewhere(meanwhile);
     }
     return fake.answer;
 }
@@ -260,26 +261,12 @@ bool sg_beside_made_room(void)
 
 struct sg_core *sg_begin(void)
 {
-    return sg_self.inside ? NULL : core();
-}
-
-void sg_end(void)
-{
+    return balance_begin(sg_self.inside ? NULL : core());
 }
 
 bool sg_thread_inside(void)
 {
     return sg_self.inside;
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
 }
 
 /* The contexts and captures. */

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "captures.h"
 #include "graphs.h"
 #include "hooks.h"
@@ -147,21 +148,7 @@ const struct sg_driver *sg_life_driver(void)
 
 struct sg_core *sg_begin(void)
 {
-    return fake.no_core ? NULL : (struct sg_core *)&fake;
-}
-
-void sg_end(void)
-{
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
+    return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
 
 /* Blocks of 4096 bytes, the first at 4096. */

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "captures.h"
 #include "graphs.h"
 #include "life.h"
@@ -117,16 +118,6 @@ const struct sg_driver *sg_life_driver(void)
 }
 
 /* The rest of the library. */
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
 bool sg_captures_forked(CUstream asked)
 {
     (void)asked;

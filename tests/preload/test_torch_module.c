@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "captures.h"
 #include "hooks.h"
 #include "life.h"
@@ -46,16 +47,12 @@ const struct sg_driver *sg_life_driver(void)
 
 struct sg_core *sg_begin(void)
 {
-    return fake.no_core ? NULL : (struct sg_core *)&fake;
+    return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
 
 struct sg_core *sg_begin_allocation(void)
 {
     return sg_begin();
-}
-
-void sg_end(void)
-{
 }
 
 bool sg_life_over(void)
@@ -74,16 +71,6 @@ const struct sg_conf *sg_life_conf(void)
     static const struct sg_conf_inputs none;
     (void)sg_conf_load(&conf, &none, NULL, NULL);
     return &conf;
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
 }
 
 bool sg_captures_live(void)

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "life.h"
 #include "streams.h"
 #include "untracked.h"
@@ -21,16 +22,6 @@ void sg_streams_untrack(const char *by)
     for (int i = 0; i < 8; i++)
         noise[i] = i * 1.5 + (double)by[0]; /* registers that hold parameters are used here */
     snprintf(untracked_by, sizeof untracked_by, "%s%.0s", by, noise[7] > 0 ? "" : "?");
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    (void)guard;
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
 }
 
 static const void *there = &there;

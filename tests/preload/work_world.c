@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "balance.h"
 #include "beside.h"
 #include "captures.h"
 #include "contexts.h"
@@ -132,11 +133,7 @@ void sg_events_taint(CUevent event)
 /* The rest of the library. */
 struct sg_core *sg_begin(void)
 {
-    return given.no_core ? NULL : (struct sg_core *)&seen;
-}
-
-void sg_end(void)
-{
+    return balance_begin(given.no_core ? NULL : (struct sg_core *)&seen);
 }
 
 bool sg_captures_live(void)
