@@ -35,7 +35,7 @@ static CUresult get_current(CUcontext *ret)
 
 static CUresult get_device(CUdevice *ret)
 {
-    *ret = fake.current == FAR ? 1 : 0;
+    *ret = fake.current == LAST ? SG_DEVICES_MAX - 1 : fake.current == FAR;
     return fake.get_device;
 }
 
@@ -278,7 +278,8 @@ void sg_users_gone(CUcontext context)
 
 void sg_users_ending(CUcontext context, int more)
 {
-    (void)context, (void)more;
+    (void)context;
+    fake.ends_under_way += more;
 }
 
 bool sg_users_any(CUcontext context)
@@ -290,11 +291,13 @@ bool sg_users_any(CUcontext context)
 bool sg_users_is_ending(CUcontext context)
 {
     (void)context;
-    return false;
+    return fake.ending_elsewhere;
 }
 
 void sg_users_rest(void)
 {
+    fake.rests++;
+    fake.ending_elsewhere = false;
 }
 
 void sg_users_expect(void)
@@ -320,8 +323,9 @@ int end(void **state)
     (void)cuGreenCtxDestroy(GREEN);
     (void)cuCtxDestroy_v2(MADE);
     (void)cuCtxDestroy_v2(FAR);
+    (void)cuCtxDestroy_v2(LAST);
     (void)cuDevicePrimaryCtxReset_v2(0);
-    return sg_contexts_any(0) || sg_contexts_any(1);
+    return sg_contexts_any(0) || sg_contexts_any(1) || sg_contexts_any(SG_DEVICES_MAX - 1);
 }
 
 void make(CUcontext context, int device)

@@ -11,6 +11,7 @@
 #define PRIMARY ((CUcontext)64)
 #define MADE ((CUcontext)128)
 #define FAR ((CUcontext)192) /* of the second device */
+#define LAST ((CUcontext)384) /* of the last one that there can be */
 #define OF_GREEN ((CUcontext)256)
 #define GREEN ((CUgreenCtx)320)
 
@@ -34,6 +35,8 @@ struct fake {
     bool no_core, no_driver, inside, ids;
     unsigned long long id;    /* of the next context that it is asked about */
     int told, forgotten, disabled, popped;
+    int ends_under_way, rests; /* of calls that name a context; how often somebody has rested */
+    bool ending_elsewhere;    /* another thread ends a context, until somebody has rested */
     void (*meanwhile)(void);  /* done while the core is told of a context */
 };
 extern struct fake fake;

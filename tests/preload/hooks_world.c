@@ -167,7 +167,7 @@ static struct sg_core *const core = (struct sg_core *)&fake;
 
 struct sg_core *sg_begin(void)
 {
-    return balance_begin(fake.inside || fake.over ? NULL : core);
+    return balance_begin(fake.inside || fake.over || fake.early ? NULL : core);
 }
 
 struct sg_core *sg_begin_allocation(void)
@@ -216,7 +216,7 @@ enum sg_caller sg_caller_kind(const void *code)
 
 enum sg_caller sg_caller_current(void)
 {
-    return fake.torch ? SG_CALLER_TORCH : SG_CALLER_OTHER;
+    return fake.torch && !fake.plugged ? SG_CALLER_TORCH : SG_CALLER_OTHER;
 }
 
 bool sg_torch_direct(void)

@@ -14,7 +14,7 @@ enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, LIMIT = 64 << 20 };
 #define STREAM ((CUstream)128)
 
 struct fake {
-    bool over, inside, passing, no_driver, live, torch, limited;
+    bool over, inside, early, passing, no_driver, live, torch, plugged, limited; /* plugged: the caller is not PyTorch */
     CUresult block, current, stream_id; /* what the core and the driver say of the block, the context, a stream */
     CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
     int device;

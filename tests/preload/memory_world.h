@@ -39,6 +39,9 @@ struct fake {
     CUresult malloc[32]; /* what the core answers, one after another, and then CUDA_SUCCESS */
     int mallocs, passed_on, reports, relaxed, restored, given, freed, events, waits, polls, follows;
     bool relaxes, limited, helps, settling, again, pending;
+    int asked_others, looks; /* for memory; for the current context */
+    CUcontext waited_in;     /* what the core was told is current */
+    CUresult look;
     bool drops;   /* a capture ends while it is awaited */
     CUstream own; /* what this thread captures; NULL: nothing */
     int awaits;

@@ -12,7 +12,7 @@
 
 struct fake {
     CUresult answer;     /* of the driver's next calls */
-    void (*meanwhile)(void);
+    void (*meanwhile)(void), (*when_asked)(void); /* what others do during the next call; and question about flags */
     bool capturing, live;
     int joining;         /* calls under way by which streams may come to be captured */
     bool destroyed_first; /* a stream was destroyed before the core heard of it */

@@ -104,7 +104,7 @@ static CUresult begin_to_graph(CUstream stream, CUgraph graph, const CUgraphNode
 
 static CUresult begin_again(CUstream stream, CUstreamCaptureMode mode, CUgraph graph, void *callback, void *user)
 {
-    (void)graph, (void)callback, (void)user;
+    assert_true(!graph || (callback == &fake.begin && user == &fake.end)); /* as they were given */
     return begin(stream, mode);
 }
 
@@ -488,6 +488,40 @@ static void waiting_for_captures_ends(void **state)
     assert_false(sg_captures_own(&stream));
 }
 
+static void *begin_one(void *unused)
+{
+    (void)cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_RELAXED);
+    return unused;
+}
+
+/* That of another thread is waited for; and what was put off stays so meanwhile. */
+static void others_captures_are_waited_for(void **state)
+{
+    uint64_t left = 50000;
+    pthread_t thread;
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, begin_one, NULL), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(park(4096), CUDA_SUCCESS);
+    assert_false(sg_captures_await(&left));
+    assert_int_equal(left, 0);
+    sg_captures_settle((struct sg_core *)&fake);
+    assert_int_equal(fake.freed_count, 0);
+    cuStreamEndCapture(stream_of(8), NULL);
+    assert_int_equal(fake.freed_count, 1);
+}
+
+static void a_capture_is_begun_again_as_it_was_asked(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        CUgraph graph = (CUgraph)64;
+        assert_int_equal((i ? cuStreamBeginRecaptureToGraph_ptsz : cuStreamBeginRecaptureToGraph)(stream_of(8),
+            CU_STREAM_CAPTURE_MODE_GLOBAL, graph, &fake.begin, &fake.end), CUDA_SUCCESS);
+        cuStreamEndCapture(stream_of(8), NULL);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -506,6 +540,8 @@ int main(void)
         cmocka_unit_test_setup(frees_wait_for_a_thread_that_can_make_them, start_afresh),
         cmocka_unit_test_setup(old_drivers_capture_too, start_afresh),
         cmocka_unit_test_setup(waiting_for_captures_ends, start_afresh),
+        cmocka_unit_test_setup(others_captures_are_waited_for, start_afresh),
+        cmocka_unit_test_setup(a_capture_is_begun_again_as_it_was_asked, start_afresh),
         cmocka_unit_test_setup(begins_after_a_wait_aside_is_in_the_driver, start_afresh),
         cmocka_unit_test_setup(a_forked_child_waits_for_nobody, start_afresh),
     };

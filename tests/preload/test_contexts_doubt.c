@@ -81,6 +81,37 @@ static void handle_of_another_context_ends_the_first(void **state)
     assert_int_equal(fake.gone, 2);
 }
 
+/* One that nobody knew is no end of anything; one whose handle another thread's call is about to end comes after that. */
+static void contexts_come_after_the_ends_of_their_handles(void **state)
+{
+    (void)state;
+    fake.ids = true;
+    fake.id = 5;
+    make(MADE, 0);
+    assert_null(fake.streams);
+    assert_int_equal(fake.rests, 0);
+    fake.ids = false;
+    fake.ending_elsewhere = true;
+    make(FAR, 1);
+    assert_int_equal(fake.rests, 1);
+    fake.destroyed = CUDA_ERROR_INVALID_VALUE; /* an end that fails is none any more */
+    assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(fake.ends_under_way, 0);
+}
+
+static void devices_are_found_by_any_of_their_contexts(void **state)
+{
+    (void)state;
+    assert_ptr_equal(sg_contexts_any(0), PRIMARY);
+    assert_null(sg_contexts_any(1));
+    make(FAR, 1);
+    assert_ptr_equal(sg_contexts_any(1), FAR);
+    assert_true(sg_contexts_primary(PRIMARY));
+    assert_false(sg_contexts_primary(FAR));
+    assert_false(sg_contexts_primary(MADE));
+    assert_false(sg_contexts_stands_for_all(MADE));
+}
+
 static void destroy_it_meanwhile(void)
 {
     assert_int_equal(cuCtxDestroy(MADE), CUDA_SUCCESS);
@@ -142,8 +173,16 @@ static void a_release_ends_what_has_another_number(void **state)
     assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
     assert_int_equal(fake.gone, 1);
     CUcontext context;
+    assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     fake.ids = true;
     fake.id = 8;
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS); /* which number it had nobody knows */
+    fake.no_driver = true;
+    assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
+    fake.no_driver = false;
+    assert_int_equal(fake.gone, 1);
+    assert_int_equal(cuDevicePrimaryCtxReset(0), CUDA_SUCCESS);
+    fake.gone = 1;
     assert_int_equal(cuDevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
     assert_int_equal(cuDevicePrimaryCtxRelease(0), CUDA_SUCCESS);
     assert_int_equal(fake.gone, 1);
@@ -223,6 +262,21 @@ static void access_that_is_not_had_is_no_access(void **state)
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
 }
 
+/* Each device's memory by each of the others, to the last one. */
+static void every_device_is_told_of_access(void **state)
+{
+    (void)state;
+    make(LAST, SG_DEVICES_MAX - 1);
+    fake.current = LAST;
+    fake.no_core = true;
+    assert_int_equal(cuCtxEnablePeerAccess(PRIMARY, 0), CUDA_SUCCESS);
+    fake.no_core = false;
+    sg_contexts_tell(sg_life_core());
+    assert_int_equal(fake.peer_calls, 1);
+    assert_int_equal(cuCtxDisablePeerAccess(PRIMARY), CUDA_SUCCESS);
+    assert_false(fake.peers);
+}
+
 /* More than the list holds: the core hears of each that allocates, and nobody takes the primary one for all. */
 static void contexts_beyond_the_list_are_served(void **state)
 {
@@ -246,12 +300,15 @@ int main(void)
         TEST(what_is_idle_makes_room_for_a_context),
         TEST(nothing_is_noted_of_what_failed),
         TEST(handle_of_another_context_ends_the_first),
+        TEST(contexts_come_after_the_ends_of_their_handles),
+        TEST(devices_are_found_by_any_of_their_contexts),
         TEST(core_forgets_what_ended_while_it_was_told),
         TEST(current_one_is_the_driver_s_to_name),
         TEST(device_of_any_context_is_asked),
         TEST(a_release_ends_what_has_another_number),
         TEST(green_ones_are_noted_where_the_driver_answers),
         TEST(access_that_is_not_had_is_no_access),
+        TEST(every_device_is_told_of_access),
         TEST(contexts_beyond_the_list_are_served),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

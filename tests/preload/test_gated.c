@@ -13,9 +13,11 @@
 
 #include "balance.h"
 #include "captures.h"
+#include "clock.h"
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
+#include "rest.h"
 #include "streams.h"
 #include "torch.h"
 #include "users.h"
@@ -35,12 +37,36 @@ static struct {
     void (*in_record)(void), (*in_begin)(void), (*in_look)(void);
     CUcontext current, recorded_context;
     CUstream capturing;     /* NULL: `captured` */
-    int pushes;
+    int pushes, events;
     bool plain;             /* ctx_synchronize was called */
+    uint64_t now, late;     /* a clock that stands still but for so many ns at each rest */
+    int rests;
+    long longest;           /* of those, ns */
+    CUresult refused;       /* what the driver answers to what an event over a context takes, */
+    int accepted;           /* after so many of those calls */
 } fake;
 
 static CUstream const captured = (CUstream)64, other = (CUstream)128;
 static CUevent const event = (CUevent)192;
+
+/* In place of the library's: nothing depends on how quick the machine is. */
+void sg_rest(long ns)
+{
+    fake.rests++;
+    fake.longest = ns > fake.longest ? ns : fake.longest;
+    fake.now += fake.late;
+    usleep(1);
+}
+
+uint64_t sg_clock_coarse_ns(void)
+{
+    return fake.now;
+}
+
+static CUresult accept(void)
+{
+    return fake.refused != CUDA_SUCCESS && fake.accepted-- == 0 ? fake.refused : CUDA_SUCCESS;
+}
 
 /* The driver. */
 static void called(void)
@@ -94,7 +120,7 @@ static CUresult ctx_record_event(CUcontext context, CUevent asked)
     called();
     fake.recorded_context = context;
     assert_ptr_equal(context, fake.current);
-    return CUDA_SUCCESS;
+    return accept();
 }
 
 static CUresult ctx_synchronize(void)
@@ -106,13 +132,16 @@ static CUresult ctx_synchronize(void)
 static CUresult event_create(CUevent *ret, unsigned flags)
 {
     (void)flags;
+    CUresult result = accept();
     *ret = event;
-    return CUDA_SUCCESS;
+    fake.events += result == CUDA_SUCCESS;
+    return result;
 }
 
 static CUresult event_destroy(CUevent asked)
 {
     (void)asked;
+    fake.events--;
     return CUDA_SUCCESS;
 }
 
@@ -123,13 +152,15 @@ static CUresult get_current(CUcontext *ret)
     if (look)
         look();
     *ret = fake.current;
-    return CUDA_SUCCESS;
+    return accept();
 }
 
 static CUcontext below;
 
 static CUresult push(CUcontext context)
 {
+    if (accept() != CUDA_SUCCESS)
+        return fake.refused;
     fake.pushes++;
     below = fake.current;
     fake.current = context;
@@ -389,9 +420,56 @@ static void waits_for_events_are_bounded_and_in_slices(void **state)
     assert_int_equal(gated.event_synchronize(event), CUDA_SUCCESS);
     expect_calls(3);
     fake.busy = 1 << 30;
-    conf.wait_limit = 0.001;
+    conf.wait_limit = 0.1;
+    fake.rests = 0;
     assert_int_equal(gated.event_synchronize(event), CUDA_ERROR_NOT_READY);
     expect_calls(fake.calls);
+    assert_in_range(fake.longest, 100000, 500000); /* ns: neither often nor late */
+    assert_in_range(fake.rests, 200, 1000);
+    fake.late = 200000000; /* this thread is seldom given the processor */
+    fake.rests = 0;
+    assert_int_equal(gated.event_synchronize(event), CUDA_ERROR_NOT_READY);
+    assert_int_equal(fake.rests, 1);
+}
+
+/* What an event over a context takes may fail at each step, and is undone. */
+static void waits_that_cannot_be_had_leave_nothing(void **state)
+{
+    (void)state;
+    begin_now();
+    cuStreamEndCapture(captured, NULL);
+    for (fake.accepted = 0; fake.accepted < 4; fake.accepted++) {
+        int accepted = fake.accepted;
+        fake.refused = CUDA_ERROR_OUT_OF_MEMORY;
+        assert_int_equal(gated.ctx_synchronize_of((CUcontext)2), CUDA_ERROR_OUT_OF_MEMORY);
+        fake.accepted = accepted;
+        assert_ptr_equal(fake.current, (CUcontext)1);
+        assert_int_equal(fake.pushes + fake.events + fake.uses, 0);
+    }
+}
+
+/* A thread of ours waits beside the program's by an event where captures may begin, else as it is told to. */
+static void our_threads_wait_by_events_too(void **state)
+{
+    (void)state;
+    sg_self.aside = true;
+    assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
+    assert_int_equal(fake.plain, !sg_captures_any());
+    begin_now();
+    assert_int_equal(gated.ctx_synchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    cuStreamEndCapture(captured, NULL);
+    fake.plain = false;
+    assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
+    assert_false(fake.plain);
+    struct sg_driver older = *sg_life_driver();
+    older.ctx_record_event = NULL;
+    sg_captures_gate(&older, &gated);
+    assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
+    assert_true(fake.plain);
+    begin_now();
+    assert_int_equal(gated.ctx_synchronize(), CUDA_ERROR_NOT_READY); /* nobody may wait for it */
+    cuStreamEndCapture(captured, NULL);
+    sg_self.aside = false;
 }
 
 static void *expect_no_own(void *unused)
@@ -545,6 +623,8 @@ int main(void)
         cmocka_unit_test_setup(captures_that_begin_at_the_last_moment_are_left_alone, start_afresh),
         cmocka_unit_test_setup(captures_end_with_their_context, start_afresh),
         cmocka_unit_test_setup(waits_for_events_are_bounded_and_in_slices, start_afresh),
+        cmocka_unit_test_setup(waits_that_cannot_be_had_leave_nothing, start_afresh),
+        cmocka_unit_test_setup(our_threads_wait_by_events_too, start_afresh),
         cmocka_unit_test_setup(a_capture_is_its_threads, start_afresh),
         cmocka_unit_test_setup(default_streams_are_captured_each_for_itself, start_afresh),
         cmocka_unit_test_setup(no_capture_begins_while_something_is_asked, start_afresh),

@@ -77,6 +77,9 @@ static void driver_s_frees_tell_where_they_wait(void **state)
     fake.torch = true;
     assert_int_equal(cuMemFree_v2(THEIRS), CUDA_SUCCESS);
     assert_int_equal(fake.abroad, 1);
+    fake.plugged = true; /* another library's, beside PyTorch */
+    assert_int_equal(cuMemFree_v2(THEIRS), CUDA_SUCCESS);
+    assert_int_equal(fake.abroad, 1);
 }
 
 /* A stream that is gone can't be what a free is ordered after. The default streams are never gone. */
@@ -357,6 +360,11 @@ static void free_memory_counts_what_is_idle(void **state)
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
     assert_true(available == 2000 && total == 3000 && fake.settled == 1);
     assert_int_equal(cuMemGetInfo_v2(NULL, NULL), CUDA_SUCCESS);
+    fake.early = true; /* nothing can have been put off */
+    fake.settled = 0;
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 1000 && total == 4000 && fake.settled == 0);
+    fake.early = false;
     fake.current = CUDA_ERROR_INVALID_CONTEXT;
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
     assert_true(available == 1000 && total == 4000);
@@ -428,6 +436,7 @@ static void interface_takes_any_device(void **state)
         assert_int_equal(segalloc_trim(devices[i], 0), 0);
         assert_int_equal(segalloc_stats(devices[i], list, 2), 0);
     }
+    assert_null(list[1].name); /* nothing was written */
     fake.over = true;
     assert_int_equal(segalloc_trim(0, 0), 0);
     assert_int_equal(segalloc_stats(0, list, 2), 0);

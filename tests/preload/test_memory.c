@@ -216,6 +216,7 @@ static void free_that_waits_is_the_drivers_to_allow_in_a_capture(void **state)
     assert_int_equal(fake.parked, 1);
     fake.probe = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_int_equal(fake.probes, 2); /* it is asked once for each free */
     assert_int_equal(fake.parked, 1);
     assert_int_equal(fake.frees, 0);
     assert_int_equal(sg_memory_free(CORE, BLOCK + 1, &plain), CUDA_SUCCESS); /* the core says what is wrong with it */
@@ -234,8 +235,12 @@ static void free_of_a_graphs_block_still_waits(void **state)
         assert_int_equal(fake.kept, i + 1);
         assert_int_equal(fake.waited, fake.all);
     }
+    assert_ptr_equal(fake.waited_in, CONTEXT);
     fake.wait = CUDA_ERROR_LAUNCH_FAILED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(fake.kept, 2);
+    fake.look = CUDA_ERROR_DEINITIALIZED;
+    assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_ERROR_DEINITIALIZED);
     assert_int_equal(fake.kept, 2);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS); /* by order: it waits for nothing */
     assert_false(fake.kept == 3 && fake.waited);

@@ -163,6 +163,36 @@ static void knowledge_read_before_is_void(void **state)
     }
 }
 
+static void destroy_and_create_meanwhile(void)
+{
+    CUevent event = event_of(1);
+    cuEventDestroy(event);
+    cuEventCreate(&event, 0);
+}
+
+/* The next event of its handle is another one. */
+static void knowledge_is_of_the_event_and_not_of_its_handle(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    fake.meanwhile = destroy_and_create_meanwhile;
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    assert_int_equal(fake.waits, 0);
+    assert_int_equal(fake.opaques, 1);
+}
+
+/* Others may wait for it whom nobody hears: what comes before the record is told of, and what the driver has put
+   before it meanwhile. */
+static void records_that_others_wait_for_are_told_of_twice(void **state)
+{
+    (void)state;
+    cuIpcGetEventHandle(NULL, event_of(1));
+    cuEventRecord(event_of(1), stream_of(1));
+    assert_int_equal(fake.told_some, 2);
+    cuEventRecord(event_of(2), stream_of(1));
+    assert_int_equal(fake.told_some, 2);
+}
+
 static void wait_meanwhile(void)
 {
     cuStreamWaitEvent(stream_of(2), event_of(1), 0);
@@ -303,6 +333,45 @@ static void what_the_host_may_learn_is_the_streams_own(void **state)
     assert_true(fake.tolds > 0);
 }
 
+static void context_waits_unfollowed(void)
+{
+    atomic_store(&sg_following_order, false);
+    cuEventRecord(event_of(1), stream_of(1)); /* nobody hears of it */
+    for (int green = 0; green < 2; green++) {
+        atomic_store(&sg_following_order, false);
+        fake.live = false;
+        fake.tolds = 0;
+        fake.meanwhile = sg_follow;
+        if (green)
+            cuGreenCtxWaitEvent((CUgreenCtx)16, event_of(1));
+        else
+            cuCtxWaitEvent((CUcontext)1, event_of(1));
+        expect(fake.tolds > 0);
+    }
+}
+
+/* Also where another thread begins to follow meanwhile: nothing is known of records before that. */
+static void contexts_may_wait_for_what_nobody_has_heard_of(void **state)
+{
+    (void)state;
+    apart(context_waits_unfollowed);
+}
+
+static void ask_unfollowed(void)
+{
+    cuIpcGetEventHandle(NULL, event_of(1));
+    atomic_store(&sg_following_order, false);
+    cuEventQuery(event_of(1));
+    cuEventSynchronize(event_of(1));
+    expect(fake.tolds + fake.told_some + fake.completions == 0);
+}
+
+static void nothing_is_told_where_nobody_follows(void **state)
+{
+    (void)state;
+    apart(ask_unfollowed);
+}
+
 static void context_waits(void)
 {
     cuCtxWaitEvent((CUcontext)1, event_of(1));
@@ -324,6 +393,8 @@ static void waits_for_contexts_complete_what_they_stand_for(void **state)
     cuCtxSynchronize_v2((CUcontext)1);
     assert_null(fake.clock_context); /* the only one of its device */
     assert_true(fake.completed_all);
+    cuCtxSynchronize_v2((CUcontext)3);
+    assert_ptr_equal(fake.clock_context, (CUcontext)3);
     fake.devices = true;
     cuCtxSynchronize_v2((CUcontext)1);
     assert_false(fake.completed_all);
@@ -374,6 +445,24 @@ static void work_counts_where_its_stream_is_followed_elsewhere(void **state)
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(SECOND), NULL, NULL);
         assert_int_equal(fake.touches, 2);
     }
+}
+
+static void meet_it_meanwhile(void)
+{
+    cuEventRecord(event_of(1), stream_of(1));
+}
+
+/* Two threads meet it at once. */
+static void a_stream_is_followed_once(void **state)
+{
+    (void)state;
+    fake.when_asked = meet_it_meanwhile;
+    cuEventRecord(event_of(2), stream_of(1));
+    cuStreamWaitEvent(stream_of(2), event_of(1), 0);
+    cuStreamWaitEvent(stream_of(2), event_of(2), 0);
+    assert_int_equal(fake.waits, 2);
+    cuStreamDestroy_v2(stream_of(1));
+    assert_int_equal(fake.goings, 1);
 }
 
 static CUresult record_with_flags(CUevent event, CUstream stream)
@@ -527,13 +616,19 @@ static void external_nodes_of_captures_are_not_followed(void **state)
 int main(int count, char **argument)
 {
     (void)argument;
-    const struct CMUnitTest late[] = {cmocka_unit_test_setup(events_from_before_are_unknown, start_late)};
+    const struct CMUnitTest late[] = {
+        cmocka_unit_test_setup(events_from_before_are_unknown, start_late),
+        cmocka_unit_test_setup(knowledge_is_of_the_event_and_not_of_its_handle, start_late),
+    };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(calls_of_a_newer_driver_may_be_missed, start_afresh),
         cmocka_unit_test_setup(events_that_could_not_be_kept_are_unknown, start_afresh),
         cmocka_unit_test_setup(what_a_full_table_could_not_say_is_not_believed_later, start_afresh),
         cmocka_unit_test_setup(taint_lasts_until_the_end, start_afresh),
         cmocka_unit_test_setup(knowledge_read_before_is_void, start_afresh),
+        cmocka_unit_test_setup(records_that_others_wait_for_are_told_of_twice, start_afresh),
+        cmocka_unit_test_setup(contexts_may_wait_for_what_nobody_has_heard_of, start_afresh),
+        cmocka_unit_test_setup(nothing_is_told_where_nobody_follows, start_afresh),
         cmocka_unit_test_setup(nothing_is_known_while_it_is_recorded, start_afresh),
         cmocka_unit_test_setup(events_of_other_processes_are_tainted, start_afresh),
         cmocka_unit_test_setup(an_end_that_was_not_seen_shows_in_the_next_beginning, start_afresh),
@@ -547,6 +642,7 @@ int main(int count, char **argument)
         cmocka_unit_test_setup(default_streams_are_each_contexts_own, start_afresh),
         cmocka_unit_test_setup(what_is_remembered_is_of_that_stream_and_device, start_afresh),
         cmocka_unit_test_setup(work_counts_where_its_stream_is_followed_elsewhere, start_afresh),
+        cmocka_unit_test_setup(a_stream_is_followed_once, start_afresh),
         cmocka_unit_test_setup(each_name_means_its_own_default_stream, start_afresh),
         cmocka_unit_test_setup(what_is_complete_was_given_before_the_question, start_afresh),
         cmocka_unit_test_setup(waits_may_join_captures, start_afresh),

@@ -92,6 +92,25 @@ static void nothing_is_learnt_from_what_failed(void **state)
     assert_int_equal(fake.waits + fake.completions + fake.opaques + fake.tolds + fake.told_some, 0);
 }
 
+static void come_inside(void)
+{
+    sg_self.inside = true;
+}
+
+/* Nor where there is nobody to tell once the driver has answered. */
+static void nothing_is_learnt_where_the_core_has_gone(void **state)
+{
+    (void)state;
+    cuEventRecord(event_of(1), stream_of(1));
+    for (int call = 0; call < 4; call++) {
+        fake.meanwhile = come_inside;
+        (void)(call == 0 ? cuStreamQuery(stream_of(1)) : call == 1 ? cuEventQuery(event_of(1)) :
+            call == 2 ? cuCtxSynchronize() : cuStreamWaitEvent(stream_of(2), event_of(1), 0));
+        sg_self.inside = false;
+    }
+    assert_int_equal(fake.completions + fake.waits + fake.tolds + fake.told_some, 0);
+}
+
 /* Handles that stand for nothing are nobody's. */
 static void nothing_is_made_of_no_handle(void **state)
 {
@@ -222,6 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(nothing_is_learnt_from_inside),
         TEST(nothing_is_learnt_from_what_failed),
+        TEST(nothing_is_learnt_where_the_core_has_gone),
         TEST(nothing_is_made_of_no_handle),
         TEST(streams_without_a_number_are_missed),
         TEST(streams_of_no_context_are_not_followed),

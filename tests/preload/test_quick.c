@@ -266,12 +266,31 @@ static void is_not_learnt_where_it_would_differ(void **state)
     }
 }
 
+/* Nor by callers that name their streams. */
+static void is_not_learnt_of_streams_where_it_would_differ(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        memset(&sg_self, 0, sizeof sg_self);
+        sg_self.last.context = i == 2 ? NULL : context;
+        fake.live = i == 0;
+        sg_declare_on = i == 1;
+        sg_quick_learn_named();
+        sg_quick_learn(&program);
+        assert_false(can_malloc(&program));
+        assert_false(can_malloc_on());
+        assert_false(can_free_named());
+        sg_declare_on = false;
+    }
+}
+
 static int version;
+static CUresult version_known;
 
 static int get_version(int *ret)
 {
     *ret = version;
-    return 0;
+    return (int)version_known;
 }
 
 static void runtimes_before_12_set_their_device_late(void **state)
@@ -285,6 +304,9 @@ static void runtimes_before_12_set_their_device_late(void **state)
     version = 11080;
     assert_false(sg_quick_runtime(symbol));
     assert_false(sg_quick_runtime(NULL));
+    version = 12000;
+    version_known = CUDA_ERROR_UNKNOWN;
+    assert_false(sg_quick_runtime(symbol));
 }
 
 static void refusal_is_told_once(void **state)
@@ -310,6 +332,7 @@ int main(void)
         TEST(leaves_what_was_put_off_to_the_long_way),
         TEST(needs_to_know_the_stream),
         TEST(is_not_learnt_where_it_would_differ),
+        TEST(is_not_learnt_of_streams_where_it_would_differ),
         TEST(runtimes_before_12_set_their_device_late),
         TEST(refusal_is_told_once),
     };

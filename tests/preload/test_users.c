@@ -1,5 +1,6 @@
 /* Calls that name contexts of others, and who ends those: the one waits for the other, whichever came first, for as
    many contexts and threads as there are. */
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,6 +12,15 @@
 
 #include "users.h"
 
+/* users.c calls the latter in its place: membarrier's commands by linux/membarrier.h, which is newer than some that this
+   is built with. */
+#undef syscall
+long syscall(long number, ...);
+long counted_syscall(long number, ...);
+enum { PRIVATE_EXPEDITED = 8, REGISTER_PRIVATE_EXPEDITED = 16 };
+static int fences, registrations;
+static bool refused;
+
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 
@@ -21,6 +31,18 @@ struct sg_thread *sg_thread_find(void)
 {
     sg_self_found = &sg_self;
     return sg_self_found;
+}
+
+long counted_syscall(long number, ...)
+{
+    va_list arguments;
+    va_start(arguments, number);
+    int command = va_arg(arguments, int), flags = va_arg(arguments, int);
+    va_end(arguments);
+    fences += command == PRIVATE_EXPEDITED;
+    registrations += command == REGISTER_PRIVATE_EXPEDITED;
+    errno = EPERM;
+    return refused ? -1 : syscall(number, command, flags);
 }
 
 static CUresult push(CUcontext context)
@@ -147,6 +169,23 @@ static void who_comes_later_waits(void **state)
     }
 }
 
+/* Where the kernel makes no fences, everybody makes his own: the first of these tests. */
+static void short_way_is_closed_where_the_kernel_refuses(void **state)
+{
+    (void)state;
+    refused = true;
+    sg_users_seen(context_of(0));
+    errno = 0;
+    sg_users_expect();
+    assert_int_equal(errno, 0);
+    sg_users_end(sg_users_begin(context_of(0)));
+    assert_false(sg_users_begin_quickly(sg_this_thread(), context_of(0)));
+    assert_false(sg_users_any(context_of(0)));
+    assert_int_equal(registrations, 1);
+    assert_int_equal(fences, 0);
+    refused = false;
+}
+
 /* The short way is of contexts that were named before, and nothing has happened to since. */
 static void short_way_ends_with_any_change(void **state)
 {
@@ -162,7 +201,11 @@ static void short_way_ends_with_any_change(void **state)
         skip(); /* the kernel makes no fences for others */
         return;
     }
+    registrations = fences = 0;
     assert_true(sg_users_any(context_of(0)));
+    assert_int_equal(fences, 1); /* who ends makes those of the others */
+    sg_users_expect();
+    assert_int_equal(registrations, 0); /* that was done */
     sg_users_end_quickly(self);
     assert_false(sg_users_any(context_of(0)));
     assert_false(sg_users_begin_quickly(self, NULL));
@@ -225,6 +268,7 @@ static void threads_beyond_the_rows_share_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(short_way_is_closed_where_the_kernel_refuses),
         TEST(nobody_names_what_is_not_there),
         TEST(who_ends_sees_who_uses),
         TEST(ends_are_counted),
