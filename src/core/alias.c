@@ -42,7 +42,8 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
 void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home)
 {
-    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE);
+    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_OLD);
+    region->pinned -= region->pin[page] != 0; /* counted are pages where they are; addresses are pinned ahead of memory too */
     region->handle[page] = SG_PAGE_OLD;
     region->twin[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
     region->old++;
@@ -65,11 +66,8 @@ void sg_alias_queue(struct sg_device *device, uint32_t busy)
 void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
     const CUmemGenericAllocationHandle *place)
 {
-    for (uint32_t i = 0; i < run->pages; i++) {
-        /* it has an old address itself, which goes before it */
-        run->region->pinned -= run->region->pin[run->first + i] != 0;
+    for (uint32_t i = 0; i < run->pages; i++)
         sg_alias_note(device, run->region, run->first + i, region, (uint32_t)place[i]);
-    }
     sg_alias_queue(device, run->busy);
 }
 

@@ -412,7 +412,7 @@ struct sg_want {
     enum sg_end end;
     bool thorough;
     bool aliases; /* pages may get a second address for it */
-    bool alone;   /* no pages are made ahead */
+    bool refused; /* the driver has: no pages are made ahead, and what was held then is a limit too */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
@@ -467,11 +467,13 @@ bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
    streams have free memory: what they hold for themselves in more places adds up. Under the lock. */
 bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
-   how many must be. Under the lock. */
+   how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the
+   lock. */
 struct sg_wanted {
     uint64_t should, must;
 };
-struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes);
+struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t more, uint64_t block_bytes,
+    bool refused);
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);

@@ -114,11 +114,12 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
     }
     sg_usage_derive(device);
     sg_unlock(&device->lock);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || !plan.place.ahead)
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || want.refused)
         return result;
-    struct request alone = *request; /* it may be pages that nobody needs yet which the driver has refused */
-    alone.want.alone = true;
-    return attempt(device, &alone, ret);
+    /* The place was chosen as if there were more: it may have pages ahead, or keep parts of others from being used. */
+    struct request again = *request;
+    again.want.refused = true;
+    return attempt(device, &again, ret);
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)

@@ -219,7 +219,7 @@ static bool feasible(const struct sg_device *device, const struct sg_plan *plan,
 static struct sg_wanted moves_of(const struct sg_plan *plan)
 {
     return sg_device_moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
-        (uint64_t)plan->place.units << SG_UNIT_SHIFT);
+        (uint64_t)plan->place.units << SG_UNIT_SHIFT, plan->refused);
 }
 
 static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
@@ -319,7 +319,8 @@ static void find_anywhere(const struct sg_device *device, struct sg_want want, s
     want.units = want.least;
     want.lane = SG_CROWD_LANES;
     for (uint32_t i = 0; i < sizeof large / sizeof *large; i++) {
-        struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases};
+        struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases,
+            .refused = plan->refused};
         want.class = large[i];
         if (find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
             other.place.new_pages + other.place.whole < plan->place.new_pages + plan->place.whole)
@@ -328,28 +329,42 @@ static void find_anywhere(const struct sg_device *device, struct sg_want want, s
     sew(plan, &want);
 }
 
-CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
+/* Where the block goes, and how many of its pages are to be taken from elsewhere. */
+static CUresult choose_place(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
+    struct sg_wanted *ret)
 {
-    struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases};
-    sg_device_flush(device);
-    sg_device_tidy(device);
     /* Crowds stand close together: a block of one takes no whole page where the end of another's would do. */
     if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false,
-            &plan))
+            plan))
         return CUDA_ERROR_NOT_FOUND;
-    struct sg_wanted wanted = moves_of(&plan);
-    if (!feasible(device, &plan, wanted.should)) {
-        find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &plan);
-        wanted = moves_of(&plan);
+    struct sg_wanted wanted = moves_of(plan);
+    if (!feasible(device, plan, wanted.should)) {
+        find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, plan);
+        wanted = moves_of(plan);
     }
-    if (is_worth_sewing(&plan, want, wanted) && sew(&plan, &want))
-        wanted = moves_of(&plan);
-    if (!feasible(device, &plan, wanted.must)) {
-        find_anywhere(device, want, &plan);
-        wanted = moves_of(&plan);
+    if (is_worth_sewing(plan, want, wanted) && sew(plan, &want))
+        wanted = moves_of(plan);
+    if (!feasible(device, plan, wanted.must)) {
+        find_anywhere(device, want, plan);
+        wanted = moves_of(plan);
     }
-    if (!feasible(device, &plan, wanted.must))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (plan->refused && !feasible(device, plan, wanted.must)) { /* the driver may have more by now */
+        plan->refused = false;
+        wanted = moves_of(plan);
+    }
+    *ret = wanted;
+    return feasible(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
+{
+    struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
+    struct sg_wanted wanted;
+    sg_device_flush(device);
+    sg_device_tidy(device);
+    CUresult result = choose_place(device, want, &plan, &wanted);
+    if (result != CUDA_SUCCESS)
+        return result;
     if (device->move_tokens > TOKENS_MOST)
         device->move_tokens = TOKENS_MOST;
     plan.paid = is_affordable(device, pages_of(&plan, wanted.should));
@@ -357,7 +372,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
         sg_count(device, SG_STAT_thrash_backoffs, 1);
         wanted.should = wanted.must;
     }
-    plan.place.ahead = want.alone ? 0 : pages_ahead(&plan);
+    plan.place.ahead = want.refused ? 0 : pages_ahead(&plan);
     if (!room_for(&device->handles, plan.place.new_pages + plan.place.ahead, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->handles.memory;

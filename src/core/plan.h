@@ -35,6 +35,7 @@ struct sg_plan {
     struct sg_place place;
     sg_slot slot;             /* for whom */
     bool aliases;             /* pages may get a second address */
+    bool refused;             /* the driver has refused pages for it before */
     bool paid;                /* there were tokens for what moves */
     uint32_t busy;
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */

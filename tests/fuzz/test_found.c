@@ -171,6 +171,55 @@ static void test_more_given_up_than_is_wanted(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* A page that is pinned ahead of its memory, and then is at the border of a block that borrows a part of another page,
+   is at an old address: the count of pinned pages of its region said otherwise. */
+static void test_pinned_before_it_is_borrowed(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_ALLOCATE, .stream = 4, .flags = FUZZ_WORKS, .block = 0, .bytes = UINT64_C(1048576)},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(134217728)},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 1},
+        {FUZZ_ALLOCATE, .block = 2, .bytes = UINT64_C(2097152)},
+        {FUZZ_ALLOCATE, .block = 3, .bytes = UINT64_C(73400320)},
+        {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(103809024)},
+        {FUZZ_ALLOCATE, .block = 5, .bytes = UINT64_C(72744960)},
+        {FUZZ_ALLOCATE, .block = 6, .bytes = UINT64_C(71303168)},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 6},
+        {FUZZ_ALLOCATE, .block = 7, .bytes = UINT64_C(14680064)},
+        {FUZZ_ALLOCATE, .block = 8, .bytes = UINT64_C(4194304)},
+        {FUZZ_ALLOCATE, .block = 9, .bytes = UINT64_C(8388608)},
+        {FUZZ_ALLOCATE, .block = 10, .bytes = UINT64_C(20971520)},
+        {FUZZ_ALLOCATE, .block = 11, .bytes = UINT64_C(23068672)},
+        {FUZZ_PIN, .block = 11, .bytes = UINT64_C(29137096)},
+        {FUZZ_ALLOCATE, .block = 12, .bytes = UINT64_C(2162688)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(327155712), .granularity = 2097152,
+        .devices = 1, .streams = 5, .check_every = 1, .sees_possible = true};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
+/* The place began in part of a free page, which could not be given up for it then, and was one page too many once the
+   driver had refused: with that page whole there were enough. */
+static void test_place_in_the_way_of_a_page(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_ALLOCATE, .block = 0, .bytes = UINT64_C(196608)},
+        {FUZZ_OUTSIDE, .block = 0, .bytes = UINT64_C(623132)},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 0},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(655360)},
+        {FUZZ_ALLOCATE, .stream = 1, .block = 2, .bytes = UINT64_C(175104)},
+        {FUZZ_ALLOCATE, .block = 3, .bytes = UINT64_C(334336)},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 2},
+        {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(524288)},
+        {FUZZ_ALLOCATE, .block = 5, .bytes = UINT64_C(196608)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(699218), .granularity = 65536,
+        .devices = 1, .streams = 2, .check_every = 1};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -182,6 +231,8 @@ int main(void)
         cmocka_unit_test(test_small_block_below_a_lowered_limit),
         cmocka_unit_test(test_abandoned_place_has_an_owner),
         cmocka_unit_test(test_made_to_wait_and_unheard),
+        cmocka_unit_test(test_pinned_before_it_is_borrowed),
+        cmocka_unit_test(test_place_in_the_way_of_a_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
