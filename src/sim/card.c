@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "managed.h"
 #include "mem.h"
 #include "sim.h"
 
@@ -76,7 +77,7 @@ static void publish(const struct sim_device *device)
         atomic_store(&card.rows[card.own].used[device->ordinal], device->used);
 }
 
-bool sim_device_charge(struct sim_device *device, uint64_t bytes)
+static bool charge(struct sim_device *device, uint64_t bytes)
 {
     if (bytes > device->bytes - device->used)
         return false;
@@ -89,6 +90,14 @@ bool sim_device_charge(struct sim_device *device, uint64_t bytes)
     }
     if (card.rows)
         lock(GUARD, F_UNLCK, F_SETLK);
+    return fits;
+}
+
+bool sim_device_charge(struct sim_device *device, uint64_t bytes)
+{
+    bool fits = charge(device, bytes);
+    while (!fits && sim_managed_evict(device))
+        fits = charge(device, bytes);
     return fits;
 }
 

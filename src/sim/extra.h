@@ -39,11 +39,19 @@ typedef void (*segalloc_sim_schedule_fn)(uint64_t seed, int64_t run_ahead);
 /* How many hazards were reported so far; each on stderr too. */
 typedef uint64_t (*segalloc_sim_hazards_fn)(void);
 
+/* Managed memory on a device, in bytes; and pages of at most 2 MiB of it that had to go to the host's memory, or found no
+   room when the device came to use them: what it reaches over the bus. Returns 0, or -1 where there is no such device. */
+struct segalloc_sim_managed {
+    uint64_t resident_bytes, evicted_pages, kept_out_pages;
+};
+typedef int (*segalloc_sim_managed_fn)(int device, struct segalloc_sim_managed *ret);
+
 /* Bytes of a device's memory in use, by whatever. */
 typedef uint64_t (*segalloc_sim_used_fn)(int device);
 
 #pragma GCC visibility push(default)
 uint64_t segalloc_sim_used(int device);
+int segalloc_sim_managed(int device, struct segalloc_sim_managed *ret);
 void segalloc_sim_owner(uint64_t address, uint64_t bytes, uint64_t owner);
 int segalloc_sim_block(uint64_t address, uint64_t bytes, int handed_out);
 void segalloc_sim_touches(uint64_t address, uint64_t bytes, int write);

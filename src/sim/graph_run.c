@@ -1,6 +1,7 @@
 /* What a launch does: the steps of an image, one after another, and what the hazard checker is to know of them. */
 #include "graph.h"
 #include "hazard.h"
+#include "managed.h"
 
 /* Does what the node does, as a piece of work of its own would have. */
 static void run_work(struct sim_work *launch, const struct sim_work *template)
@@ -13,6 +14,9 @@ static void run_work(struct sim_work *launch, const struct sim_work *template)
     work->context = launch->context;
     work->stream = launch->stream;
     work->position = launch->position;
+    sim_lock();
+    sim_managed_work(work);
+    sim_unlock();
     sim_work_perform(work);
     sim_lock();
     if (work->host_sees)

@@ -1,5 +1,6 @@
 #include "graph.h"
 #include "hazard.h"
+#include "managed.h"
 #include "owner.h"
 
 #include <stdlib.h>
@@ -63,6 +64,10 @@ static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size
     struct sim_arena *arena = arena_of(kind, device, uncharged);
     uint64_t base = arena ? sim_arena_take(arena, bytes) : 0;
     struct sim_memory *memory = base ? sim_memory_enter(kind, base, size, context, device) : NULL;
+    if (memory && kind == SIM_MEMORY_MANAGED && !sim_managed_begin(memory)) {
+        sim_memory_forget(memory);
+        memory = NULL;
+    }
     if (!memory) {
         if (base)
             sim_arena_give(arena, base, bytes);
@@ -97,6 +102,7 @@ void sim_memory_drop(struct sim_memory *memory)
         __attribute__((fallthrough));
     case SIM_MEMORY_MANAGED:
     case SIM_MEMORY_HOST:
+        sim_managed_end(memory);
         sim_arena_give(arena_of(memory->kind, memory->device, memory->uncharged), memory->range.base, memory->charged);
         break;
     case SIM_MEMORY_IMPORTED:

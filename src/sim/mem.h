@@ -31,6 +31,7 @@ struct sim_memory {
     CUstream leaving_on;             /* of pool memory: freed in the order of this stream; only to be compared */
     struct sim_memory *next_leaving; /* in the pool's list */
     struct sim_graph_memory *graph;  /* of an allocation node: then of no pool */
+    struct sim_managed *managed;     /* where managed memory is (managed.h) */
     struct sim_ranges mappings; /* of a reservation: struct sim_mapping */
     struct {                    /* of imported memory */
         int64_t process;        /* that exported it, and its buffer id there */
@@ -68,7 +69,8 @@ void sim_memory_drop_context(CUcontext context);
 CUresult sim_ipc_map(int64_t process, int fd, uint64_t offset, uint64_t bytes, void **ret);
 /* Takes the mapping of imported memory away. */
 void sim_ipc_unmap(const struct sim_memory *memory);
-/* The device's memory as a number: taken, if there is as much, and given back (card.c). */
+/* The device's memory as a number: taken, if there is as much once managed memory has made room, and given back
+   (card.c). */
 bool sim_device_charge(struct sim_device *device, uint64_t bytes);
 void sim_device_discharge(struct sim_device *device, uint64_t bytes);
 

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "managed.h"
 #include "owner.h"
 #include "work.h"
 
@@ -87,7 +88,7 @@ struct sim_work *sim_work_copy(const struct sim_work *work)
 
 void sim_work_touch(struct sim_work *work, uint64_t address, uint64_t bytes, bool write)
 {
-    if (!sim.config.hazard || !bytes)
+    if (!(sim.config.hazard || sim_managed_any()) || !bytes)
         return;
     struct sim_touch *grown = realloc(work->touches, (work->touch_count + 1) * sizeof *grown);
     if (!grown)

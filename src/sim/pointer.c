@@ -2,6 +2,7 @@
    address range the single mapping, and no context owns it. */
 #include <string.h>
 
+#include "managed.h"
 #include "vmm.h"
 
 /* A fact about an address. `value` is written as the attribute's type wants it. */
@@ -230,7 +231,7 @@ static CUresult check_managed(uint64_t address, size_t count)
     return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Managed memory is where it is: advice and prefetching change nothing that a program could see. */
+/* Advice changes nothing that a program could see. */
 CUresult cuMemAdvise(CUdeviceptr address, size_t count, CUmem_advise advice, CUdevice device)
 {
     SIM_ENTER(cuMemAdvise);
@@ -245,11 +246,26 @@ CUresult cuMemAdvise_v2(CUdeviceptr address, size_t count, CUmem_advise advice, 
     return check_managed(address, count);
 }
 
+/* Fetched where it is submitted, not in the stream's order: a program sees no difference but in how much is free. NULL:
+   to the host. */
+static CUresult prefetch(CUdeviceptr address, size_t count, struct sim_device *device)
+{
+    CUresult result = check_managed(address, count);
+    if (result != CUDA_SUCCESS)
+        return result;
+    sim_lock();
+    sim_managed_fetch(address, count, device);
+    sim_unlock();
+    return CUDA_SUCCESS;
+}
+
 CUresult cuMemPrefetchAsync(CUdeviceptr address, size_t count, CUdevice device, CUstream stream)
 {
     SIM_ENTER(cuMemPrefetchAsync);
-    (void)device, (void)stream;
-    return check_managed(address, count);
+    (void)stream;
+    if (device != CU_DEVICE_CPU && !sim_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return prefetch(address, count, sim_device(device));
 }
 
 CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr address, size_t count, CUdevice device, CUstream stream)
@@ -261,8 +277,13 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr address, size_t count, CUmemLocation 
     CUstream stream)
 {
     SIM_ENTER(cuMemPrefetchAsync_v2);
-    (void)location, (void)stream;
-    return flags ? CUDA_ERROR_INVALID_VALUE : check_managed(address, count);
+    (void)stream;
+    bool to_device = location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    if (flags || location.type == CU_MEM_LOCATION_TYPE_INVALID)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (to_device && !sim_device(location.id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return prefetch(address, count, to_device ? sim_device(location.id) : NULL);
 }
 
 CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr address, size_t count, CUmemLocation location, unsigned int flags,

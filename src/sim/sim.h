@@ -24,6 +24,7 @@
 #include <uthash.h>
 
 #include "config.h"
+#include "extra.h"
 #include "range.h"
 
 /* What is declared here is exported: libcuda's symbols carry no version node. */
@@ -91,6 +92,7 @@ struct sim_device {
     unsigned primary_refs, primary_flags;
     CUmemoryPool default_pool, pool;
     uint64_t graph_used, graph_high; /* memory of graphs */
+    struct segalloc_sim_managed managed;
 };
 
 struct sim {

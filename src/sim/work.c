@@ -1,5 +1,6 @@
 #include "graph.h"
 #include "hazard.h"
+#include "managed.h"
 #include "owner.h"
 #include "schedule.h"
 
@@ -163,6 +164,7 @@ void sim_work_perform(struct sim_work *work)
 
 static void execute(CUstream stream, struct sim_work *work)
 {
+    sim_managed_work(work);
     if (work->run || work->busy_ns) {
         sim_unlock();
         sim_work_perform(work);

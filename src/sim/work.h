@@ -39,7 +39,7 @@ struct sim_deps {
     struct sim_dep at[];
 };
 
-/* Bytes that a piece of work touches; of interest to the hazard checker only. */
+/* Bytes that a piece of work touches; of interest to the hazard checker, and to managed memory. */
 struct sim_owner;
 struct sim_touch {
     uint64_t address, bytes;
