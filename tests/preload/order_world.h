@@ -26,6 +26,7 @@ struct fake {
     bool green;          /* all contexts are, and stand for the first */
     unsigned flags;      /* of streams that are no default ones */
     CUresult flags_answer, id_answer, context_answer, current_answer;
+    bool telling;        /* all who free tell of the streams that used a block */
     bool old;            /* the driver lacks the calls for streams' numbers, contexts and flags */
     bool strange;        /* contexts are of no device */
     struct sg_stream_id id; /* of the last one that the core was asked to follow */

@@ -363,7 +363,45 @@ static void ask_unfollowed(void)
     atomic_store(&sg_following_order, false);
     cuEventQuery(event_of(1));
     cuEventSynchronize(event_of(1));
+    cuEventElapsedTime(NULL, event_of(1), event_of(2));
+    sg_streams_tell_all();
+    sg_streams_tell(stream_of(1), false);
     expect(fake.tolds + fake.told_some + fake.completions == 0);
+}
+
+/* Nor where nobody depends on it. */
+static void nothing_is_told_where_all_is_recorded(void **state)
+{
+    (void)state;
+    fake.telling = true;
+    cuEventRecord(event_of(1), stream_of(1));
+    sg_streams_tell_all();
+    sg_streams_tell(stream_of(1), false);
+    assert_int_equal(fake.tolds + fake.told_some, 0);
+    fake.telling = false;
+    sg_streams_tell_all();
+    assert_int_equal(fake.told_devices, 3);
+}
+
+/* There is no time between two events before both are complete. */
+static void measuring_completes_both_events(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        cuEventRecord(event_of(1), stream_of(1));
+        cuEventRecord(event_of(2), stream_of(2));
+        fake.completions = 0;
+        fake.answer = CUDA_ERROR_NOT_READY;
+        (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
+        assert_int_equal(fake.completions, 0);
+        fake.answer = CUDA_SUCCESS;
+        (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
+        assert_int_equal(fake.completions, 2);
+        sg_self.inside = true;
+        (i ? cuEventElapsedTime_v2 : cuEventElapsedTime)(NULL, event_of(1), event_of(2));
+        sg_self.inside = false;
+        assert_int_equal(fake.completions, 2);
+    }
 }
 
 static void nothing_is_told_where_nobody_follows(void **state)
@@ -629,6 +667,8 @@ int main(int count, char **argument)
         cmocka_unit_test_setup(records_that_others_wait_for_are_told_of_twice, start_afresh),
         cmocka_unit_test_setup(contexts_may_wait_for_what_nobody_has_heard_of, start_afresh),
         cmocka_unit_test_setup(nothing_is_told_where_nobody_follows, start_afresh),
+        cmocka_unit_test_setup(nothing_is_told_where_all_is_recorded, start_afresh),
+        cmocka_unit_test_setup(measuring_completes_both_events, start_afresh),
         cmocka_unit_test_setup(nothing_is_known_while_it_is_recorded, start_afresh),
         cmocka_unit_test_setup(events_of_other_processes_are_tainted, start_afresh),
         cmocka_unit_test_setup(an_end_that_was_not_seen_shows_in_the_next_beginning, start_afresh),

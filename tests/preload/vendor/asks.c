@@ -1,6 +1,7 @@
 /* Preloaded, over a driver that answers every name: who looks names up, as NVIDIA's runtimes and Python's bindings do at
    their first call, loses nothing by it; who then calls what no table has does.
-   usage: asks [RUNTIME]…   (paths of NVIDIA's libcudart) */
+   usage: asks [RUNTIME]…   (paths of NVIDIA's libcudart)
+          asks --watched      (beside a tool that looks at memory) */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -95,6 +96,81 @@ static void call_unknown(void *driver, ask_fn *ask)
     EXPECT(untracked() && strcmp(untracked(), "cuStreamOfTomorrow") == 0);
 }
 
+static void *asked_for(ask_fn *ask, const char *base, int version, cuuint64_t flags)
+{
+    void *function = NULL;
+    EXPECT(ask(base, &function, version, flags, NULL) == CUDA_SUCCESS && function);
+    return function;
+}
+
+/* Functions that the driver does not export are told by what was asked for: ours for a form that our tables have, its
+   own for the 32-bit forms of CUDA 2. */
+static void ask_for_hidden(void *driver, ask_fn *ask)
+{
+    enum { PER_THREAD = CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM };
+    int *hides = dlsym(driver, "vendor_hides");
+    void *other = *(void **)dlsym(driver, "vendor_other");
+    *hides = 1;
+    EXPECT(asked_for(ask, "cuMemAlloc", 3020, 0) == dlsym(driver, "cuMemAlloc_v2"));
+    EXPECT(asked_for(ask, "cuCtxCreate", 12000, 0) == dlsym(driver, "cuCtxCreate_v3"));
+    EXPECT(asked_for(ask, "cuCtxCreate", 13000, 0) == dlsym(driver, "cuCtxCreate_v4"));
+    EXPECT(asked_for(ask, "cuStreamSynchronize", 12000, 0) == dlsym(driver, "cuStreamSynchronize"));
+    EXPECT(asked_for(ask, "cuStreamSynchronize", 12000, PER_THREAD) == dlsym(driver, "cuStreamSynchronize_ptsz"));
+    EXPECT(asked_for(ask, "cuMemcpyDtoD", 2000, 0) == other);
+    void *later = asked_for(ask, "cuMemcpyDtoD", 14000, 0);
+    EXPECT(later != other && later != dlsym(driver, "cuMemcpyDtoD_v2"));
+    EXPECT(asked_for(ask, "cuMemAlloc", 14000, 0) == other); /* which gives no stream any work */
+    *hides = 0;
+}
+
+/* An answer that is none stays as the driver left it. */
+static void be_refused(void *driver, ask_fn *ask)
+{
+    int *refuses = dlsym(driver, "vendor_refuses");
+    void *function = NULL;
+    *refuses = 1;
+    EXPECT(ask("cuMemAlloc", &function, 12000, 0, NULL) == CUDA_ERROR_NOT_FOUND);
+    EXPECT(function && function != dlsym(driver, "cuMemAlloc_v2"));
+    EXPECT(ask("cuMemAlloc", NULL, 12000, 0, NULL) == CUDA_ERROR_INVALID_VALUE);
+    *refuses = 0;
+}
+
+static int is_in(const void *function, const char *library)
+{
+    Dl_info info;
+    return function && dladdr(function, &info) && strstr(info.dli_fname, library) != NULL;
+}
+
+/* What is not there is not found, and dlerror() says so; what is not the driver's is what the loader finds. */
+static void look_elsewhere(void *driver)
+{
+    static const char *const absent[] = {"cuStreamOfYesterday", "cuMemOfYesterday", "_ZN3c105utils9check_envEPKc",
+        "no_such_name"};
+    void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+        (void)dlerror();
+        EXPECT(!dlsym(driver, absent[i]));
+        const char *error = dlerror();
+        EXPECT(error && strstr(error, absent[i]));
+        EXPECT(!dlsym(RTLD_DEFAULT, absent[i]));
+    }
+    EXPECT(libc && !dlsym(libc, "cuMemAlloc_v2") && !dlsym(libc, "cuStreamSynchronize"));
+    EXPECT(dlerror() && dlsym(libc, "qsort"));
+    EXPECT(is_in(dlsym(driver, "cuMemAlloc_v2"), "libsegalloc"));
+    EXPECT(is_in(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"), "libsegalloc"));
+    EXPECT(is_in(dlsym(RTLD_NEXT, "cuMemAlloc_v2"), "libsegalloc"));
+    EXPECT(is_in(dlsym(driver, "cuStreamGetId"), "libcuda") || !dlsym(driver, "cuStreamGetId"));
+}
+
+/* A tool that looks at memory sees the driver's own calls. */
+static int be_watched(void *driver, ask_fn *ask)
+{
+    EXPECT(is_in(dlsym(driver, "cuMemAlloc_v2"), "libcuda"));
+    EXPECT(is_in(asked_for(ask, "cuMemAlloc", 12000, 0), "libcuda"));
+    EXPECT(is_in(dlsym(driver, "cuStreamOfTomorrow"), "libcuda"));
+    return failures != 0;
+}
+
 int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -106,9 +182,16 @@ int main(int argc, char **argv)
     }
     memcpy(&ask, &symbol, sizeof ask);
     EXPECT(untracked() == NULL);
+    if (argc == 2 && strcmp(argv[1], "--watched") == 0)
+        return be_watched(driver, ask);
+    look_elsewhere(driver);
+    be_refused(driver, ask);
     for (int i = 1; i < argc; i++)
         start(argv[i], dlsym(driver, "vendor_asked"));
     ask_for_all(driver, ask);
+    ask_for_hidden(driver, ask);
     call_unknown(driver, ask);
+    dlclose(driver);
+    EXPECT(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)); /* what was found in it is in use */
     return failures != 0;
 }

@@ -35,10 +35,13 @@ SHOWN int cuLaunchHostFunc_v9(void)
     return CUDA_SUCCESS;
 }
 
+/* Nobody has its name but by vendor_other. */
 static int other(void)
 {
     return CUDA_ERROR_NOT_SUPPORTED;
 }
+
+SHOWN int (*const vendor_other)(void) = other;
 
 SHOWN CUresult cuInit(unsigned flags);
 SHOWN CUresult cuInit(unsigned flags)
@@ -63,6 +66,9 @@ static CUresult count_devices(int *ret)
 /* How many names have been asked for. */
 SHOWN int vendor_asked;
 
+/* How calls that are hooked are given: as functions that nothing exports; with an error. */
+SHOWN int vendor_hides, vendor_refuses;
+
 #define GIVE(ret, function) memcpy(ret, &(void (*)(void)){(void (*)(void))(function)}, sizeof(void *))
 
 SHOWN CUresult get_proc_address(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -73,6 +79,8 @@ CUresult get_proc_address(const char *symbol, void **ret, int version, cuuint64_
     enum threads threads = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? PER_THREAD : LEGACY;
     const struct row *best = NULL;
     vendor_asked++;
+    if (!ret)
+        return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct row *row = &rows[i];
         if (strcmp(row->base, symbol) == 0 && row->version <= version &&
@@ -81,7 +89,7 @@ CUresult get_proc_address(const char *symbol, void **ret, int version, cuuint64_
     }
     GIVE(ret, other);
     if (best)
-        GIVE(ret, best->function);
+        GIVE(ret, vendor_hides ? other : best->function);
     if (strcmp(symbol, "cuInit") == 0)
         GIVE(ret, cuInit);
     if (strcmp(symbol, "cuDriverGetVersion") == 0)
@@ -94,5 +102,5 @@ CUresult get_proc_address(const char *symbol, void **ret, int version, cuuint64_
         GIVE(ret, cuLaunchHostFunc_v9);
     if (status)
         *status = CU_GET_PROC_ADDRESS_SUCCESS;
-    return CUDA_SUCCESS;
+    return vendor_refuses ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
 }

@@ -1,0 +1,393 @@
+/* What PyTorch is asked and told, in a world made up for it. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "life.h"
+#include "segalloc/segalloc.h"
+#include "torch.h"
+#include "torch_error.h"
+#include "torch_world.h"
+
+/* Whether PyTorch is to keep its cache. */
+static void answer_torch(void)
+{
+    fake.environment = 0x100;
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && ours_of_check_env(NULL) == 0x100);
+    EXPECT(ours_of_check_env(CACHING) == 0x100 && !sg_torch_direct()); /* the user says no */
+    fake.environment = 0;
+    fake.passing = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct());
+    fake.passing = false;
+    fake.conf.pytorch = SG_PYTORCH_BENEATH;
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct());
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    for (int i = 0; i < 3; i++) {
+        fake.none = i == 0;
+        fake.itself = i == 1;
+        fake.environment = i == 2 ? 0 : 0x100;
+        EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1);
+    }
+}
+
+static void answer_torch_that_is_asked_to(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_BENEATH;
+    fake.environment = 0x101;
+    EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct());
+}
+
+static void cache_is_off_in_direct_mode(void **state)
+{
+    (void)state;
+    apart(answer_torch);
+    apart(answer_torch_that_is_asked_to);
+}
+
+static void capture_as_compiled_graphs_do(void)
+{
+    (void)ours_of_check_env(CACHING);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+}
+
+static void fail_after_graphs(void)
+{
+    capture_as_compiled_graphs_do();
+    exit(3);
+}
+
+static void end_well_after_graphs(void)
+{
+    capture_as_compiled_graphs_do();
+    exit(0);
+}
+
+static void fail_in_a_child(void)
+{
+    int status;
+    capture_as_compiled_graphs_do();
+    pid_t child = fork();
+    if (child == 0)
+        exit(3);
+    EXPECT(waitpid(child, &status, 0) == child);
+    exit(0);
+}
+
+static void fail_without_graphs(void)
+{
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); /* not in direct mode */
+    exit(3);
+}
+
+/* Once, by the process that captured, where it fails. */
+static void failing_beside_graphs_is_explained(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    expect_end(fail_after_graphs, 3, "if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, "
+        "SEGALLOC_CONF=pytorch:beneath\n");
+    expect_end(end_well_after_graphs, 0, "");
+    expect_end(fail_in_a_child, 0, "");
+    expect_end(fail_without_graphs, 3, "");
+}
+
+static void ask_for_streams(void)
+{
+    CUstream stream = NULL;
+    EXPECT(sg_torch_stream(&stream) && stream == (CUstream)192 && fake.at_thread_end);
+    EXPECT(sg_torch_stream(&stream));
+    fake.at_thread_end(NULL);
+    EXPECT(!sg_torch_stream(&stream)); /* PyTorch's own is gone by then */
+}
+
+static void ask_for_streams_of_an_old_libc(void)
+{
+    CUstream stream = NULL;
+    fake.missing = "__cxa_thread_atexit_impl";
+    EXPECT(sg_torch_stream(&stream) && !fake.at_thread_end);
+}
+
+static void ask_where_streams_have_no_handle(void)
+{
+    CUstream stream = NULL;
+    fake.missing = "_ZNK3c104cuda10CUDAStream6streamEv";
+    EXPECT(!sg_torch_stream(&stream));
+}
+
+static void ask_where_there_are_no_streams(void)
+{
+    CUstream stream = NULL;
+    fake.none = true;
+    EXPECT(!sg_torch_stream(&stream));
+}
+
+static void streams_are_the_threads_own(void **state)
+{
+    (void)state;
+    apart(ask_for_streams);
+    apart(ask_for_streams_of_an_old_libc);
+    apart(ask_where_streams_have_no_handle);
+    apart(ask_where_there_are_no_streams);
+}
+
+static void push_again(void)
+{
+    EXPECT(sg_torch_push_device(sg_life_driver(), DEVICE));
+}
+
+static void push_devices(void)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    EXPECT(!sg_torch_push_device(driver, -1) && !sg_torch_push_device(driver, SG_DEVICES_MAX));
+    fake.current = (CUcontext)64;
+    fake.device = DEVICE;
+    EXPECT(!sg_torch_push_device(driver, DEVICE)); /* it is current */
+    fake.retain = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.device_answer = CUDA_ERROR_UNKNOWN;
+    EXPECT(!sg_torch_push_device(driver, DEVICE) && fake.retained == 0 && fake.pushes == 0);
+    fake.retain = CUDA_SUCCESS;
+    fake.meanwhile = push_again; /* another thread retains it too */
+    EXPECT(sg_torch_push_device(driver, DEVICE) && fake.retained == 1 && fake.pushes == 2);
+    fake.device_answer = CUDA_SUCCESS;
+    fake.device = DEVICE + 1;
+    EXPECT(sg_torch_push_device(driver, DEVICE) && fake.retained == 1 && fake.pushes == 3);
+    fake.current_answer = CUDA_ERROR_DEINITIALIZED;
+    fake.push = CUDA_ERROR_DEINITIALIZED;
+    EXPECT(!sg_torch_push_device(driver, DEVICE));
+    sg_torch_pop_device(driver, false);
+    EXPECT(fake.pushes == 3);
+}
+
+static void devices_are_entered_once(void **state)
+{
+    (void)state;
+    apart(push_devices);
+}
+
+static void *plug(void)
+{
+    void *got = segalloc_torch_malloc(1024, DEVICE, (void *)192);
+    EXPECT(fake.pushes == 0);
+    return got;
+}
+
+static void plug_in(void)
+{
+    EXPECT(!segalloc_torch_malloc(0, DEVICE, NULL) && fake.follows == 0);
+    EXPECT(plug() == (void *)BLOCK && fake.allocs == 1 && fake.follows == 1 && fake.plugged == 1);
+    fake.no_core = true;
+    EXPECT(plug() == (void *)(2 * BLOCK) && fake.allocs == 1);
+    fake.no_core = false;
+    fake.alloc = CUDA_ERROR_DEINITIALIZED; /* the process ends with a status of its own */
+    EXPECT(!plug());
+    fake.alloc = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.allocator_in = "/somewhere/libc10_cuda.so"; /* PyTorch's cache asks, for a pool */
+    EXPECT(!plug());
+    segalloc_torch_free(NULL, 0, DEVICE, NULL);
+    fake.over = true;
+    segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
+    fake.over = false;
+    fake.no_driver = true;
+    segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
+    fake.no_driver = false;
+    EXPECT(fake.frees + fake.passed == 0);
+    fake.ours = true;
+    segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
+    EXPECT(fake.frees == 1 && fake.pushes == 0);
+    fake.no_core = true;
+    segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
+    fake.ours = false;
+    segalloc_torch_free((void *)BLOCK, 0, DEVICE, NULL);
+    EXPECT(fake.frees == 1 && fake.passed == 2 && fake.pushes == 0);
+}
+
+static void run_out(void)
+{
+    (void)plug();
+}
+
+/* What PyTorch takes for a tensor at address 0 may not be. */
+static void pluggable_calls_never_fail(void **state)
+{
+    static const char *const libraries[] = {NULL, "/somewhere/libtorch_cuda.so"};
+    (void)state;
+    apart(plug_in);
+    fake.missing = "__cxa_throw";
+    fake.alloc = CUDA_ERROR_OUT_OF_MEMORY;
+    for (int i = 0; i < 2; i++) {
+        fake.allocator_in = libraries[i];
+        expect_end(run_out, -SIGABRT, "out of memory: PyTorch asked for 1.00 KiB on device 1 (CUDA error 2); its "
+            "pluggable interface has no way to say that there is none\n");
+    }
+    fake.none = true;
+    fake.alloc = CUDA_ERROR_LAUNCH_FAILED;
+    expect_end(run_out, -SIGABRT, "no memory: PyTorch asked for 1.00 KiB on device 1 (CUDA error 719); its pluggable "
+        "interface has no way to say that there is none\n");
+    fake.no_driver = true;
+    expect_end(run_out, -SIGABRT, "no memory: PyTorch asked for 1.00 KiB on device 1 (CUDA error 3); its pluggable "
+        "interface has no way to say that there is none\n");
+}
+
+static bool throws(void)
+{
+    if (setjmp(fake.caught))
+        return true;
+    sg_torch_throw_out_of_memory(DEVICE, 1 << 20);
+    return false;
+}
+
+static void look_too(void)
+{
+    jmp_buf outer;
+    memcpy(&outer, &fake.caught, sizeof outer);
+    EXPECT(throws());
+    memcpy(&fake.caught, &outer, sizeof outer);
+}
+
+static bool says(const char *words)
+{
+    return strstr(fake.thrown, words) != NULL;
+}
+
+static void throw_errors(void)
+{
+    fake.meanwhile = look_too; /* another thread looks for the same at once */
+    fake.total = (size_t)4 << 30;
+    EXPECT(throws());
+    EXPECT(fake.deleted == 2 && fake.pushes == 0);
+    EXPECT(says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 2.00 MiB is free. Of the"));
+    EXPECT(says("3.00 MiB is allocated by PyTorch, and 5.00 MiB is reserved by PyTorch but unallocated."));
+    fake.takes_text = true;
+    fake.limit = 1 << 30;
+    EXPECT(throws() && fake.deleted == 2 && says("is free. 1.00 GiB allowed; Of the"));
+    fake.limit = fake.total;
+    EXPECT(throws() && !says("allowed"));
+    fake.limit = 1;
+    fake.info = CUDA_ERROR_UNKNOWN;
+    fake.no_stats = true;
+    EXPECT(throws() && !says("allowed") && says("total capacity of 0 B of") && says(" 0 B is allocated"));
+    fake.contexts = CUDA_ERROR_INVALID_CONTEXT;
+    EXPECT(throws() && says("GPU 1 has a total capacity of 0 B of"));
+    fake.no_core = true;
+    EXPECT(throws());
+    fake.no_driver = true;
+    EXPECT(throws() && says("GPU 1 has a total capacity of 0 B of"));
+}
+
+static void throw_nothing(void)
+{
+    fake.missing = "_ZdlPv";
+    EXPECT(!throws());
+    fake.missing = NULL; /* that is not asked again */
+    EXPECT(!throws());
+}
+
+static void errors_are_pytorch_s(void **state)
+{
+    (void)state;
+    apart(throw_errors);
+    apart(throw_nothing);
+}
+
+static bool runs_out(const struct sg_module *module)
+{
+    if (setjmp(fake.caught))
+        return true;
+    sg_torch_ran_out(module, 1 << 20);
+    return false;
+}
+
+static void run_out_as_modules(void)
+{
+    const struct sg_module torch = {.kind = SG_CALLER_TORCH, .get_last_error = get_last_error},
+                           other = {.kind = SG_CALLER_OTHER, .get_last_error = get_last_error},
+                           old = {.kind = SG_CALLER_TORCH};
+    EXPECT(!runs_out(&torch)); /* not in direct mode */
+    (void)ours_of_check_env(CACHING);
+    EXPECT(!runs_out(&other) && !runs_out(&old) && fake.errors_forgotten == 0);
+    EXPECT(runs_out(&torch) && fake.errors_forgotten == 1);
+}
+
+static void run_out_where_nothing_can_be_thrown(void)
+{
+    const struct sg_module torch = {.kind = SG_CALLER_TORCH, .get_last_error = get_last_error};
+    (void)ours_of_check_env(CACHING);
+    fake.missing = "_ZTVN3c1016OutOfMemoryErrorE";
+    EXPECT(!runs_out(&torch) && fake.errors_forgotten == 0); /* the error stays PyTorch's to find */
+}
+
+static void only_pytorch_is_thrown_at(void **state)
+{
+    (void)state;
+    apart(run_out_as_modules);
+    apart(run_out_where_nothing_can_be_thrown);
+}
+
+static void fail_check_with(const char *words, size_t length)
+{
+    static char text[2000];
+    memset(text, 'x', sizeof text);
+    memcpy(text, words, strlen(words));
+    const struct text message = {.text = text, .length = length};
+    memset(fake.thrown, 0, sizeof fake.thrown);
+    if (!setjmp(fake.caught))
+        ours_of_check_fail("f", "g", 7, &message);
+}
+
+static void fail_checks(void)
+{
+    fail_check_with("invalid device pointer: 0x", 30);
+    EXPECT(strcmp(fake.thrown, "invalid device pointer: 0xxxxx") == 0); /* not in direct mode */
+    (void)ours_of_check_env(CACHING);
+    fail_check_with("invalid device pointer: 0x", 30);
+    EXPECT(strstr(fake.thrown, "invalid device pointer: 0xxxxx. This tensor is segalloc's") == fake.thrown);
+    EXPECT(says("SEGALLOC_CONF=pytorch:beneath,ipc:always"));
+    fail_check_with("invalid device pointer: 0x", 600);
+    EXPECT(strlen(fake.thrown) == 600);
+    fail_check_with("something else that is long enough", 30);
+    EXPECT(strlen(fake.thrown) == 30);
+    fail_check_with("invalid", 7);
+    EXPECT(strlen(fake.thrown) == 7);
+}
+
+static void fail_a_check(void)
+{
+    fail_check_with("", 5);
+}
+
+static void failed_checks_say_the_way_out(void **state)
+{
+    (void)state;
+    apart(fail_checks);
+    fake.itself = true; /* nobody else has it */
+    expect_end(fail_a_check, -SIGABRT, "");
+    fake.itself = false;
+    fake.none = true;
+    expect_end(fail_a_check, -SIGABRT, "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cache_is_off_in_direct_mode),
+        cmocka_unit_test(failing_beside_graphs_is_explained),
+        cmocka_unit_test(streams_are_the_threads_own),
+        cmocka_unit_test(devices_are_entered_once),
+        cmocka_unit_test(pluggable_calls_never_fail),
+        cmocka_unit_test(errors_are_pytorch_s),
+        cmocka_unit_test(only_pytorch_is_thrown_at),
+        cmocka_unit_test(failed_checks_say_the_way_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,461 @@
+/* Memory for others, against a table of processes, a driver and a core made up here: who gives what back when, and what
+   is left as it was. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "balance.h"
+#include "captures.h"
+#include "contexts.h"
+#include "helper.h"
+#include "neighbours.h"
+#include "resolve.h"
+#include "trimming.h"
+#include "users.h"
+
+static size_t const mib = 1 << 20;
+enum { LOOKS = 8, OTHER = 1 << 20 /* a process of this number is nobody */ };
+
+static struct {
+    struct sg_neighbours table;
+    struct sg_neighbour own;
+    int map;                   /* what mapping the table answers */
+    bool full, no_thread, no_core, live, over, gone; /* gone: the device has no context any more */
+    void *(*helper)(void *user);
+    int looks;                 /* how often the helper has slept */
+    bool asked[LOOKS];         /* whether somebody woke it */
+    void (*before)(int look);
+    int captures_left;         /* naps until captures end; below 0: they do not */
+    int answered, left, naps;
+    int uses, pushes, relaxed; /* that are under way */
+    CUresult push, info, uuid;
+    bool old;                  /* the driver names devices by its older call only */
+    int trims, trimmed;        /* calls, and the last one's device */
+    size_t keep, idle;
+    size_t available, total;
+    struct sg_stats stats;
+    bool no_stats;
+    uint64_t asked_id, given;  /* of others */
+    void (*meanwhile)(void);
+} fake;
+
+/* The table of processes. */
+int sg_neighbours_map(uid_t user, bool create, struct sg_neighbours **ret)
+{
+    (void)user, (void)create;
+    *ret = &fake.table;
+    return fake.map;
+}
+
+struct sg_neighbour *sg_neighbours_join(struct sg_neighbours *table)
+{
+    assert_ptr_equal(table, &fake.table);
+    atomic_store(&fake.own.pid, (int32_t)getpid());
+    return fake.full ? NULL : &fake.own;
+}
+
+void sg_neighbours_leave(struct sg_neighbour *own)
+{
+    assert_ptr_equal(own, &fake.own);
+    fake.left++;
+}
+
+uint64_t sg_neighbours_ask_all(struct sg_neighbours *table, const struct sg_neighbour *own, uint64_t id,
+    uint64_t timeout_ns)
+{
+    assert_ptr_equal(table, &fake.table);
+    assert_ptr_equal(own, &fake.own);
+    assert_true(timeout_ns > 0);
+    fake.asked_id = id;
+    return fake.given;
+}
+
+void sg_neighbour_answered(struct sg_neighbour *own)
+{
+    assert_int_equal(atomic_load(&own->answered), atomic_load(&own->asked));
+    fake.answered++;
+}
+
+/* The last time there is nothing more to do. */
+bool sg_neighbour_sleep(struct sg_neighbour *own, uint64_t timeout_ns)
+{
+    int look = fake.looks++;
+    assert_ptr_equal(own, &fake.own);
+    assert_int_equal(timeout_ns, 2500000000);
+    assert_true(look < LOOKS);
+    fake.over = look == LOOKS - 1;
+    if (fake.before)
+        fake.before(look);
+    return fake.asked[look];
+}
+
+/* In place of usleep(). */
+int nap(useconds_t us)
+{
+    assert_true(us > 0);
+    if (++fake.naps == fake.captures_left)
+        fake.live = false;
+    return 0;
+}
+
+/* The driver. */
+static CUresult uuid(CUuuid *ret, CUdevice device)
+{
+    void (*meanwhile)(void) = fake.meanwhile;
+    memset(ret, device + 1, sizeof *ret);
+    fake.meanwhile = NULL;
+    if (meanwhile)
+        meanwhile();
+    return fake.uuid;
+}
+
+void *sg_cuda_symbol(const char *name)
+{
+    CUresult (*function)(CUuuid *, CUdevice) = uuid;
+    void *symbol;
+    memcpy(&symbol, &function, sizeof symbol);
+    return strcmp(name, fake.old ? "cuDeviceGetUuid" : "cuDeviceGetUuid_v2") == 0 ? symbol : NULL;
+}
+
+static CUresult push(CUcontext context)
+{
+    assert_ptr_equal(context, (CUcontext)64);
+    fake.pushes += fake.push == CUDA_SUCCESS;
+    return fake.push;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = (CUcontext)64;
+    fake.pushes--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_info(size_t *ret_free, size_t *ret_total)
+{
+    *ret_free = fake.available;
+    *ret_total = fake.total;
+    return fake.info;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.ctx_push = push, .ctx_pop = pop, .mem_info = mem_info};
+    return &driver;
+}
+
+/* The rest of the library. */
+struct sg_core *sg_begin(void)
+{
+    return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
+}
+
+bool sg_life_over(void)
+{
+    return fake.over;
+}
+
+bool sg_helper_start(void *(*run)(void *user), void *user)
+{
+    assert_null(user);
+    fake.helper = run;
+    return !fake.no_thread;
+}
+
+CUcontext sg_contexts_any(int device)
+{
+    (void)device;
+    return fake.gone ? NULL : (CUcontext)64;
+}
+
+int sg_users_begin(CUcontext context)
+{
+    fake.uses += context != NULL;
+    return context ? 5 : -1;
+}
+
+void sg_users_end(int use)
+{
+    assert_int_equal(use, 5);
+    fake.uses--;
+}
+
+bool sg_captures_live(void)
+{
+    return fake.live;
+}
+
+bool sg_captures_relax(CUstreamCaptureMode *ret)
+{
+    *ret = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    fake.relaxed++;
+    return true;
+}
+
+void sg_captures_restore(CUstreamCaptureMode *mode)
+{
+    assert_int_equal(*mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    fake.relaxed--;
+}
+
+size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
+{
+    (void)core;
+    assert_int_equal(fake.pushes, 1);
+    assert_int_equal(fake.relaxed, 1);
+    fake.trims++;
+    fake.trimmed = device;
+    fake.keep = keep;
+    return fake.idle;
+}
+
+bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    (void)core, (void)device;
+    *ret = fake.stats;
+    return !fake.no_stats;
+}
+
+/* The program. */
+static void open_it(bool on_request)
+{
+    const struct sg_conf conf = {.trim_on_request = on_request, .trim_idle_s = 2.5};
+    sg_trimming_open(&conf);
+}
+
+/* The devices of the tests before are still known. */
+static int start(void **state)
+{
+    uint64_t devices[SG_NEIGHBOUR_DEVICES];
+    (void)state;
+    memcpy(devices, fake.own.devices, sizeof devices);
+    memset(&fake, 0, sizeof fake);
+    memcpy(fake.own.devices, devices, sizeof devices);
+    fake.idle = 3 * mib;
+    fake.total = 160 * mib;
+    fake.available = 9 * mib;
+    fake.stats.value[SG_STAT_reserved_bytes] = mib;
+    open_it(true);
+    sg_trimming_use(0);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    sg_trimming_forget();
+    return fake.uses + fake.pushes + fake.relaxed;
+}
+
+static void help(void)
+{
+    fake.looks = 0;
+    fake.over = false;
+    assert_null(fake.helper(NULL));
+}
+
+static void use_another(void)
+{
+    sg_trimming_use(1);
+}
+
+/* A device is entered once, by the name that it has in all processes; by one thread at a time. The first of these
+   tests. */
+static void devices_are_entered_once(void **state)
+{
+    (void)state;
+    uint64_t first = atomic_load(&fake.own.devices[0]);
+    assert_int_not_equal(first, 0);
+    fake.old = true;
+    fake.meanwhile = use_another; /* that is not the time for it */
+    sg_trimming_use(2);
+    assert_int_equal(atomic_load(&fake.own.devices[2]), 0);
+    sg_trimming_use(1);
+    sg_trimming_use(1);
+    uint64_t second = atomic_load(&fake.own.devices[1]), third = atomic_load(&fake.own.devices[2]);
+    assert_true(second && third && first != second && second != third);
+    assert_int_equal(atomic_load(&fake.own.devices[3]), 0);
+    fake.uuid = CUDA_ERROR_INVALID_DEVICE;
+    sg_trimming_use(3); /* it has no name */
+    fake.uuid = CUDA_SUCCESS;
+    sg_trimming_use(3); /* and is not asked again */
+    assert_int_equal(atomic_load(&fake.own.devices[3]), 0);
+    for (int device = 4; device < 32; device++) /* more than there is room for */
+        sg_trimming_use(device);
+    assert_int_not_equal(atomic_load(&fake.own.devices[SG_NEIGHBOUR_DEVICES - 1]), 0);
+}
+
+static void ask(int look)
+{
+    atomic_fetch_add(&fake.own.asked, 1);
+    atomic_store(&fake.own.wanted, look < 2 ? 1u << look : 0);
+    atomic_store(&fake.own.keep, 5 * mib);
+}
+
+static void gives_back_what_is_asked_for(void **state)
+{
+    (void)state;
+    fake.before = ask;
+    fake.asked[0] = fake.asked[1] = fake.asked[2] = true;
+    fake.stats.value[SG_STAT_reserved_bytes] = 0;
+    help();
+    assert_int_equal(fake.answered, 3);
+    assert_int_equal(fake.trims, 2);
+    assert_int_equal(fake.trimmed, 2); /* the device at the second place */
+    assert_int_equal(fake.keep, 5 * mib);
+    assert_int_equal(atomic_load(&fake.own.given), 2 * fake.idle);
+    assert_int_equal(fake.looks, LOOKS);
+}
+
+/* Whoever asks is answered all the same. */
+static void gives_nothing_where_it_cannot(void **state)
+{
+    (void)state;
+    fake.before = ask;
+    fake.stats.value[SG_STAT_reserved_bytes] = 0;
+    for (int i = 0; i < 4; i++) {
+        fake.asked[0] = true;
+        fake.no_core = i == 0;
+        fake.gone = i == 1;
+        fake.push = i == 2 ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+        fake.live = i == 3;
+        help();
+        assert_int_equal(fake.answered, i + 1);
+        assert_int_equal(fake.uses + fake.pushes, 0);
+    }
+    assert_int_equal(fake.trims, 0);
+    assert_int_equal(atomic_load(&fake.own.given), 0);
+    assert_in_range(fake.naps, 1, 1000);
+}
+
+static void waits_a_little_for_captures(void **state)
+{
+    (void)state;
+    fake.before = ask;
+    fake.asked[0] = true;
+    fake.stats.value[SG_STAT_reserved_bytes] = 0;
+    fake.live = true;
+    fake.captures_left = 3;
+    help();
+    assert_int_equal(fake.naps, 3);
+    assert_int_equal(fake.trims, 1);
+}
+
+static void work(int look)
+{
+    if (look < 3)
+        fake.stats.value[SG_STAT_allocs]++;
+}
+
+/* After a while in which nothing happened, on a card that is nearly full. */
+static void gives_back_what_is_idle(void **state)
+{
+    (void)state;
+    fake.before = work;
+    help();
+    assert_int_equal(fake.trims, SG_NEIGHBOUR_DEVICES * (LOOKS - 3));
+    assert_int_equal(fake.keep, 0);
+    fake.before = NULL;
+    for (int i = 0; i < 7; i++) {
+        fake.live = i == 0;
+        fake.available = i == 1 ? 10 * mib : 9 * mib; /* not nearly full */
+        fake.stats.value[SG_STAT_allocated_bytes] = i == 2 ? mib : 0; /* nothing is idle */
+        fake.info = i == 3 ? CUDA_ERROR_UNKNOWN : CUDA_SUCCESS;
+        fake.gone = i == 4;
+        fake.no_stats = i == 5;
+        fake.no_core = i == 6;
+        fake.trims = 0;
+        help();
+        assert_int_equal(fake.trims, 0);
+    }
+}
+
+static void be_taken_for_dead(int look)
+{
+    if (look == 1)
+        atomic_store(&fake.own.pid, OTHER);
+}
+
+static void ends_where_the_row_is_anothers(void **state)
+{
+    (void)state;
+    fake.before = be_taken_for_dead;
+    help();
+    assert_int_equal(fake.looks, 2);
+    sg_trimming_close();
+    assert_int_equal(fake.left, 1);
+    help(); /* there is no row */
+    assert_int_equal(fake.looks, 0);
+}
+
+static bool ask_others(size_t bytes)
+{
+    return sg_trimming_ask_others(sg_life_driver(), 0, bytes);
+}
+
+/* Where it is the device that is short, and others use it. */
+static void others_are_asked_where_the_device_is_short(void **state)
+{
+    size_t margin = 64 * mib;
+    (void)state;
+    fake.given = 1;
+    fake.available = mib + margin;
+    assert_true(ask_others(mib));
+    assert_int_equal(fake.asked_id, atomic_load(&fake.own.devices[0]));
+    fake.available++;
+    assert_false(ask_others(mib));
+    fake.available = 0;
+    assert_true(ask_others(fake.total));
+    assert_false(ask_others(fake.total + 1)); /* nobody could have so much */
+    assert_false(sg_trimming_ask_others(sg_life_driver(), 63, mib)); /* it is not known */
+    fake.given = 0;
+    assert_false(ask_others(mib));
+    fake.given = 1;
+    fake.info = CUDA_ERROR_UNKNOWN;
+    assert_false(ask_others(mib));
+    fake.info = CUDA_SUCCESS;
+    sg_trimming_forget();
+    assert_false(ask_others(mib));
+}
+
+static void nobody_helps_where_it_is_not_to(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        sg_trimming_forget();
+        fake.helper = NULL;
+        fake.map = i == 1 ? -1 : 0;
+        fake.full = i == 2;
+        fake.no_thread = i == 3;
+        open_it(i != 0);
+        assert_int_equal(fake.helper != NULL, i == 3);
+        assert_int_equal(fake.left, i == 3);
+        assert_false(ask_others(mib));
+        sg_trimming_use(40);
+        sg_trimming_close();
+        assert_int_equal(fake.left, i == 3);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(devices_are_entered_once),
+        TEST(gives_back_what_is_asked_for),
+        TEST(gives_nothing_where_it_cannot),
+        TEST(waits_a_little_for_captures),
+        TEST(gives_back_what_is_idle),
+        TEST(ends_where_the_row_is_anothers),
+        TEST(others_are_asked_where_the_device_is_short),
+        TEST(nobody_helps_where_it_is_not_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

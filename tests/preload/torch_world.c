@@ -1,0 +1,373 @@
+/* See torch_world.h. */
+#include "torch_world.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#include "balance.h"
+#include "contexts.h"
+#include "memory.h"
+#include "resolve.h"
+#include "torch.h"
+
+struct fake fake;
+
+static struct sg_core *const core = (struct sg_core *)&fake;
+
+int library_of(const void *address, Dl_info *ret);
+
+/* PyTorch's libraries. */
+static uint16_t check_env(const char *name)
+{
+    EXPECT(!name || strcmp(name, CACHING) == 0 || strcmp(name, "OTHER") == 0);
+    return fake.environment;
+}
+
+static void check_fail(const char *function, const char *file, uint32_t line, const struct text *message)
+{
+    EXPECT(strcmp(function, "f") == 0 && strcmp(file, "g") == 0 && line == 7);
+    EXPECT(message->length < sizeof fake.thrown);
+    memcpy(fake.thrown, message->text, message->length);
+    longjmp(fake.caught, 1);
+}
+
+struct torch_stream {
+    uint64_t words[2];
+};
+
+static struct torch_stream current_stream(int8_t device)
+{
+    EXPECT(device == -1);
+    return (struct torch_stream){{5, 192}};
+}
+
+static CUstream handle_of(const struct torch_stream *stream)
+{
+    EXPECT(stream->words[0] == 5);
+    return (CUstream)(uintptr_t)stream->words[1];
+}
+
+static int at_thread_end(void (*destructor)(void *), void *object, void *module)
+{
+    EXPECT(!object && module && !fake.at_thread_end);
+    fake.at_thread_end = destructor;
+    return 0;
+}
+
+struct location { /* c10::SourceLocation */
+    const char *function, *file;
+    uint32_t line;
+};
+
+static void construct(void *self, struct location where, struct text *message)
+{
+    EXPECT(self && strcmp(where.function, "cudaMalloc") == 0 && strlen(message->text) == message->length);
+    EXPECT(message->length < sizeof fake.thrown);
+    memcpy(fake.thrown, message->text, message->length + 1);
+    if (fake.takes_text) {
+        free(message->text);
+        message->text = message->room;
+    }
+}
+
+static void delete(void *memory)
+{
+    free(memory);
+    fake.deleted++;
+}
+
+static void destroy(void *object)
+{
+    (void)object;
+}
+
+static void *vtable[4], *type;
+
+static void throw(void *object, void *of, void (*destructor)(void *))
+{
+    EXPECT(*(void **)object == vtable + 2 && of == &type && destructor == destroy);
+    free(object);
+    longjmp(fake.caught, 1);
+}
+
+static void *allocator_functions, **allocator = &allocator_functions;
+
+#define FUNCTION(name, function) \
+    if (strcmp(symbol, name) == 0) { \
+        memcpy(&found, &(void (*)(void)){(void (*)(void))(function)}, sizeof found); \
+        return found; \
+    }
+static void *find(void *handle, const char *symbol)
+{
+    void *found = NULL;
+    void (*meanwhile)(void) = fake.meanwhile;
+    fake.meanwhile = NULL;
+    if (meanwhile)
+        balance_elsewhere(meanwhile);
+    if (fake.missing && strcmp(symbol, fake.missing) == 0)
+        return NULL;
+    if (fake.itself) {
+        FUNCTION(CHECK_ENV, ours_of_check_env)
+        FUNCTION(CHECK_FAIL, ours_of_check_fail)
+    }
+    FUNCTION("__cxa_thread_atexit_impl", at_thread_end)
+    if (handle == RTLD_DEFAULT)
+        return NULL;
+    FUNCTION(CHECK_ENV, check_env)
+    FUNCTION(CHECK_FAIL, check_fail)
+    FUNCTION("_ZN3c104cuda20getCurrentCUDAStreamEa", current_stream)
+    FUNCTION("_ZNK3c104cuda10CUDAStream6streamEv", handle_of)
+    FUNCTION("_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", construct)
+    FUNCTION("__cxa_allocate_exception", malloc)
+    FUNCTION("_Znwm", malloc)
+    FUNCTION("_ZdlPv", delete)
+    FUNCTION("__cxa_throw", throw)
+    if (strcmp(symbol, "_ZTVN3c1016OutOfMemoryErrorE") == 0)
+        return vtable;
+    if (strcmp(symbol, "_ZTIN3c1016OutOfMemoryErrorE") == 0)
+        return &type;
+    if (strcmp(symbol, "_ZN3c104cuda20CUDACachingAllocator9allocatorE") == 0)
+        return (void *)&allocator;
+    return NULL;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    return find;
+}
+
+void *sg_library_find(const char *prefix)
+{
+    EXPECT(strncmp(prefix, "libc10", 6) == 0);
+    return fake.none ? NULL : &fake;
+}
+
+int sg_library_close(void *handle)
+{
+    EXPECT(handle == &fake);
+    return 0;
+}
+
+/* In place of dladdr(). */
+int library_of(const void *address, Dl_info *ret)
+{
+    (void)address;
+    ret->dli_fname = fake.allocator_in;
+    return fake.allocator_in != NULL;
+}
+
+/* The driver. */
+static CUresult get_current(CUcontext *ret)
+{
+    *ret = fake.current;
+    return fake.current_answer;
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    *ret = fake.device;
+    return fake.device_answer;
+}
+
+static CUresult retain(CUcontext *ret, CUdevice device)
+{
+    void (*meanwhile)(void) = fake.meanwhile;
+    EXPECT(device == DEVICE);
+    fake.meanwhile = NULL;
+    if (meanwhile)
+        meanwhile();
+    *ret = (CUcontext)128;
+    fake.retained += fake.retain == CUDA_SUCCESS;
+    return fake.retain;
+}
+
+static CUresult release(CUdevice device)
+{
+    EXPECT(device == DEVICE);
+    fake.retained--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult push(CUcontext context)
+{
+    EXPECT(context == (CUcontext)128);
+    fake.pushes += fake.push == CUDA_SUCCESS;
+    return fake.push;
+}
+
+static CUresult pop(CUcontext *ret)
+{
+    *ret = (CUcontext)128;
+    fake.pushes--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    (void)bytes;
+    *ret = 2 * BLOCK;
+    return fake.alloc;
+}
+
+static CUresult mem_info(size_t *ret_free, size_t *ret_total)
+{
+    if (fake.info == CUDA_SUCCESS) {
+        *ret_free = 1 << 20;
+        *ret_total = fake.total;
+    }
+    return fake.info;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.ctx_get_current = get_current, .ctx_get_device = get_device,
+        .primary_retain = retain, .primary_release = release, .ctx_push = push, .ctx_pop = pop, .mem_alloc = mem_alloc,
+        .mem_info = mem_info};
+    return fake.no_driver ? NULL : &driver;
+}
+
+/* The rest of the library. */
+struct sg_core *sg_begin(void)
+{
+    return balance_begin(fake.no_core ? NULL : core);
+}
+
+struct sg_core *sg_begin_allocation(void)
+{
+    return sg_begin();
+}
+
+bool sg_life_over(void)
+{
+    return fake.over;
+}
+
+bool sg_life_passing(void)
+{
+    return fake.passing;
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    EXPECT(address == BLOCK);
+    return fake.ours;
+}
+
+const struct sg_conf *sg_life_conf(void)
+{
+    return &fake.conf;
+}
+
+void sg_life_say(const char *line)
+{
+    fake.said++;
+    fprintf(stderr, "%s\n", line);
+}
+
+void sg_memory_follow(void)
+{
+    fake.follows++;
+}
+
+void sg_memory_torch_plugged(void)
+{
+    fake.plugged++;
+}
+
+CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+{
+    EXPECT(asked == core && bytes && origin->torch && origin->pluggable && origin->stream == (CUstream)192);
+    fake.allocs++;
+    if (fake.alloc == CUDA_SUCCESS)
+        *ret = BLOCK;
+    return fake.alloc;
+}
+
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+{
+    EXPECT(asked == core && address == BLOCK && origin->pluggable);
+    fake.frees++;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+{
+    EXPECT(address == BLOCK && origin->pluggable);
+    fake.passed++;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_contexts_current(struct sg_core *asked, CUcontext *ret, int *ret_device)
+{
+    EXPECT(asked == core);
+    *ret = (CUcontext)128;
+    if (fake.contexts == CUDA_SUCCESS)
+        *ret_device = DEVICE;
+    return fake.contexts;
+}
+
+uint64_t sg_core_limit(struct sg_core *asked, int device)
+{
+    (void)asked, (void)device;
+    return fake.limit;
+}
+
+void sg_core_mem_info(struct sg_core *asked, int device, size_t *free_bytes, size_t *total_bytes)
+{
+    (void)asked, (void)device, (void)total_bytes;
+    *free_bytes *= 2;
+}
+
+bool sg_core_stats(struct sg_core *asked, int device, struct sg_stats *ret)
+{
+    (void)asked, (void)device;
+    *ret = (struct sg_stats){0};
+    ret->value[SG_STAT_allocated_bytes] = 3 << 20;
+    ret->value[SG_STAT_reserved_bytes] = 8 << 20;
+    return !fake.no_stats;
+}
+
+int get_last_error(void)
+{
+    fake.errors_forgotten++;
+    return 0;
+}
+
+void expect_end(void (*test)(void), int status, const char *said)
+{
+    char text[512] = "";
+    int ends[2], got;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[1]);
+        test();
+        _exit(0);
+    }
+    close(ends[1]);
+    FILE *file = fdopen(ends[0], "r");
+    assert_non_null(file);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    fclose(file);
+    assert_int_equal(waitpid(child, &got, 0), child);
+    assert_string_equal(text, said);
+    assert_int_equal(WIFEXITED(got) ? WEXITSTATUS(got) : -WTERMSIG(got), status);
+}
+
+void apart(void (*test)(void))
+{
+    memset(&fake, 0, sizeof fake);
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    vtable[2] = NULL;
+    memcpy(&vtable[2], &(void (*)(void *)){destroy}, sizeof vtable[2]);
+    expect_end(test, 0, "");
+}
+

@@ -1,0 +1,75 @@
+/* Stand-ins for PyTorch's libraries, a driver and a core made up for tests of what PyTorch is asked and told: they answer
+   what they are told to, and keep what they heard. */
+#ifndef TORCH_WORLD_H
+#define TORCH_WORLD_H
+
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "callers.h"
+#include "core.h"
+
+#define CHECK_ENV "_ZN3c105utils9check_envEPKc"
+#define CHECK_FAIL "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+#define CACHING "PYTORCH_NO_CUDA_MEMORY_CACHING"
+
+/* The library's own of PyTorch's names. */
+uint16_t ours_of_check_env(const char *name) __asm__(CHECK_ENV);
+
+struct text { /* std::string */
+    char *text;
+    size_t length;
+    char room[16];
+};
+void ours_of_check_fail(const char *function, const char *file, uint32_t line, const struct text *message)
+    __asm__(CHECK_FAIL);
+
+enum { BLOCK = 4096, DEVICE = 1 };
+
+struct fake {
+    struct sg_conf conf;
+    bool none, passing, over, no_core, no_driver, ours; /* none of PyTorch's libraries; a block is ours */
+    uint16_t environment;       /* what PyTorch's check_env answers */
+    bool itself;                /* PyTorch's names are the library's own */
+    const char *missing;        /* a name that PyTorch's libraries lack */
+    const char *allocator_in;   /* the library of the allocator in force */
+    int follows, plugged, said;
+    CUcontext current;
+    int device;                 /* of that */
+    CUresult current_answer, device_answer, retain, push, alloc, info, contexts;
+    int retained, pushes, allocs, frees, passed;
+    void (*meanwhile)(void);
+    void (*at_thread_end)(void *);
+    uint64_t limit, total;
+    bool no_stats;
+    bool takes_text;            /* the error's constructor takes the text over */
+    int deleted, errors_forgotten;
+    char thrown[2048];
+    jmp_buf caught;
+};
+extern struct fake fake;
+
+/* In a child, cmocka's long jump would go on with the parent's tests. */
+#define EXPECT(condition) \
+    do { \
+        if (!(condition)) { \
+            fprintf(stderr, "%s:%d: error: %s\n", __FILE__, __LINE__, #condition); \
+            _exit(1); \
+        } \
+    } while (0)
+
+/* PyTorch's cudaGetLastError. */
+int get_last_error(void);
+
+/* A test in a process of its own, where nothing has been found out yet, ends with `status`, or with -signal, and says so
+   much. */
+void expect_end(void (*test)(void), int status, const char *said);
+
+/* The same of one that ends well, in direct mode and with nothing else changed. */
+void apart(void (*test)(void));
+
+#endif
