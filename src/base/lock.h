@@ -7,6 +7,7 @@
 #ifndef SG_LOCK_H
 #define SG_LOCK_H
 
+#include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,7 @@ static inline bool sg_lock_try(struct sg_lock *lock)
 
 static inline void sg_unlock(struct sg_lock *lock)
 {
+    assert(atomic_load_explicit(&lock->word, memory_order_relaxed) == 1);
     atomic_store_explicit(&lock->word, 0, memory_order_release);
 }
 

@@ -403,16 +403,10 @@ bool sg_plan_make_do(struct sg_plan *plan)
     uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
-    uint32_t runs = plan->run_count;
     sg_device_flush(device);
     uint64_t got = take(plan, missing);
-    if (got == 0 || got + left < missing) {
-        while (plan->run_count > runs) {
-            struct sg_run *run = &plan->runs[--plan->run_count];
-            sg_region_cut_undone(run->region, run->busy);
-        }
+    if (got == 0 || got + left < missing)
         return false;
-    }
     settle(plan);
     plan->paid = false;
     return true;

@@ -53,7 +53,8 @@ struct sg_plan {
    the lock. */
 CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret);
 
-/* The driver refused to create more: takes free pages for the rest. False if there are too few. Under the lock. */
+/* The driver refused to create more: takes free pages for the rest. False if there are too few: nothing is left to do
+   with the plan but to abandon it. Under the lock. */
 bool sg_plan_make_do(struct sg_plan *plan);
 
 /* Carries the plan out, as far as the driver lets it. On failure everything but the pages created so far (which are

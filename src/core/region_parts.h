@@ -336,7 +336,7 @@ static inline bool has_state(const struct sg_region *region, uint32_t id, enum s
 
 static inline bool begins_in(const struct sg_region *region, uint32_t id, uint32_t slot)
 {
-    return id && at(region, id)->begin >> region->slot_shift == slot;
+    return at(region, id)->begin >> region->slot_shift == slot;
 }
 
 /* The free range from `id` up that begins in a slot of addresses, behind pieces held there; 0 if there is none. */
@@ -347,11 +347,13 @@ static inline uint32_t free_up_in_slot(const struct sg_region *region, uint32_t 
     return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
 }
 
-/* The same from `id` down. */
+/* The same from `id` down, where that ends in the slot: a held piece begins and ends in one. */
 static inline uint32_t free_down_in_slot(const struct sg_region *region, uint32_t id, uint32_t slot)
 {
-    while (has_state(region, id, SG_NODE_HELD) && begins_in(region, id, slot))
+    while (has_state(region, id, SG_NODE_HELD)) {
+        assert(begins_in(region, id, slot));
         id = at(region, id)->prev;
+    }
     return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
 }
 
@@ -372,11 +374,11 @@ static inline void free_put(struct sg_region *region, uint32_t id)
         free_insert(region, id);
 }
 
-/* Free memory that a block was cut from keeps [begin, begin + size). */
+/* Free memory that a block was cut from the beginning of keeps [begin, begin + size). */
 static inline void free_shrink(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t size)
 {
     struct sg_node *node = at(region, id);
-    if (begin != node->begin && free_up_in_slot(region, node->next, begin >> region->slot_shift)) {
+    if (free_up_in_slot(region, node->next, begin >> region->slot_shift)) {
         free_remove(region, node);
         node->begin = begin;
         node->size = size;

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "alias.h"
 #include "core.h"
 #include "device.h"
 #include "inspect.h"
@@ -80,6 +81,13 @@ static void test_old_address_stays_until_work_is_done(void **state)
                 old += strict_mapped(block[i] + at, MIB(2)) == strict_mapped(large + to, MIB(2));
     assert_int_equal(old, 8);
     release(core, slot, large);
+    /* A limit that was lowered bounds them too. */
+    const struct sg_device *device = core->device[0];
+    const struct sg_region *region = sg_core_range_at(core, large)->region;
+    assert_true(sg_alias_room(device, region) > 0);
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(1) - 1), MIB(1) - 1);
+    assert_int_equal(sg_alias_room(device, region), 0);
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(512)), MIB(512));
     CUdeviceptr larger = allocate(core, slot, MIB(24)); /* what has an old address stays where it is */
     assert_true(value(core, SG_STAT_aliased_bytes) <= MIB(32));
     strict_complete(UINT32_MAX);
@@ -199,11 +207,63 @@ static void test_pages_of_small_blocks(void **state)
     stop(core);
 }
 
+/* With more than half of them in use none is to spare. */
+static void test_addresses_of_small_blocks(void **state)
+{
+    (void)state;
+    enum { SMALL = 600, BYTES = 64 << 10 };
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    sg_slot slot = stream(core, 1);
+    CUdeviceptr small[SMALL];
+    (void)allocate(core, slot, MIB(80));
+    for (int i = 0; i < SMALL; i++)
+        small[i] = allocate(core, slot, BYTES);
+    for (int i = 0; i < SMALL; i++)
+        release(core, slot, small[i]);
+    uint64_t held = value(core, SG_STAT_reserved_bytes);
+    (void)allocate(core, slot, MIB(8));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), 0);
+    assert_int_equal(value(core, SG_STAT_reserved_bytes), held + MIB(8));
+    stop(core);
+}
+
+static uint32_t pinned_pages(const struct sg_core *core)
+{
+    uint32_t pages = 0;
+    for (uint32_t i = 0; i < core->device[0]->region_count; i++)
+        pages += core->device[0]->region[i]->pinned;
+    return pages;
+}
+
+/* An old address that the program pins stays where it is, with its memory, and counts as no pinned page. */
+static void test_pinned_old_address(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    sg_slot slot = stream(core, 1);
+    CUdeviceptr block[8];
+    make_gaps(core, slot, block, 8);
+    CUdeviceptr large = allocate(core, slot, MIB(16));
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(16));
+    uint32_t before = pinned_pages(core);
+    for (int i = 0; i < 8; i += 2)
+        sg_core_pin(core, block[i], MIB(8));
+    inspect(core, 1);
+    assert_int_equal(pinned_pages(core) - before, MIB(16) / MIB(2)); /* those that have one address */
+    release(core, slot, large);
+    sg_core_poll(core, 0);
+    strict_complete(UINT32_MAX);
+    (void)sg_core_trim(core, 0, 0);
+    assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(16));
+    inspect(core, 1);
+    stop(core);
+}
+
 static void test_bounded(void **state)
 {
     (void)state;
-    enum { KEPT = 18, TURNS = 200 };
-    struct sg_core *core = inspect_start("limit:160MiB", MIB(160));
+    enum { KEPT = 18, TURNS = 200, SHARE = 16, LIMIT = 160 };
+    struct sg_core *core = inspect_start("limit:160MiB", MIB(LIMIT));
     sg_slot slot = stream(core, 1);
     CUdeviceptr kept[KEPT];
     uint64_t most = 0;
@@ -214,14 +274,14 @@ static void test_bounded(void **state)
         for (int i = turn % 3; i < KEPT; i += 3) {
             CUdeviceptr old = kept[i];
             kept[i] = allocate(core, slot, MIB(4 + turn % 2));
+            uint64_t now = value(core, SG_STAT_aliased_bytes);
+            most = now > most ? now : most;
             release(core, slot, old);
         }
         release(core, slot, large);
-        uint64_t now = value(core, SG_STAT_aliased_bytes);
-        most = now > most ? now : most;
     }
-    assert_true(most > 2 * MIB(160)); /* more than a region has addresses */
-    assert_true(most <= 16 * MIB(160));
+    assert_true(most > 2 * MIB(LIMIT)); /* more than a region has addresses */
+    assert_true(most <= SHARE * MIB(LIMIT));
     assert_true(value(core, SG_STAT_host_waits) > 0);
     stop(core);
 }
@@ -234,6 +294,8 @@ int main(void)
         cmocka_unit_test(test_the_rest_of_a_page_has_a_past),
         cmocka_unit_test(test_peers_come_later),
         cmocka_unit_test(test_pages_of_small_blocks),
+        cmocka_unit_test(test_addresses_of_small_blocks),
+        cmocka_unit_test(test_pinned_old_address),
         cmocka_unit_test(test_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -331,6 +331,36 @@ static void core_that_ends_gives_every_page_back(void **state)
     stop();
 }
 
+/* Around a fork every lock is held that is held for a moment only, and given back, or made anew. */
+static void expect_locks(bool held)
+{
+    struct sg_device *device = core->device[0];
+    assert_int_equal(core->setup.word, held);
+    assert_int_equal(device->lock.word, held);
+    assert_int_equal(device->grow.word, false);
+    assert_int_equal(device->asking.word, false);
+}
+
+static void locks_around_a_fork(void **state)
+{
+    (void)state;
+    start("");
+    CUdeviceptr address = allocate(3 * SG_MIB);
+    sg_core_fork_prepare(core);
+    expect_locks(true);
+    sg_core_fork_parent(core);
+    expect_locks(false);
+    sg_core_fork_prepare(core);
+    sg_lock(&core->device[0]->grow); /* by threads that are not in the child */
+    sg_lock(&core->device[0]->asking);
+    sg_core_fork_child(core);
+    expect_locks(false);
+    assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
+    sg_core_enable(core);
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +370,7 @@ int main(void)
         cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
         cmocka_unit_test(core_that_ends_leaves_no_host_memory),
         cmocka_unit_test(ends_of_what_may_be_held), cmocka_unit_test(core_that_ends_gives_every_page_back),
+        cmocka_unit_test(locks_around_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

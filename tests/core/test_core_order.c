@@ -374,6 +374,19 @@ static void stream_that_was_quiet_for_very_long(void **state)
 }
 
 /* As a replay is told of it. */
+/* What an event told of, and is complete by the time that it is waited for, is no order that anybody has to know of. */
+static void wait_for_what_is_complete_tells_nothing(void **state)
+{
+    (void)state;
+    work(other);
+    const struct sg_clock done = record(other);
+    complete(&done);
+    uint64_t version = device->order.version;
+    wait_for(own, &done);
+    assert_int_equal(device->order.knows[own].at[other], 0);
+    assert_int_equal(device->order.version, version);
+}
+
 static void mark_that_is_told_of(void **state)
 {
     (void)state;
@@ -413,6 +426,7 @@ int main(void)
         TEST(key_of_a_stream_that_is_gone),
         TEST(idle_blocking_stream_beside_a_legacy_one_that_is_ahead),
         TEST(stream_that_was_quiet_for_very_long),
+        TEST(wait_for_what_is_complete_tells_nothing),
         TEST(mark_that_is_told_of),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,6 +266,92 @@ static void addresses_of_a_huge_block_are_used_again(void **state)
     stop();
 }
 
+/* Those of a smaller one serve one that is as large as they are. */
+static void addresses_of_a_huge_block_serve_a_larger_one(void **state)
+{
+    CUdeviceptr first, second;
+    (void)state;
+    driver = strict_driver;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 40 * SG_MIB, &tag, &first), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, 64 * SG_MIB, &tag, &second), CUDA_SUCCESS);
+    assert_int_equal(second, first);
+    assert_int_equal(core->device[0]->region_count, 1);
+    assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
+    stop();
+}
+
+/* Its page stays where there are no nodes to take it out with, and goes back later. */
+static void huge_block_without_nodes(void **state)
+{
+    CUdeviceptr address;
+    (void)state;
+    driver = strict_driver;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 40 * SG_MIB, &tag, &address), CUDA_SUCCESS);
+    struct sg_nodes *nodes = &core->device[0]->nodes;
+    uint32_t live = nodes->live;
+    nodes->live = nodes->capacity - 500;
+    assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+    nodes->live = live;
+    assert_int_equal(strict_used(0), 40 * SG_MIB);
+    inspect(core, 1);
+    assert_int_equal(sg_core_trim(core, 0, 0), 40 * SG_MIB);
+    assert_int_equal(strict_used(0), 0);
+    stop();
+}
+
+/* What others have of the card counts in steps of a part of it. */
+static CUresult info_with_others(size_t *free_bytes, size_t *total_bytes)
+{
+    *total_bytes = 64 * SG_MIB;
+    *free_bytes = 64 * SG_MIB - strict_used(0) - (5 * SG_MIB + 100 * SG_KIB);
+    return CUDA_SUCCESS;
+}
+
+static void memory_of_others_counts_in_steps(void **state)
+{
+    (void)state;
+    CUdeviceptr address[2];
+    driver = strict_driver;
+    driver.mem_info = info_with_others;
+    start_with("", 1, 64 * SG_MIB);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address[i]), CUDA_SUCCESS);
+        assert_int_equal(core->device[0]->outside_bytes, 5 * SG_MIB);
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
+    stop();
+}
+
+/* The driver's refusal is remembered by what there was at that time, with the pages that were made by then. */
+enum { ALL_THAT_THERE_IS = 20 };
+
+static CUresult create_few(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    return strict_used(0) + bytes > ALL_THAT_THERE_IS * SG_MIB ? CUDA_ERROR_OUT_OF_MEMORY
+                                                              : strict_driver.create(ret, bytes, prop, flags);
+}
+
+static void refusal_is_remembered(void **state)
+{
+    (void)state;
+    CUdeviceptr first, second = 5;
+    driver = strict_driver;
+    driver.create = create_few;
+    start_with("", 1, 64 * SG_MIB);
+    assert_int_equal(sg_core_malloc(core, 0, 8 * SG_MIB, &tag, &first), CUDA_SUCCESS);
+    assert_int_equal(sg_core_malloc(core, 0, 16 * SG_MIB, &tag, &second), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(second, 5);
+    assert_int_equal(core->device[0]->refused_at, ALL_THAT_THERE_IS * SG_MIB);
+    inspect(core, 1);
+    assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
+    stop();
+}
+
 /* The current context may be another device's: what that one has free says nothing of ours. */
 static CUresult info_of_another(size_t *free_bytes, size_t *total_bytes)
 {
@@ -311,6 +397,8 @@ int main(void)
         cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device),
         cmocka_unit_test(tokens),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
+        cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one), cmocka_unit_test(huge_block_without_nodes),
+        cmocka_unit_test(memory_of_others_counts_in_steps), cmocka_unit_test(refusal_is_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -247,6 +247,33 @@ static void wait_aside_is_for_all_contexts_and_what_was_freed_before(void **stat
     assert_int_equal(scene_pending_bytes(), 0);
 }
 
+static void free_later_followed(void)
+{
+    scene_free_followed(later, SG_FREE_SYNC_EVENT);
+}
+
+/* The next free after one that no event tells of: events tell of that, however close it follows. */
+static void next_free_is_covered_again(void **state)
+{
+    (void)state;
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_context(2, 0);
+    CUdeviceptr first = scene_allocate(0);
+    later = scene_allocate(0);
+    scene_free(first, SG_FREE_SYNC_STRICT);
+    ask(SG_ASK_MARK);
+    assert_non_null(scene.aside);
+    scene.meanwhile = free_later_followed;
+    assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
+    assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
+    scene.aside = NULL;
+    ask(SG_ASK_MARK);
+    assert_null(scene.aside);
+    strict_complete(UINT32_MAX);
+    ask(SG_ASK_QUERY);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 /* Events on the streams of the only device would not tell of what was freed where there were no such ones. */
 static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
 {
@@ -262,6 +289,20 @@ static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
     assert_non_null(scene.aside);
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), 0);
+}
+
+/* Where the driver's events tell of contexts, or there is no thread for it, nobody waits aside. */
+static void nobody_waits_aside_without_need(void **state)
+{
+    (void)state;
+    assert_false(sg_marks_can_wait(scene.device));
+}
+
+static void nobody_waits_aside_without_a_thread(void **state)
+{
+    (void)state;
+    scene.core->begin_aside = NULL;
+    assert_false(sg_marks_can_wait(scene.device));
 }
 
 /* With more contexts than can be kept nobody can wait for all of them. */
@@ -322,7 +363,7 @@ static void streams_that_come_later_take_no_part(void **state)
     work(slot);
     scene_free_followed(address, SG_FREE_SYNC_EVENT);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    (void)scene_allocate(0); /* time goes on */
+    (void)sg_order_tick(scene.device);
     sg_slot own = sg_core_slot(scene.core, 0, &id);
     assert_true(own);
     work(own);
@@ -394,7 +435,10 @@ int main(void)
         TEST(contexts_too_many_are_not_covered, scene_start),
         TEST(streams_tell_of_no_free_that_they_do_not_cover, scene_start_on_older_driver),
         TEST(wait_aside_is_for_all_contexts_and_what_was_freed_before, scene_start_on_older_driver),
+        TEST(next_free_is_covered_again, scene_start_on_older_driver),
         TEST(contexts_too_many_are_not_waited_for_aside, scene_start_on_older_driver),
+        TEST(nobody_waits_aside_without_need, scene_start),
+        TEST(nobody_waits_aside_without_a_thread, scene_start_on_older_driver),
         TEST(trim_waits_where_no_event_tells, scene_start_on_older_driver),
         TEST(streams_that_come_later_take_no_part, scene_start_on_older_driver),
         TEST(stream_that_goes_after_the_free_is_not_covered, scene_start_on_older_driver),

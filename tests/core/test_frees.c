@@ -41,6 +41,19 @@ static void is_for_the_blocks_context(void **state)
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK); /* the other may be using it */
 }
 
+/* Where no event tells, and there is no thread to wait for them, whoever frees waits for the others too: also for the
+   context that was there first. */
+static void is_for_all_contexts_where_nothing_else_tells(void **state)
+{
+    (void)state;
+    (void)scene_add_context(1, 0);
+    scene.core->begin_aside = NULL;
+    scene.current = scene_add_context(2, 0);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
+    assert_int_equal(scene.waited, first_bit | second_bit);
+    assert_int_equal(scene_pending_bytes(), 0);
+}
+
 static void other_devices_use_nothing_that_they_were_not_given(void **state)
 {
     (void)state;
@@ -125,6 +138,28 @@ static void wait_tells_the_host_of_others(void **state)
     scene_free(address, SG_FREE_SYNC_STRICT);
     work(own);
     assert_int_equal(sg_order_could_have_seen(scene.device, other, born, 0), sg_slot_bit(own));
+}
+
+/* And streams of whichever device. */
+static void wait_tells_the_host_of_other_devices(void **state)
+{
+    enum { LAST = SG_DEVICES_MAX - 1 };
+    const struct sg_stream_id ids[2] = {{.key = 1}, {.key = 2}};
+    struct sg_device *last = sg_device_get(scene.core, LAST);
+    sg_slot own, other;
+    struct sg_clock unused;
+    (void)state;
+    last->mode = SG_MODE_EXPANDABLE; /* the driver has no more than two */
+    own = sg_core_slot(scene.core, LAST, &ids[0]);
+    other = sg_core_slot(scene.core, LAST, &ids[1]);
+    scene.current = scene_add_context(1, 0);
+    (void)scene_add_stream(1, 0, scene_add_context(2, 0));
+    sg_core_clock(scene.core, LAST, own, &unused);
+    uint64_t born = sg_order_tick(last);
+    scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
+    sg_core_slot_touched(scene.core, LAST, own);
+    assert_int_equal(sg_order_could_have_seen(last, other, born, 0), sg_slot_bit(own));
+    last->mode = SG_MODE_PASS_ON;
 }
 
 static sg_slot busy;
@@ -481,12 +516,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(is_for_the_context_alone_where_there_is_one),
         TEST(is_for_the_blocks_context),
+        cmocka_unit_test_setup_teardown(is_for_all_contexts_where_nothing_else_tells, scene_start_on_older_driver,
+            scene_stop),
         TEST(other_devices_use_nothing_that_they_were_not_given),
         TEST(other_devices_may_use_what_they_have_copied),
         TEST(other_devices_may_use_all_that_they_have_access_to),
         TEST(smallest_blocks_are_told_apart),
         TEST(wait_for_one_context_tells_nothing_of_others),
         TEST(wait_tells_the_host_of_others),
+        TEST(wait_tells_the_host_of_other_devices),
         TEST(wait_tells_nothing_of_work_meanwhile),
         TEST(wait_that_fails_frees_nothing_and_tells_nothing),
         TEST(wait_for_one_of_two_contexts_is_not_for_all_work),

@@ -1,5 +1,6 @@
 /* The allocator and PyTorch's rules in a process whose n-th piece of host memory is refused, for every n until the whole
    script runs without that: what is asked for is had or refused, the books add up, and nothing is left behind. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,17 +21,22 @@
 /* The linker has these called in place of the functions without `__wrap_` (--wrap). */
 void *__real_sg_meta_map(size_t bytes);
 void *__wrap_sg_meta_map(size_t bytes);
+void __real_sg_meta_unmap(void *memory, size_t bytes);
+void __wrap_sg_meta_unmap(void *memory, size_t bytes);
 void *__real_malloc(size_t bytes);
 void *__wrap_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
+void __real_free(void *memory);
+void __wrap_free(void *memory);
 
 static struct {
     bool armed, for_ever, met;
     uint64_t calls, at;
     size_t most; /* larger pieces are refused; 0: none is for that */
+    uint64_t mapped_bytes, pieces; /* had and not given back */
 } host;
 
 static bool refuses(size_t bytes)
@@ -46,22 +52,42 @@ static bool refuses(size_t bytes)
 
 void *__wrap_sg_meta_map(size_t bytes)
 {
-    return refuses(bytes) ? NULL : __real_sg_meta_map(bytes);
+    void *memory = refuses(bytes) ? NULL : __real_sg_meta_map(bytes);
+    host.mapped_bytes += memory ? bytes : 0;
+    return memory;
+}
+
+void __wrap_sg_meta_unmap(void *memory, size_t bytes)
+{
+    host.mapped_bytes -= memory ? bytes : 0;
+    __real_sg_meta_unmap(memory, bytes);
 }
 
 void *__wrap_malloc(size_t bytes)
 {
-    return refuses(bytes) ? NULL : __real_malloc(bytes);
+    void *memory = refuses(bytes) ? NULL : __real_malloc(bytes);
+    host.pieces += memory != NULL;
+    return memory;
 }
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {
-    return refuses(count * bytes) ? NULL : __real_calloc(count, bytes);
+    void *memory = refuses(count * bytes) ? NULL : __real_calloc(count, bytes);
+    host.pieces += memory != NULL;
+    return memory;
 }
 
 void *__wrap_realloc(void *memory, size_t bytes)
 {
-    return refuses(bytes) ? NULL : __real_realloc(memory, bytes);
+    void *larger = refuses(bytes) ? NULL : __real_realloc(memory, bytes);
+    host.pieces += larger && !memory;
+    return larger;
+}
+
+void __wrap_free(void *memory)
+{
+    host.pieces -= memory != NULL;
+    __real_free(memory);
 }
 
 static void refuse_at(uint64_t at, bool for_ever)
@@ -157,6 +183,7 @@ static void stop(size_t bytes)
     sg_core_trim(the.core, 0, 0);
     inspect_empty(the.core, 1);
     sg_core_destroy(the.core);
+    assert_int_equal(host.mapped_bytes, 0);
     if (strict_broken(&what))
         fail_msg("a rule of the driver was broken: %s", what);
     assert_int_equal(strict_leaks(), 0);
@@ -311,6 +338,7 @@ static void play_rules_of(const char *text)
     struct sg_torch_conf conf;
     char error[SG_TORCH_ERROR_TEXT];
     struct sg_torch_card card;
+    uint64_t pieces = host.pieces;
     bool armed = host.armed;
     host.armed = false;
     assert_int_equal(sg_torch_conf_parse(text, &conf, error), 0);
@@ -343,6 +371,7 @@ static void play_rules_of(const char *text)
     sg_torch_feed_destroy(feed);
     sg_torch_destroy(torch);
     sg_torch_card_clear(&card);
+    assert_int_equal(host.pieces, pieces);
 }
 
 static void play_rules(void)
@@ -366,11 +395,52 @@ static void rules(void **state)
     run_all(play_expandable_rules);
 }
 
+/* Records of blocks come many at a time. Whichever call needs more of them than are left is refused, and has done
+   nothing. */
+static void play_records(size_t count, uint64_t bytes)
+{
+    enum { RECORDS = 4096 /* bytes that their piece is larger than, and no other is */ };
+    struct sg_torch_conf conf;
+    char error[SG_TORCH_ERROR_TEXT];
+    struct sg_torch_card card;
+    struct sg_torch_block *block;
+    assert_int_equal(sg_torch_conf_parse("expandable_segments:True", &conf, error), 0);
+    sg_torch_card_init(&card, 128 * SG_MIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 128 * SG_MIB, &ops, &card);
+    for (size_t i = 0; i < count; i++)
+        assert_int_equal(sg_torch_alloc(torch, 512, 0, &block), 0);
+    assert_int_equal(sg_torch_alloc(torch, bytes, 0, &block), 0);
+    refuse_at(0, false);
+    host.most = RECORDS;
+    struct sg_torch_block *more = NULL;
+    int result = sg_torch_alloc(torch, 30 * SG_MIB, 1, &more);
+    assert_true(result == 0 || (result == -ENOMEM && host.met && !more));
+    sg_torch_free(torch, more);
+    sg_torch_free(torch, block);
+    sg_torch_empty_cache(torch);
+    assert_int_equal(card.used, sg_torch_stats(torch)->reserved.current);
+    refuse_none();
+    sg_torch_empty_cache(torch);
+    assert_true(card.used <= 2 * SG_MIB);
+    sg_torch_destroy(torch);
+    sg_torch_card_clear(&card);
+}
+
+static void last_records(void **state)
+{
+    enum { MOST = 600 };
+    (void)state;
+    for (size_t count = 0; count < MOST; count++)
+        for (uint64_t mib = 40; mib <= 45; mib += 5) /* chunks as they are, or more than is asked for */
+            play_records(count, mib * SG_MIB);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranges), cmocka_unit_test(large_plans), cmocka_unit_test(segments),
         cmocka_unit_test(many_blocks), cmocka_unit_test(few_nodes), cmocka_unit_test(rules),
+        cmocka_unit_test(last_records),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,6 +26,14 @@ static uint32_t naive_last(const int32_t *sizes, uint32_t slots, uint32_t before
     return SG_INDEX_NONE;
 }
 
+/* Each slot has its bit among those that say which maxima are behind. */
+static void expect_room_for_bits(const struct sg_index *index, uint32_t slots)
+{
+    const char *end = (const char *)index->memory + index->bytes;
+    if (index->behind)
+        assert_true((const char *)&index->behind->groups[(slots - 1) / SG_INDEX_FANOUT / 64 + 1] <= end);
+}
+
 static void compare(const struct sg_index *index, const int32_t *sizes, uint32_t slots, uint32_t at, int32_t size)
 {
     assert_int_equal(sg_index_first(index, at, size), naive_first(sizes, slots, at, size));
@@ -39,6 +47,7 @@ static void run(uint32_t slots, unsigned steps, int32_t largest, enum sg_index_k
     int32_t *sizes = calloc(slots, sizeof *sizes);
     assert_non_null(sizes);
     assert_true(sg_index_init(&index, slots, kind));
+    expect_room_for_bits(&index, slots);
     compare(&index, sizes, slots, 0, 1);
     compare(&index, sizes, slots, slots, 1);
     for (unsigned step = 0; step < steps; step++) {

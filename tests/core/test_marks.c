@@ -50,6 +50,9 @@ static void wait_tells_nothing_of_other_contexts(void **state)
     assert_true(sg_device_ask(scene.device, SG_ASK_WAIT));
     assert_true(scene_is_complete(after_here));
     assert_false(scene_is_complete(after_there));
+    scene.current = other; /* that one is still to be waited for */
+    assert_true(sg_device_ask(scene.device, SG_ASK_WAIT));
+    assert_true(scene_is_complete(after_there));
 }
 
 static void stream_that_is_made_to_wait_comes_not_after_work_meanwhile(void **state)
@@ -158,6 +161,43 @@ static void streams_with_many_events_leave_those_of_others(void **state)
         }
         assert_true(scene.made - before <= MOST);
     }
+}
+
+/* One less is out than there may be, and one was: none of them is taken. */
+static void room_for_one_more_event(void **state)
+{
+    enum { MOST = 64 };
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL);
+    for (int i = 0; i <= MOST; i++) {
+        work(slot);
+        (void)scene_freed(slot);
+        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+        assert_int_equal(scene.device->mark_count, i < MOST ? i + 1 : MOST);
+        strict_complete(i == MOST - 1); /* it is heard of by the next one */
+    }
+}
+
+/* The event of one that is out is taken, and can't be recorded again: what it would have told is owed another. */
+static void event_that_could_not_be_recorded_again(void **state)
+{
+    enum { MOST = 64 };
+    (void)state;
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, 0, NULL);
+    CUdeviceptr address = scene_allocate(slot);
+    work(slot);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    for (int i = 0; i < MOST; i++) {
+        work(slot);
+        (void)scene_freed(slot);
+        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    }
+    assert_int_equal(scene.device->mark_count, MOST);
+    assert_int_equal(scene.device->order.owed & sg_slot_bit(slot), 0);
+    strict_fail_at(1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_false(sg_device_make_wait(scene.device, other));
+    assert_int_equal(scene.device->mark_count, MOST - 1);
+    assert_int_equal(scene.device->order.owed & sg_slot_bit(slot), sg_slot_bit(slot));
 }
 
 static void event_that_was_not_recorded_tells_nothing(void **state)
@@ -329,6 +369,26 @@ static void stream_that_takes_no_event_is_not_made_to_wait(void **state)
     assert_true(sg_device_make_wait(scene.device, other));
 }
 
+static unsigned asked;
+
+static bool may_never_wait(void)
+{
+    asked++;
+    return false;
+}
+
+/* Nobody is asked whether one that is not known may be. */
+static void stream_that_is_not_known_is_not_made_to_wait(void **state)
+{
+    (void)state;
+    scene.core->may_wait = may_never_wait;
+    asked = 0;
+    assert_false(sg_device_make_wait(scene.device, scene_add_stream(1, 0, NULL)));
+    assert_int_equal(asked, 1);
+    assert_false(sg_device_make_wait(scene.device, 0));
+    assert_int_equal(asked, 1);
+}
+
 static void stream_that_could_not_be_made_to_wait_does_not(void **state)
 {
     (void)state;
@@ -468,6 +528,8 @@ int main(void)
         TEST(event_over_a_context_tells_of_its_streams_alone, scene_start),
         TEST(events_are_of_the_streams_context, scene_start),
         TEST(streams_with_many_events_leave_those_of_others, scene_start),
+        TEST(room_for_one_more_event, scene_start),
+        TEST(event_that_could_not_be_recorded_again, scene_start),
         TEST(event_that_was_not_recorded_tells_nothing, scene_start),
         TEST(question_that_fails_tells_nothing, scene_start),
         TEST(wait_that_fails_tells_nothing, scene_start),
@@ -477,6 +539,7 @@ int main(void)
         TEST(events_that_are_all_needed, scene_start),
         cmocka_unit_test(end_after_a_wait_that_failed),
         TEST(stream_that_takes_no_event_is_not_made_to_wait, scene_start),
+        TEST(stream_that_is_not_known_is_not_made_to_wait, scene_start),
         TEST(stream_that_could_not_be_made_to_wait_does_not, scene_start),
         TEST(nothing_is_recorded_in_captures, scene_start),
         TEST(no_stream_is_made_to_wait_in_captures, scene_start),

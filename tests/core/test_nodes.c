@@ -42,6 +42,30 @@ static void region_of_few_units(void **state)
     sg_nodes_fini(&nodes);
 }
 
+/* The region of the smallest blocks has the cells: whatever begins at a place has the place's node. */
+static void blocks_have_the_nodes_of_their_places(void **state)
+{
+    (void)state;
+    static struct sg_nodes nodes;
+    static struct sg_region region;
+    enum { UNITS = 4096 };
+    const uint64_t bytes = (uint64_t)UNITS << SG_UNIT_SHIFT;
+    assert_true(sg_nodes_init(&nodes));
+    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, bytes, bytes, 0));
+    const struct sg_place place = {.units = UNITS, .node = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &place);
+    region.handle[0] = 1;
+    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), 0, 0);
+    sg_region_flush(&region);
+    for (uint32_t begin = 0; begin < UNITS; begin += 2 << SG_CELL_SHIFT) {
+        uint32_t block = sg_region_take(&region, 2 << SG_CELL_SHIFT, SG_END_LOW, 0);
+        assert_int_equal(nodes.node[block].begin, begin);
+        assert_int_equal(block, nodes.capacity + (begin >> SG_CELL_SHIFT));
+    }
+    sg_region_fini(&region);
+    sg_nodes_fini(&nodes);
+}
+
 /* A table names a node for a place that is another region's by now, and stands there at the same position. */
 static void node_of_another_region(void **state)
 {
@@ -205,7 +229,8 @@ static void nothing_is_cached(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(region_of_few_units), cmocka_unit_test(node_of_another_region),
+        cmocka_unit_test(region_of_few_units), cmocka_unit_test(blocks_have_the_nodes_of_their_places),
+        cmocka_unit_test(node_of_another_region),
         cmocka_unit_test(hole_is_not_all_of_a_region), cmocka_unit_test(plan_that_runs_out_of_nodes),
         cmocka_unit_test(nothing_goes_back_without_nodes), cmocka_unit_test(segments_without_nodes),
         cmocka_unit_test(nothing_is_cached),

@@ -70,6 +70,40 @@ static void is_nobodys_who_came_after_some(void **state)
     assert_int_equal(sg_region_border_pages(&region, OTHER), 0);
 }
 
+/* What is left of ONE's range begins in the slot of addresses in which OTHER's begins, which it can't join yet. */
+static void is_held_beside_anothers_in_its_slot(void **state)
+{
+    enum { SLOT = 1 << SLOT_SHIFT, LEFT = PAGE + PART - (PAGE + PART) / SLOT * SLOT - 1 };
+    (void)state;
+    uint32_t block = sg_region_take(&region, PAGE + PART - LEFT, SG_END_LOW, ONE);
+    assert_true(block);
+    uint32_t left = nodes.node[block].next;
+    assert_int_equal(nodes.node[left].state, SG_NODE_HELD);
+    assert_int_equal(nodes.node[left].size, LEFT);
+    sg_region_check(&region);
+    sg_region_release(&region, block, ONE, 7);
+    sg_region_flush(&region);
+    sg_region_check(&region);
+    assert_true(sg_region_take(&region, PAGE + PART, SG_END_LOW, ONE));
+}
+
+/* What is abandoned was to be a stream's: a region in which nothing has had an owner tells of that from then on. */
+static void is_told_of_an_abandoned_place(void **state)
+{
+    static struct sg_region fresh;
+    const uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
+    (void)state;
+    assert_true(sg_region_init(&fresh, &nodes, 0x7e0000000000, page_bytes, page_bytes, SLOT_SHIFT));
+    fresh.order = &order;
+    for (sg_slot slot = 0; slot <= ONE; slot++) {
+        const struct sg_place place = {.units = PAGE, .node = fresh.first, .new_pages = 1};
+        sg_region_abandon(&fresh, sg_region_claim(&fresh, &place), slot, 7);
+        assert_int_equal(fresh.ordered, slot != 0);
+        assert_true(sg_region_is_hole(&fresh));
+    }
+    sg_region_fini(&fresh);
+}
+
 /* An event from before it came after ONE tells nothing of ONE's work. */
 static void waits_for_an_event_from_since_then(void **state)
 {
@@ -252,6 +286,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
         cmocka_unit_test_setup_teardown(joined_ranges_are_free_after_the_last_of_them, start, end),
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
+        cmocka_unit_test_setup_teardown(is_held_beside_anothers_in_its_slot, start, end),
+        cmocka_unit_test_setup_teardown(is_told_of_an_abandoned_place, start, end),
         cmocka_unit_test_setup_teardown(page_that_may_not_move, start, end),
         cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
         cmocka_unit_test_setup_teardown(ranges_of_others_in_a_row, start, end),

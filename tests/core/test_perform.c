@@ -223,6 +223,40 @@ static void addresses_that_cannot_be_unmapped_are_lost(void **state)
     strict_complete(UINT32_MAX);
 }
 
+/* The driver has no more pages by now, and another thread has freed a block meanwhile: its pages do instead. */
+static CUdeviceptr freed_meanwhile;
+
+static CUresult create_after_a_free(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    (void)ret;
+    (void)bytes;
+    (void)prop;
+    (void)flags;
+    if (freed_meanwhile)
+        assert_int_equal(sg_core_free(core, freed_meanwhile, &tag), CUDA_SUCCESS);
+    freed_meanwhile = 0;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static void what_was_freed_meanwhile_does(void **state)
+{
+    (void)state;
+    sg_core_set_limit(core, 0, MIB(32));
+    CUdeviceptr again[BLOCKS / 2];
+    for (int i = 0; i < BLOCKS / 2; i++)
+        again[i] = allocate(MIB(4));
+    for (int i = 1; i < BLOCKS / 2; i++)
+        release(again[i]);
+    (void)sg_core_trim(core, 0, 0);
+    freed_meanwhile = again[0];
+    driver.create = create_after_a_free;
+    CUdeviceptr last = allocate(MIB(3));
+    assert_int_equal(freed_meanwhile, 0);
+    driver.create = strict_driver.create;
+    release(last);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
 
 int main(void)
@@ -230,7 +264,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(pages_go_back_where_they_were), TEST(pages_that_cannot_be_used_are_given_back),
         TEST(pages_that_cannot_go_back), TEST(pages_that_stay_are_lost),
-        TEST(addresses_that_cannot_be_unmapped_are_lost),
+        TEST(addresses_that_cannot_be_unmapped_are_lost), TEST(what_was_freed_meanwhile_does),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

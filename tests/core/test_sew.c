@@ -146,6 +146,26 @@ static void test_crowd_takes_what_others_left(void **state)
     stop(core);
 }
 
+/* One that stood among others before it was one of a crowd is renewed where it was: in the first region, too. */
+static void test_crowd_is_renewed_in_place(void **state)
+{
+    (void)state;
+    enum { CROWD = 40 };
+    struct sg_core *core = inspect_start("limit:1GiB", MIB(2048));
+    CUdeviceptr block[CROWD];
+    (void)allocate(core, 0, MIB(460));
+    (void)allocate(core, 0, MIB(460));
+    assert_int_equal(core->device[0]->region_class[0], SG_CLASS_REGULAR);
+    for (int i = 0; i < CROWD; i++)
+        block[i] = allocate(core, 0, MIB(3) / 2);
+    const struct sg_region *first = core->device[0]->region[0];
+    assert_true(block[1] - first->base < first->reserved);
+    assert_false(block[CROWD - 1] - first->base < first->reserved);
+    release(core, 0, block[1]);
+    assert_int_equal(allocate(core, 0, MIB(3) / 2), block[1]);
+    stop(core);
+}
+
 /* Where there are no addresses for a region of their own, a crowd's blocks stand among the others. */
 static CUresult no_addresses(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint, unsigned long long flags)
 {
@@ -174,6 +194,49 @@ static void test_crowd_without_addresses(void **state)
     assert_int_equal(core->device[0]->region_count, regions);
     core->driver = &strict_driver;
     stop(core);
+}
+
+/* Nothing is lent where there would be more old addresses than there may be: both parts will leave one. */
+static void test_as_many_old_addresses_as_there_may_be(void **state)
+{
+    (void)state;
+    for (unsigned room = 1; room <= 2; room++) {
+        struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+        const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+        CUdeviceptr block[BLOCKS], next;
+        make_parts(core, 0, block);
+        struct sg_gauge *aliased = &core->device[0]->usage.aliased;
+        const uint64_t others = 16 * MIB(512) - room * MIB(2);
+        aliased->now += others;
+        assert_int_equal(sg_core_malloc(core, 0, MIB(6), &tag, &next), CUDA_SUCCESS);
+        aliased->now -= others;
+        inspect(core, 1);
+        assert_int_equal(value(core, SG_STAT_sewn_pages), room == 2 ? 2 : 0);
+        stop(core);
+    }
+}
+
+/* Nor is a page that has as many of them as one may have. */
+static void test_page_with_as_many_addresses_as_there_may_be(void **state)
+{
+    (void)state;
+    enum { MOST = 32 };
+    for (uint8_t others = MOST - 1; others <= MOST; others++) {
+        struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+        const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+        CUdeviceptr block[BLOCKS], next;
+        make_parts(core, 0, block);
+        struct sg_region *region = core->device[0]->region[0];
+        uint8_t *pins[2] = {&region->pin[(block[0] + MIB(2) - region->base) / MIB(2)],
+            &region->pin[(block[5] - region->base) / MIB(2)]};
+        for (int i = 0; i < 2; i++)
+            *pins[i] += others * SG_PIN_TWICE;
+        assert_int_equal(sg_core_malloc(core, 0, MIB(6), &tag, &next), CUDA_SUCCESS);
+        for (int i = 0; i < 2; i++)
+            *pins[i] -= others * SG_PIN_TWICE;
+        assert_int_equal(value(core, SG_STAT_sewn_pages), others == MOST ? 0 : 2);
+        stop(core);
+    }
 }
 
 /* Part of a block's place is used again: it can't go home before that is free too. */
@@ -325,6 +388,23 @@ static void test_part_is_not_lent_twice(void **state)
     stop(core);
 }
 
+/* Nor is what a smaller block has left of it at the end of a page that is another's. */
+static void test_rest_of_a_part_is_not_lent(void **state)
+{
+    (void)state;
+    struct sg_core *core = inspect_start("reserve_slack:1.0", MIB(512));
+    CUdeviceptr block[BLOCKS], low, sewn;
+    make_parts(core, 0, block);
+    sewn = allocate(core, 0, MIB(6));
+    release(core, 0, sewn);
+    low = allocate(core, 0, MIB(1) / 2);
+    assert_int_equal(low, sewn);
+    for (int i = 0; i < 4; i++)
+        (void)allocate(core, 0, MIB(6));
+    assert_int_equal(strict_mapped(sewn - MIB(1), MIB(2)), strict_mapped(block[0] + MIB(2), MIB(2)));
+    stop(core);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,12 +412,16 @@ int main(void)
         cmocka_unit_test(test_last_bytes_of_a_card),
         cmocka_unit_test(test_last_pages_are_saved),
         cmocka_unit_test(test_crowd_takes_what_others_left),
+        cmocka_unit_test(test_crowd_is_renewed_in_place),
+        cmocka_unit_test(test_as_many_old_addresses_as_there_may_be),
+        cmocka_unit_test(test_page_with_as_many_addresses_as_there_may_be),
         cmocka_unit_test(test_part_goes_home_whole),
         cmocka_unit_test(test_who_is_lent_what),
         cmocka_unit_test(test_old_addresses_are_not_in_the_way),
         cmocka_unit_test(test_crowd_without_addresses),
         cmocka_unit_test(test_parts_that_stay_away),
         cmocka_unit_test(test_part_is_not_lent_twice),
+        cmocka_unit_test(test_rest_of_a_part_is_not_lent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* A slot that is another stream's by the time that an event of ours is recorded: it tells nothing of that one. */
+/* Slots whose streams go: what is owed, known and told of them from then on, and that an event of ours tells nothing of
+   the stream that has the slot by the time that it is recorded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -85,6 +86,91 @@ static void last_slot_is_given_to_another(void **state)
     assert_int_equal(add_stream(key, here), last);
 }
 
+/* One that is gone already owes no event, nor does any other because of it. */
+static void slot_goes_once(void **state)
+{
+    (void)state;
+    slot = add_stream(1, here);
+    (void)add_stream(2, here);
+    sg_core_slot_gone(core, 0, slot);
+    uint64_t owed = device->order.owed;
+    sg_core_slot_gone(core, 0, slot);
+    assert_int_equal(device->order.owed, owed);
+}
+
+static const struct segalloc_trace_record *no_turn(void)
+{
+    return NULL;
+}
+
+static void no_way(void)
+{
+}
+
+/* The trace says when its work was complete. */
+static void slot_that_goes_in_a_replay_asks_nothing_of_the_driver(void **state)
+{
+    static const struct sg_replay replay = {no_turn, no_way};
+    const struct sg_stream_id id = {.key = 1, .context = here};
+    (void)state;
+    core->replay = &replay;
+    slot = sg_core_slot(core, 0, &id);
+    strict_fail_at(1, true, CUDA_ERROR_UNKNOWN);
+    sg_core_slot_gone(core, 0, slot);
+    assert_false(strict_failed(NULL));
+    strict_fail_at(0, false, CUDA_SUCCESS);
+    assert_int_equal(device->order.state[slot], SG_SLOT_GONE);
+    core->replay = NULL;
+}
+
+/* Of a context that ends they serve others, with work or without, and whether they were gone before or not. */
+static void slots_of_a_context_that_ends(void **state)
+{
+    (void)state;
+    sg_core_context_seen(core, 0, there);
+    slot = add_stream(1, there);
+    sg_slot other = add_stream(2, there), stays = add_stream(3, here);
+    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_gone(core, 0, slot);
+    assert_int_equal(device->order.state[slot], SG_SLOT_GONE);
+    sg_core_context_gone(core, 0, there);
+    assert_int_equal(device->order.state[slot], SG_SLOT_UNUSED);
+    assert_int_equal(device->order.state[other], SG_SLOT_UNUSED);
+    assert_int_equal(device->order.state[stays], SG_SLOT_ALIVE);
+}
+
+static uint64_t could_have_seen(sg_slot whose, uint64_t born)
+{
+    return sg_order_could_have_seen(device, whose, born, 0);
+}
+
+static void retire(sg_slot which)
+{
+    struct sg_clock clock = {{0}};
+    sg_core_slot_gone(core, 0, which);
+    clock.at[which] = device->serial;
+    sg_core_completed(core, 0, &clock);
+    assert_int_equal(device->order.state[which], SG_SLOT_UNUSED);
+}
+
+/* What others have come after by way of a blocking stream is known no more once its slot is given up: they may have
+   seen what there was. Of other streams it is known still. */
+static void only_blocking_streams_leave_doubts(void **state)
+{
+    (void)state;
+    sg_slot plain = add_stream(1, here), whose = add_stream(2, here), by = add_stream(3, here);
+    const struct sg_stream_id id = {.key = 4, .context = here, .flags = SG_STREAM_BLOCKING};
+    sg_slot blocking = sg_core_slot(core, 0, &id);
+    struct sg_clock unused;
+    sg_core_clock(core, 0, by, &unused); /* in an event call: others are believed to be seen in any case */
+    uint64_t born = sg_order_tick(device);
+    sg_core_slot_touched(core, 0, by);
+    retire(plain);
+    assert_int_equal(could_have_seen(whose, born), 0);
+    retire(blocking);
+    assert_int_equal(could_have_seen(whose, born), sg_slot_bit(by));
+}
+
 static int start(void **state)
 {
     struct sg_conf conf;
@@ -113,6 +199,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(event_of_a_context_tells_nothing_of_a_slot_that_another_has_taken, start, stop),
         cmocka_unit_test_setup_teardown(last_slot_is_given_to_another, start, stop),
+        cmocka_unit_test_setup_teardown(slot_goes_once, start, stop),
+        cmocka_unit_test_setup_teardown(slot_that_goes_in_a_replay_asks_nothing_of_the_driver, start, stop),
+        cmocka_unit_test_setup_teardown(slots_of_a_context_that_ends, start, stop),
+        cmocka_unit_test_setup_teardown(only_blocking_streams_leave_doubts, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

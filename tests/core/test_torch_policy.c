@@ -346,6 +346,29 @@ static void garbage_collection(void **state)
     tear_down(&bench);
 }
 
+/* How old a block is tell the requests for large ones since it was freed, whatever there was of small ones. */
+static void garbage_is_as_old_as_its_pool(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "per_process_memory_fraction:0.5,garbage_collection_threshold:0.6", 400 * SG_MIB);
+    struct sg_torch_block *a = get(&bench, 50 * SG_MIB), *b = get(&bench, 60 * SG_MIB), *c = get(&bench, 20 * SG_MIB);
+    put(&bench, a);
+    for (int i = 0; i < 5; i++) {
+        put(&bench, c);
+        c = get(&bench, 20 * SG_MIB);
+    }
+    put(&bench, b);
+    for (int i = 0; i < 9; i++)
+        put(&bench, get(&bench, 512));
+    struct sg_torch_block *d = get(&bench, 64 * SG_MIB); /* 132 are held, and 120 the threshold */
+    assert_int_equal(bench.stats->segment_frees, 1);
+    assert_int_equal(bench.stats->reserved.current, 146 * SG_MIB); /* without a */
+    put(&bench, c);
+    put(&bench, d);
+    tear_down(&bench);
+}
+
 static void expandable_grows_by_chunks(void **state)
 {
     (void)state;
@@ -665,18 +688,30 @@ static void expandable_to_the_end_of_the_addresses(void **state)
     sg_torch_card_clear(&card);
 }
 
-/* A free expandable segment is whole, but nothing that garbage collection gives back. */
+/* A free expandable segment that is whole is nothing that garbage collection gives back. There is none where a card has
+   no more than was said: it has fewer bytes than a segment addresses. */
 static void garbage_is_in_fixed_segments_alone(void **state)
 {
     (void)state;
-    struct bench bench;
+    struct sg_torch_card card;
+    struct sg_torch_conf conf;
     struct sg_torch_block *block;
-    set_up(&bench, "expandable_segments:True,garbage_collection_threshold:0.1,per_process_memory_fraction:0.9", 160 * SG_MIB);
-    put(&bench, get(&bench, 140 * SG_MIB)); /* all that a fraction allows */
-    assert_int_equal(bench.stats->reserved.current, 140 * SG_MIB);
-    block = get_on(&bench, 1000, OTHER); /* asks for a segment of its own: garbage first */
-    put(&bench, block);
-    tear_down(&bench);
+    char error[SG_TORCH_ERROR_TEXT];
+    assert_int_equal(sg_torch_conf_parse("expandable_segments:True,garbage_collection_threshold:0.1,"
+        "per_process_memory_fraction:0.9", &conf, error), 0);
+    sg_torch_card_init(&card, SG_GIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 17 * SG_MIB, &sg_torch_card_ops, &card);
+    const struct sg_torch_stats *stats = sg_torch_stats(torch);
+    assert_int_equal(sg_torch_alloc(torch, 12 * SG_MIB, STREAM, &block), 0);
+    assert_int_equal(stats->reserved.current, 20 * SG_MIB); /* a segment of one chunk */
+    sg_torch_free(torch, block);
+    assert_int_equal(sg_torch_alloc(torch, 1000, OTHER, &block), 0); /* asks for a segment of its own: garbage first */
+    assert_int_equal(stats->segment_frees, 0);
+    assert_int_equal(stats->retries, 1); /* what is whole has gone after that */
+    assert_int_equal(card.used, 2 * SG_MIB);
+    sg_torch_free(torch, block);
+    sg_torch_destroy(torch);
+    sg_torch_card_clear(&card);
 }
 
 /* All that is free has gone, and it is not enough. */
@@ -722,7 +757,7 @@ int main(void)
         cmocka_unit_test(running_out),
         cmocka_unit_test(flushes_the_cache_once),
         cmocka_unit_test(memory_fraction),
-        cmocka_unit_test(garbage_collection),
+        cmocka_unit_test(garbage_collection), cmocka_unit_test(garbage_is_as_old_as_its_pool),
         cmocka_unit_test(expandable_grows_by_chunks),
         cmocka_unit_test(expandable_fills_holes_from_the_lowest_address),
         cmocka_unit_test(expandable_map_fails_midway),

@@ -199,6 +199,9 @@ static void test_fixed_segments(void **state)
     assert_int_equal(told[2].stream, told[0].stream);
     uint32_t stream = told[0].stream;
     forget();
+    assert_int_equal(sg_core_set_limit(core, 0, MIB(60)), MIB(60));
+    EXPECT(RECORD(LIMIT, 0, MIB(60))); /* which is of no context */
+    forget();
     assert_int_equal(strict_driver.mem_free(none), CUDA_SUCCESS); /* as the driver does when the context ends */
     sg_core_context_gone(core, 0, second.context);
     EXPECT(RECORD(FREE, 0, MIB(10)), RECORD(CONTEXT_GONE, 0, 0));
