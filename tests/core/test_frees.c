@@ -149,7 +149,7 @@ static void wait_tells_the_host_of_other_devices(void **state)
     sg_slot own, other;
     struct sg_clock unused;
     (void)state;
-    last->mode = SG_MODE_EXPANDABLE; /* the driver has no more than two */
+    last->granularity = 2 << 20; /* the driver has no more than two */
     own = sg_core_slot(scene.core, LAST, &ids[0]);
     other = sg_core_slot(scene.core, LAST, &ids[1]);
     scene.current = scene_add_context(1, 0);
@@ -159,7 +159,7 @@ static void wait_tells_the_host_of_other_devices(void **state)
     scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
     sg_core_slot_touched(scene.core, LAST, own);
     assert_int_equal(sg_order_could_have_seen(last, other, born, 0), sg_slot_bit(own));
-    last->mode = SG_MODE_PASS_ON;
+    last->granularity = 0;
 }
 
 static sg_slot busy;
