@@ -312,7 +312,7 @@ static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slo
 
 /* `slot` comes after what `other` was given up to some time. Since then `other` may have waited, and been given
    nothing: where `slot` comes after what was waited for anyhow, it comes after all of `other` up to now. So a stream
-   that waits for its neighbour keeps nothing from the neighbour by that. */
+   that waits for its neighbour keeps nothing from the neighbour by that. No clock is behind: `given` has all. */
 static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
 {
     uint64_t *known = &order->knows[slot].at[other],
@@ -333,14 +333,23 @@ static void catch_up_all(struct sg_order *order, sg_slot slot)
     }
 }
 
+/* Whether `slot` would learn something of `other`. */
+static bool is_news(const struct sg_order *order, sg_slot slot, sg_slot other, const struct sg_clock *clock)
+{
+    return other != slot && clock->at[other] > order->knows[slot].at[other] && clock->at[other] > order->complete[other];
+}
+
 /* Under the lock. */
 static void come_after(struct sg_device *device, sg_slot slot, const struct sg_clock *clock)
 {
     struct sg_order *order = &device->order;
+    bool read = false;
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
-        if (other == slot || clock->at[other] <= order->knows[slot].at[other] ||
-            clock->at[other] <= order->complete[other])
+        if (!is_news(order, slot, other, clock))
             continue;
+        if (!read) /* who catches up comes after all that the others were given, so each clock has to have it */
+            (void)sg_order_read(device, order->alive);
+        read = true;
         order->knows[slot].at[other] = clock->at[other];
         order->version++;
         /* Who comes after the stream's work so far has not come after this. */

@@ -220,6 +220,26 @@ static void test_place_in_the_way_of_a_page(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* A stream frees while it is the only one, so that its clock is not read, and then waits for a new one. The new one was
+   taken to come after all of it, and was given memory that was in use. */
+static void test_work_before_a_clock_was_read(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_CONTEXT_SYNC, .block = 0},
+        {FUZZ_ALLOCATE, .block = 0, .bytes = UINT64_C(65536)},
+        {FUZZ_ALLOCATE, .flags = FUZZ_WORKS, .block = 1, .bytes = UINT64_C(2097152)},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 1},
+        {FUZZ_STREAM_NEW, .stream = 1, .block = 0},
+        {FUZZ_ALLOCATE, .stream = 1, .block = 2, .bytes = UINT64_C(65536)},
+        {FUZZ_USE, .flags = FUZZ_WAITS, .block = 2},
+        {FUZZ_ALLOCATE, .stream = 1, .block = 3, .bytes = UINT64_C(4194304)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(12582912), .granularity = 2097152,
+        .devices = 1, .streams = 1, .check_every = 1};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -233,6 +253,7 @@ int main(void)
         cmocka_unit_test(test_made_to_wait_and_unheard),
         cmocka_unit_test(test_pinned_before_it_is_borrowed),
         cmocka_unit_test(test_place_in_the_way_of_a_page),
+        cmocka_unit_test(test_work_before_a_clock_was_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
