@@ -32,7 +32,7 @@ enum segalloc_record_kind {
     /* What the program did. These are also the actions of RMM's CSV and of its extensions. */
     SEGALLOC_RECORD_ALLOCATE = 1,          /* id, size asked for */
     SEGALLOC_RECORD_FREE = 2,              /* id, size asked for */
-    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for */
+    SEGALLOC_RECORD_ALLOCATE_FAILURE = 3,  /* size asked for; with SHORT id: bytes that it lacked */
     SEGALLOC_RECORD_RECORD_STREAM = 4,     /* id */
     SEGALLOC_RECORD_LAUNCH = 5,            /* size: how many pieces of work */
     SEGALLOC_RECORD_EVENT_RECORD = 6,      /* id: number of this recording of an event */
@@ -105,6 +105,7 @@ enum segalloc_record_flags {
     SEGALLOC_FLAG_ASYNC = 4,    /* free: by the stream-ordered interface, ordered after `stream` */
     SEGALLOC_FLAG_TORCH = 8,    /* the caller was PyTorch */
     SEGALLOC_FLAG_WORKED = 16,  /* free by ASYNC: `stream` had been given work, so that the time went on */
+    SEGALLOC_FLAG_SHORT = 1,    /* allocate failure: the id says how many bytes it lacked */
     /* How a CSV spelt things, so that it can be written out the same. A second definition of an index with other
        flags changes the spelling from there on, nothing else. */
     SEGALLOC_FLAG_HEX_STREAM = 16, /* define stream: as a pointer, 0x… */
@@ -148,8 +149,8 @@ struct segalloc_trace_header {
     uint32_t command_bytes;
     uint32_t imported; /* 1: made from another format; nothing in it says what the devices were */
     uint32_t devices;
-    uint64_t granularity;  /* of device 0, bytes; 0 when unknown */
-    uint64_t device_bytes; /* total memory of device 0; 0 when unknown */
+    uint64_t granularity;  /* of device 0, or of the first used where that was not, bytes; 0 when unknown */
+    uint64_t device_bytes; /* total memory of that device; 0 when unknown */
     uint64_t limit_bytes;  /* limit in force on device 0; 0 for none */
 };
 

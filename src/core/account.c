@@ -1,6 +1,7 @@
 /* What the core tells about itself: the statistics table, and the text for running out. */
 #include <stdio.h>
 
+#include "classic.h"
 #include "device.h"
 #include "size.h"
 
@@ -41,7 +42,7 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     set_gauge(ret, SG_STAT_segments, usage->segments);
     set_gauge(ret, SG_STAT_pinned_bytes, usage->pinned);
     set_gauge(ret, SG_STAT_aliased_bytes, usage->aliased);
-    ret->value[SG_STAT_largest_free_bytes] = largest_free(device);
+    ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free(device);
     ret->value[SG_STAT_allocs] = usage->allocs;
     ret->value[SG_STAT_frees] = usage->frees;
     ret->value[SG_STAT_allocated_total_bytes] = usage->allocated_total;
@@ -126,23 +127,68 @@ static struct holder find_holder(const struct sg_device *device)
     return holder;
 }
 
-/* Under the lock. What would help, by what is set already: never a setting that is on. */
-static const char *advice(const struct sg_device *device, const struct sg_stats *stats)
+void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
+{
+    uint64_t held = device->usage.reserved.now, outside = device->outside_bytes;
+    uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
+    struct sg_shortage shortage = {
+        .asked = bytes,
+        .live = device->usage.requested.now,
+        .used = device->usage.active.now,
+        .idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device),
+        .room = allowed < left ? allowed : left,
+    };
+    uint64_t had = shortage.idle + shortage.room;
+    shortage.short_by = bytes > had ? bytes - had : device->granularity ? device->granularity : SG_UNIT;
+    device->shortage = shortage;
+}
+
+bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return false;
+    sg_lock(&device->lock);
+    *ret = device->shortage;
+    sg_unlock(&device->lock);
+    return ret->asked > 0;
+}
+
+/* Under the lock. Why it failed and what would help, by what is set already: never a setting that is on. */
+static const char *cause(const struct sg_device *device, const struct sg_stats *stats)
 {
     const struct sg_conf *conf = &device->core->conf;
-    uint64_t live = stats->value[SG_STAT_requested_bytes], stranded = stats->value[SG_STAT_stranded_bytes];
-    if (device->capacity_bytes < device->total_bytes && live <= device->total_bytes &&
-        device->oom_request <= device->total_bytes - live)
-        return "the limit is what stops it: raise `limit` or per_process_memory_fraction";
+    const struct sg_shortage *shortage = &device->shortage;
+    uint64_t pending = stats->value[SG_STAT_pending_bytes], used = shortage->used,
+             pieces = stats->value[SG_STAT_inactive_split_bytes], others = device->total_bytes - device->outside_bytes,
+             most = device->capacity_bytes < others ? device->capacity_bytes : others;
+    if (device->capacity_bytes < device->total_bytes && shortage->live <= device->total_bytes &&
+        shortage->asked <= device->total_bytes - shortage->live)
+        return "limit: the device has more: raise `limit` or per_process_memory_fraction";
     if (device->outside_bytes > device->total_bytes / 10)
-        return "other users of the device hold more than a tenth of it: stop them or move";
+        return "other users of the device hold more than a tenth of it: stop them or use another GPU";
     if (stats->value[SG_STAT_waits_given_up])
         return "work that did not end within wait_limit holds freed memory: a kernel that never ends? else raise wait_limit";
-    if (stats->value[SG_STAT_pending_bytes] > stranded && conf->free_sync != SG_FREE_SYNC_STRICT)
+    if (pending > pieces + shortage->idle && conf->free_sync != SG_FREE_SYNC_STRICT)
         return "memory that was freed is still in use by queued work: free_sync:strict waits for it";
-    if (stranded > device->total_bytes / 50 && conf->page_size != SG_AUTO && conf->page_size > device->granularity)
-        return "partly used pages hold the rest: unset page_size_mb";
-    return "the program needs more than there is: smaller batches or sequences, or checkpointing";
+    if (used > most || shortage->asked > most - used)
+        return "too big: the program needs more than there is: smaller batches or sequences, or checkpointing";
+    if (conf->page_size != SG_AUTO && conf->page_size > device->granularity)
+        return "fragmented: it would fit if idle memory were in one piece: unset page_size_mb";
+    return "fragmented: it would fit if idle memory were in one piece: free, or allocate first, the small blocks that stay";
+}
+
+/* Under the lock; "" where no page is partly used. */
+static void describe_pieces(const struct sg_device *device, uint64_t pieces, char *text, size_t size)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    struct holder holder = find_holder(device);
+    *text = '\0';
+    if (holder.pages)
+        snprintf(text, size, ", %s idle in %llu partly used page%s\n  worst     %s in use keep a whole page (at 0x%llx, "
+            "a block of %s)", sg_size_format(pieces, a), (unsigned long long)holder.pages, holder.pages == 1 ? "" : "s",
+            sg_size_format(holder.used, b), (unsigned long long)holder.page, sg_size_format(holder.block, c));
 }
 
 size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t size)
@@ -155,33 +201,27 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, char *buffer, size_t 
     }
     struct sg_stats stats;
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT],
-        g[SG_SIZE_TEXT], h[SG_SIZE_TEXT], k[SG_SIZE_TEXT], l[SG_SIZE_TEXT];
+        g[SG_SIZE_TEXT], h[SG_SIZE_TEXT], k[SG_SIZE_TEXT], l[SG_SIZE_TEXT], m[SG_SIZE_TEXT], n[SG_SIZE_TEXT],
+        pieces[240];
     sg_lock(&device->lock);
     collect(device, &stats);
-    struct holder holder = find_holder(device);
-    uint64_t outside = device->outside_bytes, idle = sg_device_idle(device), asked = device->oom_request,
-             capacity = device->capacity_bytes;
-    const char *help = advice(device, &stats);
+    const struct sg_shortage shortage = device->shortage;
+    uint64_t total = device->total_bytes, capacity = device->capacity_bytes, outside = device->outside_bytes;
+    describe_pieces(device, stats.value[SG_STAT_inactive_split_bytes], pieces, sizeof pieces);
+    const char *why = cause(device, &stats);
     sg_unlock(&device->lock);
-    uint64_t held = stats.value[SG_STAT_reserved_bytes], room = capacity > held ? capacity - held : 0;
-    uint64_t others = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
-    room = room < others ? room : others;
-    char pinned[160] = "";
-    if (holder.pages)
-        snprintf(pinned, sizeof pinned,
-            "  pinned by %llu bytes in the emptiest of those pages (at 0x%llx, a block of %s)\n",
-            (unsigned long long)holder.used, (unsigned long long)holder.page, sg_size_format(holder.block, a));
     return (size_t)snprintf(buffer, size,
-        "segalloc: out of memory on device %d: %s asked for\n"
-        "  device    %s in all, %s that segalloc may hold, about %s not held by anybody\n"
-        "  program   %s requested and alive, %s allocated, %s freed but still in use by queued work\n"
-        "  segalloc  %s reserved, of that %s stranded in %llu partly used pages\n"
-        "  largest   %s could be had: idle pages and what the device has left\n"
-        "%s"
-        "  advice    %s\n",
-        ordinal, sg_size_format(asked, a), sg_size_format(device->total_bytes, b), sg_size_format(capacity, c),
-        sg_size_format(others, d), sg_size_format(stats.value[SG_STAT_requested_bytes], e),
-        sg_size_format(stats.value[SG_STAT_allocated_bytes], f), sg_size_format(stats.value[SG_STAT_pending_bytes], g),
-        sg_size_format(held, h), sg_size_format(stats.value[SG_STAT_stranded_bytes], k),
-        (unsigned long long)holder.pages, sg_size_format(idle + room, l), pinned, help);
+        "segalloc: out of memory on device %d: short by %s: %s asked for, %s to be had (%s idle, %s free)\n"
+        "  device    %s in all, %s that segalloc may hold, %s in use by others\n"
+        "  program   %s requested and alive, %s freed but still in use by queued work\n"
+        "  segalloc  %s reserved: %s allocated, %s idle in whole pages%s\n"
+        "  cause     %s\n"
+        "  next      segalloc run -o TRACE -- CMD, then segalloc report TRACE: what holds the memory\n",
+        ordinal, sg_size_format(shortage.short_by, a), sg_size_format(shortage.asked, b),
+        sg_size_format(shortage.idle + shortage.room, c), sg_size_format(shortage.idle, d),
+        sg_size_format(shortage.room, e), sg_size_format(total, f), sg_size_format(capacity, g),
+        sg_size_format(outside, h), sg_size_format(shortage.live, k),
+        sg_size_format(stats.value[SG_STAT_pending_bytes], l), sg_size_format(stats.value[SG_STAT_reserved_bytes], m),
+        sg_size_format(stats.value[SG_STAT_allocated_bytes], n),
+        sg_size_format(shortage.idle, (char[SG_SIZE_TEXT]){0}), pieces, why);
 }

@@ -291,8 +291,21 @@ struct sg_piece {
 /* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
 size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
 
+/* A failed allocation as its device was then, bytes. */
+struct sg_shortage {
+    uint64_t asked, live; /* live: requested by the program and not freed */
+    uint64_t used;        /* allocated, or freed and still in use by queued work */
+    uint64_t idle;        /* in whole pages, or segments, that nothing lives in */
+    uint64_t room;        /* neither held nor in use by others, as far as the limit goes */
+    uint64_t short_by;    /* asked for beyond these two; a granule where it failed although they would do */
+};
+
+/* The most recent failure on `device`. False: there was none. */
+bool sg_core_shortage(struct sg_core *core, int device, struct sg_shortage *ret);
+
 /* The text block of an out-of-memory (design: running out), for the most recent failure on `device`; lines end in
-   newlines. Returns the length as snprintf does. */
+   newlines. The first begins "segalloc: out of memory on device N: short by SIZE". Returns the length as snprintf
+   does. */
 size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size);
 
 #endif

@@ -137,7 +137,7 @@ struct sg_device {
     } grown;                 /* granules created for growing, and calls that gave access to them */
     int64_t move_tokens;     /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
-    size_t oom_request;      /* of the most recent failure */
+    struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_classic_pool) */
     uint32_t stream_count;
@@ -477,6 +477,9 @@ struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t
 
 /* Accounts for pages that came to, or went from, a region. Under the lock. */
 void sg_device_count_pages(struct sg_device *device, struct sg_region *region, int64_t pages);
+
+/* Notes what an allocation of `bytes` that has failed was short of. Under the lock. */
+void sg_device_note_shortage(struct sg_device *device, uint64_t bytes);
 
 /* Whole, unpinned free pages, in bytes. Under the lock. */
 uint64_t sg_device_idle(const struct sg_device *device);

@@ -126,8 +126,9 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 {
     (void)sg_turn(device);
     sg_lock(&device->lock);
-    device->oom_request = bytes;
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, 0, sg_device_stream(device, tag), 0, bytes);
+    sg_device_note_shortage(device, bytes);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream(device, tag),
+        device->shortage.short_by, bytes);
     sg_unlock(&device->lock);
     sg_count(device, SG_STAT_ooms, 1);
     return CUDA_ERROR_OUT_OF_MEMORY;

@@ -566,5 +566,13 @@ uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 
 uint32_t sg_region_largest(const struct sg_region *region)
 {
-    return (uint32_t)sg_index_largest(&region->free_index);
+    uint32_t largest = (uint32_t)sg_index_largest(&region->free_index);
+    for (uint32_t word = 0; word < SG_BINS / 64; word++) {
+        for (uint64_t left = region->bins_used[word]; left; left &= left - 1) {
+            const struct sg_bin *bin = &region->bin[word * 64 + (uint32_t)__builtin_ctzll(left)];
+            if (bin->count && bin->units > largest)
+                largest = bin->units;
+        }
+    }
+    return largest;
 }

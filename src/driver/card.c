@@ -34,10 +34,15 @@ void sg_card_use_device(int device)
     ordinal = device;
 }
 
+static uint64_t total_of(const struct sg_card_device *device)
+{
+    return device->total_bytes ? device->total_bytes : current->total_bytes;
+}
+
 static uint64_t unused(const struct sg_card_device *device)
 {
-    uint64_t used = device->used_bytes + device->outside_bytes;
-    return used < current->total_bytes ? current->total_bytes - used : 0;
+    uint64_t used = device->used_bytes + device->outside_bytes, total = total_of(device);
+    return used < total ? total - used : 0;
 }
 
 static CUresult take(struct sg_card_device *device, uint64_t bytes)
@@ -154,14 +159,13 @@ static CUresult mem_free(CUdeviceptr address)
 static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
 {
     *free_bytes = unused(&current->device[ordinal]);
-    *total_bytes = current->total_bytes;
+    *total_bytes = total_of(&current->device[ordinal]);
     return CUDA_SUCCESS;
 }
 
 static CUresult device_total(size_t *ret, CUdevice device)
 {
-    (void)device;
-    *ret = current->total_bytes;
+    *ret = total_of(&current->device[(uint32_t)device % SG_CARD_DEVICES]);
     return CUDA_SUCCESS;
 }
 

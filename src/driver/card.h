@@ -1,7 +1,8 @@
 /* A card without a GPU: a driver table that only keeps the books. Replays and the tuner run the core on it.
 
    The table's functions have no user pointer, so the card they mean is the calling thread's (sg_card_use), and where a
-   call does not name a device, the device that sg_card_use_device() named last. Every device has the same memory.
+   call does not name a device, the device that sg_card_use_device() named last. Every device has the same memory
+   unless its own is said.
    Contexts do not exist. Work is one of two things:
      - with a queue (card_queue.h), what was submitted to it: an event is complete when what came before it is, and a
        wait of the host completes it. A stream's handle is its number there;
@@ -19,10 +20,11 @@
 enum { SG_CARD_DEVICES = 64 };
 
 struct sg_card {
-    uint64_t total_bytes, granularity; /* of each device */
+    uint64_t total_bytes, granularity; /* of each device that has no size of its own */
     uint64_t next_address;
     bool refuses_nothing; /* set after sg_card_init(): what does not fit is for somebody else to say */
     struct sg_card_device {
+        uint64_t total_bytes; /* 0: as the card's; set before the device is first used */
         uint64_t used_bytes, peak_bytes;
         uint64_t outside_bytes; /* in use by others */
         uint64_t recordings, recordings_complete;

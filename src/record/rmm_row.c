@@ -69,12 +69,14 @@ size_t sg_rmm_row(const struct sg_dictionary *dictionary, const struct segalloc_
     *at++ = ',';
     at = put_text(at, action);
     *at++ = ',';
-    if (record->flags & SEGALLOC_FLAG_NIL && !record->id) {
+    bool failed = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE && record->flags & SEGALLOC_FLAG_SHORT;
+    uint64_t pointer = failed ? 0 : record->id;
+    if (record->flags & SEGALLOC_FLAG_NIL && !pointer) {
         at = put_text(at, "(nil)");
     } else {
         if (!(thread->flags & SEGALLOC_FLAG_BARE_HEX))
             at = put_text(at, "0x");
-        at = put_hex(at, record->id);
+        at = put_hex(at, pointer);
     }
     *at++ = ',';
     at = put_decimal(at, record->size);

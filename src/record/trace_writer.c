@@ -189,7 +189,7 @@ static __attribute__((noinline)) void note_device(struct sg_trace_writer *writer
 {
     if (writer->header.devices <= define->stream)
         writer->header.devices = define->stream + 1;
-    if (define->stream == 0) {
+    if (define->stream == 0 || writer->header.device_bytes == 0) {
         writer->header.granularity = define->id;
         writer->header.device_bytes = define->size;
     }

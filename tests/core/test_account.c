@@ -66,15 +66,15 @@ static void holder_is_the_emptiest_page(void **state)
     (void)allocate(3 * SG_MIB);
     run_out(TOTAL);
     expect_text("in 2 partly used pages");
-    expect_text("pinned by 1024 bytes");
+    expect_text("1.00 KiB in use keep a whole page");
     snprintf(at, sizeof at, "(at 0x%llx, a block of", (unsigned long long)small[0]);
     expect_text(at);
     release(small[0], SG_FREE_SYNC_AUTO);
     run_out(TOTAL);
-    expect_text("pinned by 512 bytes");
+    expect_text("512 B in use keep a whole page");
     release(small[1], SG_FREE_SYNC_AUTO);
     run_out(TOTAL);
-    expect_text("in 1 partly used pages");
+    expect_text("in 1 partly used page\n");
     stop();
 }
 
@@ -96,8 +96,7 @@ static void holder_is_the_emptiest_of_several_in_a_region(void **state)
             release(block[i], SG_FREE_SYNC_AUTO);
     run_out(TOTAL);
     expect_text("in 3 partly used pages");
-    snprintf(at, sizeof at, "pinned by %d bytes in the emptiest of those pages", BLOCK);
-    expect_text(at);
+    expect_text("64.00 KiB in use keep a whole page");
     snprintf(at, sizeof at, "(at 0x%llx, a block of", (unsigned long long)block[OF_A_PAGE]);
     expect_text(at);
     stop();
@@ -146,18 +145,52 @@ static void queued_work_holds_it(void **state)
     }
 }
 
-static void large_pages_hold_it(void **state)
+/* Half of each page is free, which blocks of that size fill, but none that is larger. */
+static void partly_used_pages_hold_it(void **state)
 {
     (void)state;
-    static const char *const confs[] = {"page_size_mb:8", "page_size_mb:2", ""};
-    static const char *const advice[] = {"unset page_size_mb", "smaller batches", "smaller batches"};
-    for (int i = 0; i < 3; i++) {
+    enum { PAGE_MB = 8 };
+    static const char *const confs[] = {"page_size_mb:8", ""};
+    static const char *const causes[] = {"unset page_size_mb", "the small blocks that stay"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t size = (i ? 2 * SG_MIB : PAGE_MB * SG_MIB) / 2, blocks = TOTAL / size;
+        CUdeviceptr block[2 * TOTAL / (2 * SG_MIB)];
         core = inspect_start(confs[i], TOTAL);
-        (void)allocate(8 * SG_MIB + 600 * 1024); /* in pages that have room for 1.4 MiB more, or for 7.4 */
-        run_out(TOTAL);
-        expect_text(advice[i]);
+        for (uint64_t j = 0; j < blocks; j++)
+            block[j] = allocate(size);
+        run_out(2 * size);
+        expect_text("too big");
+        for (uint64_t j = 0; j < blocks; j += 2)
+            release(block[j], SG_FREE_SYNC_AUTO);
+        run_out(4 * size);
+        expect_text("cause     fragmented");
+        expect_text(causes[i]);
+        expect_text("partly used pages");
         stop();
     }
+}
+
+/* The figures of a failure are those of its moment, and add up. */
+static void shortage_is_of_the_failure(void **state)
+{
+    (void)state;
+    struct sg_shortage shortage;
+    core = inspect_start("", TOTAL);
+    CUdeviceptr stays = allocate(20 * SG_MIB), idle = allocate(10 * SG_MIB);
+    assert_false(sg_core_shortage(core, 0, &shortage));
+    assert_false(sg_core_shortage(core, 1, &shortage));
+    release(idle, SG_FREE_SYNC_AUTO);
+    run_out(50 * SG_MIB);
+    release(stays, SG_FREE_SYNC_AUTO);
+    assert_true(sg_core_shortage(core, 0, &shortage));
+    assert_int_equal(shortage.asked, 50 * SG_MIB);
+    assert_int_equal(shortage.live, 20 * SG_MIB);
+    assert_int_equal(shortage.idle, 10 * SG_MIB);
+    assert_int_equal(shortage.room, TOTAL - 30 * SG_MIB);
+    assert_int_equal(shortage.short_by, 50 * SG_MIB - (TOTAL - 20 * SG_MIB));
+    expect_text("segalloc: out of memory on device 0: short by 6.00 MiB: 50.00 MiB asked for, 44.00 MiB to be had "
+                "(10.00 MiB idle, 34.00 MiB free)\n");
+    stop();
 }
 
 int main(void)
@@ -166,7 +199,8 @@ int main(void)
         cmocka_unit_test(holder_is_the_emptiest_page),
         cmocka_unit_test(holder_is_the_emptiest_of_several_in_a_region),
         cmocka_unit_test(limit_stops_it), cmocka_unit_test(others_hold_it), cmocka_unit_test(queued_work_holds_it),
-        cmocka_unit_test(large_pages_hold_it),
+        cmocka_unit_test(partly_used_pages_hold_it),
+        cmocka_unit_test(shortage_is_of_the_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

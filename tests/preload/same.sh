@@ -26,7 +26,7 @@ for conf in $confs; do
         echo "running out was reported $reports times with \"$conf\""
         status=1
     fi
-    if grep -q 'pinned by 0 bytes' "$work/err"; then
+    if grep -q 'worst  *0 B in use' "$work/err"; then
         echo "$conf: the report names a page that pins memory where there is none"
         status=1
     fi

@@ -47,10 +47,26 @@ static void about_running_out(const struct sg_findings *findings, sg_advice_fn *
         say(user, line);
     }
     if (findings->trace) {
-        snprintf(line, sizeof(line), "`segalloc replay %s --min-limit` says how large a card would have been enough.",
-                 findings->path);
+        snprintf(line, sizeof(line), "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
+                 "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
+                 *findings->command ? findings->command : "CMD", findings->path);
         say(user, line);
     }
+}
+
+/* An allocation failed for which there would not have been room had nothing been idle. */
+static bool is_too_much(const struct sg_findings *findings)
+{
+    for (uint32_t i = 0; i < findings->failures; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        for (uint32_t j = 0; j < findings->devices; j++) {
+            const struct sg_findings_device *device = &findings->device[j];
+            uint64_t most = device->limit_bytes ? device->limit_bytes : device->total_bytes;
+            if (device->ordinal == failure->device && failure->live_bytes + failure->bytes > most)
+                return true;
+        }
+    }
+    return false;
 }
 
 static void about_waste(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
@@ -58,7 +74,7 @@ static void about_waste(const struct sg_findings *findings, const struct sg_conf
     char line[1024], a[SG_SIZE_TEXT];
     uint64_t idle = findings->peak_reserved - findings->peak_allocated;
     bool wasted =
-        findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
+        !is_too_much(findings) && findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
     if (wasted && findings->peak_pending <= idle / 2) {
         sg_size_format(idle, a);
         if (!conf->expandable_segments) {

@@ -10,10 +10,6 @@
 #include "size.h"
 #include "stats_file.h"
 
-/* Where utilization is called what: below 0.90 STAlloc's README speaks of severe fragmentation. */
-#define UTILIZATION_SEVERE 0.90
-#define UTILIZATION_GOOD 0.97
-
 double sg_findings_utilization(const struct sg_findings_device *device)
 {
     uint64_t reserved = device->stats.peak[SG_STAT_reserved_bytes];
@@ -21,8 +17,17 @@ double sg_findings_utilization(const struct sg_findings_device *device)
                ? (double)device->stats.peak[SG_STAT_allocated_bytes] / (double)reserved : -1;
 }
 
+uint64_t sg_findings_stranded(const struct sg_findings_device *device)
+{
+    const uint64_t *peak = device->stats.peak;
+    uint64_t used = peak[SG_STAT_active_bytes] > peak[SG_STAT_allocated_bytes] ? peak[SG_STAT_active_bytes]
+                                                                               : peak[SG_STAT_allocated_bytes];
+    return peak[SG_STAT_reserved_bytes] > used ? peak[SG_STAT_reserved_bytes] - used : 0;
+}
+
 static void add_up(struct sg_findings *findings)
 {
+    uint32_t known = 0;
     findings->knows_reserved = findings->devices > 0;
     for (uint32_t i = 0; i < findings->devices; i++) {
         const struct sg_findings_device *device = &findings->device[i];
@@ -36,14 +41,21 @@ static void add_up(struct sg_findings *findings)
         findings->peak_allocated += stats->peak[SG_STAT_allocated_bytes];
         findings->peak_pending += stats->peak[SG_STAT_pending_bytes];
         findings->peak_reserved += stats->peak[SG_STAT_reserved_bytes];
-        findings->peak_stranded += stats->peak[SG_STAT_stranded_bytes];
+        findings->peak_stranded += sg_findings_stranded(device);
+        if (device->known[SG_STAT_reserved_bytes])
+            findings->device[i].stats.peak[SG_STAT_stranded_bytes] = sg_findings_stranded(device);
         findings->stranded += stats->value[SG_STAT_stranded_bytes];
         findings->knows_reserved &= device->known[SG_STAT_reserved_bytes];
         if (device->failed_largest > findings->failed_largest)
             findings->failed_largest = device->failed_largest;
         if (device->largest_request > findings->largest_request)
             findings->largest_request = device->largest_request;
+        if (device->smallest_card > findings->smallest_card)
+            findings->smallest_card = device->smallest_card;
+        known += device->smallest_card > 0;
     }
+    if (known < findings->devices)
+        findings->smallest_card = 0;
     uint64_t asked = findings->allocs + findings->passed_on;
     findings->served_share = asked && !findings->imported ? (double)findings->allocs / (double)asked : -1;
     findings->utilization = findings->knows_reserved && findings->peak_reserved
@@ -70,6 +82,8 @@ static void from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->stats_age = from->stats_age;
     to->has_classes = true;
     memcpy(to->class_count, from->class_count, sizeof(to->class_count));
+    to->at_peak = from->at_peak;
+    to->at_failure = from->at_failure;
     if (from->has_stats) {
         to->stats = from->stats;
         memset(to->known, true, sizeof(to->known));
@@ -99,7 +113,7 @@ static int take_devices(struct sg_findings *findings, const struct sg_summary *s
     return 0;
 }
 
-static int read_trace(struct sg_findings *findings, char *error)
+static int read_trace(struct sg_findings *findings, bool cards, char *error)
 {
     struct sg_trace_reader *reader;
     struct sg_summary summary;
@@ -124,6 +138,10 @@ static int read_trace(struct sg_findings *findings, char *error)
         status = -ENODATA;
     }
     findings->trace = true;
+    findings->requests = summary.requests;
+    findings->torch = summary.torch;
+    findings->failures = (uint32_t)(summary.failures < SG_FAILURES_KEPT ? summary.failures : SG_FAILURES_KEPT);
+    memcpy(findings->failure, summary.failure, sizeof findings->failure);
     findings->pid = info->header.pid;
     findings->duration_ns = summary.events ? summary.last_ns - summary.first_ns : 0;
     findings->events = summary.events;
@@ -136,7 +154,10 @@ static int read_trace(struct sg_findings *findings, char *error)
         findings->end_text = findings->end_room;
         findings->damaged = info->end == SG_TRACE_DAMAGED;
     }
+    findings->at_least = info->end_text || summary.failures > 0;
     sg_summary_free(&summary);
+    if (!status && !findings->damaged)
+        sg_findings_play(findings, reader, cards);
     sg_trace_close(reader);
     return status;
 }
@@ -223,10 +244,10 @@ static int64_t rank_of(const char *conf, const char *path)
     return made_from(at, end, name ? name + 1 : path, &rank) ? rank : -1;
 }
 
-int sg_findings_read(const char *path, struct sg_findings *ret, char *error)
+int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error)
 {
     struct sg_findings findings = {.path = path};
-    int status = sg_stats_file_detect(path) ? read_statistics(&findings, error) : read_trace(&findings, error);
+    int status = sg_stats_file_detect(path) ? read_statistics(&findings, error) : read_trace(&findings, cards, error);
     if (!status && (!findings.conf || !findings.command)) {
         snprintf(error, SG_FINDINGS_ERROR, "out of memory");
         status = -ENOMEM;
@@ -256,55 +277,4 @@ void sg_findings_free(struct sg_findings *findings)
     free(findings->device);
     findings->conf = findings->command = NULL;
     findings->device = NULL;
-}
-
-char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size)
-{
-    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
-    uint64_t asked = findings->allocs + findings->passed_on;
-    uint64_t waste =
-        findings->peak_reserved > findings->peak_allocated ? findings->peak_reserved - findings->peak_allocated : 0;
-    sg_size_format(findings->peak_reserved, a);
-    sg_size_format(findings->peak_allocated, b);
-    sg_size_format(waste, c);
-    double percent = findings->utilization * 100;
-    if (findings->passed_on && !findings->allocs)
-        snprintf(text, size, "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.", asked);
-    else if (findings->ooms && findings->failed_largest)
-        snprintf(text, size,
-                 "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, the largest of %s, with at most %s "
-                 "requested at once.",
-                 findings->ooms, asked + findings->ooms, sg_size_format(findings->failed_largest, a),
-                 sg_size_format(findings->peak_requested, b));
-    else if (findings->ooms)
-        snprintf(text, size,
-                 "Out of memory: %" PRIu64 " of %" PRIu64 " allocations failed, with at most %s requested at once.",
-                 findings->ooms, asked + findings->ooms, sg_size_format(findings->peak_requested, b));
-    else if (findings->passed_on)
-        snprintf(text, size,
-                 "Partly served: %" PRIu64 " of %" PRIu64 " allocations (%s) went to the driver, not to segalloc.",
-                 findings->passed_on, asked, sg_size_format(findings->passed_on_bytes, a));
-    else if (!findings->knows_reserved)
-        snprintf(text, size,
-                 "At least %s are needed: live at the peak of %" PRIu64 " allocations. `segalloc replay %s` says what "
-                 "an allocator makes of it.",
-                 sg_size_format(findings->peak_requested, a), findings->allocs, findings->path);
-    else if (findings->utilization < 0)
-        snprintf(text, size, "Nothing was held: %" PRIu64 " allocations, and no memory reserved.", findings->allocs);
-    else if (findings->utilization < UTILIZATION_SEVERE && findings->peak_pending > waste / 2)
-        snprintf(
-            text, size,
-            "Run ahead: %s were reserved at the peak for %s allocated, because up to %s were freed while queued work "
-            "still used them.",
-            a, b, sg_size_format(findings->peak_pending, c));
-    else if (findings->utilization < UTILIZATION_SEVERE)
-        snprintf(text, size,
-                 "Fragmented: %s were reserved at the peak for %s allocated, utilization %.1f %%: %s lay idle.", a, b,
-                 percent, c);
-    else
-        snprintf(text, size,
-                 "%s: all %" PRIu64
-                 " allocations served, %s reserved at the peak for %s allocated, utilization %.1f %%.",
-                 findings->utilization < UTILIZATION_GOOD ? "Fair" : "Good", asked, a, b, percent);
-    return text;
 }

@@ -19,6 +19,8 @@ struct sg_findings_device {
     uint64_t stats_age;                             /* events after the allocator's last snapshot */
     bool has_classes;
     uint64_t class_count[SG_SIZE_CLASSES]; /* as in summary.h */
+    struct sg_live_set at_peak, at_failure;  /* the same; empty where there is none, or it is not known */
+    uint64_t smallest_card;                /* on which every allocation of the trace fits; 0: unknown */
 };
 
 struct sg_findings {
@@ -27,7 +29,10 @@ struct sg_findings {
     bool imported; /* a trace of another program: there is nothing in it of what an allocator did */
     char *conf, *command;
     int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
-    uint64_t pid, duration_ns, events, dropped, unmatched_frees, repeated;
+    uint64_t pid, duration_ns, events, requests, dropped, unmatched_frees, repeated; /* as in summary.h */
+    bool at_least; /* more may be needed than there is in the file: it has no end, or an allocation failed */
+    bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */
+    bool torch;    /* PyTorch asked for memory */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     const char *end_text; /* why the trace is incomplete, or NULL */
     char end_room[SG_FINDINGS_ERROR];
@@ -37,13 +42,24 @@ struct sg_findings {
     /* All devices together. */
     uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, failed_largest, largest_request;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
+    uint64_t smallest_card; /* of the device that needs most; 0: unknown */
+    struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
+    uint32_t failures;                                   /* that are kept */
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };
 
-/* Reads either kind of file. 0, or a negative errno with one line in error[SG_FINDINGS_ERROR]. */
-int sg_findings_read(const char *path, struct sg_findings *ret, char *error);
+/* Reads either kind of file. Of a trace that was not closed the peaks are those of a replay; with `cards` that finds the
+   smallest card too, where the trace is short enough. 0, or a negative errno with one line in
+   error[SG_FINDINGS_ERROR]. */
+int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error);
 void sg_findings_free(struct sg_findings *findings);
+
+/* findings_play.c: takes in what a replay of the trace tells, as far as there is one. */
+void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards);
+
+/* What was reserved at its peak beyond the most that was in use at once, bytes. */
+uint64_t sg_findings_stranded(const struct sg_findings_device *device);
 
 /* Peak allocated ÷ peak reserved, negative when unknown. */
 double sg_findings_utilization(const struct sg_findings_device *device);

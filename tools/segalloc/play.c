@@ -33,6 +33,7 @@ struct player {
     struct sg_card card;
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
     struct sg_slow *slow; /* NULL: every operation is done at once */
+    uint64_t own[SG_DEVICES_MAX]; /* bytes of the devices by the trace; 0: it doesn't say */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
     struct sg_told told;
     /* PyTorch's */
@@ -71,6 +72,34 @@ static int no_memory(struct player *player)
 static int device_of(const struct player *player, uint32_t stream)
 {
     return stream < player->streams ? player->stream[stream].device : 0;
+}
+
+/* Bytes of a device's card. */
+static uint64_t card_of(const struct player *player, int device)
+{
+    const struct sg_play *play = player->play;
+    return play->card[device]       ? play->card[device]
+           : play->card_bytes       ? play->card_bytes
+           : player->own[device]    ? player->own[device]
+                                    : SG_PLAY_CARD;
+}
+
+/* Blocks of this many bytes may be huge ones on the card of one of the devices. */
+static void note_card(struct player *player, int device)
+{
+    uint64_t bytes = card_of(player, device), huge = sg_conf_limit(&player->play->conf, bytes) / HUGE_PART;
+    player->result->device[device].card_bytes = player->card.device[device].total_bytes = bytes;
+    if (huge < player->huge_bytes)
+        player->huge_bytes = huge;
+}
+
+/* Before anything is asked of the device. */
+static void define_device(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (record->stream >= SG_DEVICES_MAX)
+        return;
+    player->own[record->stream] = record->size;
+    note_card(player, (int)record->stream);
 }
 
 static int define_stream(struct player *player, const struct segalloc_trace_record *record)
@@ -116,17 +145,54 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
     return tag;
 }
 
+/* The allocation that just failed has left its marks on the core. */
+static void note_first(struct player *player, const struct segalloc_trace_record *record, struct sg_play_device *device)
+{
+    int ordinal = device_of(player, record->stream);
+    struct sg_stats stats;
+    struct sg_shortage shortage;
+    device->first_oom_event = player->result->events;
+    device->first_oom_bytes = record->size;
+    if (player->torch && player->torch[ordinal].torch)
+        device->first_oom_live = sg_torch_stats(player->torch[ordinal].torch)->requested.current;
+    else if (player->core && sg_core_stats(player->core, ordinal, &stats))
+        device->first_oom_live = stats.value[SG_STAT_requested_bytes];
+    if (player->core && sg_core_shortage(player->core, ordinal, &shortage) && shortage.asked == record->size)
+        device->first_oom_short = shortage.short_by;
+}
+
 /* An allocation does not fit. */
 static void count_oom(struct player *player, const struct segalloc_trace_record *record)
 {
     struct sg_play_result *result = player->result;
-    struct sg_stats stats;
+    struct sg_play_device *device = &result->device[device_of(player, record->stream)];
+    bool again = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
+    device->new_ooms += !again;
+    result->new_ooms += !again;
+    if (record->size > device->largest_oom)
+        device->largest_oom = record->size;
+    if (record->size > result->largest_oom)
+        result->largest_oom = record->size;
+    if (!device->ooms++)
+        note_first(player, record, device);
     if (result->ooms++)
         return;
-    result->first_oom_event = result->events;
-    result->first_oom_bytes = record->size;
-    if (player->core && sg_core_stats(player->core, device_of(player, record->stream), &stats))
-        result->first_oom_live = stats.value[SG_STAT_requested_bytes];
+    result->first_oom_event = device->first_oom_event;
+    result->first_oom_bytes = device->first_oom_bytes;
+    result->first_oom_live = device->first_oom_live;
+    result->first_oom_short = device->first_oom_short;
+}
+
+/* Whether each of the devices that are asked about has had an allocation that does not fit. */
+static bool may_stop(const struct player *player)
+{
+    uint64_t left = player->play->stop_at_oom;
+    if (!left || !player->result->ooms)
+        return false;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        if (player->result->device[device].ooms)
+            left &= ~(UINT64_C(1) << device);
+    return left == 0;
 }
 
 /* Whether operations take their time, as they did in the recorded process. */
@@ -166,11 +232,20 @@ static struct sg_torch *torch_of(struct player *player, const struct segalloc_tr
 {
     struct torch_device *device = &player->torch[device_of(player, record->stream)];
     if (!device->torch) {
-        sg_torch_card_init(&device->card, player->play->card_bytes);
-        device->torch =
-            sg_torch_create(&player->play->torch, player->play->card_bytes, &sg_torch_card_ops, &device->card);
+        uint64_t bytes = card_of(player, device_of(player, record->stream));
+        sg_torch_card_init(&device->card, bytes);
+        device->torch = sg_torch_create(&player->play->torch, bytes, &sg_torch_card_ops, &device->card);
     }
     return device->torch;
+}
+
+/* Something is asked of a device. */
+static void note_request(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_device *device = &player->result->device[device_of(player, record->stream)];
+    device->used = true;
+    device->allocs++;
+    device->card_bytes = card_of(player, device_of(player, record->stream));
 }
 
 static int allocate(struct player *player, const struct segalloc_trace_record *record)
@@ -178,6 +253,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     struct sg_play_result *result = player->result;
     uint64_t value = 0;
     result->allocs++;
+    note_request(player, record);
     if (record->size > result->largest_request)
         result->largest_request = record->size;
     if (player->core) {
@@ -211,6 +287,7 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
     const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
     CUdeviceptr address = 0;
     player->result->failures++;
+    note_request(player, record);
     if (record->size > player->result->largest_request)
         player->result->largest_request = record->size;
     if (player->torch) {
@@ -384,6 +461,9 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
         return empty_cache(player, record);
     case SEGALLOC_RECORD_DEFINE_STREAM:
         return define_stream(player, record);
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        define_device(player, record);
+        return 0;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
         fail(player, record);
         return 0;
@@ -401,6 +481,7 @@ static void collect_own(struct player *player)
         struct sg_stats stats;
         if (!sg_core_stats(player->core, device, &stats))
             continue;
+        result->device[device].stats = stats;
         result->peak_requested += stats.peak[SG_STAT_requested_bytes];
         result->peak_allocated += stats.peak[SG_STAT_allocated_bytes];
         result->peak_pending += stats.peak[SG_STAT_pending_bytes];
@@ -435,6 +516,11 @@ static void collect_torch(struct player *player)
             continue;
         const struct sg_torch_stats *stats = sg_torch_stats(player->torch[device].torch);
         const uint64_t *calls = player->torch[device].card.calls;
+        struct sg_stats *level = &result->device[device].stats;
+#define LEVEL(name) level->value[SG_STAT_##name##_bytes] = stats->name.current, \
+                    level->peak[SG_STAT_##name##_bytes] = stats->name.peak;
+        LEVEL(requested) LEVEL(allocated) LEVEL(active) LEVEL(reserved)
+#undef LEVEL
         result->peak_requested += stats->requested.peak;
         result->peak_allocated += stats->allocated.peak;
         result->peak_reserved += stats->reserved.peak;
@@ -478,7 +564,7 @@ static int start(struct player *player)
         player->torch = calloc(SG_DEVICES_MAX, sizeof *player->torch);
         return player->torch ? 0 : no_memory(player);
     }
-    sg_card_init(&player->card, play->card_bytes, play->granularity);
+    sg_card_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
     sg_card_use(&player->card);
     struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver,
         .may_wait = play->device_waits ? yes : NULL};
@@ -490,7 +576,9 @@ static int start(struct player *player)
         params.observer = sg_slow_sink(player->slow);
         params.replay = &sg_slow_replay;
     }
-    player->huge_bytes = sg_conf_limit(&play->conf, play->card_bytes) / HUGE_PART;
+    player->huge_bytes = UINT64_MAX;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        note_card(player, device);
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
@@ -511,7 +599,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
             if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
                 result.diverged_event = result.events;
         }
-        if (play->stop_at_oom && result.ooms)
+        if (may_stop(&player))
             break;
     }
     if (status == 0 && player.core)

@@ -10,10 +10,14 @@
 #include "conf.h"
 #include "core.h"
 #include "segalloc/trace_format.h"
+#include "size.h"
 #include "stats.h"
 #include "torch_conf.h"
 
 enum { SG_PLAY_ERROR = 256 };
+
+/* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
+#define SG_PLAY_CARD SG_TIB
 
 /* Where records come from: writes at most `n` and returns how many; 0 at the end. */
 typedef size_t sg_play_next(void *source, struct segalloc_trace_record *out, size_t n);
@@ -24,7 +28,8 @@ struct sg_play {
     enum sg_policy policy;
     struct sg_conf conf;         /* of SG_POLICY_SEGALLOC */
     struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
-    uint64_t card_bytes;         /* of each device */
+    uint64_t card_bytes;         /* of each device; 0: what the trace says of it, and where it doesn't SG_PLAY_CARD */
+    uint64_t card[SG_DEVICES_MAX]; /* of single ones; 0: as above */
     uint64_t granularity;
     bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
     uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
@@ -32,7 +37,8 @@ struct sg_play {
     bool device_waits;           /* one stream may be made to wait for another when memory has run out */
     bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by
                                     section */
-    bool stop_at_oom;            /* end at the first allocation that does not fit */
+    uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
+                                    0: plays the whole trace */
     sg_play_next *next;
     uint64_t (*place)(void *source); /* byte at which the record after those that `next` last wrote stands; 0: unknown.
                                         May be NULL */
@@ -42,9 +48,24 @@ struct sg_play {
 /* The driver calls that a result counts; names as in the JSON. */
 #define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
 
+/* What became of one device. */
+struct sg_play_device {
+    bool used;                 /* memory was asked of it */
+    uint64_t card_bytes;
+    struct sg_stats stats;     /* by PyTorch's rules requested, allocated, active and reserved bytes only */
+    uint64_t allocs;           /* those that failed when recorded included */
+    uint64_t ooms, new_ooms;   /* allocations that do not fit; of them, those that had not failed when recorded */
+    uint64_t largest_oom;      /* bytes */
+    uint64_t first_oom_event;  /* its number, from 1; 0: none */
+    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
+    uint64_t first_oom_short;  /* how much it lacked; 0: not known */
+};
+
+/* Sums and peaks are over all devices, and peaks are sums of theirs; `first` is the earliest. */
 struct sg_play_result {
     uint64_t events, allocs, frees;
     uint64_t ooms;     /* allocations that do not fit, those included that failed when recorded and still do */
+    uint64_t new_ooms; /* those left out */
     uint64_t failures; /* that were recorded */
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
@@ -54,10 +75,9 @@ struct sg_play_result {
                                             work */
     uint64_t growth_ns, move_ns; /* by the cost table */
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
-    uint64_t largest_request;
-    uint64_t first_oom_event;    /* its number, from 1; 0: none */
-    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what its device had in use; the latter by
-                                                 segalloc's rules only */
+    uint64_t largest_request, largest_oom;
+    uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
+    struct sg_play_device device[SG_DEVICES_MAX];
     struct sg_play_calls {
 #define CALL(name) uint64_t name;
         SG_PLAY_CALLS(CALL)

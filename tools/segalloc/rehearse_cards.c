@@ -106,7 +106,7 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
 {
     struct sg_findings findings;
     char error[SG_FINDINGS_ERROR];
-    if (sg_findings_read(path, &findings, error) != 0)
+    if (sg_findings_read(path, false, &findings, error) != 0)
         return 0; /* a process that ended before its first allocation */
     int status = 0;
     if (findings.allocs + findings.passed_on + findings.ooms > 0) {

@@ -12,7 +12,9 @@
 #include "inputs.h"
 #include "meta.h"
 #include "play.h"
+#include "recorded.h"
 #include "size.h"
+#include "smallest.h"
 #include "trace_reader.h"
 
 static const struct option long_options[] = {
@@ -29,48 +31,56 @@ static const struct option long_options[] = {
     {0},
 };
 
-/* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
-#define DEFAULT_CARD SG_TIB
-#define LARGEST_CARD (4 * SG_TIB) /* up to which --min-limit looks where none is named: what is alive beyond is no GPU's */
-#define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 enum { RUN_AHEAD_MOST = 100000000 };
 
 struct replay {
-    const char *verb, *path, *conf_text;
+    const char *verb, *path, *conf_text; /* NULL: as recorded */
     bool json, min_limit, bench, as_recorded;
     double ns_per_op; /* of --bench */
-    uint64_t limit;
+    uint64_t limit;   /* --limit; 0: each device its own */
+    struct sg_recorded recorded;
     struct sg_trace_reader *reader;
     struct sg_play play;
     struct sg_play_result result;
     double seconds;
-    uint64_t smallest; /* card without an allocation that fails; 0: not asked for, or none */
+    struct sg_smallest smallest; /* cards without an allocation that fails, where asked for */
 };
 
 static int help(void)
 {
-    puts("usage: segalloc replay TRACE [--conf K:V,…] [--limit SIZE] [--min-limit] [--policy NAME] [--json]\n"
-         "Plays a trace (ours, or RMM's replay CSV, also as .zst; - is standard input) through the allocator, on a card that\n"
-         "only keeps the books: the same decisions as in a program, without a GPU. Allocations that do not fit are counted,\n"
-         "and the replay goes on without them.\n\n"
-         "  -c, --conf K:V,…   options of the allocator (segalloc conf lists them); with --policy pytorch in the\n"
-         "                     syntax of PYTORCH_CUDA_ALLOC_CONF\n"
-         "  -l, --limit SIZE   size of the card, such as 24GiB (default: the recorded device's, or 1 TiB)\n"
-         "  -m, --min-limit    also find the smallest card, to 2 MiB, on which every allocation fits\n"
-         "  -r, --run-ahead K  also play the work: it is complete once K more allocations have been made, or sooner where\n"
-         "                     the host waits for it, and memory is used again in its order, as --conf free_sync says\n"
-         "                     (strict, event or stream; auto is stream). Rows about work are kept to; in a trace\n"
-         "                     without any, work on its stream follows each allocation. Without this option what is\n"
-         "                     freed is complete at once\n"
-         "      --sees RULE    with free_sync:stream, whom a free waits for besides its own stream: recorded (default),\n"
-         "                     the streams of its record_stream rows, as PyTorch does; or possible, all that could have\n"
-         "                     seen the block, as where record_stream is not heard of\n"
-         "      --device-waits let one stream wait for another, when memory has run out, rather than the host\n"
-         "  -p, --policy NAME  segalloc (default), or pytorch: decide as PyTorch's own allocator does\n"
+    puts("usage: segalloc replay TRACE [--conf K:V,…] [--limit SIZE] [--min-limit]\n"
+         "                       [--policy NAME] [--json]\n"
+         "Plays a trace (ours, or RMM's replay CSV, also as .zst; - is standard input)\n"
+         "through the allocator, on cards that only keep the books: the same decisions\n"
+         "as in a program, without a GPU. By default under the settings and on the\n"
+         "devices that it was recorded with, each device a card of its own. Allocations\n"
+         "that do not fit are counted, and the replay goes on without them.\n\n"
+         "  -c, --conf K:V,…   instead of the recorded settings these, on top of the\n"
+         "                     defaults (segalloc conf lists them); with --policy pytorch\n"
+         "                     in the syntax of PYTORCH_CUDA_ALLOC_CONF\n"
+         "  -l, --limit SIZE   size of each card, such as 24GiB (default: that of the\n"
+         "                     recorded device, or 1 TiB)\n"
+         "  -m, --min-limit    also find the smallest card of each device, to 2 MiB, on\n"
+         "                     which every allocation fits\n"
+         "  -r, --run-ahead K  also play the work: it is complete once K more allocations\n"
+         "                     have been made, or sooner where the host waits for it, and\n"
+         "                     memory is used again in its order, as --conf free_sync says\n"
+         "                     (strict, event or stream; auto is stream). Rows about work\n"
+         "                     are kept to; in a trace without any, work on its stream\n"
+         "                     follows each allocation. Without this option what is freed\n"
+         "                     is complete at once\n"
+         "      --sees RULE    which other streams a free waits for with\n"
+         "                     free_sync:stream: recorded (default), those of its\n"
+         "                     record_stream rows, as PyTorch does; or possible, any that\n"
+         "                     could have used the block\n"
+         "      --device-waits let one stream wait for another, when memory has run out,\n"
+         "                     rather than the host\n"
+         "  -p, --policy NAME  segalloc (default), or pytorch: PyTorch's own allocator\n"
          "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
          "      --json         print one object on one line\n"
          "  -h, --help         print this\n\n"
-         "Exit status: 0 when the whole trace was played, 1 when it could not be, 2 for bad usage.");
+         "Exit status: 0 when the whole trace was played, 3 when an allocation failed that\n"
+         "had not failed when recorded, 1 when it could not be played, 2 for bad usage.");
     return SG_EXIT_OK;
 }
 
@@ -91,13 +101,11 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Plays the trace once on a card of `bytes`. 0, or an exit status after a message. */
-static int play_once(struct replay *replay, uint64_t bytes, bool stop_at_oom, struct sg_play_result *ret)
+/* Plays the trace once, on what cards `replay->play` says. 0, or an exit status after a message. */
+static int play_once(struct replay *replay, struct sg_play_result *ret)
 {
     char error[SG_PLAY_ERROR];
-    replay->play.card_bytes = bytes;
-    replay->play.stop_at_oom = stop_at_oom;
-    replay->play.as_recorded = replay->as_recorded && bytes == replay->limit;
+    replay->play.as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
     int status = sg_play_run(&replay->play, ret, error);
     const char *broken = sg_trace_error(replay->reader);
     if (broken)
@@ -105,51 +113,44 @@ static int play_once(struct replay *replay, uint64_t bytes, bool stop_at_oom, st
     return status == 0 ? 0 : sg_tool_error(replay->verb, "%s: %s", replay->path, error);
 }
 
-static void progress(const struct replay *replay, uint64_t low, uint64_t high)
+static void progress(uint64_t low, uint64_t high)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
-    if (!replay->json && isatty(STDERR_FILENO))
+    if (isatty(STDERR_FILENO))
         fprintf(stderr, "\rsmallest card: between %s and %s   ", sg_size_format(low, a), sg_size_format(high, b));
 }
 
-/* Bisects the smallest card to STEP. What completes is not quite monotone in the size, so this is a card that
-   completes while one STEP smaller does not. */
+static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+{
+    struct replay *replay = user;
+    if (sg_trace_rewind(replay->reader) != 0)
+        return sg_tool_error(replay->verb, "--min-limit reads the trace several times, and %s can be read only once",
+            replay->path);
+    memcpy(replay->play.card, card, sizeof replay->play.card);
+    replay->play.stop_at_oom = stop;
+    return play_once(replay, ret);
+}
+
+/* A limit in bytes that the run was recorded under is none of the smallest card's. */
 static int find_smallest(struct replay *replay)
 {
-    const uint64_t STEP = 2 * SG_MIB;
-    struct sg_play_result result;
-    uint64_t low = replay->result.peak_requested / STEP * STEP;
-    uint64_t high = (replay->result.peak_reserved + STEP - 1) / STEP * STEP;
-    if (replay->result.ooms)
-        high = replay->limit;
-    for (bool fits = false; !fits;) {
-        if (sg_trace_rewind(replay->reader) != 0)
-            return sg_tool_error(replay->verb,
-                "--min-limit reads the trace several times, and %s can be read only once", replay->path);
-        int status = play_once(replay, high, true, &result);
-        if (status)
-            return status;
-        fits = result.ooms == 0;
-        if (!fits) {
-            low = high;
-            high += high / 16 / STEP * STEP + STEP;
-            if (high > LARGEST_CARD && high > replay->limit)
-                return 0;
-        }
-    }
-    while (high - low > STEP) {
-        uint64_t middle = low + (high - low) / 2 / STEP * STEP;
-        progress(replay, low, high);
-        sg_trace_rewind(replay->reader);
-        int status = play_once(replay, middle, true, &result);
-        if (status)
-            return status;
-        *(result.ooms ? &low : &high) = middle;
-    }
+    const struct sg_play before = replay->play;
+    replay->smallest = (struct sg_smallest){.play = play_cards, .user = replay,
+        .progress = replay->json ? NULL : progress,
+        .most = replay->limit > SG_SMALLEST_MOST ? replay->limit : SG_SMALLEST_MOST};
+    if (!replay->conf_text)
+        replay->play.conf.limit_bytes = 0;
+    int status = sg_smallest_find(&replay->smallest, &replay->result);
+    replay->play = before;
     if (!replay->json && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
-    replay->smallest = high;
-    return 0;
+    return status;
+}
+
+/* What is needed may be more than was seen: an allocation failed in the recorded process, or the trace has no end. */
+static bool is_lower_bound(const struct replay *replay)
+{
+    return replay->result.failures > 0 || sg_trace_info(replay->reader)->end_text;
 }
 
 static double utilization(const struct sg_play_result *result)
@@ -164,22 +165,72 @@ static const char *sync_name(enum sg_free_sync sync)
                                         : "stream"; /* which auto is here */
 }
 
+static void number_or_null(const char *key, uint64_t value)
+{
+    if (value)
+        printf(",\"%s\":%" PRIu64, key, value);
+    else
+        printf(",\"%s\":null", key);
+}
+
+static void print_json_devices(const struct replay *replay)
+{
+    const char *comma = "";
+    fputs(",\"devices\":[", stdout);
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        const struct sg_play_device *device = &replay->result.device[i];
+        if (!device->used)
+            continue;
+        printf("%s{\"device\":%d,\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64
+               ",\"new_ooms\":%" PRIu64, comma, i, device->card_bytes, device->allocs, device->ooms, device->new_ooms);
+        printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64
+               ",\"peak_reserved_bytes\":%" PRIu64, device->stats.peak[SG_STAT_requested_bytes],
+            device->stats.peak[SG_STAT_allocated_bytes], device->stats.peak[SG_STAT_reserved_bytes]);
+        number_or_null("first_oom_event", device->first_oom_event);
+        number_or_null("largest_oom_bytes", device->largest_oom);
+        number_or_null("short_by_bytes", device->first_oom_short);
+        number_or_null("min_limit_bytes", replay->smallest.card[i]);
+        putchar('}');
+        comma = ",";
+    }
+    putchar(']');
+}
+
+static uint64_t largest_card(const struct replay *replay)
+{
+    uint64_t largest = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (replay->result.device[i].used && replay->result.device[i].card_bytes > largest)
+            largest = replay->result.device[i].card_bytes;
+    return largest ? largest : replay->limit;
+}
+
+/* The settings that were played, "" for the defaults. */
+static const char *conf_played(const struct replay *replay, char *text, size_t size)
+{
+    if (replay->conf_text)
+        return replay->conf_text;
+    if (replay->play.policy == SG_POLICY_SEGALLOC)
+        sg_recorded_conf_text(&replay->recorded.conf, text, size);
+    else
+        *text = '\0';
+    return text;
+}
+
 static void print_json(const struct replay *replay)
 {
     const struct sg_play_result *result = &replay->result;
+    char conf[4096];
     fputs("{\"schema\":\"segalloc.replay/1\",\"trace\":", stdout);
     sg_tool_json_string(replay->path);
     fputs(",\"conf\":", stdout);
-    sg_tool_json_string(replay->conf_text);
+    sg_tool_json_string(conf_played(replay, conf, sizeof conf));
     printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64,
-        replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", replay->limit);
+        replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", largest_card(replay));
     printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
            ",\"recorded_failures\":%" PRIu64, result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
-    printf(",\"as_recorded\":%s,\"diverged_event\":", replay->play.as_recorded ? "true" : "false");
-    if (result->diverged_event)
-        printf("%" PRIu64, result->diverged_event);
-    else
-        fputs("null", stdout);
+    printf(",\"as_recorded\":%s", replay->as_recorded ? "true" : "false");
+    number_or_null("diverged_event", result->diverged_event);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
            ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
         result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved,
@@ -187,8 +238,8 @@ static void print_json(const struct replay *replay)
     printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
            ",\"sewn_pages\":%" PRIu64 ",\"late_unmaps\":%" PRIu64,
         result->pages_moved, result->bytes_moved, result->aliased_pages, result->sewn_pages, result->late_unmaps);
-    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64,
-           result->host_waits, result->device_waits, result->ooms);
+    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64
+           ",\"new_ooms\":%" PRIu64, result->host_waits, result->device_waits, result->ooms, result->new_ooms);
     if (replay->play.ordered)
         printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
                ",\"strict_waits\":%" PRIu64,
@@ -197,11 +248,9 @@ static void print_json(const struct replay *replay)
             result->strict_waits);
     else
         fputs(",\"run_ahead\":null", stdout);
-    fputs(",\"min_limit_bytes\":", stdout);
-    if (replay->smallest)
-        printf("%" PRIu64, replay->smallest);
-    else
-        fputs("null", stdout);
+    number_or_null("min_limit_bytes", sg_smallest_largest(&replay->smallest, result));
+    printf(",\"at_least\":%s", is_lower_bound(replay) ? "true" : "false");
+    print_json_devices(replay);
     const char *comma = "";
     fputs(",\"driver_calls\":{", stdout);
 #define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->calls.name), comma = ",";
@@ -224,37 +273,109 @@ static void row(const char *name, uint64_t bytes, uint64_t of)
     putchar('\n');
 }
 
+/* What was played: the settings, and on what. */
+static void print_terms(const struct replay *replay)
+{
+    char conf[4096], recorded[4096] = "", size[SG_SIZE_TEXT];
+    const char *played = conf_played(replay, conf, sizeof conf);
+    bool ours = replay->play.policy == SG_POLICY_SEGALLOC;
+    printf("Played %s%s%s", ours ? "" : "by PyTorch's rules, ", *played ? "under " : "under the defaults",
+        *played ? played : "");
+    if (replay->recorded.ours && ours) {
+        sg_recorded_conf_text(&replay->recorded.conf, recorded, sizeof recorded);
+        if (replay->as_recorded || !replay->conf_text)
+            fputs(", as recorded", stdout);
+        else
+            printf(" (recorded under %s)", *recorded ? recorded : "the defaults");
+    }
+    const char *comma = ", on ";
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (!replay->result.device[i].used)
+            continue;
+        printf("%sdevice %d of %s", comma, i, sg_size_format(replay->result.device[i].card_bytes, size));
+        comma = ", ";
+    }
+    puts(".");
+}
+
+static void print_verdict(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    uint64_t allocs = result->allocs + result->failures;
+    if (!result->ooms) {
+        printf("All %" PRIu64 " allocation%s fit%s.\n", allocs, allocs == 1 ? "" : "s",
+            result->failures ? ", those that failed when recorded too" : "");
+        return;
+    }
+    printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, allocs == 1 ? "" : "s",
+        result->ooms == 1 ? "does" : "do");
+    if (result->new_ooms < result->ooms)
+        printf(", %" PRIu64 " of them failed when recorded too", result->ooms - result->new_ooms);
+    printf(".\nThe first is event %" PRIu64 ": %s asked for with %s in use", result->first_oom_event,
+        sg_size_format(result->first_oom_bytes, bytes), sg_size_format(result->first_oom_live, live));
+    if (result->first_oom_short)
+        printf(", short by %s", sg_size_format(result->first_oom_short, lack));
+    printf("; the largest asks for %s.\n", sg_size_format(result->largest_oom, bytes));
+}
+
+static void print_smallest(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    uint64_t largest = sg_smallest_largest(&replay->smallest, result);
+    char size[SG_SIZE_TEXT];
+    unsigned devices = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        devices += result->device[i].used;
+    if (!largest) {
+        puts("  no card is large enough");
+        return;
+    }
+    row(is_lower_bound(replay) ? "at least a card" : "smallest card", largest, devices == 1 ? result->peak_requested : 0);
+    for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
+        if (result->device[i].used)
+            printf("    device %-7d %12s\n", i, sg_size_format(replay->smallest.card[i], size));
+    if (result->failures)
+        puts("  An allocation failed when this was recorded: what would have come after it is not\n"
+             "  in the trace. `segalloc rehearse -- CMD` plays the program to its end.");
+}
+
+/* PyTorch's rules make pages only in expandable segments. */
+static void print_work(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    if (replay->play.policy == SG_POLICY_PYTORCH) {
+        const struct sg_play_calls *calls = &result->calls;
+        printf("  %-16s %12" PRIu64 "   of the driver\n", "calls", calls->reserve + calls->create + calls->map +
+            calls->set_access + calls->unmap + calls->release + calls->alloc + calls->free + calls->sync);
+        return;
+    }
+    printf("  %-16s %12" PRIu64 "   about %.1f ms of driver calls over the whole run, estimated\n", "pages created",
+        result->calls.create, (double)result->growth_ns / 1e6);
+    printf("  %-16s %12" PRIu64 "   about %.1f ms, estimated\n", "pages moved", result->pages_moved,
+        (double)result->move_ns / 1e6);
+    if (!replay->play.ordered)
+        return;
+    printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
+    printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
+    if (result->strict_frees)
+        printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
+}
+
 static void print_text(const struct replay *replay)
 {
     const struct sg_play_result *result = &replay->result;
-    char card[SG_SIZE_TEXT], largest[SG_SIZE_TEXT];
     uint64_t live = result->peak_requested;
-    if (result->ooms)
-        printf("%" PRIu64 " of %" PRIu64 " allocations do not fit a card of %s (the first is event %" PRIu64
-               "; the largest asks for %s)\n",
-            result->ooms, result->allocs + result->failures, sg_size_format(replay->limit, card),
-            result->first_oom_event, sg_size_format(result->largest_request, largest));
-    else
-        printf("all %" PRIu64 " allocations fit a card of %s\n", result->allocs + result->failures,
-            sg_size_format(replay->limit, card));
+    print_terms(replay);
+    print_verdict(replay);
     row("live at peak", live, 0);
     row("allocated", result->peak_allocated, live);
     if (result->peak_pending)
         row("pending", result->peak_pending, live);
     row("reserved", result->peak_reserved, live);
-    if (replay->smallest)
-        row("smallest card", replay->smallest, live);
-    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table, once\n", "pages created", result->calls.create,
-        (double)result->growth_ns / 1e6);
-    printf("  %-16s %12" PRIu64 "   %.1f ms by the cost table\n", "pages moved", result->pages_moved,
-        (double)result->move_ns / 1e6);
-    if (replay->play.ordered) {
-        printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
-        printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
-        if (result->strict_frees)
-            printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits,
-                result->strict_frees);
-    }
+    if (replay->min_limit)
+        print_smallest(replay);
+    print_work(replay);
     if (result->unmatched_frees)
         printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
     if (result->diverged_event)
@@ -285,12 +406,12 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
     for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:r:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'c':
-            replay->conf_text = sg_tool_conf_join(replay->conf_text, optarg);
+            replay->conf_text = sg_tool_conf_join(replay->conf_text ? replay->conf_text : "", optarg);
             break;
         case 'l':
-            if (!sg_size_parse(optarg, &replay->limit) || replay->limit == 0 ||
-                replay->limit > SEGALLOC_TRACE_DEVICE_MOST)
-                return sg_tool_usage(argv[0], "--limit takes a size of 64 TiB or less such as 24GiB, not \"%s\"", optarg);
+            if (!sg_tool_card(optarg, &replay->limit))
+                return sg_tool_usage(argv[0], "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"",
+                    optarg);
             break;
         case 'm':
             replay->min_limit = true;
@@ -338,7 +459,7 @@ static int configure(struct replay *replay, const char *policy)
         if (replay->play.ordered)
             return sg_tool_usage(replay->verb,
                 "--run-ahead is not for --policy pytorch, whose events are complete when it asks");
-        if (sg_torch_conf_parse(replay->conf_text, &replay->play.torch, error) != 0)
+        if (sg_torch_conf_parse(replay->conf_text ? replay->conf_text : "", &replay->play.torch, error) != 0)
             return sg_tool_usage(replay->verb, "--conf: %s", error);
         return 0;
     }
@@ -346,49 +467,28 @@ static int configure(struct replay *replay, const char *policy)
         return sg_tool_usage(replay->verb, "--policy is segalloc or pytorch, not \"%s\"", policy);
     /* The environment configures programs, not replays: what a replay shows must not depend on where it runs. */
     sg_conf_init(&replay->play.conf);
-    return sg_tool_conf_check(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE : 0;
+    return replay->conf_text && sg_tool_conf_check(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE
+                                                                                                        : 0;
 }
 
-/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
-   trace; and so is whether segments were fixed, which ipc:auto leaves to the process. */
-static void blank(struct sg_conf *conf)
+/* What is played where nothing else is said: the recorded run. */
+static int set_terms(struct replay *replay)
 {
-    conf->trace[0] = conf->stats[0] = '\0';
-    conf->free_sync = SG_FREE_SYNC_AUTO;
-    conf->pending_limit = SG_AUTO;
-    conf->wait_limit = conf->trim_idle_s = 0;
-    conf->ipc = SG_IPC_AUTO;
-    conf->pytorch = 0;
-    conf->oom_report = SG_OOM_NEVER;
-    conf->limit_visible = conf->live = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
-}
-
-/* Whether the devices of a trace of ours had fixed segments: they need no granularity. */
-static bool is_fixed(const struct replay *replay)
-{
-    return sg_trace_info(replay->reader)->header.granularity == 0;
-}
-
-/* Whether a trace of ours is to be played with the settings with which it was recorded, as far as they decide anything
-   here. */
-static bool is_as_recorded(const struct replay *replay)
-{
-    const struct sg_trace_info *info = sg_trace_info(replay->reader);
-    struct sg_conf conf[2] = {replay->play.conf};
-    char text[2][4096];
-    if (replay->play.policy != SG_POLICY_SEGALLOC || replay->play.ordered || info->header.imported ||
-        info->header.device_bytes != replay->limit)
-        return false;
-    sg_conf_init(&conf[1]);
-    if (sg_conf_apply(&conf[1], SG_CONF_ARGUMENT, info->conf, NULL, NULL) != 0)
-        return false;
-    if (conf[0].ipc == SG_IPC_ALWAYS && !is_fixed(replay))
-        return false;
-    for (int i = 0; i < 2; i++) {
-        blank(&conf[i]);
-        sg_conf_print(&conf[i], text[i], sizeof text[i]);
+    const struct sg_conf asked = replay->play.conf;
+    int status = sg_recorded_read(replay->reader, &replay->recorded);
+    if (status)
+        return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
+    sg_recorded_play(&replay->recorded, &replay->play);
+    if (replay->conf_text)
+        replay->play.conf = asked;
+    if (replay->limit) {
+        memset(replay->play.card, 0, sizeof replay->play.card);
+        replay->play.card_bytes = replay->limit;
     }
-    return strcmp(text[0], text[1]) == 0;
+    replay->as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
+    if (replay->as_recorded && replay->recorded.fixed)
+        replay->play.conf.expandable_segments = false;
+    return 0;
 }
 
 static int time_core(struct replay *replay)
@@ -399,7 +499,7 @@ static int time_core(struct replay *replay)
     if (sg_trace_rewind(replay->reader) != 0)
         return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once",
             replay->path);
-    replay->play.card_bytes = replay->limit;
+    replay->play.card_bytes = largest_card(replay);
     return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
 }
 
@@ -412,7 +512,7 @@ static int no_events(const struct replay *replay)
 
 int sg_verb_replay(int argc, char **argv)
 {
-    struct replay replay = {.verb = argv[0], .conf_text = ""};
+    struct replay replay = {.verb = argv[0]};
     const char *policy = "segalloc";
     char error[SG_TRACE_ERROR];
     for (int i = 1; i < argc; i++)
@@ -428,17 +528,12 @@ int sg_verb_replay(int argc, char **argv)
     double began = now();
     if (sg_trace_open(replay.path, &replay.reader, error) != 0)
         return sg_tool_error(replay.verb, "%s: %s", replay.path, error);
-    const struct segalloc_trace_header *header = &sg_trace_info(replay.reader)->header;
-    if (!replay.limit)
-        replay.limit = header->device_bytes ? header->device_bytes : DEFAULT_CARD;
-    replay.play.granularity = header->granularity ? header->granularity : DEFAULT_GRANULARITY;
-    replay.as_recorded = is_as_recorded(&replay);
-    if (replay.as_recorded && is_fixed(&replay))
-        replay.play.conf.expandable_segments = false;
     replay.play.next = next_records;
     replay.play.source = replay.reader;
     replay.play.place = place;
-    status = play_once(&replay, replay.limit, false, &replay.result);
+    status = set_terms(&replay);
+    if (status == 0)
+        status = play_once(&replay, &replay.result);
     replay.seconds = now() - began;
     if (status == 0 && replay.result.events == 0)
         status = no_events(&replay);
@@ -453,5 +548,5 @@ int sg_verb_replay(int argc, char **argv)
     if (status == 0)
         (replay.json ? print_json : print_text)(&replay);
     sg_trace_close(replay.reader);
-    return status;
+    return status ? status : replay.result.new_ooms ? SG_EXIT_NOT_FIT : SG_EXIT_OK;
 }

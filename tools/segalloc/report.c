@@ -252,7 +252,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
     if (!all || !good)
         status = sg_tool_error(arguments->verb, "out of memory");
     for (size_t i = 0; all && good && i < count; i++) {
-        if (sg_findings_read(paths[i], &all[i], error))
+        if (sg_findings_read(paths[i], true, &all[i], error))
             status = worse(status, sg_tool_error(arguments->verb, "%s: %s", paths[i], error));
         else
             good[goods++] = &all[i];

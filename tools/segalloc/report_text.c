@@ -99,6 +99,52 @@ static void histogram(const struct sg_findings_device *device)
     }
 }
 
+/* What was alive, largest groups first. */
+static void live_set(const char *heading, const struct sg_live_set *set)
+{
+    enum { ROWS = 12 };
+    bool shown[SG_SIZE_CLASSES] = {false};
+    char size[SG_SIZE_TEXT], bytes[SG_SIZE_TEXT];
+    for (int row = 0; row < ROWS; row++) {
+        int next = -1;
+        for (int i = 0; i < SG_SIZE_CLASSES; i++)
+            if (!shown[i] && set->class[i].bytes && (next < 0 || set->class[i].bytes > set->class[next].bytes))
+                next = i;
+        if (next < 0)
+            return;
+        if (row == 0)
+            printf("\n%s\n  %14s %14s %10s   %s\n", heading, "", "blocks from", "blocks", "mean age in allocations");
+        shown[next] = true;
+        printf("  %14s %14s %10" PRIu64 "   %" PRIu64 "\n", sg_size_format(set->class[next].bytes, bytes),
+               sg_size_format(next ? UINT64_C(1) << (next - 1) : 0, size), set->class[next].blocks,
+               sg_live_age(set, (unsigned)next));
+    }
+}
+
+/* Allocations that failed, and what was alive at the largest of them. */
+static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    enum { ROWS = 8 };
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], heading[96];
+    int rows = 0;
+    for (uint32_t i = 0; i < findings->failures && rows < ROWS; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        if (failure->device != device->ordinal)
+            continue;
+        if (rows++ == 0)
+            puts("\nAllocations that failed");
+        printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event, sg_size_format(failure->bytes, bytes),
+               sg_size_format(failure->live_bytes, live));
+        printf("%s%s\n", failure->short_by ? ", short by " : "",
+               failure->short_by ? sg_size_format(failure->short_by, lack) : "");
+    }
+    if (rows && device->stats.value[SG_STAT_ooms] > (uint64_t)rows)
+        printf("  and %" PRIu64 " more\n", device->stats.value[SG_STAT_ooms] - (uint64_t)rows);
+    snprintf(heading, sizeof heading, "Alive when %s failed", sg_size_format(device->failed_largest, bytes));
+    if (rows)
+        live_set(heading, &device->at_failure);
+}
+
 static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     char a[SG_SIZE_TEXT];
@@ -107,13 +153,17 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
         printf(", %s", sg_size_format(device->total_bytes, a));
     if (device->limit_bytes)
         printf(", limit %s", sg_size_format(device->limit_bytes, a));
+    if (device->smallest_card)
+        printf(", smallest card %s%s", findings->at_least ? "at least " : "", sg_size_format(device->smallest_card, a));
     if (sg_findings_utilization(device) >= 0)
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
     levels(device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
-        printf("  (allocated, pending, reserved and what follows: as they were %" PRIu64 " events before the end)\n",
-               device->stats_age);
+        printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64 " event%s before the end)\n",
+               device->stats_age, device->stats_age == 1 ? "" : "s");
+    failures(findings, device);
+    live_set("Alive at the peak", &device->at_peak);
     histogram(device);
     counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
     counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
@@ -133,7 +183,9 @@ static void glossary(void)
     puts("\nWords\n"
          "  requested   asked for by the program and not freed; allocated: the same after rounding\n"
          "  pending     freed, but queued work may still use it\n"
-         "  reserved    physical memory held; stranded: reserved, neither allocated nor pending\n"
+         "  reserved    physical memory held\n"
+         "  stranded    reserved, neither allocated nor pending; its peak: what was\n"
+         "              reserved at the peak beyond the most that was in use at once\n"
          "  utilization peak allocated / peak reserved; fragmentation is 1 minus that");
 }
 
@@ -190,7 +242,7 @@ static void print_all(const struct sg_findings *const *findings, size_t count, i
     if (all.utilization >= 0 && all.utilization <= 1)
         snprintf(used, sizeof(used), "%.1f %%", all.utilization * 100);
     printf("%4s %-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "\n", "all", width,
-           "sums; peaks: most, utilization: least", "", all.allocs, sg_size_format(all.peak_requested, a),
+           "(total; highest peak; lowest utilization)", "", all.allocs, sg_size_format(all.peak_requested, a),
            reserved ? sg_size_format(all.peak_reserved, b) : "-", used, all.ooms);
 }
 
@@ -205,8 +257,8 @@ void sg_report_table(const struct sg_findings *const *findings, size_t count)
     }
     if (ranks)
         printf("%4s ", "rank");
-    if (ranks && width < 38)
-        width = 38;
+    if (ranks && width < 41)
+        width = 41;
     printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested",
            "peak reserved", "utilization", "OOMs");
     for (size_t i = 0; i < count; i++) {

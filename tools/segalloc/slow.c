@@ -196,10 +196,10 @@ static bool is_compared(uint8_t kind)
     }
 }
 
-/* Addresses are not those of the recorded run. */
-static bool has_address(uint8_t kind)
+/* Addresses are not those of the recorded run, and what a failure lacked decides nothing. */
+static bool is_id_compared(uint8_t kind)
 {
-    return kind == SEGALLOC_RECORD_ALLOCATE || kind == SEGALLOC_RECORD_FREE;
+    return kind != SEGALLOC_RECORD_ALLOCATE && kind != SEGALLOC_RECORD_FREE && kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
 }
 
 /* Under the core's lock. */
@@ -220,7 +220,7 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
             self->created = 0;
     }
     slow->diverged = record->kind != expected.kind || record->size != expected.size ||
-                     (record->id != expected.id && !has_address(record->kind));
+                     (record->id != expected.id && is_id_compared(record->kind));
 }
 
 struct sg_event_sink sg_slow_sink(struct sg_slow *slow)

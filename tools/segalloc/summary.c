@@ -10,8 +10,8 @@
 #include "size.h"
 #include "trace_file.h"
 
-enum { BATCH = 4096, DEVICE_SHIFT = 58 };
-#define SIZE_MAX_KEPT ((UINT64_C(1) << DEVICE_SHIFT) - 2) /* larger ones are lies and count as this much */
+enum { BATCH = 4096 };
+#define SIZE_MAX_KEPT ((UINT64_C(1) << 58) - 2) /* larger ones are lies and count as this much */
 
 const char *sg_record_kind_name(unsigned kind)
 {
@@ -41,7 +41,6 @@ static struct sg_summary_device *device_at(struct sg_summary *summary, uint32_t 
     ordinal = ordinal < SG_DICTIONARY_DEVICES ? ordinal : SG_DICTIONARY_DEVICES - 1;
     if (ordinal >= summary->devices)
         summary->devices = ordinal + 1;
-    summary->device[ordinal].used = true;
     return &summary->device[ordinal];
 }
 
@@ -56,13 +55,49 @@ static unsigned size_class(uint64_t size)
     return size ? 64 - (unsigned)__builtin_clzll(size) : 0;
 }
 
-static void block_gone(struct sg_summary *summary, uint64_t kept)
+/* Before what is alive changes: keeps what it was when most was. */
+static void keep_peak(struct sg_summary_device *device)
 {
-    uint64_t size = (kept & ((UINT64_C(1) << DEVICE_SHIFT) - 1)) - 1;
-    struct sg_summary_device *device = &summary->device[kept >> DEVICE_SHIFT];
-    device->live_bytes -= size;
+    if (!device->is_at_peak)
+        return;
+    device->is_at_peak = false;
+    device->at_peak = device->live;
+    device->at_peak.allocs = device->allocs;
+}
+
+static void block_gone(struct sg_summary *summary, uint64_t number)
+{
+    struct sg_summary_block *block = &summary->block[number - 1];
+    struct sg_summary_device *device = &summary->device[block->device];
+    struct sg_live_class *class = &device->live.class[size_class(block->size)];
+    keep_peak(device);
+    device->live_bytes -= block->size;
     device->live_blocks--;
-    summary->live_bytes -= size;
+    summary->live_bytes -= block->size;
+    class->blocks--;
+    class->bytes -= block->size;
+    class->births -= block->birth;
+    block->spare = summary->spare;
+    summary->spare = (uint32_t)number;
+}
+
+/* An entry for a block, from 1; 0: no host memory. */
+static uint32_t block_entry(struct sg_summary *summary)
+{
+    uint32_t number = summary->spare;
+    if (number) {
+        summary->spare = summary->block[number - 1].spare;
+        return number;
+    }
+    if (summary->blocks == summary->block_room) {
+        uint32_t room = summary->block_room ? 2 * summary->block_room : 4096;
+        struct sg_summary_block *larger = room ? realloc(summary->block, room * sizeof *larger) : NULL;
+        if (!larger)
+            return 0;
+        summary->block = larger;
+        summary->block_room = room;
+    }
+    return ++summary->blocks;
 }
 
 static int allocate(struct sg_summary *summary, const struct segalloc_trace_record *record)
@@ -75,23 +110,68 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
         summary->repeated++;
         block_gone(summary, before);
     }
-    if (!sg_idmap_put(&summary->live, record->id, (uint64_t)ordinal << DEVICE_SHIFT | (size + 1)))
+    uint32_t number = block_entry(summary);
+    if (!number || !sg_idmap_put(&summary->live, record->id, number))
         return -ENOMEM;
+    struct sg_live_class *class = &device->live.class[size_class(size)];
+    summary->torch |= record->flags & SEGALLOC_FLAG_TORCH;
+    device->used = true;
     device->allocs++;
     device->alloc_bytes += size;
     device->class_count[size_class(size)]++;
     device->live_bytes += size;
     device->live_blocks++;
     summary->live_bytes += size;
-    if (device->live_bytes > device->peak_live_bytes)
+    summary->block[number - 1] = (struct sg_summary_block){.size = size, .birth = device->allocs, .device = ordinal};
+    class->blocks++;
+    class->bytes += size;
+    class->births += device->allocs;
+    if (device->live_bytes > device->peak_live_bytes) {
         device->peak_live_bytes = device->live_bytes;
+        device->is_at_peak = true;
+    }
     if (device->live_blocks > device->peak_live_blocks)
         device->peak_live_blocks = device->live_blocks;
-    if (summary->live_bytes > summary->peak_live_bytes)
-        summary->peak_live_bytes = summary->live_bytes;
     if (size > device->largest_request)
         device->largest_request = size;
     return 0;
+}
+
+static void fail(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    uint32_t ordinal = ordinal_of(summary, record);
+    struct sg_summary_device *device = device_at(summary, ordinal);
+    device->used = true;
+    device->failures++;
+    if (record->size > device->failed_largest) {
+        device->failed_largest = record->size;
+        device->at_failure = device->live;
+        device->at_failure.allocs = device->allocs;
+    }
+    if (summary->failures < SG_FAILURES_KEPT)
+        summary->failure[summary->failures] = (struct sg_summary_failure){
+            .event = summary->requests, .bytes = record->size, .live_bytes = device->live_bytes,
+            .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0, .thread = record->thread, .device = ordinal,
+        };
+    summary->failures++;
+}
+
+/* The driver served an allocation. Where it was the latest that had failed, by the same thread, the program has it. */
+static void pass_on(struct sg_summary *summary, const struct segalloc_trace_record *record)
+{
+    uint32_t ordinal = ordinal_of(summary, record);
+    struct sg_summary_device *device = device_at(summary, ordinal);
+    device->used = true;
+    device->passed_on++;
+    device->passed_on_bytes += record->size;
+    const struct sg_summary_failure *last =
+        summary->failures && summary->failures <= SG_FAILURES_KEPT ? &summary->failure[summary->failures - 1] : NULL;
+    if (!last || last->device != ordinal || last->thread != record->thread || last->bytes != record->size ||
+        last->event != summary->requests)
+        return;
+    summary->failures--;
+    summary->retried++;
+    device->failures--;
 }
 
 static void statistic(struct sg_summary *summary, const struct segalloc_trace_record *record)
@@ -108,6 +188,7 @@ static void statistic(struct sg_summary *summary, const struct segalloc_trace_re
         if (hash[i] == record->id)
             (record->flags & SEGALLOC_FLAG_PEAK ? pending->peak : pending->value)[i] = record->size;
     if (record->flags & SEGALLOC_FLAG_LAST) {
+        device->used |= pending->peak[SG_STAT_requested_bytes] > 0;
         device->stats = *pending;
         device->has_stats = true;
         device->stats_age = 0;
@@ -147,6 +228,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     case SEGALLOC_RECORD_END:
         return 0;
     }
+    summary->requests += record->kind < SEGALLOC_RECORD_DONE;
     if (!summary->events++)
         summary->first_ns = record->time_ns;
     if (record->time_ns > summary->last_ns)
@@ -159,23 +241,35 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     case SEGALLOC_RECORD_FREE:
         kept = sg_idmap_take(&summary->live, record->id);
         if (kept) {
-            summary->device[kept >> DEVICE_SHIFT].frees++;
+            summary->device[summary->block[kept - 1].device].frees++;
             block_gone(summary, kept);
         } else {
             summary->unmatched_frees++;
         }
         break;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        device->failures++;
-        if (record->size > device->failed_largest)
-            device->failed_largest = record->size;
+        fail(summary, record);
         break;
     case SEGALLOC_RECORD_PASSED_ON:
-        device->passed_on++;
-        device->passed_on_bytes += record->size;
+        pass_on(summary, record);
         break;
     }
     return 0;
+}
+
+/* What only the end tells. The header knows one device, which is the first where that was used. */
+static void finish(struct sg_summary *summary, const struct segalloc_trace_header *header)
+{
+    struct sg_summary_device *first = &summary->device[0];
+    if (!first->granularity && first->used)
+        first->granularity = header->granularity;
+    if (!first->total_bytes && first->used)
+        first->total_bytes = header->device_bytes;
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        keep_peak(&summary->device[i]);
+        summary->device[i].limit_bytes = header->limit_bytes;
+        summary->peak_live_bytes += summary->device[i].peak_live_bytes;
+    }
 }
 
 int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds)
@@ -201,15 +295,8 @@ int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, 
     }
     sg_progress_end(&progress);
     free(record);
-    if (!error) {
-        const struct segalloc_trace_header *header = &sg_trace_info(reader)->header;
-        struct sg_summary_device *first = device_at(summary, 0);
-        first->limit_bytes = header->limit_bytes;
-        if (!first->granularity)
-            first->granularity = header->granularity;
-        if (!first->total_bytes)
-            first->total_bytes = header->device_bytes;
-    }
+    if (!error)
+        finish(summary, &sg_trace_info(reader)->header);
     return error;
 }
 
@@ -221,4 +308,5 @@ void sg_summary_free(struct sg_summary *summary)
     sg_dictionary_free(&summary->dictionary);
     free(summary->device);
     free(summary->pending);
+    free(summary->block);
 }

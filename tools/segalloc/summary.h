@@ -18,6 +18,32 @@
 enum sg_bound_kind { SG_BOUND_ALL, SG_BOUND_LARGE, SG_BOUND_COUNT };
 
 enum { SG_SIZE_CLASSES = 65 }; /* class n: sizes of n binary digits, 0 is for empty ones */
+enum { SG_FAILURES_KEPT = 64 };
+
+/* What was alive at some moment, by size. */
+struct sg_live_set {
+    uint64_t allocs; /* of the device, until then */
+    struct sg_live_class {
+        uint64_t blocks, bytes;
+        uint64_t births; /* sum of the blocks' numbers, as allocations of the device */
+    } class[SG_SIZE_CLASSES];
+};
+
+/* Mean age of the blocks of a class, in allocations of the device. */
+static inline uint64_t sg_live_age(const struct sg_live_set *set, unsigned class)
+{
+    const struct sg_live_class *at = &set->class[class];
+    return at->blocks ? set->allocs - at->births / at->blocks : 0;
+}
+
+/* An allocation that failed. */
+struct sg_summary_failure {
+    uint64_t event;      /* its number, from 1 */
+    uint64_t bytes, live_bytes;
+    uint64_t short_by;   /* bytes that it lacked; 0: unknown */
+    uint16_t thread;
+    uint32_t device;
+};
 
 struct sg_summary_device {
     bool used;
@@ -25,6 +51,9 @@ struct sg_summary_device {
     uint64_t allocs, frees, alloc_bytes, failures, failed_largest, passed_on, passed_on_bytes;
     uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;
     uint64_t class_count[SG_SIZE_CLASSES];
+    struct sg_live_set live, at_peak; /* now; when most was alive */
+    struct sg_live_set at_failure;    /* at the largest that failed */
+    bool is_at_peak;                  /* `at_peak` is still to be taken */
     struct sg_stats stats; /* of the last complete snapshot */
     bool has_stats;
     uint64_t stats_age; /* events since then */
@@ -33,15 +62,25 @@ struct sg_summary_device {
 struct sg_summary {
     uint64_t kind[256];
     uint64_t events;     /* of the program and of its surroundings: neither definitions nor statistics */
-    uint64_t live_bytes, peak_live_bytes; /* all devices together */
+    uint64_t requests;   /* of them, the program's: what a replay counts */
+    uint64_t live_bytes, peak_live_bytes; /* of all devices; the peak is the sum of theirs */
+    uint64_t failures, retried; /* allocations that failed; failures after which the driver served the allocation */
+    struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */
     uint64_t first_ns, last_ns;
+    bool torch;          /* PyTorch asked for memory */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
     struct sg_dictionary dictionary;
     struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
     uint32_t devices;                 /* one more than the largest ordinal */
     struct sg_stats *pending;         /* snapshots that are not complete yet, one a device */
-    struct sg_idmap live;
+    struct sg_idmap live;             /* id -> number of its entry in `block`, from 1 */
+    struct sg_summary_block {
+        uint64_t size, birth;
+        uint32_t device, spare;       /* spare: the next unused entry */
+    } *block;
+    uint32_t blocks, spare;           /* entries in use ever, and the unused one that comes next, from 1 */
+    uint32_t block_room;
     struct sg_bound *bound[SG_BOUND_COUNT]; /* NULL unless asked for (sg_summary_read) */
 };
 

@@ -1,6 +1,8 @@
 #include "tool.h"
 
 #include "ascii.h"
+#include "segalloc/trace_format.h"
+#include "size.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -71,6 +73,17 @@ int sg_tool_bad_option(char **argv, int result, const struct option *options)
     if (nearest)
         return sg_tool_usage(argv[0], "there is no option %s; did you mean --%s?", word, nearest);
     return sg_tool_usage(argv[0], "there is no option %s", word);
+}
+
+bool sg_tool_card(const char *text, uint64_t *ret)
+{
+    uint64_t bytes;
+    size_t length = strlen(text);
+    bool unit = length > 0 && (text[length - 1] < '0' || text[length - 1] > '9');
+    if (!sg_size_parse(text, &bytes) || bytes == 0 || bytes > SEGALLOC_TRACE_DEVICE_MOST || (!unit && bytes < SG_MIB))
+        return false;
+    *ret = bytes;
+    return true;
 }
 
 /* Length of the UTF-8 sequence at `at`, 0 when it's none. */

@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* `run` and `doctor` give CMD's own status where CMD ran; the last three are env's and timeout's convention. */
 enum {
@@ -12,6 +13,7 @@ enum {
     SG_EXIT_ERROR = 1, /* data or run time */
     SG_EXIT_USAGE = 2,
     SG_EXIT_ABOVE = 3,     /* report --fail-above */
+    SG_EXIT_NOT_FIT = 3,   /* replay, rehearse */
     SG_EXIT_TRUNCATED = 4, /* --strict, and the trace is usable but incomplete */
     SG_EXIT_OURS = 125,
     SG_EXIT_NOT_EXECUTABLE = 126,
@@ -36,6 +38,10 @@ __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const 
 /* What to return when getopt_long() gave `result`, '?' or ':' (the short options must begin with ':' or "+:"): names
    the option, and the nearest of `options`. */
 int sg_tool_bad_option(char **argv, int result, const struct option *options);
+
+/* A size of a card or a limit. A small number without a unit is refused, for "24" is hardly 24 bytes. False: it is none,
+   0, or beyond what a device may have. */
+bool sg_tool_card(const char *text, uint64_t *ret);
 
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);

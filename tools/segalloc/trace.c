@@ -344,9 +344,10 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
             continue;
         printf("%s{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64
                ",\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
-               ",\"peak_requested_bytes\":%" PRIu64 "}",
+               ",\"peak_requested_bytes\":%" PRIu64 ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64
+               ",\"failed_largest_bytes\":%" PRIu64 "}",
                comma, i, device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
-               device->peak_live_bytes);
+               device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
         comma = ",";
     }
     fputs("],\"conf\":", stdout);
@@ -354,6 +355,18 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
     fputs(",\"command\":", stdout);
     sg_tool_json_string(info->command);
     puts("}");
+}
+
+static void print_failures(const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++) {
+        const struct sg_summary_failure *failure = &summary->failure[i];
+        printf("%-12s event %" PRIu64 ", device %" PRIu32 ": %s asked for with %s in use", i ? "" : "failed",
+               failure->event, failure->device, sg_size_format(failure->bytes, a), sg_size_format(failure->live_bytes, b));
+        printf("%s%s\n", failure->short_by ? ", short by " : "",
+               failure->short_by ? sg_size_format(failure->short_by, c) : "");
+    }
 }
 
 static void info_text(const struct sg_trace_info *info, const struct sg_summary *summary)
@@ -381,7 +394,11 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
     order_text(summary);
     printf("%-12s %s in %" PRIu64 " blocks\n", "at the end", sg_size_format(summary->live_bytes, a),
            total(summary, &first->live_blocks));
-    printf("%-12s %s\n", "largest", sg_size_format(first->largest_request, a));
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;
+    printf("%-12s %s\n", "largest", sg_size_format(largest, a));
+    print_failures(summary);
     if (summary->unmatched_frees)
         printf("%-12s %" PRIu64 " of what was not allocated in this trace\n", "frees", summary->unmatched_frees);
     if (summary->repeated)

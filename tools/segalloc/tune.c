@@ -42,22 +42,31 @@ static atomic_bool stop;
 
 static int help(void)
 {
-    puts("usage: segalloc tune TRACE… [--for pytorch] [--current K:V,…] [--limit SIZE] [--param NAME=VALUES]…\n"
-         "Replays traces (ours, or RMM's replay CSV, also as .zst) under many settings, prints the Pareto front of\n"
-         "reserved memory against driver calls, and recommends a setting, with the reason and the line to paste.\n"
-         "Nothing is recommended that reserves more than the defaults on any of the traces, and within 0.5 % the defaults\n"
-         "stay. Figures are sums over the traces. Ctrl-C ends the search with what is known.\n\n"
-         "  -f, --for NAME         segalloc (default), or pytorch: PyTorch's own allocator and settings\n"
-         "  -c, --current K:V,…    the setting in use, to compare with (default: the environment's, else the trace's)\n"
+    puts("usage: segalloc tune TRACE… [--for pytorch] [--current K:V,…] [--limit SIZE]\n"
+         "                     [--param NAME=VALUES]…\n"
+         "Replays traces (ours, or RMM's replay CSV, also as .zst) under many settings,\n"
+         "prints the Pareto front of reserved memory against driver calls, and recommends\n"
+         "a setting, with the reason and the line to paste. None is recommended under\n"
+         "which an allocation fails, or that reserves more than the defaults on any of\n"
+         "the traces; within 0.5 % the defaults stay. Figures are sums over the traces.\n"
+         "Ctrl-C ends the search with what is known.\n\n"
+         "  -f, --for NAME         segalloc (default), or pytorch: PyTorch's own allocator\n"
+         "                         and settings\n"
+         "  -c, --current K:V,…    the setting in use, to compare with (default: the\n"
+         "                         environment's, else the trace's)\n"
          "  -p, --param NAME=LOW..HIGH, --param NAME=A,B,…\n"
          "                         search only the parameters named so, over these values\n"
-         "  -l, --limit SIZE       size of the card, such as 24GiB (default: the recorded device's, or 1 TiB)\n"
-         "  -b, --budget N|TIME    how many settings to try at most (default: 64), or how long: 30s\n"
+         "  -l, --limit SIZE       size of each card, such as 24GiB (default: that of the\n"
+         "                         recorded device, or 1 TiB)\n"
+         "  -b, --budget N|TIME    how many settings to try at most (default: 64), or how\n"
+         "                         long: 30s\n"
          "  -J, --threads N        replays at a time (default: one a core)\n"
-         "      --memory SIZE      memory for the decoded traces, 16 bytes an event (default: 2 GiB)\n"
+         "      --memory SIZE      memory for the decoded traces, 16 bytes an event\n"
+         "                         (default: 2 GiB)\n"
          "      --json             print one object on one line\n"
          "  -h, --help             print this\n\n"
-         "Exit status: 0 when there is an answer, 1 when a trace could not be played, 2 for bad usage.");
+         "Exit status: 0 when there is an answer, 1 when a trace could not be played,\n"
+         "2 for bad usage.");
     return SG_EXIT_OK;
 }
 
@@ -121,9 +130,9 @@ static int read_option(struct tune *tune, int option, char **argv)
         tune->parameter[tune->parameters++] = optarg;
         return 0;
     case 'l':
-        if (!sg_size_parse(optarg, &tune->search.limit) || tune->search.limit == 0 ||
-            tune->search.limit > SEGALLOC_TRACE_DEVICE_MOST)
-            return sg_tool_usage(tune->verb, "--limit takes a size of 64 TiB or less such as 24GiB, not \"%s\"", optarg);
+        if (!sg_tool_card(optarg, &tune->search.limit))
+            return sg_tool_usage(tune->verb, "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"",
+                                 optarg);
         return 0;
     case 'b':
         if (!read_budget(&tune->search, optarg))
@@ -207,6 +216,11 @@ static void find_current(struct tune *tune)
     for (size_t i = 0; tune->space.policy == SG_POLICY_PYTORCH && i < 2 && !*current; i++) {
         from = names[i];
         current = getenv(from) ? getenv(from) : "";
+    }
+    if (!*current) {
+        tune->search.is_recorded = true;
+        for (size_t i = 1; i < tune->search.traces; i++)
+            tune->search.is_recorded &= strcmp(tune->trace[i].conf, tune->trace[0].conf) == 0;
     }
     for (size_t i = 0; i < tune->search.traces && !*current; i++) {
         from = tune->path[i];

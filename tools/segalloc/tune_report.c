@@ -33,6 +33,13 @@ static double percent(uint64_t part, uint64_t of)
     return of ? 100 * (double)part / (double)of : 0;
 }
 
+/* "1 allocation runs", "2 allocations run". */
+static const char *run_out(uint64_t allocations, char text[64])
+{
+    snprintf(text, 64, "%" PRIu64 " allocation%s out of memory", allocations, allocations == 1 ? " runs" : "s run");
+    return text;
+}
+
 static bool noise(uint64_t a, uint64_t b)
 {
     uint64_t difference = a > b ? a - b : b - a;
@@ -44,7 +51,7 @@ static void say_unset(struct reason *reason)
 {
     const struct sg_tune_space *space = reason->search->space;
     for (unsigned i = 0; i < space->parameters; i++) {
-        char size[SG_SIZE_TEXT];
+        char size[SG_SIZE_TEXT], text[64];
         const char *value[SG_TUNE_PARAMETERS];
         memcpy(value, space->now, sizeof value);
         if (!value[i] || reason->best->setting.value[i])
@@ -54,8 +61,8 @@ static void say_unset(struct reason *reason)
         if (!without || !reason->current->done)
             continue;
         if (without->ooms < reason->current->ooms)
-            say(reason, "Unset %s: because of it %" PRIu64 " more allocations run out of memory. ",
-                space->parameter[i].key, reason->current->ooms - without->ooms);
+            say(reason, "Unset %s: because of it %s. ", space->parameter[i].key,
+                run_out(reason->current->ooms - without->ooms, text));
         else if (without->ooms == reason->current->ooms && reason->current->reserved > without->reserved &&
                  !noise(reason->current->reserved, without->reserved))
             say(reason, "Unset %s: it costs you %s. ", space->parameter[i].key,
@@ -63,31 +70,58 @@ static void say_unset(struct reason *reason)
     }
 }
 
-/* A trace that no setting can fit on its card, or SIZE_MAX. */
-static size_t too_large(const struct sg_tune_search *search)
+/* A trace that no setting can fit on its card, or SIZE_MAX; and the device. */
+static size_t too_large(const struct sg_tune_search *search, unsigned *ret_device)
 {
     for (size_t i = 0; i < search->traces; i++) {
-        if (search->trace[i].devices <= 1 && search->trace[i].peak_live > sg_tune_card(search, i))
-            return i;
+        for (unsigned device = 0; device < SEGALLOC_TRACE_DEVICES; device++) {
+            uint64_t own = search->trace[i].card[device];
+            *ret_device = device;
+            if (search->trace[i].needed[device] > (search->limit || !own ? sg_tune_card(search, i) : own))
+                return i;
+        }
     }
     return SIZE_MAX;
+}
+
+/* The first allocation that fails under the best of the settings. */
+static void say_first_failure(struct reason *reason, const struct sg_tune_candidate *candidate)
+{
+    char asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    for (size_t i = 0; i < reason->search->traces; i++) {
+        const struct sg_play_result *result = &candidate->result[i];
+        if (!result->first_oom_event)
+            continue;
+        say(reason, " The first is event %" PRIu64 " of %s: %s asked for with %s in use", result->first_oom_event,
+            reason->search->trace[i].path, sg_size_format(result->first_oom_bytes, asked),
+            sg_size_format(result->first_oom_live, live));
+        if (result->first_oom_short)
+            say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
+        say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.", reason->search->trace[i].path,
+            reason->search->trace[i].failures ? " at least" : "");
+        return;
+    }
 }
 
 static void say_out_of_memory(struct reason *reason)
 {
     const struct sg_tune_search *search = reason->search;
-    size_t trace = too_large(search);
-    char live[SG_SIZE_TEXT], card[SG_SIZE_TEXT];
+    const struct sg_tune_candidate *least = search->candidate[sg_tune_best(search)];
+    unsigned device;
+    size_t trace = too_large(search, &device);
+    char needed[SG_SIZE_TEXT], card[SG_SIZE_TEXT];
     if (trace != SIZE_MAX)
-        say(reason, "No setting makes this fit: %s holds %s at once and the card has %s. ", search->trace[trace].path,
-            sg_size_format(search->trace[trace].peak_live, live), sg_size_format(sg_tune_card(search, trace), card));
+        say(reason, "No setting makes this fit: %s needs %s at once and the card has %s. ", search->trace[trace].path,
+            sg_size_format(search->trace[trace].needed[device], needed),
+            sg_size_format(sg_tune_card(search, trace), card));
     else
         say(reason, "Every setting that was tried runs out of memory. ");
-    if (reason->best == reason->standard)
+    if (least->ooms == reason->standard->ooms)
         say(reason, "None fails fewer allocations than the defaults: %" PRIu64 ".", reason->standard->ooms);
     else
-        say(reason, "This one fails the fewest allocations: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
-            reason->best->ooms, reason->standard->ooms);
+        say(reason, "The fewest allocations fail under %s: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
+            least->setting.conf, least->ooms, reason->standard->ooms);
+    say_first_failure(reason, least);
 }
 
 /* How little changing would gain. */
@@ -107,13 +141,13 @@ static void say_noise(struct reason *reason, const struct sg_tune_candidate *kep
 static void say_defaults(struct reason *reason)
 {
     const struct sg_tune_candidate *current = reason->current;
-    char size[SG_SIZE_TEXT];
+    char text[64], size[SG_SIZE_TEXT];
     say(reason, "Keep to the defaults: ");
     say_noise(reason, reason->standard);
     if (current == reason->standard || !current->done)
         return;
     if (current->ooms)
-        say(reason, " With what you have now %" PRIu64 " allocations run out of memory.", current->ooms);
+        say(reason, " With what you have now %s.", run_out(current->ooms, text));
     else if (current->reserved > reason->standard->reserved && !noise(current->reserved, reason->standard->reserved))
         say(reason, " What you have now reserves %s more.",
             sg_size_format(current->reserved - reason->standard->reserved, size));
@@ -124,10 +158,9 @@ static void say_defaults(struct reason *reason)
 static void say_current(struct reason *reason)
 {
     const struct sg_tune_candidate *current = reason->current, *standard = reason->standard;
-    char size[SG_SIZE_TEXT];
+    char text[64], size[SG_SIZE_TEXT];
     if (standard->ooms)
-        say(reason, "Keep what you have: with the defaults %" PRIu64 " allocations run out of memory, and ",
-            standard->ooms);
+        say(reason, "Keep what you have: with the defaults %s, and ", run_out(standard->ooms, text));
     else
         say(reason, "Keep what you have: the defaults reserve %s (%.1f %%) more, and ",
             sg_size_format(standard->reserved - current->reserved, size),
@@ -138,11 +171,10 @@ static void say_current(struct reason *reason)
 static void say_change(struct reason *reason)
 {
     const struct sg_tune_candidate *best = reason->best, *standard = reason->standard, *current = reason->current;
-    char size[SG_SIZE_TEXT], saved[SG_SIZE_TEXT];
+    char text[64], size[SG_SIZE_TEXT], saved[SG_SIZE_TEXT];
     sg_size_format(best->reserved, size);
     if (standard->ooms)
-        say(reason, "It fits, in %s; with the defaults %" PRIu64 " allocations run out of memory", size,
-            standard->ooms);
+        say(reason, "It fits, in %s; with the defaults %s", size, run_out(standard->ooms, text));
     else
         say(reason, "It reserves %s, which is %s (%.1f %%) less than the defaults", size,
             sg_size_format(standard->reserved - best->reserved, saved),
@@ -184,7 +216,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
     };
     *text = '\0';
     say_unset(&reason);
-    if (reason.best->ooms) {
+    if (search->candidate[sg_tune_best(search)]->ooms) {
         say_out_of_memory(&reason);
     } else if (reason.best == reason.standard) {
         say_defaults(&reason);
@@ -194,6 +226,12 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         say_change(&reason);
         say_slack(&reason);
     }
+    uint64_t failures = 0;
+    for (size_t i = 0; i < search->traces; i++)
+        failures += search->trace[i].failures;
+    if (failures && !reason.best->ooms)
+        say(&reason, " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
+            failures, failures == 1 ? "" : "s", failures == 1 ? "it" : "them");
     return text;
 }
 
@@ -269,8 +307,13 @@ static void json_traces(const struct sg_tune_search *search)
         fputs(i ? ",{\"path\":" : "{\"path\":", stdout);
         sg_tool_json_string(trace->path);
         printf(",\"events\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-               ",\"complete\":%s}",
-               trace->events, trace->peak_live, sg_tune_card(search, i), trace->end_text ? "false" : "true");
+               ",\"complete\":%s,\"failures\":%" PRIu64,
+               trace->events, trace->peak_live, sg_tune_card(search, i), trace->end_text ? "false" : "true",
+               trace->failures);
+        if (trace->reserved)
+            printf(",\"recorded_reserved_bytes\":%" PRIu64 "}", trace->reserved);
+        else
+            fputs(",\"recorded_reserved_bytes\":null}", stdout);
     }
     putchar(']');
 }
@@ -319,7 +362,7 @@ static void row(const struct sg_tune_search *search, const char *mark, const cha
     if (search->space->policy == SG_POLICY_SEGALLOC)
         printf(" %12" PRIu64, candidate->pages_moved);
     if (candidate->ooms)
-        printf("   %" PRIu64 " allocations fail", candidate->ooms);
+        printf("   %" PRIu64 " allocation%s", candidate->ooms, candidate->ooms == 1 ? " fails" : "s fail");
     putchar('\n');
 }
 
@@ -356,7 +399,7 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         tried += search->candidate[i]->done;
     for (size_t i = 0; i < search->traces; i++)
         events += search->trace[i].events;
-    printf("%zu settings tried by %s rules on %" PRIu64 " events in %.1f s, card of %s\n", tried,
+    printf("%zu setting%s tried by %s rules on %" PRIu64 " events in %.1f s, card of %s\n", tried, tried == 1 ? "" : "s",
            search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, seconds,
            sg_size_format(sg_tune_card(search, 0), card));
     if (search->traces > 1)
@@ -367,6 +410,10 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         if (search->trace[i].end_text)
             printf("%s is incomplete: %s\n", search->trace[i].path, search->trace[i].end_text);
     }
+    uint64_t doubt = sg_tune_doubt(search);
+    if (doubt)
+        printf("recorded under the setting in use: %s more or less than its replay here, which has no queued work;\n"
+               "what gains less than that is no reason to change\n", sg_size_format(doubt, card));
     if (!search->complete)
         puts("the search was cut short: better settings may exist");
 }

@@ -11,7 +11,6 @@
 
 #include "size.h"
 
-#define DEFAULT_CARD SG_TIB /* when nothing says how large: as `segalloc replay` has it */
 #define DEFAULT_GRANULARITY (2 * SG_MIB)
 enum { MEMBERS_A_ROUND = 2 };
 
@@ -42,7 +41,7 @@ static double now(void)
 uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index)
 {
     uint64_t own = search->trace[index].device_bytes;
-    return search->limit ? search->limit : own ? own : DEFAULT_CARD;
+    return search->limit ? search->limit : own ? own : SG_PLAY_CARD;
 }
 
 /* An addition to the candidates; an index, or a negative errno. Settings that are there already, or are refused, add
@@ -186,15 +185,17 @@ static bool play(struct sg_tune_running *running, struct sg_tune_candidate *cand
     struct task task = {.running = running, .needed = needed};
     struct sg_tune_cursor cursor = {.trace = trace, .stopped = stopped, .user = &task};
     char error[SG_PLAY_ERROR];
-    const struct sg_play what = {
+    struct sg_play what = {
         .policy = search->space->policy,
         .conf = candidate->setting.own,
         .torch = candidate->setting.torch,
-        .card_bytes = sg_tune_card(search, index),
+        .card_bytes = search->limit,
         .granularity = trace->granularity ? trace->granularity : DEFAULT_GRANULARITY,
         .next = sg_tune_next,
         .source = &cursor,
     };
+    if (!search->limit)
+        memcpy(what.card, trace->card, sizeof what.card);
     if (sg_play_run(&what, &candidate->result[index], error) != 0) {
         fail(running, trace->path, error);
         return false;
@@ -382,12 +383,28 @@ size_t sg_tune_best(const struct sg_tune_search *search)
     return best;
 }
 
+uint64_t sg_tune_doubt(const struct sg_tune_search *search)
+{
+    const struct sg_tune_candidate *current = search->candidate[search->current];
+    uint64_t recorded = 0;
+    for (size_t i = 0; i < search->traces; i++) {
+        if (!search->trace[i].reserved)
+            return 0;
+        recorded += search->trace[i].reserved;
+    }
+    if (!search->is_recorded || search->limit || search->space->policy != SG_POLICY_SEGALLOC || !current->done)
+        return 0;
+    return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
+}
+
 size_t sg_tune_recommend(const struct sg_tune_search *search)
 {
     size_t best = sg_tune_best(search);
-    if (no_more_than_noise(search->candidate[0], search->candidate[best]))
-        return 0;
+    if (search->candidate[best]->ooms || no_more_than_noise(search->candidate[0], search->candidate[best]))
+        return 0; /* a setting under which the program runs out is none to recommend */
     const struct sg_tune_candidate *current = search->candidate[search->current];
+    if (!current->ooms && current->reserved <= search->candidate[best]->reserved + sg_tune_doubt(search))
+        return search->current;
     if (sg_tune_no_worse(search, current) && no_more_than_noise(current, search->candidate[best]))
         return search->current;
     return best;

@@ -35,6 +35,7 @@ struct sg_tune_search {
     double seconds_max;    /* … and this long */
     atomic_bool *stop;     /* ends the search with what is known */
     bool progress;         /* on stderr */
+    bool is_recorded;      /* the current setting is the one that the traces were recorded with */
     /* found */
     struct sg_tune_candidate **candidate; /* the first is the defaults */
     size_t count;
@@ -49,6 +50,10 @@ void sg_tune_search_free(struct sg_tune_search *search);
 
 /* Size of the card that trace `index` is played on. */
 uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index);
+
+/* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
+   A replay has no queued work, whose memory comes back later. */
+uint64_t sg_tune_doubt(const struct sg_tune_search *search);
 
 /* Marks the candidates of the Pareto front of (reserved, driver calls): of those with the fewest allocations out of
  * memory. */

@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dictionary.h"
 #include "idmap.h"
 #include "progress.h"
 #include "size.h"
+#include "stats.h"
+#include "trace_file.h"
 #include "trace_reader.h"
 
 enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
@@ -29,7 +32,10 @@ struct decoder {
     size_t spares, room;
     uint64_t *size; /* of the block in each slot */
     uint32_t slots, sizes;
-    uint64_t live_bytes;
+    struct sg_dictionary dictionary;
+    uint64_t alive[SEGALLOC_TRACE_DEVICES], peak[SEGALLOC_TRACE_DEVICES]; /* bytes of each device */
+    uint8_t *device; /* of the block in each slot */
+    uint64_t reserved[SEGALLOC_TRACE_DEVICES]; /* at the peak, by the last statistics */
     uint64_t bound;
     uint64_t place; /* byte of the file at which the record stands; 0: unknown */
     char *error;
@@ -92,6 +98,33 @@ static int append(struct decoder *decoder, const struct segalloc_trace_record *r
     return 0;
 }
 
+static uint32_t device_of(const struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    return sg_dictionary_stream(&decoder->dictionary, record->stream)->device % SEGALLOC_TRACE_DEVICES;
+}
+
+/* `bytes` are asked for on a device, beside what lives there. */
+static void need(struct decoder *decoder, uint32_t device, uint64_t bytes)
+{
+    uint64_t *needed = &decoder->trace->needed[device], sum = decoder->alive[device] + bytes;
+    if (sum >= bytes && sum > *needed)
+        *needed = sum;
+}
+
+static int fail_to_allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    decoder->trace->failures++;
+    need(decoder, device_of(decoder, record), record->size);
+    return append(decoder, record, 0);
+}
+
+static void statistic(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    static const char name[] = "reserved_bytes";
+    if (record->flags & SEGALLOC_FLAG_PEAK && record->id == sg_name_hash(name))
+        decoder->reserved[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
+}
+
 static int allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
 {
     if (sg_idmap_get(&decoder->live, record->id))
@@ -102,15 +135,20 @@ static int allocate(struct decoder *decoder, const struct segalloc_trace_record 
     if (slot >= decoder->sizes) {
         uint32_t sizes = slot + slot / 2 + 4096;
         uint64_t *larger = realloc(decoder->size, (size_t)sizes * sizeof *larger);
-        if (!larger)
+        uint8_t *devices = larger ? realloc(decoder->device, sizes) : NULL;
+        decoder->size = larger ? larger : decoder->size;
+        if (!devices)
             return no_memory(decoder);
-        decoder->size = larger;
+        decoder->device = devices;
         decoder->sizes = sizes;
     }
+    uint32_t device = device_of(decoder, record);
+    need(decoder, device, record->size);
     decoder->size[slot] = record->size;
-    decoder->live_bytes += record->size;
-    if (decoder->live_bytes > decoder->trace->peak_live)
-        decoder->trace->peak_live = decoder->live_bytes;
+    decoder->device[slot] = (uint8_t)device;
+    decoder->alive[device] += record->size;
+    if (decoder->alive[device] > decoder->peak[device])
+        decoder->peak[device] = decoder->alive[device];
     return append(decoder, record, slot);
 }
 
@@ -128,7 +166,7 @@ static int release(struct decoder *decoder, const struct segalloc_trace_record *
         decoder->room = room;
     }
     decoder->spare[decoder->spares++] = slot;
-    decoder->live_bytes -= decoder->size[slot];
+    decoder->alive[decoder->device[slot]] -= decoder->size[slot];
     return append(decoder, record, slot);
 }
 
@@ -138,19 +176,28 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
 {
     if (record->kind < SEGALLOC_RECORD_DONE)
         decoder->trace->events++;
+    struct sg_tune_trace *trace = decoder->trace;
+    if (sg_dictionary_add(&decoder->dictionary, record) == -ENOMEM)
+        return no_memory(decoder);
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(decoder, record);
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+        return fail_to_allocate(decoder, record);
+    case SEGALLOC_RECORD_STATISTIC:
+        statistic(decoder, record);
+        return 0;
     case SEGALLOC_RECORD_FREE:
         return release(decoder, record);
     case SEGALLOC_RECORD_RECORD_STREAM: {
         uint32_t slot = (uint32_t)sg_idmap_get(&decoder->live, record->id);
         return slot ? append(decoder, record, slot) : 0;
     }
-    case SEGALLOC_RECORD_DEFINE_STREAM:
-        if ((uint32_t)record->size >= decoder->trace->devices)
-            decoder->trace->devices = (uint32_t)record->size + 1;
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        trace->granularity = record->id > trace->granularity ? record->id : trace->granularity;
+        trace->card[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
         return append(decoder, record, 0);
+    case SEGALLOC_RECORD_DEFINE_STREAM:
     case SEGALLOC_RECORD_EMPTY_CACHE:
     case SEGALLOC_RECORD_DONE:
     case SEGALLOC_RECORD_PRESSURE:
@@ -185,6 +232,13 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
         snprintf(decoder->error, SG_TUNE_ERROR, "%s", fault);
         status = -EINVAL;
     }
+    for (uint32_t i = 0; i < SEGALLOC_TRACE_DEVICES; i++) {
+        struct sg_tune_trace *trace = decoder->trace;
+        trace->peak_live += decoder->peak[i];
+        trace->device_bytes = trace->card[i] > trace->device_bytes ? trace->card[i] : trace->device_bytes;
+        if (sg_trace_info(reader)->end == SG_TRACE_CLOSED)
+            trace->reserved += decoder->reserved[i];
+    }
     if (status == 0 && !decoder->slots) {
         snprintf(decoder->error, SG_TUNE_ERROR, "the trace has no allocation to tune for");
         status = -ENODATA;
@@ -203,13 +257,15 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     struct decoder decoder = {.trace = ret, .bound = bound, .error = error};
     const struct sg_trace_info *info = sg_trace_info(reader);
     ret->granularity = info->header.granularity;
-    ret->device_bytes = info->header.device_bytes;
+    ret->card[0] = ret->device_bytes = info->header.device_bytes;
     ret->conf = strdup(info->conf);
     status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
     ret->end_text = status == 0 ? info->end_text : NULL; /* static, where it is not damaged */
     sg_idmap_fini(&decoder.live);
     free(decoder.spare);
     free(decoder.size);
+    free(decoder.device);
+    sg_dictionary_free(&decoder.dictionary);
     sg_trace_close(reader);
     return status;
 }

@@ -18,9 +18,12 @@ struct sg_tune_trace {
     char *conf;                         /* in force when it was recorded; "" when unknown */
     const char *end_text;               /* why it is incomplete, one clause; NULL when it isn't */
     uint64_t events;                    /* of the program */
-    uint64_t granularity, device_bytes; /* 0: unknown */
-    uint64_t peak_live;                 /* bytes asked for and not freed, all devices together */
-    uint32_t devices;
+    uint64_t granularity, device_bytes; /* 0: unknown; the largest device's */
+    uint64_t card[SEGALLOC_TRACE_DEVICES]; /* of each device, as recorded; 0: unknown, or not used */
+    uint64_t peak_live;                 /* bytes asked for and not freed: the sum of the devices' peaks */
+    uint64_t needed[SEGALLOC_TRACE_DEVICES]; /* of each device, at once, by the allocations that failed too */
+    uint64_t failures;                  /* allocations that failed when it was recorded */
+    uint64_t reserved;                  /* at the peak, as recorded; 0: unknown */
     struct sg_tune_event **chunk;
     uint64_t bytes;       /* of memory for them */
     size_t count, chunks; /* of decoded events, of which `events` may be more: some decide nothing */

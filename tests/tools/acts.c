@@ -1,0 +1,149 @@
+/* Does to memory what its arguments say, one after the other, through the driver API:
+     device=N       what follows is on device N; 0 at first
+     NAME+MIB       allocates; a failure ends the program with status 1, as an exception that nobody catches would
+     NAME?MIB       allocates; a failure is let pass
+     NAME%PERCENT   allocates this part of what cuDeviceTotalMem says, as NAME+ does
+     NAME-          frees, if there is such a block
+     fork           goes on in a child; the parent waits for it and has its status
+     say=WORD       writes a line
+     wait           until a signal comes
+     return, _exit, kill, abort, interrupt   ends so */
+#include "cuda_abi.h"
+
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct {
+    CUresult (*init)(unsigned);
+    CUresult (*retain)(CUcontext *, CUdevice);
+    CUresult (*current)(CUcontext);
+    CUresult (*take)(CUdeviceptr *, size_t);
+    CUresult (*give)(CUdeviceptr);
+    CUresult (*total)(size_t *, CUdevice);
+} driver;
+
+static CUdeviceptr block[256]; /* by the first letter of its name */
+static CUdevice device;
+
+static void *function(void *library, const char *name)
+{
+    void *found = dlsym(library, name);
+    if (!found) {
+        fprintf(stderr, "acts: no %s\n", name);
+        exit(3);
+    }
+    return found;
+}
+
+static void check(CUresult result, const char *act)
+{
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "acts: %s: %s\n", act, result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "an error");
+        exit(1);
+    }
+}
+
+static void use(int ordinal)
+{
+    CUcontext context;
+    device = ordinal;
+    check(driver.retain(&context, ordinal), "cuDevicePrimaryCtxRetain");
+    check(driver.current(context), "cuCtxSetCurrent");
+}
+
+static void begin(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "acts: %s\n", dlerror());
+        exit(2);
+    }
+    driver.init = (CUresult(*)(unsigned))function(library, "cuInit");
+    driver.retain = (CUresult(*)(CUcontext *, CUdevice))function(library, "cuDevicePrimaryCtxRetain");
+    driver.current = (CUresult(*)(CUcontext))function(library, "cuCtxSetCurrent");
+    driver.take = (CUresult(*)(CUdeviceptr *, size_t))function(library, "cuMemAlloc_v2");
+    driver.give = (CUresult(*)(CUdeviceptr))function(library, "cuMemFree_v2");
+    driver.total = (CUresult(*)(size_t *, CUdevice))function(library, "cuDeviceTotalMem_v2");
+    check(driver.init(0), "cuInit");
+}
+
+static void end(const char *how)
+{
+    fflush(stdout);
+    if (strcmp(how, "_exit") == 0)
+        _exit(0);
+    raise(strcmp(how, "kill") == 0 ? SIGKILL : strcmp(how, "abort") == 0 ? SIGABRT : SIGINT);
+}
+
+static int divide(void)
+{
+    int status = 0;
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0)
+        return -1;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void on_memory(const char *act)
+{
+    CUdeviceptr *at = &block[(unsigned char)act[0]];
+    size_t total, bytes = (size_t)strtoull(act + (act[0] != '\0' && act[1] != '\0' ? 2 : 0), NULL, 10) << 20;
+    switch (act[0] ? act[1] : '\0') {
+    case '+':
+        check(driver.take(at, bytes), act);
+        return;
+    case '?':
+        (void)driver.take(at, bytes);
+        return;
+    case '%':
+        check(driver.total(&total, device), act);
+        check(driver.take(at, total / 100 * (bytes >> 20)), act);
+        return;
+    case '-':
+        if (*at)
+            check(driver.give(*at), act);
+        *at = 0;
+        return;
+    default:
+        fprintf(stderr, "acts: what is \"%s\"?\n", act);
+        exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const ends[] = {"_exit", "kill", "abort", "interrupt"};
+    begin();
+    if (argc < 2 || strncmp(argv[1], "device=", 7) != 0)
+        use(0);
+    for (int i = 1; i < argc; i++) {
+        const char *act = argv[i];
+        for (size_t j = 0; j < sizeof ends / sizeof *ends; j++)
+            if (strcmp(act, ends[j]) == 0)
+                end(act);
+        if (strcmp(act, "return") == 0)
+            return 0;
+        if (strcmp(act, "fork") == 0) {
+            int status = divide();
+            if (status >= 0)
+                return status;
+        } else if (strcmp(act, "wait") == 0) {
+            pause();
+        } else if (strncmp(act, "say=", 4) == 0) {
+            puts(act + 4);
+            fflush(stdout);
+        } else if (strncmp(act, "device=", 7) == 0) {
+            use(atoi(act + 7));
+        } else {
+            on_memory(act);
+        }
+    }
+    return 0;
+}

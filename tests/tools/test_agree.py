@@ -1,0 +1,211 @@
+"""What the tools say of one run agrees: the report, the replay, the tuner, the rehearsal and the text of an
+out-of-memory. Programs are ACTS with its arguments, on simulated GPUs.
+
+Usage: test_agree.py SEGALLOC ACTS"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SEGALLOC, ACTS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+OURS = ("SEGALLOC_", "PYTORCH_", "LD_PRELOAD", "LD_LIBRARY_PATH", "CUDA_")
+ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
+MIB, GIB = 1 << 20, 1 << 30
+
+
+def segalloc(*arguments, **more):
+    return subprocess.run([SEGALLOC, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120, **more)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.path = os.path.join(self.folder, "T")
+
+    def record(self, sim, acts, conf=None, status=0):
+        """Runs ACTS and returns its standard error."""
+        if os.path.exists(self.path):
+            os.unlink(self.path)
+        options = ["--conf", conf] if conf else []
+        result = segalloc("run", "--sim", sim, "-o", self.path, *options, "--", ACTS, *acts.split())
+        self.assertEqual(result.returncode, status, result)
+        return result.stderr
+
+    def said(self, *arguments, status=0):
+        result = segalloc(*arguments, "--json")
+        self.assertEqual(result.returncode, status, result)
+        return json.loads(result.stdout)
+
+    def report(self):
+        return self.said("report", self.path)
+
+    def replay(self, *options, status=0):
+        return self.said("replay", self.path, *options, status=status)
+
+    def rehearse(self, sim, acts, *options, status=0):
+        result = segalloc("rehearse", "--json", *options, "--card", sim, "--", ACTS, *acts.split())
+        self.assertEqual(result.returncode, status, result)
+        return json.loads(result.stdout)
+
+
+# Seven GiB, and two more that an 8 GiB card has no room for.
+SMALL = "a+1024 b+1024 c+1024 d+1024 e+1024 f+1024 g+1024 h?2048"
+
+
+class Devices(Case):
+    def test_device_1_alone(self):
+        """Nothing is said of a device that nothing was asked of."""
+        self.record("24GiB,count=2", "device=1 a+400 b+800 a-")
+        report, replay = self.report(), self.replay("--min-limit")
+        self.assertEqual([device["device"] for device in report["devices"]], [1])
+        self.assertEqual(report["devices"][0]["total_bytes"], 24 * GIB)
+        self.assertEqual((report["peak_requested_bytes"], report["peak_reserved_bytes"]), (1200 * MIB, 1200 * MIB))
+        for key in ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes"):
+            self.assertEqual(replay[key], report[key], key)
+        self.assertEqual((replay["as_recorded"], replay["limit_bytes"], replay["min_limit_bytes"]),
+                         (True, 24 * GIB, 1200 * MIB))
+        self.assertEqual(report["smallest_card_bytes"], replay["min_limit_bytes"])
+        self.assertEqual(segalloc("report", self.path, "--fail-above", "frag=1%").returncode, 0)
+        self.assertIn("largest      800.00 MiB", segalloc("trace", "info", self.path).stdout)
+        tune = self.said("tune", self.path, "--budget", "4")
+        self.assertEqual((tune["default"]["peak_reserved_bytes"], tune["traces"][0]["limit_bytes"]),
+                         (1200 * MIB, 24 * GIB))
+        both = segalloc("report", self.path, self.path)
+        self.assertNotIn(" - ", both.stdout)
+
+    def test_two_devices_are_two_cards(self):
+        acts = "a+15258 device=1 b+15260"
+        self.record("24GiB,count=2", acts)
+        replay = self.replay("--min-limit")
+        self.assertEqual((replay["ooms"], replay["min_limit_bytes"]), (0, 15260 * MIB))
+        self.assertEqual([device["min_limit_bytes"] for device in replay["devices"]], [15258 * MIB, 15260 * MIB])
+        self.assertEqual(self.report()["smallest_card_bytes"], 15260 * MIB)
+        text = segalloc("replay", self.path).stdout
+        self.assertIn("device 0 of 24.00 GiB, device 1 of 24.00 GiB", text.splitlines()[0])
+
+    def test_the_larger_of_two(self):
+        """One device's failure is not the other's."""
+        self.record("8GiB,count=2", "a+1024 device=1 b+7000 c?2000")
+        report = self.report()
+        self.assertEqual([len(device["failures"]) for device in report["devices"]], [0, 1])
+        self.assertEqual([device["smallest_card_bytes"] for device in report["devices"]], [GIB, 9000 * MIB])
+
+
+class Failures(Case):
+    def test_everywhere(self):
+        """An allocation that failed is one wherever the trace is looked at."""
+        text = self.record("8GiB", SMALL)
+        self.assertTrue(text.startswith("segalloc: out of memory on device 0: short by 1.00 GiB: 2.00 GiB asked for, "
+                                        "1.00 GiB to be had (0 B idle, 1.00 GiB free)\n"), text)
+        failure = {"event": 8, "bytes": 2 * GIB, "live_bytes": 7 * GIB, "short_by_bytes": GIB, "site": None,
+                   "phase": None}
+        report = self.report()
+        self.assertEqual(report["devices"][0]["failures"], [failure])
+        self.assertTrue(report["at_least"])
+        self.assertIn("short by 1.00 GiB", report["verdict"])
+        replay = self.replay("--min-limit")
+        self.assertEqual((replay["ooms"], replay["new_ooms"], replay["min_limit_bytes"], replay["at_least"]),
+                         (1, 0, 9 * GIB, True))
+        self.assertEqual((replay["devices"][0]["first_oom_event"], replay["devices"][0]["short_by_bytes"]), (8, GIB))
+        self.assertEqual(report["smallest_card_bytes"], 9 * GIB)
+        tune = self.said("tune", self.path)
+        self.assertEqual({candidate["ooms"] for candidate in tune["candidates"]}, {1})
+        self.assertEqual((tune["recommended"]["conf"], tune["recommended"]["ooms"]), ("", 1))
+        self.assertIn("needs 9.00 GiB at once and the card has 8.00 GiB", tune["recommended"]["reason"])
+        torch = self.said("tune", self.path, "--for", "pytorch", "--budget", "3")
+        self.assertEqual({candidate["ooms"] for candidate in torch["candidates"]}, {1})
+        info = self.said("trace", "info", self.path)
+        self.assertEqual((info["devices"][0]["failures"], info["devices"][0]["failed_largest_bytes"]), (1, 2 * GIB))
+        self.assertIn("short by 1.00 GiB", segalloc("trace", "info", self.path).stdout)
+
+    def test_advice_after_a_failure(self):
+        """The trace shows no more than a lower bound, and no setting makes room for what is too much."""
+        self.record("8GiB", SMALL)
+        advice = "\n".join(self.report()["advice"])
+        self.assertIn("segalloc rehearse -- ", advice)
+        self.assertIn("lower bound", advice)
+        self.assertNotIn("reserve_slack", advice)
+
+    def test_the_failure_in_csv(self):
+        """How much was lacking is no pointer."""
+        self.record("8GiB", SMALL)
+        row = next(row for row in segalloc("trace", "cat", self.path).stdout.splitlines() if "failure" in row)
+        self.assertEqual(row.split(",")[3:5], ["0x0", str(2 * GIB)])
+
+    def test_exit_status(self):
+        """3 says that an allocation failed that had not failed when recorded."""
+        self.record("8GiB", SMALL)
+        self.assertEqual(self.replay("--limit", "6GiB", status=3)["new_ooms"], 1)
+        self.assertEqual(self.replay("--limit", "16GiB")["ooms"], 0)
+        self.assertEqual(segalloc("replay", self.path, "--limit", "10").returncode, 2)
+        self.assertIn("unit", segalloc("replay", self.path, "--limit", "10").stderr)
+
+    def test_a_limit_is_no_card(self):
+        """What a limit kept from succeeding fits the card without it."""
+        self.record("8GiB", "a+1024 b?2048", conf="limit:2GiB")
+        self.assertEqual(self.replay("--min-limit")["min_limit_bytes"], 3 * GIB)
+
+
+class Recorded(Case):
+    ACTS = "a+100 b+60 a- c+70 d+20 b- e+150"
+
+    def test_the_recorded_settings_are_played(self):
+        for conf in (None, "page_size_mb:20", "page_size_mb:4,reserve_slack:1", "expandable_segments:False"):
+            with self.subTest(conf=conf):
+                self.record("1GiB", self.ACTS, conf)
+                report, replay = self.report(), self.replay()
+                self.assertTrue(replay["as_recorded"])
+                for key in ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes"):
+                    self.assertEqual(replay[key], report[key], key)
+                said = segalloc("replay", self.path).stdout.splitlines()[0]
+                self.assertIn("as recorded", said)
+                self.assertIn(conf.split(",")[0] if conf else "the defaults", said)
+                other = segalloc("replay", self.path, "--conf", "page_size_mb:8").stdout.splitlines()[0]
+                self.assertIn("under page_size_mb:8 (recorded under ", other)
+
+    def test_what_was_stranded(self):
+        """A program that ends by the book leaves all of its memory to nobody: that is not what is meant."""
+        self.record("1GiB", "a+500 b+100 a- b-")
+        table = self.report()["devices"][0]["statistics"]
+        self.assertEqual((table["stranded_bytes"], table["peak_stranded_bytes"]), (600 * MIB, 0))
+        self.assertEqual(segalloc("report", self.path, "--fail-above", "stranded=1MiB").returncode, 0)
+
+    def test_the_largest_free_range(self):
+        """What one stream has freed could be served too."""
+        self.record("8GiB", "a+400 b+1200 b-")
+        table = self.report()["devices"][0]["statistics"]
+        self.assertEqual((table["largest_free_bytes"], table["peak_largest_free_bytes"]), (1200 * MIB, 1200 * MIB))
+
+    def test_live_at_the_peak(self):
+        self.record("8GiB", "x+1 a+400 b+600 c+100 d+100 b- e+300")
+        device, = self.report()["devices"]
+        self.assertEqual([(row["size_class"], row["blocks"], row["bytes"], row["age_allocations"])
+                          for row in device["live_at_peak"]],
+                         [(512 * MIB, 1, 600 * MIB, 2), (256 * MIB, 1, 400 * MIB, 3), (64 * MIB, 2, 200 * MIB, 1),
+                          (MIB, 1, MIB, 4)])
+        text = segalloc("report", self.path).stdout
+        self.assertLess(text.index("Alive at the peak"), text.index("Sizes asked for"))
+
+
+class Endings(Case):
+    def test_a_trace_without_an_end(self):
+        """The last statistics are older than the last events: the peaks are those of the events."""
+        for end in ("_exit", "kill"):
+            with self.subTest(end=end):
+                self.record("24GiB", f"a+400 b+1200 b- c+37 {end}", status=0 if end == "_exit" else -9)
+                report = self.report()
+                self.assertFalse(report["complete"])
+                self.assertTrue(report["at_least"])
+                self.assertEqual([report[key] for key in ("peak_requested_bytes", "peak_allocated_bytes",
+                                                          "peak_reserved_bytes")], [1600 * MIB] * 3)
+                self.assertEqual(self.replay()["peak_reserved_bytes"], 1600 * MIB)
+                self.assertEqual(report["devices"][0]["statistics"]["requested_bytes"], 437 * MIB)
+
+
+unittest.main(verbosity=2)

@@ -1,0 +1,35 @@
+/* How a trace was recorded: its settings, and the devices that it is of. */
+#ifndef SG_RECORDED_H
+#define SG_RECORDED_H
+
+#include "dictionary.h"
+#include "play.h"
+#include "trace_reader.h"
+
+struct sg_recorded {
+    struct sg_conf conf;  /* in force then; the defaults where that is not known */
+    bool ours;            /* written by the library: what the driver answered stands in it too */
+    bool fixed;           /* served from fixed segments */
+    uint64_t granularity; /* bytes */
+    uint64_t devices;     /* bits, of those that memory was asked of; 0: not known, since the file can be read once only */
+    uint64_t device_bytes[SG_DICTIONARY_DEVICES]; /* 0: unknown */
+};
+
+/* Reads the trace once, where it can be read again, and returns to its beginning. 0, or a negative errno (no host
+   memory). What is wrong with the trace whoever plays it will meet too. */
+int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret);
+
+/* Whether `play`, with its settings and its cards (0: each device its own), is the recorded run again as far as anything
+   here decides. */
+bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *play);
+
+/* Makes `play` the recorded run: its settings, each device a card of its own size. */
+void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play);
+
+/* The largest of the devices, bytes; 0: unknown. */
+uint64_t sg_recorded_largest(const struct sg_recorded *recorded);
+
+/* Writes the settings that decide anything here as "key:value,…", "" for the defaults. */
+void sg_recorded_conf_text(const struct sg_conf *conf, char *text, size_t size);
+
+#endif
