@@ -77,18 +77,32 @@ static bool next_doomed(struct sg_classic *classic, CUcontext *ret_context)
     return any;
 }
 
-static CUresult free_segments(void *user)
+/* Whether a context comes to have no work left, by an event over all of it: that wait has a bound. Without such events
+   nobody knows. */
+static bool is_complete(const struct sg_driver *driver, CUcontext context)
 {
-    struct sg_classic *classic = user;
+    CUevent event;
+    if (!driver->ctx_record_event || driver->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return false;
+    bool complete = driver->ctx_record_event(context, event) == CUDA_SUCCESS &&
+        driver->event_synchronize(event) == CUDA_SUCCESS;
+    (void)driver->event_destroy(event);
+    return complete;
+}
+
+/* `complete`: those of contexts alone that have no work to wait for. */
+static CUresult free_segments(struct sg_classic *classic, bool complete)
+{
     struct sg_device *device = classic->device;
     const struct sg_core *core = device->core;
     CUcontext context;
     while (next_doomed(classic, &context)) {
         struct segment segment;
         int use = core->enter_context ? core->enter_context(context) : 0;
+        bool waits = complete && use >= 0 && !is_complete(core->driver, context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
-        bool taken = take_doomed(classic, context, &segment);
+        bool taken = !waits && take_doomed(classic, context, &segment);
         sg_unlock(&device->lock);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
@@ -96,8 +110,15 @@ static CUresult free_segments(void *user)
         }
         if (use >= 0 && core->leave_context)
             core->leave_context(use);
+        if (waits)
+            return CUDA_ERROR_NOT_READY;
     }
     return CUDA_SUCCESS;
+}
+
+static CUresult free_all_segments(void *user)
+{
+    return free_segments(user, /* complete */ false);
 }
 
 /* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
@@ -109,8 +130,10 @@ static void free_doomed(struct sg_classic *classic)
     if (!classic->doomed_count)
         return;
     sg_unlock(&device->lock);
+    CUresult result = core->aside ? core->aside(free_all_segments, classic) : free_all_segments(classic);
+    if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
+        (void)free_segments(classic, /* complete */ true);
     /* what it has not come to is left for the next time */
-    (void)(core->aside ? core->aside(free_segments, classic) : free_segments(classic));
     sg_lock(&device->lock);
 }
 

@@ -72,8 +72,8 @@ struct sg_core_params {
     CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where
                                                         that was given up. Of one that is gone there is none. No lock is
                                                         held. NULL: that the current one is, by cuCtxSynchronize */
-    /* has `run` called on another thread, and waits for that as `wait_for_context` does. NULL: it is called there and
-       then */
+    /* has `run` called on another thread, and waits for that as `wait_for_context` does; CUDA_ERROR_OPERATING_SYSTEM
+       where there can be no thread. NULL: it is called there and then */
     CUresult (*aside)(CUresult (*run)(void *user), void *user);
     /* the same without a wait; false: it could not begin, or what was begun so before goes on. NULL: never */
     bool (*begin_aside)(CUresult (*run)(void *user), void *user);

@@ -104,7 +104,7 @@ CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
         if (atomic_load(&awaited.given_up) || !rest(&left_ns))
             return CUDA_ERROR_NOT_READY;
     if (!begin(&awaited, run, user, 2))
-        return CUDA_ERROR_NOT_READY;
+        return CUDA_ERROR_OPERATING_SYSTEM;
     while (!atomic_load(&awaited.done) && rest(&left_ns)) {
     }
     atomic_store(&awaited.given_up, !atomic_load(&awaited.done));

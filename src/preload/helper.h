@@ -10,8 +10,8 @@
 bool sg_helper_start(void *(*run)(void *), void *user);
 
 /* Has `run` called on a thread of ours and waits for its end, for `wait_limit` of the configuration at most:
-   CUDA_ERROR_NOT_READY then, and while something that was given up still goes on, when `run` is not called. Else what
-   `run` returned. No lock may be held. */
+   CUDA_ERROR_NOT_READY then, and while something that was given up still goes on, when `run` is not called.
+   CUDA_ERROR_OPERATING_SYSTEM where there can be no thread. Else what `run` returned. No lock may be held. */
 CUresult sg_helper_run(CUresult (*run)(void *user), void *user);
 
 /* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */

@@ -233,6 +233,44 @@ static void test_context_ends_with_frees_put_off(void **state)
     finish();
 }
 
+static CUresult no_thread(CUresult (*run)(void *user), void *user)
+{
+    (void)run;
+    (void)user;
+    return CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+static CUresult not_yet(CUevent event)
+{
+    (void)event;
+    return CUDA_ERROR_NOT_READY;
+}
+
+/* Where there can be no thread to wait in the driver, what has no work to wait for is freed by this one. */
+static void test_frees_without_a_thread(void **state)
+{
+    (void)state;
+    start("ipc:always");
+    struct sg_driver older = strict_driver, busy = strict_driver, good = strict_driver;
+    older.ctx_record_event = NULL;
+    busy.event_synchronize = not_yet;
+    const struct {
+        const struct sg_driver *driver;
+        uint64_t left;
+    } list[] = {{&older, BYTES}, {&busy, 2 * BYTES}, {&good, 0}};
+    core->aside = no_thread;
+    for (int i = 0; i < 3; i++) {
+        core->driver = list[i].driver;
+        release(first, allocate(first, BYTES));
+        sg_core_trim(core, 0, 0);
+        assert_int_equal(strict_used(0), list[i].left);
+    }
+    sg_core_context_gone(core, 0, second);
+    core->aside = NULL;
+    core->driver = &strict_driver;
+    finish();
+}
+
 /* As a replay is told that a context's segments are gone. */
 static void test_segments_go_in_a_replay(void **state)
 {
@@ -481,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_others_keep_theirs), cmocka_unit_test(test_context_ends_before_its_segment_is_freed),
         cmocka_unit_test(test_handle_comes_again_before_the_segment_is_freed),
         cmocka_unit_test(test_context_ends_with_frees_put_off),
+        cmocka_unit_test(test_frees_without_a_thread),
         cmocka_unit_test(test_segments_go_in_a_replay),
         cmocka_unit_test(test_more_contexts_than_pools),
         cmocka_unit_test(test_what_is_told_of_blocks),

@@ -32,8 +32,6 @@ CONFS = {
     "fixed": "expandable_segments:False,oom_report:never",
     "live": "live:True,oom_report:never",
 }
-# Idle fixed segments are freed on a thread: where there is none they stay, and a request for nearly the whole card fails.
-LEFT_OUT = {("calls-fixed", "thread")}
 SIM = "96MiB"
 NOT_IN_USE = "asked for no device memory while segalloc was in it"  # the driver served all of it
 
@@ -249,7 +247,7 @@ def main():
                 good = Run(build, scenario, None, pathlib.Path(folder))
             if args.verbose:
                 print(scenario.name, good.status, good.counts, flush=True)
-            kinds = [kind for kind in KINDS if args.kind in (None, kind) and (scenario.name, kind) not in LEFT_OUT]
+            kinds = [kind for kind in KINDS if args.kind in (None, kind)]
             for kind, fault in faults_of(good.counts, kinds, args.every, index):
                 tried[kind] += 1
                 pending.append(pool.submit(play, build, scenario, good, fault, root))
