@@ -118,6 +118,7 @@ static void fill_zstd(struct sg_source *source, struct chunk *chunk)
             source->frame_open = left != 0;
         if (source->input_end && !moved) {
             chunk->status = source->frame_open ? -ENODATA : 0;
+            source->damaged_at = sg_source_position(source);
             break;
         }
     }

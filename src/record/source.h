@@ -26,7 +26,7 @@ int sg_source_next(struct sg_source *source, unsigned char **ret_data, size_t *r
 /* Back to the first byte. -ESPIPE for what is no regular file. */
 int sg_source_rewind(struct sg_source *source);
 
-/* After -EBADMSG: the byte of the file, compressed as it is, at which that was found. */
+/* After -EBADMSG and -ENODATA: the byte of the file, compressed as it is, at which that was found. */
 uint64_t sg_source_damaged_at(const struct sg_source *source);
 
 bool sg_source_compressed(const struct sg_source *source);

@@ -71,8 +71,10 @@ bool sg_trace_more(struct sg_trace_reader *reader)
     if (status == -EBADMSG) {
         sg_trace_damaged(reader, sg_source_damaged_at(reader->source), "the compressed data are damaged");
     } else if (status == -ENODATA) {
+        snprintf(reader->end_room, sizeof(reader->end_room), "byte %" PRIu64 ": the compressed data end early",
+                 sg_source_damaged_at(reader->source));
         reader->info.end = SG_TRACE_CUT;
-        reader->info.end_text = "the compressed data end early";
+        reader->info.end_text = reader->end_room;
     } else if (status < 0) {
         sg_trace_fail(reader, "reading failed: %s", strerror(-status));
     }

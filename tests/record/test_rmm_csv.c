@@ -248,6 +248,13 @@ static void long_traces_and_rewinding(void **state)
 }
 
 #ifdef SG_HAVE_ZSTD
+static void expect_end(const char *said, size_t at)
+{
+    char expected[64];
+    snprintf(expected, sizeof expected, "byte %zu: the compressed data end early", at);
+    assert_string_equal(said, expected);
+}
+
 static void compressed(void **state)
 {
     (void)state;
@@ -275,7 +282,16 @@ static void compressed(void **state)
     assert_int_equal(sg_trace_info(reader)->end, SG_TRACE_CUT);
     assert_true(back_size < size && back_size > size / 2 && memcmp(back, text, back_size) == 0);
     free(back);
+    expect_end(sg_trace_info(reader)->end_text, packed_size - 100);
     sg_trace_close(reader);
+
+    for (size_t left = 4; left <= 20; left += 8) { /* before the first byte that can be had */
+        char error[SG_TRACE_ERROR] = "", *path = test_file(packed, left);
+        assert_int_equal(sg_trace_open(path, &reader, error), -EINVAL);
+        expect_end(error, left);
+        unlink(path);
+        free(path);
+    }
 
     memset(packed + first + packed_size / 4, 0x55, 64);
     reader = open_text(packed, packed_size);
