@@ -6,12 +6,14 @@
 #include "callers.h"
 #include "captures.h"
 #include "contexts.h"
+#include "environment.h"
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
 #include "quick.h"
 #include "rest.h"
+#include "size.h"
 #include "streams.h"
 #include "torch.h"
 #include "wrap.h"
@@ -144,6 +146,24 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
     return result;
 }
 
+/* A rehearsal plays a card without end, and the program is to plan with the one that was asked for: how many bytes it is
+   told that a device has. 0: the truth. */
+static uint64_t told_bytes(void)
+{
+    const char *text = sg_environment("SEGALLOC_TOLD_BYTES");
+    uint64_t bytes;
+    return text && sg_size_parse(text, &bytes) ? bytes : 0;
+}
+
+static void tell(uint64_t told, size_t *available, size_t *total)
+{
+    uint64_t used = *total - *available;
+    if (!told || told >= *total)
+        return;
+    *total = told;
+    *available = told > used ? told - used : 0;
+}
+
 /* Before the first allocation there is no core: programs ask early how much they may plan with. */
 static void mem_info_early(size_t *available, size_t *total)
 {
@@ -191,6 +211,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     }
     if (core)
         sg_end();
+    tell(told_bytes(), &available, &total);
     if (free_bytes)
         *free_bytes = available;
     if (total_bytes)
@@ -206,5 +227,6 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
     const struct sg_conf *conf = sg_life_conf();
     if (conf->limit_visible)
         *bytes = sg_conf_limit(conf, *bytes);
+    tell(told_bytes(), &(size_t){*bytes}, bytes);
     return result;
 }

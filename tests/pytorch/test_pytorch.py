@@ -245,9 +245,10 @@ class Rehearse(Case):
     def test_lora_7b(self):
         """The recorded loop of 7B LoRA asked for 22,016,871,944 bytes at its peak."""
         verdict = self.rehearse("--card", "16GiB,24GiB,40GiB", "--", PYTHON,
-                                os.path.join(SOURCE, "examples", "lora_sft.py"))
+                                os.path.join(SOURCE, "examples", "lora_sft.py"), status=3)
         self.assertEqual(verdict["outcome"], "completed")
         self.assertEqual([c["fits"] for c in verdict["cards"]], [False, True, True])
+        self.assertGreaterEqual(verdict["alone"]["pytorch"], verdict["alone"]["segalloc"])
         self.assertLess(abs(verdict["peak_requested_bytes"] / 22016871944 - 1), 0.01, verdict)
         self.assertEqual(verdict["served_share"], 1)
         print(f"7B LoRA: {verdict['peak_requested_bytes']} bytes at the peak, smallest card {verdict['smallest_card_bytes']}, "
@@ -256,9 +257,9 @@ class Rehearse(Case):
     @unittest.skipIf(SHORT, "short")
     def test_too_large(self):
         script = os.path.join(SOURCE, "examples", "lora_sft.py")
-        verdict = self.rehearse("--card", "8GiB,16GiB", "--", PYTHON, script, "--steps", "1")
+        verdict = self.rehearse("--card", "8GiB,16GiB", "--", PYTHON, script, "--steps", "1", status=3)
         self.assertEqual((verdict["outcome"], [c["fits"] for c in verdict["cards"]]), ("out_of_memory", [False, False]))
-        self.assertIn("CUDA out of memory", verdict["reason"])
+        self.assertGreater(verdict["smallest_card_bytes"], 16 << 30)
 
     def test_depends_on_results(self):
         verdict = self.rehearse("--card", "2GiB", "--", PYTHON, "-c",

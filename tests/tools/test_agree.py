@@ -88,6 +88,9 @@ class Devices(Case):
         self.assertEqual(self.report()["smallest_card_bytes"], 15260 * MIB)
         text = segalloc("replay", self.path).stdout
         self.assertIn("device 0 of 24.00 GiB, device 1 of 24.00 GiB", text.splitlines()[0])
+        verdict = self.rehearse("24GiB", acts, "--devices", "2")
+        self.assertEqual((verdict["smallest_card_bytes"], verdict["cards"][0]["headroom_bytes"]),
+                         (15260 * MIB, 24 * GIB - 15260 * MIB))
 
     def test_the_larger_of_two(self):
         """One device's failure is not the other's."""
@@ -150,6 +153,43 @@ class Failures(Case):
         """What a limit kept from succeeding fits the card without it."""
         self.record("8GiB", "a+1024 b?2048", conf="limit:2GiB")
         self.assertEqual(self.replay("--min-limit")["min_limit_bytes"], 3 * GIB)
+
+
+class Rehearsed(Case):
+    def test_a_failure_that_is_caught(self):
+        """What fails on a card does not fit it, whatever the program makes of it; other cards do not change that."""
+        for cards in ("8GiB", "8GiB,16GiB"):
+            verdict = self.rehearse(cards, SMALL, status=3)
+            self.assertEqual((verdict["smallest_card_bytes"], verdict["cards"][0]["verdict"]),
+                             (9 * GIB, "does_not_fit"))
+            self.assertEqual(verdict["short_by_bytes"], GIB if cards == "8GiB" else 0)
+        self.record("8GiB", SMALL)
+        self.assertEqual(self.replay("--min-limit")["min_limit_bytes"], verdict["smallest_card_bytes"])
+
+    def test_a_program_that_dies(self):
+        """The smallest card is known although the trace of a card that is too small ends there."""
+        acts = "a+700 b+600 a- c+900 d+300"
+        self.record("1GiB", acts, status=1)
+        self.assertEqual(self.report()["smallest_card_bytes"], 1300 * MIB)
+        self.assertEqual(self.replay("--min-limit")["at_least"], True)
+        verdict = self.rehearse("1GiB", acts, status=3)
+        self.assertEqual((verdict["smallest_card_bytes"], verdict["at_least"]), (1800 * MIB, False))
+        card, = verdict["cards"]
+        self.assertEqual([card[key] for key in ("ends_at_event", "of_events", "asked_bytes", "live_bytes")],
+                         [2, 5, 600 * MIB, 700 * MIB])
+
+    def test_what_depends_on_the_card(self):
+        """The card without end is not the one that the program plans with."""
+        verdict = self.rehearse("10GiB", "a+1000 b%50")
+        self.assertEqual(verdict["peak_requested_bytes"] // MIB, 1000 + 10 * 1024 // 2 - 1)
+        self.assertEqual(verdict["cards"][0]["verdict"], "fits")
+
+    def test_the_verdict_is_what_a_run_does(self):
+        for acts in ("a+100 b+60 a- c+70 d+20 b- e+150", "a+3 b+5 c+7 d+9 a- c- e+13 b- f+6 d- g+40"):
+            smallest = self.rehearse("1GiB", acts)["smallest_card_bytes"] // MIB
+            for size, fits in ((smallest, True), (smallest - 2, False)):
+                self.record(f"{size}MiB", acts, status=0 if fits else 1)
+                self.assertEqual(self.rehearse(f"{size}MiB", acts, status=0 if fits else 3)["cards"][0]["fits"], fits)
 
 
 class Recorded(Case):

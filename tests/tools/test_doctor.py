@@ -3,6 +3,7 @@
 Usage: test_doctor.py SEGALLOC CLIENT STATIC_PROGRAM (empty: none could be linked)"""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -123,6 +124,23 @@ class Doctor(unittest.TestCase):
     def test_killed(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; kill -9 $$", status=0)
         self.assertEqual((told["served"], told["status"]), (3, 137))
+
+    def test_signals(self):
+        """Told to end, it has the command end, and leaves neither it nor a folder behind."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+        if SANITIZER:
+            clean["LD_PRELOAD"] = SANITIZER
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with tempfile.TemporaryDirectory() as folder, self.subTest(signal=number):
+                script = "sleep 1000 & echo $! $$ >&2; exec sleep 1000"
+                process = subprocess.Popen([SEGALLOC, "doctor", "--sim", "1GiB", "--", "sh", "-c", script],
+                                           env=dict(clean, TMPDIR=folder), stdout=subprocess.PIPE,
+                                           stderr=subprocess.PIPE, text=True)
+                left = process.stderr.readline().split()
+                process.send_signal(number)
+                self.assertIn("not served", process.communicate(timeout=60)[0])
+                self.assertEqual([pid for pid in left if os.path.exists(f"/proc/{pid}")], [])
+                self.assertEqual(os.listdir(folder), [])
 
     def test_what_the_command_prints(self):
         result = doctor("--sim", "1GiB", "echo", "hello")

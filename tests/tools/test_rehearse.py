@@ -3,9 +3,11 @@
 Usage: test_rehearse.py SEGALLOC LOOP"""
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SEGALLOC, LOOP = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
@@ -30,7 +32,8 @@ class Rehearse(unittest.TestCase):
         return json.loads(result.stdout.splitlines()[-1])
 
     def test_cards(self):
-        verdict = self.verdict(0, "--card", "1GiB,16MiB,128MiB,1024MiB", "--", LOOP, "5000", "return")
+        verdict = self.verdict(3, "--card", "1GiB,16MiB,128MiB,1024MiB", "--margin", "0", "--", LOOP, "5000",
+                               "return")
         self.assertEqual(verdict["outcome"], "completed")
         self.assertEqual([c["bytes"] for c in verdict["cards"]], [16 * MIB, 128 * MIB, 1024 * MIB])
         self.assertEqual(verdict["served_share"], 1)
@@ -41,6 +44,7 @@ class Rehearse(unittest.TestCase):
             self.assertEqual(card["headroom_bytes"], card["bytes"] - smallest)
             self.assertEqual(card["fits"], card["bytes"] >= smallest)
             self.assertEqual(card["ends_at_event"] is None, card["fits"])
+            self.assertEqual(card["verdict"], "fits" if card["fits"] else "does_not_fit")
         self.assertTrue(verdict["assumptions"])
 
     def test_the_smallest_card_is_one(self):
@@ -48,10 +52,14 @@ class Rehearse(unittest.TestCase):
         command = ["--", LOOP, "5000", "return"]
         smallest = self.verdict(0, "--card", "1GiB", *command)["smallest_card_bytes"] // MIB
         self.assertEqual(self.verdict(0, "--card", f"{smallest + 2}MiB", *command)["outcome"], "completed")
-        full = self.verdict(0, "--card", f"{smallest // 2}MiB,{smallest * 3 // 4}MiB", *command)
+        full = self.verdict(3, "--card", f"{smallest // 2}MiB,{smallest * 3 // 4}MiB", *command)
         self.assertEqual(full["outcome"], "out_of_memory", full)
         self.assertEqual([c["fits"] for c in full["cards"]], [False, False])
         self.assertTrue(all(c["ends_at_event"] for c in full["cards"]))
+        # known although no card that was named is large enough
+        self.assertEqual((full["smallest_card_bytes"], full["short_by_bytes"]),
+                         (smallest * MIB, (smallest - smallest * 3 // 4 // 2 * 2) * MIB))
+        self.assertEqual((full["alone"]["segalloc"], full["alone"]["pytorch"]), (smallest * MIB, None))
 
     def test_stopped(self):
         verdict = self.verdict(1, "--", "sh", "-c", f"'{LOOP}' 200 return; echo a reason >&2; exit 3")
@@ -104,8 +112,39 @@ class Rehearse(unittest.TestCase):
         self.assertTrue(text.stdout.splitlines()[0].startswith("It completed"), text)
         self.assertIn("fits", text.stdout)
 
+    def test_margin(self):
+        """What a context would not leave is too close to call, which fails nobody's script."""
+        command = ["--", LOOP, "5000", "return"]
+        smallest = self.verdict(0, *command)["smallest_card_bytes"] // MIB
+        for margin, verdict in (("10MiB", "fits"), ("11MiB", "too_close")):
+            card, = self.verdict(0, "--card", f"{smallest + 10}MiB", "--margin", margin, *command)["cards"]
+            self.assertEqual((card["verdict"], card["fits"], card["headroom_bytes"]), (verdict, True, 10 * MIB))
+        self.assertIn("too close to call", rehearse("--card", f"{smallest}MiB", *command).stdout)
+
+    def test_cards_by_name(self):
+        verdict = self.verdict(0, "--card", "h100,4090,24GiB", "--", LOOP, "200", "return")
+        self.assertEqual([card["bytes"] // MIB for card in verdict["cards"]], [24114, 24576, 81038])
+        self.assertIn("4090", rehearse("--help").stdout)
+
+    def test_the_trace_is_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace = os.path.join(folder, "T")
+            command = ["-o", trace, "--", "sh", "-c", f"'{LOOP}' 200 return; '{LOOP}' 100 return"]
+            self.verdict(0, *command)
+            self.assertEqual(len(os.listdir(folder)), 2)
+            report = subprocess.run([SEGALLOC, "report", "--json", trace], capture_output=True, text=True, timeout=60)
+            self.assertEqual(json.loads(report.stdout)["allocs"], 200)
+            self.assertIn("-f replaces it", rehearse(*command).stderr)
+            os.unlink(os.path.join(folder, next(name for name in os.listdir(folder) if name != "T")))
+            self.verdict(0, "-f", *command)
+
+    def test_wrong_conf_is_fatal(self):
+        result = rehearse("--conf", "reserve_slac:1", "--", "sh", "-c", "echo ran")
+        self.assertEqual((result.returncode, result.stdout), (2, ""))
+        self.assertIn("did you mean reserve_slack", result.stderr)
+
     def test_usage(self):
-        for arguments in (["--card", "big", "--", "true"], ["--card", "1KiB", "--", "true"], [], ["--card"]):
+        for arguments in (["--card", "big", "--", "true"], ["--card", "24", "--", "true"], ["--margin", "x", "--", "true"], ["--card", "1KiB", "--", "true"], [], ["--card"]):
             result = rehearse(*arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""), result)
         self.assertEqual(rehearse("--", "/nonexistent/program").returncode, 1)
@@ -116,6 +155,38 @@ class Rehearse(unittest.TestCase):
             self.addCleanup(ENVIRONMENT.pop, "TMPDIR")
             self.verdict(0, "--", LOOP, "200", "return")
             self.assertEqual(os.listdir(folder), [])
+
+    def test_signals(self):
+        """Told to end, it says what was found up to then; the command has ended, and what it had begun."""
+        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            with tempfile.TemporaryDirectory() as folder, self.subTest(signal=number):
+                environment = dict(ENVIRONMENT, TMPDIR=folder)
+                script = f"sleep 1000 & echo $! >&2; '{LOOP}' 2000 return; exec sleep 1000"
+                process = subprocess.Popen([SEGALLOC, "rehearse", "--json", "--", "sh", "-c", script], env=environment,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.addCleanup(process.stdout.close)
+                self.addCleanup(process.stderr.close)
+                left = int(process.stderr.readline())
+                while process.stderr.readline() != "1000\n":  # the program is at work
+                    pass
+                while "sleep" not in self.command_of(self.child_of(process.pid)):
+                    time.sleep(0.01)
+                process.send_signal(number)
+                verdict = json.loads(process.communicate(timeout=60)[0])
+                self.assertEqual((process.returncode, verdict["outcome"], len(verdict["cards"])), (1, "stopped", 1))
+                self.assertEqual((verdict["at_least"], verdict["allocations"]), (True, 2000))
+                self.assertFalse(os.path.exists(f"/proc/{left}"))
+                self.assertEqual(os.listdir(folder), [])
+
+    @staticmethod
+    def command_of(pid):
+        with open(f"/proc/{pid}/cmdline") as file:
+            return file.read()
+
+    @staticmethod
+    def child_of(pid):
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return int(file.read().split()[0])
 
 
 unittest.main()

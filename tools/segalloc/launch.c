@@ -3,6 +3,7 @@
 #include "conf.h"
 #include "config.h"
 #include "inputs.h"
+#include "path_pattern.h"
 #include "place.h"
 #include "segalloc/trace_format.h"
 #include "standin.h"
@@ -144,14 +145,14 @@ static bool set_simulator(const struct sg_launch *launch)
     return set_list(launch->verb, "LD_LIBRARY_PATH", folders, ":;", NULL);
 }
 
-/* Adds to SEGALLOC_CONF what is good in --conf, so that the library won't report the rest once more. */
+/* Adds --conf to SEGALLOC_CONF. What the user has written down for this very command is right, or nothing is run. */
 static bool set_conf(const struct sg_launch *launch)
 {
     struct sg_conf conf;
     sg_tool_conf_quietly(&conf);
     unsigned bad = sg_tool_conf_apply(launch->verb, launch->conf, &conf);
-    if (bad && conf.abort_conf) {
-        sg_tool_message(launch->verb, "--conf is wrong and abort_conf is True: nothing was run");
+    if (bad) {
+        sg_tool_message(launch->verb, "--conf is wrong: nothing was run");
         return false;
     }
     static char text[LIST_BYTES];
@@ -170,23 +171,48 @@ static bool set_conf(const struct sg_launch *launch)
     return true;
 }
 
-/* Whether a file may make room for a trace: it is one, or empty. */
-static bool replaceable(const char *path)
+/* What is at a path where a trace is to be written. */
+static enum { IS_EMPTY, IS_TRACE, IS_OTHER } kind_of(const char *path)
 {
     uint64_t magic = 0;
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file < 0)
-        return false;
+        return IS_OTHER;
     struct stat status;
     bool regular = fstat(file, &status) == 0 && S_ISREG(status.st_mode);
     ssize_t got = regular ? read(file, &magic, sizeof magic) : -1;
     close(file);
-    return got == 0 || (got == (ssize_t)sizeof magic && magic == SEGALLOC_TRACE_MAGIC);
+    return got == 0                                                              ? IS_EMPTY
+           : got == (ssize_t)sizeof magic && magic == SEGALLOC_TRACE_MAGIC ? IS_TRACE
+                                                                                 : IS_OTHER;
+}
+
+/* Makes room for a trace where something is: an empty file goes, a trace only where that was asked for. */
+static bool make_room(const struct sg_launch *launch, const char *path)
+{
+    int kind = kind_of(path);
+    if (kind == IS_OTHER) {
+        sg_tool_message(launch->verb, "%s exists and is not a trace; it stays, name another file", launch->trace);
+        return false;
+    }
+    if (kind == IS_TRACE && !launch->force) {
+        sg_tool_message(launch->verb, "%s is there already; -f replaces it", launch->trace);
+        return false;
+    }
+    if (unlink(path) == 0)
+        return true;
+    sg_tool_message(launch->verb, "the trace that is there can't be replaced: %s: %s", launch->trace, strerror(errno));
+    return false;
+}
+
+static char *environment(const char *name)
+{
+    return getenv(name);
 }
 
 static bool set_trace(const struct sg_launch *launch)
 {
-    char path[SG_PLACE_BYTES], folder[SG_PLACE_BYTES];
+    char path[SG_PLACE_BYTES], folder[SG_PLACE_BYTES], expanded[SG_PATH_BYTES];
     const char *trace = launch->trace;
     if (!*trace) {
         sg_tool_message(launch->verb, "-o needs the name of a file");
@@ -204,6 +230,11 @@ static bool set_trace(const struct sg_launch *launch)
         return false;
     }
     snprintf(path + length, sizeof path - length, "%s%s", length ? "/" : "", trace);
+    if (sg_path_expand(path, environment, expanded, sizeof expanded) == -EINVAL) {
+        sg_tool_message(launch->verb, "-o %s: after %% there may be p (process), h (host), r (rank), e (program) or %%",
+            trace);
+        return false;
+    }
     snprintf(folder, sizeof folder, "%.*s", (int)(base_name(path) - path), path);
     bool pattern = strchr(path, '%') != NULL;
     /* Folders that are not there yet the library makes. */
@@ -211,16 +242,8 @@ static bool set_trace(const struct sg_launch *launch)
         sg_tool_message(launch->verb, "no trace can be written to %s: %s", folder, strerror(errno));
         return false;
     }
-    if (!pattern && access(path, F_OK) == 0) {
-        if (!replaceable(path)) {
-            sg_tool_message(launch->verb, "%s is there and is no trace; it stays, name another file", trace);
-            return false;
-        }
-        if (unlink(path) != 0) {
-            sg_tool_message(launch->verb, "the trace that is there can't be replaced: %s: %s", trace, strerror(errno));
-            return false;
-        }
-    }
+    if (!pattern && access(path, F_OK) == 0 && !make_room(launch, path))
+        return false;
     setenv("SEGALLOC_TRACE", path, 1);
     return true;
 }

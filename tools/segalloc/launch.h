@@ -11,6 +11,7 @@ struct sg_launch {
     bool torch;          /* with the Python module, for PyTorch's own functions; only where `preload` is */
     const char *conf;    /* what --conf says, NULL */
     const char *trace;   /* what -o says, NULL */
+    bool force;          /* a trace of that name is replaced */
     const char *stats;   /* a path or pattern for statistics, NULL */
     char *const *command; /* the program and its arguments; asked whether stand-ins for CUDA's libraries are wanted */
 };

@@ -2,11 +2,13 @@
 #include "rehearse.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include <dirent.h>
@@ -15,6 +17,7 @@
 #include "inputs.h"
 #include "launch.h"
 #include "place.h"
+#include "signals.h"
 #include "size.h"
 #include "tool.h"
 
@@ -22,36 +25,59 @@ static const struct option long_options[] = {
     {"card", required_argument, NULL, 'C'},
     {"devices", required_argument, NULL, 'd'},
     {"conf", required_argument, NULL, 'c'},
+    {"margin", required_argument, NULL, 'm'},
+    {"no-torch", no_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'},
     {"json", no_argument, NULL, 'j'},
     {"help", no_argument, NULL, 'h'},
     {0},
 };
 
-static const char *const assumptions[] = {
-    ("kernels end at once and compute nothing but counts and flags: what the program reads back is not real, and neither are sizes that depend "
-     "on it"),
-    "copies of more than 1 MiB move nothing; sets to zero give host memory back",
-    "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them are",
-    "nothing is taken off for the CUDA context and the code of kernels, which is some 0.3 to 0.6 GiB of a card",
-    "the program would ask for the same on every card; what depends on the card (free memory, its kind) is as on this one",
+enum { DEVICES_MOST = 16 };
+/* What the program runs on: more than any card of the others has, and than most programs can ask for. */
+enum { ENDLESS_TIMES = 4 };
+#define ENDLESS_LEAST SG_TIB
+/* A context with the code of kernels takes some 0.3 to 0.6 GiB of a card (docs/real-driver facts in docs/pytorch.md). */
+#define MARGIN (600 * SG_MIB)
+
+static const struct {
+    const char *name;
+    uint64_t mib;
+} known_cards[] = {
+#define CARD(name, mib) {name, mib},
+#include "cards.def"
 };
-static const char assumed_beneath[] =
-    "PyTorch's cache asks for the same segments on every card: on a full one it would first give back what it holds idle, so a "
-    "smaller card may do than is said here";
-enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions, DEVICES_MOST = 16 };
+enum { KNOWN_CARDS = sizeof known_cards / sizeof *known_cards };
 
 static int help(void)
 {
-    puts("usage: segalloc rehearse [--card SIZE,…] [--devices N] [--conf K:V,…] [--json] -- CMD [ARGUMENT]…\n"
-         "Runs CMD on a simulated card, with segalloc beneath it, and says whether it fits and by how much. PyTorch's own\n"
-         "wheel runs as it is; kernels compute nothing. One run on the largest card answers for all: the others are found\n"
-         "by playing its trace.\n\n"
-         "      --card SIZE,…  cards to answer for (default 24GiB), such as 12GiB,16GiB,24GiB,40GiB,80GiB\n"
+    puts("usage: segalloc rehearse [--card SIZE|NAME,…] [--devices N] [--conf K:V,…]\n"
+         "                         [--margin SIZE] [-o TRACE] [--json] -- CMD [ARGUMENT]…\n"
+         "Runs CMD on a simulated card without end, with segalloc serving its memory, and\n"
+         "says for each card whether it fits, by how much, and which card is the smallest.\n"
+         "PyTorch's own wheel runs as it is; kernels compute nothing. CMD is told that the\n"
+         "card is the largest of those named.\n\n"
+         "      --card LIST    cards to answer for (default 24GiB): sizes such as\n"
+         "                     12GiB,16GiB,24GiB, or names:");
+    fputs("                    ", stdout);
+    for (int i = 0; i < KNOWN_CARDS; i++)
+        printf("%s %s", i ? "," : "", known_cards[i].name);
+    puts("\n"
          "      --devices N    so many cards of each size in the machine (default 1)\n"
          "      --conf K:V,…   options of segalloc, as in segalloc run\n"
-         "      --json         print one object on one line; CMD's own output goes to stderr\n"
+         "      --margin SIZE  of a card that is left for the context and for libraries:\n"
+         "                     what leaves less is too close to call (default 600MiB)\n"
+         "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
+         "                     as segalloc run does without --torch\n"
+         "  -o, --output TRACE keep the trace of the run; of several processes that of the\n"
+         "                     first by this name, each further one as TRACE.PID\n"
+         "  -f, --force        replace TRACE if it is there\n"
+         "      --json         print one object on one line; CMD's own output goes to\n"
+         "                     stderr\n"
          "  -h, --help         print this\n\n"
-         "Exit status: 0 when there is a verdict for every card, 1 when CMD stopped before there was one, 2 for bad usage.");
+         "Exit status: 0 when every card fits (too close to call counts as fitting), 3 when\n"
+         "one does not, 1 when CMD stopped before there was a verdict, 2 for bad usage.");
     return SG_EXIT_OK;
 }
 
@@ -61,6 +87,17 @@ static int by_bytes(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
+static bool card_named(const char *name, uint64_t *ret)
+{
+    for (int i = 0; i < KNOWN_CARDS; i++) {
+        if (strcasecmp(name, known_cards[i].name) == 0) {
+            *ret = known_cards[i].mib * SG_MIB;
+            return true;
+        }
+    }
+    return sg_tool_card(name, ret);
+}
+
 static int read_cards(struct sg_rehearse *rehearse, const char *list)
 {
     char text[1024];
@@ -68,9 +105,9 @@ static int read_cards(struct sg_rehearse *rehearse, const char *list)
     char *rest = text;
     for (char *item; (item = strsep(&rest, ",")) != NULL;) {
         uint64_t bytes;
-        if (!sg_size_parse(item, &bytes) || bytes < 4 * SG_MIB || bytes > 64 * SG_TIB)
+        if (!card_named(item, &bytes) || bytes < 4 * SG_MIB || bytes > 16 * SG_TIB)
             return sg_tool_usage(rehearse->verb,
-                "--card takes sizes from 4MiB to 64TiB such as 24GiB,40GiB, not \"%s\"", item);
+                "--card takes sizes from 4MiB to 16TiB such as 24GiB,40GiB, or names such as 4090, not \"%s\"", item);
         if (rehearse->card_count == SG_REHEARSE_CARDS)
             return sg_tool_usage(rehearse->verb, "--card takes at most %d sizes", SG_REHEARSE_CARDS);
         bytes &= ~(2 * SG_MIB - 1);
@@ -106,11 +143,28 @@ static const char *end_of(const struct sg_rehearse_run *run, char ret[96])
     return ret;
 }
 
-/* What to tell where the command's own end gives no verdict. */
-static void judge(struct sg_rehearse *rehearse)
+/* That it ended with an error gives no verdict. */
+static void judge_stop(struct sg_rehearse *rehearse)
 {
     const struct sg_rehearse_run *run = &rehearse->run;
     char end[96];
+    rehearse->outcome = SG_REHEARSE_STOPPED;
+    snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s",
+        end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line,
+        rehearse->interrupted
+            ? ""
+            : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
+              "they compute (samples from probabilities, checks for NaN, loops until something converges) "
+              "cannot be rehearsed as it is");
+}
+
+static void judge(struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_run *run = &rehearse->run;
+    const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
+    char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    rehearse->interrupted =
+        sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM || run->status == 128 + SIGHUP;
     if (rehearse->processes == 0) {
         rehearse->outcome = SG_REHEARSE_STOPPED;
         if (run->status)
@@ -119,117 +173,25 @@ static void judge(struct sg_rehearse *rehearse)
         else
             snprintf(rehearse->reason, sizeof rehearse->reason,
                      "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
-    } else if (run->status == 0) {
-        rehearse->outcome = SG_REHEARSE_COMPLETED;
-    } else if (rehearse->ooms) {
-        char size[SG_SIZE_TEXT];
+    } else if (run->status) {
+        judge_stop(rehearse);
+    } else if (!largest->fits) {
+        uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
         rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;
-        snprintf(rehearse->reason, sizeof rehearse->reason, "a card of %s was full%s%s",
-                 sg_size_format(rehearse->card[rehearse->card_count - 1].bytes, size), *run->last_line ? ": " : "",
-                 run->last_line);
+        snprintf(rehearse->reason, sizeof rehearse->reason, "a card of %s is full%s%s",
+            sg_size_format(largest->bytes, size), short_by ? ", and short by " : "",
+            short_by ? sg_size_format(short_by, lack) : "");
     } else {
-        bool interrupted = run->status == 128 + SIGINT || run->status == 128 + SIGTERM; /* by the user */
-        rehearse->outcome = SG_REHEARSE_STOPPED;
-        snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s",
-            end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line,
-            interrupted
-                ? ""
-                : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
-                  "they compute (samples from probabilities, checks for NaN, loops until something converges) "
-                  "cannot be rehearsed as it is");
+        rehearse->outcome = SG_REHEARSE_COMPLETED;
     }
 }
 
-static void print_json(const struct sg_rehearse *rehearse)
+static int status_of(const struct sg_rehearse *rehearse)
 {
-    static const char *const names[] = {"completed", "out_of_memory", "stopped"};
-    printf("{\"schema\":\"segalloc.rehearse/1\",\"outcome\":\"%s\",\"reason\":", names[rehearse->outcome]);
-    if (*rehearse->reason)
-        sg_tool_json_string(rehearse->reason);
-    else
-        fputs("null", stdout);
-    printf(",\"status\":%d,\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64 ",\"allocations\":%" PRIu64,
-           rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events, rehearse->allocs);
-    printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
-           rehearse->peak_reserved);
-    if (rehearse->smallest_card)
-        printf(",\"smallest_card_bytes\":%" PRIu64, rehearse->smallest_card);
-    else
-        fputs(",\"smallest_card_bytes\":null", stdout);
-    fputs(",\"cards\":[", stdout);
-    for (unsigned i = 0; rehearse->outcome != SG_REHEARSE_STOPPED && i < rehearse->card_count; i++) {
-        const struct sg_rehearse_card *card = &rehearse->card[i];
-        printf("%s{\"bytes\":%" PRIu64 ",\"fits\":%s,\"headroom_bytes\":", i ? "," : "", card->bytes,
-               card->fits ? "true" : "false");
-        if (rehearse->smallest_card)
-            printf("%" PRId64, (int64_t)card->bytes - (int64_t)rehearse->smallest_card);
-        else
-            fputs("null", stdout);
-        if (card->ends_at_event)
-            printf(",\"ends_at_event\":%" PRIu64 "}", card->ends_at_event);
-        else
-            fputs(",\"ends_at_event\":null}", stdout);
-    }
-    fputs("],\"served_share\":", stdout);
-    if (rehearse->served_share < 0)
-        fputs("null", stdout);
-    else
-        printf("%.6f", rehearse->served_share);
-    fputs(",\"assumptions\":[", stdout);
-    for (int i = 0; i < ASSUMPTIONS; i++) {
-        fputs(i ? "," : "", stdout);
-        sg_tool_json_string(assumptions[i]);
-    }
-    if (rehearse->beneath) {
-        putchar(',');
-        sg_tool_json_string(assumed_beneath);
-    }
-    puts("]}");
-}
-
-static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
-{
-    char size[SG_SIZE_TEXT], room[SG_SIZE_TEXT], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
-    printf("  %12s  %s", sg_size_format(card->bytes, size), card->fits ? "fits" : "does not fit");
-    if (card->fits && rehearse->smallest_card)
-        printf(", %s to spare", sg_size_format(card->bytes - rehearse->smallest_card, room));
-    if (!card->fits && rehearse->smallest_card)
-        printf(", %s short", sg_size_format(rehearse->smallest_card - card->bytes, room));
-    if (card->ends_at_event)
-        printf("; ends at event %" PRIu64, card->ends_at_event);
-    if (card->ends_with_live)
-        printf(" of %" PRIu64 ", with %s in use, asking for %s", rehearse->events,
-               sg_size_format(card->ends_with_live, live), sg_size_format(card->ends_with_bytes, asked));
-    putchar('\n');
-}
-
-static void print_text(const struct sg_rehearse *rehearse)
-{
-    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
-    static const char *const verdicts[] = {"It completed", "It ran out of memory", "It stopped"};
-    printf("%s%s%s (%.0f s).\n", verdicts[rehearse->outcome], *rehearse->reason ? ": " : "", rehearse->reason,
-           rehearse->run.seconds);
-    if (rehearse->processes) {
-        printf("At the peak %s were in use and %s reserved%s; ", sg_size_format(rehearse->peak_requested, a),
-               sg_size_format(rehearse->peak_reserved, b),
-               rehearse->processes > 1 ? ", in the process with most" : "");
-        printf("%" PRIu64 " allocations, %.2f %% of them served by segalloc.\n", rehearse->allocs,
-               100 * rehearse->served_share);
-    }
-    if (rehearse->smallest_card && rehearse->outcome != SG_REHEARSE_STOPPED)
-        printf("The smallest card is %s.\n", sg_size_format(rehearse->smallest_card, a));
-    for (unsigned i = 0; rehearse->outcome != SG_REHEARSE_STOPPED && i < rehearse->card_count; i++)
-        print_card(rehearse, &rehearse->card[i]);
-    if (rehearse->outcome == SG_REHEARSE_COMPLETED && rehearse->ooms)
-        printf("%" PRIu64 " allocations failed and the program went on: on another card it may do something else.\n",
-               rehearse->ooms);
-    if (rehearse->outcome == SG_REHEARSE_STOPPED)
-        return;
-    puts("Assumed:");
-    for (int i = 0; i < ASSUMPTIONS; i++)
-        printf("  %s\n", assumptions[i]);
-    if (rehearse->beneath)
-        printf("  %s\n", assumed_beneath);
+    bool all = true;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        all = all && rehearse->card[i].fits;
+    return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
 }
 
 static int read_devices(const struct sg_rehearse *rehearse, const char *text, int *ret)
@@ -246,7 +208,7 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
                         char **argv)
 {
     int status = 0;
-    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:h", long_options, NULL)) != -1;) {
+    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'C':
             status = read_cards(rehearse, optarg);
@@ -256,6 +218,19 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             break;
         case 'c':
             launch->conf = sg_tool_conf_join(launch->conf, optarg);
+            break;
+        case 'm':
+            if (!sg_size_parse(optarg, &rehearse->margin) || (rehearse->margin && !sg_tool_card(optarg, &rehearse->margin)))
+                return sg_tool_usage(argv[0], "--margin takes a size such as 600MiB, not \"%s\"", optarg);
+            break;
+        case 'T':
+            launch->torch = false;
+            break;
+        case 'o':
+            rehearse->output = optarg;
+            break;
+        case 'f':
+            rehearse->force = true;
             break;
         case 'j':
             rehearse->json = true;
@@ -282,25 +257,68 @@ static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
     return false;
 }
 
+/* Puts a trace of the run where it is to stay. False after a message. */
+static bool keep(const struct sg_rehearse *rehearse, const char *path, const char *name)
+{
+    char bytes[65536];
+    int in = open(path, O_RDONLY | O_CLOEXEC), out = sg_tool_create(rehearse->verb, name, name, rehearse->force);
+    ssize_t got = 0, put = 0;
+    while (in >= 0 && out >= 0 && put == got && (got = read(in, bytes, sizeof bytes)) > 0)
+        put = write(out, bytes, (size_t)got);
+    bool good = in >= 0 && out >= 0 && got == 0;
+    if (!good && out >= 0)
+        sg_tool_message(rehearse->verb, "%s: %s", name, strerror(errno));
+    if (in >= 0)
+        close(in);
+    if (out >= 0 && close(out) != 0)
+        good = false;
+    return good;
+}
+
+/* The process that began first has the lowest number, but for a turn of numbers. */
+static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
+{
+    struct dirent **entry;
+    int count = scandir(folder, &entry, NULL, versionsort);
+    bool good = count >= 0, named = false;
+    for (int i = 0; i < count; i++) {
+        char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        snprintf(name, sizeof name, named ? "%s.%d" : "%s", rehearse->output, atoi(entry[i]->d_name));
+        if (*entry[i]->d_name != '.')
+            good = good && (named = keep(rehearse, path, name));
+        free(entry[i]);
+    }
+    if (count >= 0)
+        free(entry);
+    return good;
+}
+
 static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder, char **argv)
 {
-    char trace[SG_PLACE_BYTES];
+    char trace[SG_PLACE_BYTES], told[32], python[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
+    snprintf(told, sizeof told, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
     launch->trace = trace;
-    if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse->verb, argv, rehearse->json, &rehearse->run))
+    launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
+    setenv("SEGALLOC_TOLD_BYTES", told, 1);
+    if (!sg_launch_prepare(launch))
+        return SG_EXIT_ERROR;
+    if (!sg_rehearse_command(rehearse, argv, &rehearse->run))
         return SG_EXIT_ERROR;
     int status = sg_rehearse_traces(rehearse, folder);
     if (status)
         return status;
     judge(rehearse);
-    (rehearse->json ? print_json : print_text)(rehearse);
-    return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : SG_EXIT_OK;
+    (rehearse->json ? sg_rehearse_print_json : sg_rehearse_print_text)(rehearse);
+    status = status_of(rehearse);
+    return rehearse->output && !keep_traces(rehearse, folder) ? SG_EXIT_ERROR : status;
 }
 
 int sg_verb_rehearse(int argc, char **argv)
 {
-    struct sg_rehearse rehearse = {.verb = argv[0]};
-    struct sg_launch launch = {.verb = argv[0], .preload = true};
+    struct sg_rehearse rehearse = {.verb = argv[0], .margin = MARGIN};
+    struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
     int devices = 1;
     char folder[64], sim[128];
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -311,13 +329,23 @@ int sg_verb_rehearse(int argc, char **argv)
         status = read_cards(&rehearse, "24GiB");
     if (status)
         return status;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", rehearse.card[rehearse.card_count - 1].bytes,
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    if (launch.conf && sg_tool_conf_check(launch.verb, launch.conf, &conf))
+        return SG_EXIT_USAGE;
+    if (rehearse.output && !rehearse.force && access(rehearse.output, F_OK) == 0)
+        return sg_tool_error(rehearse.verb, "%s is there already; -f replaces it", rehearse.output);
+    uint64_t largest = rehearse.card[rehearse.card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST,
         devices);
     launch.sim = sim;
     launch.command = argv + optind;
-    if (!make_folder(&rehearse, folder))
-        return SG_EXIT_ERROR;
-    status = rehearse_in(&rehearse, &launch, folder, argv + optind);
-    remove_folder(folder);
+    sg_signals_hold(&rehearse.signals);
+    status = SG_EXIT_ERROR;
+    if (make_folder(&rehearse, folder)) {
+        status = rehearse_in(&rehearse, &launch, folder, argv + optind);
+        remove_folder(folder);
+    }
+    sg_signals_restore(&rehearse.signals);
     return status;
 }

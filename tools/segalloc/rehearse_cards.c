@@ -7,99 +7,130 @@
 #include <string.h>
 
 #include "findings.h"
-#include "inputs.h"
 #include "place.h"
-#include "play.h"
-#include "progress.h"
+#include "recorded.h"
 #include "size.h"
+#include "smallest.h"
 #include "tool.h"
 #include "trace_reader.h"
 
-#define STEP (2 * SG_MIB) /* to which the smallest card is found */
-
+/* The life of one process, which is played on cards. */
 struct life {
     struct sg_rehearse *rehearse;
     struct sg_trace_reader *reader;
+    struct sg_recorded recorded;
     struct sg_play play;
-    uint64_t caught; /* failures on the largest card that the program lived through */
-    struct sg_progress progress;
+    int signals; /* that had come when the playing began: another ends it */
+    bool stopped;
 };
 
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {
     struct life *life = source;
-    sg_progress_show(&life->progress, "playing the run on other cards", sg_trace_progress(life->reader));
-    return sg_trace_read(life->reader, out, n);
+    life->stopped |= sg_signals_count() > life->signals;
+    return life->stopped ? 0 : sg_trace_read(life->reader, out, n);
 }
 
-static int play(struct life *life, uint64_t bytes, struct sg_play_result *ret)
+static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
 {
+    struct life *life = user;
     char error[SG_PLAY_ERROR];
     sg_trace_rewind(life->reader);
-    life->play.card_bytes = bytes;
-    life->play.stop_at_oom = life->caught == 0;
+    memcpy(life->play.card, card, sizeof life->play.card);
+    life->play.stop_at_oom = stop;
+    life->play.as_recorded = sg_recorded_is(&life->recorded, &life->play);
     if (sg_play_run(&life->play, ret, error) != 0)
         return sg_tool_error(life->rehearse->verb, "the run can't be played again: %s", error);
+    if (life->stopped)
+        return sg_tool_error(life->rehearse->verb, "stopped while the run was played on other cards");
     const char *broken = sg_trace_error(life->reader);
     return broken ? sg_tool_error(life->rehearse->verb, "the trace of the run: %s", broken) : 0;
 }
 
-/* The smallest card, to STEP, that this process fits; known only where it fitted the largest one. */
-static int find_smallest(struct life *life, uint64_t peak_requested, uint64_t largest, uint64_t *ret)
+static int play_card(struct life *life, struct sg_rehearse_card *card, uint64_t events)
 {
     struct sg_play_result result;
-    uint64_t low = peak_requested / STEP * STEP, high = largest / STEP * STEP;
-    if (low >= high)
-        low = high > STEP ? high - STEP : 0;
-    /* Nearly always within a fiftieth of the peak: look there before the whole. */
-    uint64_t guess = (low + low / 50) / STEP * STEP + STEP;
-    int status = 0;
-    if (guess < high) {
-        status = play(life, guess, &result);
-        if (status == 0)
-            *(result.ooms > life->caught ? &low : &high) = guess;
+    uint64_t cards[SG_DEVICES_MAX];
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        cards[i] = card->bytes;
+    int status = play(life, cards, 0, &result);
+    if (status || !result.ooms)
+        return status;
+    if (card->fits || result.first_oom_event < card->ends_at_event) {
+        card->ends_at_event = result.first_oom_event;
+        card->of_events = events;
+        card->ends_with_bytes = result.first_oom_bytes;
+        card->ends_with_live = result.first_oom_live;
     }
-    while (status == 0 && high - low > STEP) {
-        uint64_t middle = low + (high - low) / 2 / STEP * STEP;
-        status = play(life, middle, &result);
-        if (status == 0)
-            *(result.ooms > life->caught ? &low : &high) = middle;
-    }
-    if (status == 0)
-        *ret = high;
+    card->fits = false;
+    return 0;
+}
+
+/* The smallest card of this process by the rules of `life->play`; 0: none. */
+static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+{
+    struct sg_smallest smallest = {.play = play, .user = life, .most = SG_SMALLEST_MOST};
+    uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
+    smallest.most = most > smallest.most ? most : smallest.most;
+    int status = sg_smallest_find(&smallest, known);
+    *ret = status ? 0 : sg_smallest_largest(&smallest, known);
     return status;
 }
 
-static int play_cards(struct life *life, const struct sg_findings *findings)
+/* The same by PyTorch's own rules, which is what the program would need without us. */
+static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf, uint64_t *ret)
+{
+    const struct sg_play before = life->play;
+    char error[SG_TORCH_ERROR_TEXT];
+    life->play.policy = SG_POLICY_PYTORCH;
+    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? find_smallest(life, known, ret) : 0;
+    life->play = before;
+    return status;
+}
+
+static int play_life(struct life *life, const struct sg_findings *findings)
 {
     struct sg_rehearse *rehearse = life->rehearse;
-    struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
-    int status = 0;
-    for (unsigned i = 0; status == 0 && i + 1 < rehearse->card_count; i++) {
-        struct sg_rehearse_card *card = &rehearse->card[i];
-        struct sg_play_result result;
-        status = play(life, card->bytes, &result);
-        bool ran_out = status == 0 && result.ooms > life->caught;
-        if (!ran_out && !findings->ooms)
-            continue;
-        card->fits = false;
-        if (ran_out && (!card->ends_at_event || result.first_oom_event < card->ends_at_event)) {
-            card->ends_at_event = result.first_oom_event;
-            card->ends_with_bytes = result.first_oom_bytes;
-            card->ends_with_live = result.first_oom_live;
-        }
+    struct sg_play_result known;
+    struct sg_rehearse_alone alone = {0};
+    int status = play(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
+    for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
+        const uint64_t *peak = known.device[i].stats.peak;
+        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
+            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
     }
-    if (findings->ooms) {
-        largest->fits = false;
-        largest->ends_at_event = findings->events;
-        largest->ends_with_bytes = findings->failed_largest;
-    }
-    uint64_t smallest = 0;
-    if (status == 0 && !findings->ooms)
-        status = find_smallest(life, findings->peak_requested, largest->bytes, &smallest);
-    if (smallest > rehearse->smallest_card)
-        rehearse->smallest_card = smallest;
+    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++)
+        status = play_card(life, &rehearse->card[i], findings->requests);
+    if (status == 0)
+        status = find_smallest(life, &known, &alone.segalloc);
+    if (status == 0 && findings->torch && !rehearse->beneath)
+        status = find_alone(life, &known, "", &alone.pytorch);
+    if (status == 0 && findings->torch && !rehearse->beneath)
+        status = find_alone(life, &known, "expandable_segments:True", &alone.pytorch_expandable);
+    if (alone.segalloc > rehearse->alone.segalloc)
+        rehearse->alone.segalloc = alone.segalloc;
+    if (alone.pytorch > rehearse->alone.pytorch)
+        rehearse->alone.pytorch = alone.pytorch;
+    if (alone.pytorch_expandable > rehearse->alone.pytorch_expandable)
+        rehearse->alone.pytorch_expandable = alone.pytorch_expandable;
     return status;
+}
+
+/* On the smallest card that the program fits more is moved and less is reserved than on one without end: what it holds
+   there is no figure of a card that anybody has. */
+static void count(struct sg_rehearse *rehearse, const struct sg_findings *findings)
+{
+    rehearse->processes++;
+    rehearse->allocs += findings->allocs + findings->passed_on;
+    rehearse->served += findings->allocs;
+    rehearse->served_share = rehearse->allocs ? (double)rehearse->served / (double)rehearse->allocs : -1;
+    rehearse->events += findings->requests;
+    rehearse->ooms += findings->ooms;
+    if (findings->largest_request > rehearse->largest_request)
+        rehearse->largest_request = findings->largest_request;
+    for (uint32_t i = 0; i < findings->devices; i++)
+        if (findings->device[i].stats.peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
+            rehearse->peak_reserved = findings->device[i].stats.peak[SG_STAT_reserved_bytes];
 }
 
 static int add_process(struct sg_rehearse *rehearse, const char *path)
@@ -110,43 +141,21 @@ static int add_process(struct sg_rehearse *rehearse, const char *path)
         return 0; /* a process that ended before its first allocation */
     int status = 0;
     if (findings.allocs + findings.passed_on + findings.ooms > 0) {
-        uint64_t asked = rehearse->allocs + findings.allocs + findings.passed_on;
-        double served = (rehearse->served_share > 0 ? rehearse->served_share * (double)rehearse->allocs : 0) +
-                        (double)findings.allocs;
-        rehearse->served_share = asked ? served / (double)asked : -1;
-        rehearse->allocs = asked;
-        rehearse->processes++;
-        rehearse->events += findings.events;
-        rehearse->ooms += findings.ooms;
-        if (findings.largest_request > rehearse->largest_request)
-            rehearse->largest_request = findings.largest_request;
-        if (findings.peak_requested > rehearse->peak_requested)
-            rehearse->peak_requested = findings.peak_requested;
-        if (findings.peak_reserved > rehearse->peak_reserved)
-            rehearse->peak_reserved = findings.peak_reserved;
-        struct life life = {.rehearse = rehearse};
+        struct life life = {.rehearse = rehearse, .signals = sg_signals_count()};
         char trace_error[SG_TRACE_ERROR];
+        count(rehearse, &findings);
         if (sg_trace_open(path, &life.reader, trace_error) != 0)
             status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
+        if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
+            status = sg_tool_error(rehearse->verb, "no host memory left");
         if (status == 0) {
-            const struct sg_trace_info *info = sg_trace_info(life.reader);
-            life.play = (struct sg_play){
-                .granularity = info->header.granularity ? info->header.granularity : 2 * SG_MIB, .next = next_records,
-                .source = &life,
-            };
-            sg_conf_init(&life.play.conf);
-            (void)sg_conf_apply(&life.play.conf, SG_CONF_ARGUMENT, info->conf, NULL, NULL);
+            sg_recorded_play(&life.recorded, &life.play);
             rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
-            life.play.conf.trace[0] = life.play.conf.stats[0] = '\0';
-            /* A process that caught its first failures and completed has fitted. */
-            if (rehearse->run.status == 0) {
-                life.caught = findings.ooms;
-                findings.ooms = 0;
-            }
-            status = play_cards(&life, &findings);
-            sg_progress_end(&life.progress);
-            sg_trace_close(life.reader);
+            life.play.next = next_records;
+            life.play.source = &life;
+            status = play_life(&life, &findings);
         }
+        sg_trace_close(life.reader);
     }
     sg_findings_free(&findings);
     return status;
@@ -169,4 +178,16 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
     if (files)
         closedir(files);
     return status;
+}
+
+uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    uint64_t smallest = rehearse->alone.segalloc;
+    return !card->fits && smallest > card->bytes ? smallest - card->bytes : 0;
+}
+
+enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    uint64_t smallest = rehearse->alone.segalloc, left = card->bytes > smallest ? card->bytes - smallest : 0;
+    return !card->fits ? SG_REHEARSE_DOES_NOT_FIT : left < rehearse->margin ? SG_REHEARSE_TOO_CLOSE : SG_REHEARSE_FITS;
 }

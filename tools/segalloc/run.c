@@ -12,31 +12,39 @@ static const struct option long_options[] = {
     {"no-preload", no_argument, NULL, 'n'},
     {"conf", required_argument, NULL, 'c'},
     {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
     {0},
 };
 
 static int help(void)
 {
-    puts("usage: segalloc run [--sim SPEC] [--torch] [--no-preload] [--conf K:V,…] [-o TRACE] [--] CMD [ARGUMENT]…\n"
-         "Runs CMD with its CUDA memory served by segalloc. Nothing is written or printed unless asked for.\n\n"
-         "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…, such as 24GiB,count=2\n"
-         "      --torch        CMD runs PyTorch: its statistics, empty_cache, memory limits and the like are ours then;\n"
-         "                     docs/torch-module.md lists them\n"
+    puts("usage: segalloc run [--sim SPEC] [--torch] [--no-preload] [--conf K:V,…]\n"
+         "                    [-o TRACE [-f]] [--] CMD [ARGUMENT]…\n"
+         "Runs CMD with its CUDA memory served by segalloc. No file is written unless asked\n"
+         "for; running out of memory and wrong options are reported on standard error.\n\n"
+         "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…,\n"
+         "                     such as 24GiB,count=2\n"
+         "      --torch        CMD runs PyTorch: PyTorch's memory functions (statistics,\n"
+         "                     empty_cache, set_per_process_memory_fraction …) report and\n"
+         "                     control segalloc; `man segalloc` says more\n"
          "      --no-preload   without segalloc, for comparison: the other options may stay\n"
-         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf --help-options` lists them.\n"
-         "                     May be given several times: of several values for a key the last stands\n"
-         "  -o, --output TRACE write every event of memory to TRACE; the first process that allocates takes that\n"
-         "                     name, each further one TRACE.PID\n"
+         "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf\n"
+         "                     --help-options` lists them. May be given several times: of\n"
+         "                     several values for a key the last counts\n"
+         "  -o, --output TRACE write every event of memory to TRACE; the first process that\n"
+         "                     allocates takes that name, each further one TRACE.PID\n"
+         "  -f, --force        replace a trace of that name\n"
          "  -h, --help         print this\n\n"
-         "Exit status: CMD's; 125 when segalloc itself fails, 126 when CMD can't be run, 127 when there is no CMD.");
+         "Exit status: CMD's; 125 when segalloc itself fails, 126 when CMD can't be run,\n"
+         "127 when there is no CMD.");
     return SG_EXIT_OK;
 }
 
 int sg_verb_run(int argc, char **argv)
 {
     struct sg_launch launch = {.verb = argv[0], .preload = true};
-    for (int option; (option = getopt_long(argc, argv, "+:o:h", long_options, NULL)) != -1;) {
+    for (int option; (option = getopt_long(argc, argv, "+:fo:h", long_options, NULL)) != -1;) {
         switch (option) {
         case 's':
             launch.sim = optarg;
@@ -52,6 +60,9 @@ int sg_verb_run(int argc, char **argv)
             break;
         case 'o':
             launch.trace = optarg;
+            break;
+        case 'f':
+            launch.force = true;
             break;
         case 'h':
             return help();

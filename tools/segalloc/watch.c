@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "signals.h"
+
 static const long trace_options =
     PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
 
@@ -122,15 +124,14 @@ static void follow(struct sg_watch *watch, pid_t command)
 
 /* The child: waits until it is watched, then becomes the command. */
 static _Noreturn void become(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, const int gate[2],
-                             const struct sigaction before[2])
+                             const struct sg_signals *signals)
 {
     char byte;
     close(gate[1]);
     while (read(gate[0], &byte, 1) < 0 && errno == EINTR) {
     }
     close(gate[0]);
-    sigaction(SIGINT, &before[0], NULL);
-    sigaction(SIGQUIT, &before[1], NULL);
+    sg_signals_restore(signals);
     if (stdout_to_stderr)
         dup2(STDERR_FILENO, STDOUT_FILENO);
     _exit(sg_launch_exec(launch, argv));
@@ -143,28 +144,28 @@ int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_std
     if (pipe(gate) != 0)
         return -errno;
     fflush(NULL);
-    const struct sigaction ignore = {.sa_handler = SIG_IGN};
-    struct sigaction before[2];
-    sigaction(SIGINT, &ignore, &before[0]);
-    sigaction(SIGQUIT, &ignore, &before[1]);
+    struct sg_signals signals;
+    sg_signals_hold(&signals);
     pid_t command = fork();
     if (command < 0) {
         int error = errno;
         close(gate[0]);
         close(gate[1]);
-        sigaction(SIGINT, &before[0], NULL);
-        sigaction(SIGQUIT, &before[1], NULL);
+        sg_signals_restore(&signals);
         return -error;
     }
     if (command == 0)
-        become(launch, argv, stdout_to_stderr, gate, before);
+        become(launch, argv, stdout_to_stderr, gate, &signals);
     close(gate[0]);
     watch.traced = ptrace(PTRACE_SEIZE, command, NULL, (void *)trace_options) == 0;
     process_of(&watch, command);
     close(gate[1]);
+    sg_signals_forward(command);
     follow(&watch, command);
-    sigaction(SIGINT, &before[0], NULL);
-    sigaction(SIGQUIT, &before[1], NULL);
+    sg_signals_forward(0);
+    if (sg_signals_first())
+        sg_signals_end_children();
+    sg_signals_restore(&signals);
     *ret = watch;
     return 0;
 }

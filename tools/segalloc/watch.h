@@ -27,8 +27,8 @@ struct sg_watch {
     int status;                 /* the command's, as a shell would say it */
 };
 
-/* Runs argv, found as sg_launch_exec() does, and waits for it. The environment has been prepared. SIGINT and SIGQUIT
-   are left to the command. 0, or a negative errno. */
+/* Runs argv, found as sg_launch_exec() does, and waits for it. The environment has been prepared. SIGINT,
+   SIGQUIT, SIGTERM and SIGHUP are the command's; ended by one, it leaves no process behind. 0, or a negative errno. */
 int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, struct sg_watch *ret);
 void sg_watch_free(struct sg_watch *watch);
 

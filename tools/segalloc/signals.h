@@ -1,0 +1,30 @@
+/* Signals that ask a tool to end while it runs a command: the command gets them, and the tool tidies up. */
+#ifndef SG_SIGNALS_H
+#define SG_SIGNALS_H
+
+#include <signal.h>
+#include <sys/types.h>
+
+struct sg_signals {
+    struct sigaction before[4];
+};
+
+/* From here on SIGINT, SIGQUIT, SIGTERM and SIGHUP don't end this process, and processes that a command leaves behind
+   become our children. */
+void sg_signals_hold(struct sg_signals *signals);
+
+/* They go to `command` (0: to nobody), but for those that the terminal has sent to it as well. What came before goes
+   too. */
+void sg_signals_forward(pid_t command);
+
+/* As it was before. In a child, between fork and exec, as well. */
+void sg_signals_restore(const struct sg_signals *signals);
+
+/* Which of them came first; 0: none. And how many have come. */
+int sg_signals_first(void);
+int sg_signals_count(void);
+
+/* Ends what a command has left behind. */
+void sg_signals_end_children(void);
+
+#endif
