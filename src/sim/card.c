@@ -1,5 +1,5 @@
-/* A card that several processes share, under a name (the setting card=NAME): what each of them holds is in a file of
-   the machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a
+/* A card that several processes share, under a name (the setting card=NAME): what each of them holds, and how many
+   mappings it has, is in a file of the machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a
    lock on it, which the kernel takes back however the process ends. */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@ enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while so
 
 struct row {
     _Atomic uint64_t used[SIM_DEVICES_MAX];
+    _Atomic uint64_t mappings;
 };
 
 static struct {
@@ -54,19 +55,27 @@ CUresult sim_card_start(void)
         fprintf(stderr, "segalloc simulator: no place on the card in %s: %s\n", path, strerror(errno));
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
-    memset(card.rows[card.own].used, 0, sizeof card.rows[card.own].used);
+    memset(&card.rows[card.own], 0, sizeof card.rows[card.own]);
     return CUDA_SUCCESS;
+}
+
+/* What other processes that are alive have of one field of their rows. */
+static uint64_t sum_of_others(size_t field)
+{
+    uint64_t sum = 0;
+    for (int i = 0; card.rows && i < ROWS; i++) {
+        const _Atomic uint64_t *number = (const _Atomic uint64_t *)(const void *)((const char *)&card.rows[i] + field);
+        uint64_t theirs = i == card.own ? 0 : atomic_load(number);
+        if (theirs && lock(i, F_WRLCK, F_GETLK))
+            theirs = 0; /* nobody holds that row: its process has ended */
+        sum += theirs;
+    }
+    return sum;
 }
 
 uint64_t sim_card_others(const struct sim_device *device)
 {
-    uint64_t sum = 0;
-    for (int i = 0; card.rows && i < ROWS; i++) {
-        uint64_t used = i == card.own ? 0 : atomic_load(&card.rows[i].used[device->ordinal]);
-        if (used && lock(i, F_WRLCK, F_GETLK))
-            used = 0; /* nobody holds that row: its process has ended */
-        sum += used;
-    }
+    uint64_t sum = sum_of_others(offsetof(struct row, used) + (size_t)device->ordinal * sizeof(uint64_t));
     uint64_t room = device->bytes - device->used;
     return sum < room ? sum : room;
 }
@@ -77,19 +86,45 @@ static void publish(const struct sim_device *device)
         atomic_store(&card.rows[card.own].used[device->ordinal], device->used);
 }
 
+/* Around what one process takes and no other one is to take meanwhile. */
+static void guard(bool begin)
+{
+    if (card.rows)
+        lock(GUARD, begin ? F_WRLCK : F_UNLCK, begin ? F_SETLKW : F_SETLK);
+}
+
+bool sim_mappings_take(uint64_t count)
+{
+    guard(true);
+    bool fits = count <= sim.config.mappings && sim.mappings <= sim.config.mappings - count &&
+                sum_of_others(offsetof(struct row, mappings)) <= sim.config.mappings - count - sim.mappings;
+    if (fits) {
+        sim.mappings += count;
+        if (card.rows)
+            atomic_store(&card.rows[card.own].mappings, sim.mappings);
+    }
+    guard(false);
+    return fits;
+}
+
+void sim_mappings_give(uint64_t count)
+{
+    sim.mappings -= count;
+    if (card.rows)
+        atomic_store(&card.rows[card.own].mappings, sim.mappings);
+}
+
 static bool charge(struct sim_device *device, uint64_t bytes)
 {
     if (bytes > device->bytes - device->used)
         return false;
-    if (card.rows)
-        lock(GUARD, F_WRLCK, F_SETLKW);
+    guard(true);
     bool fits = bytes <= device->bytes - device->used - sim_card_others(device);
     if (fits) {
         device->used += bytes;
         publish(device);
     }
-    if (card.rows)
-        lock(GUARD, F_UNLCK, F_SETLK);
+    guard(false);
     return fits;
 }
 

@@ -125,6 +125,22 @@ static bool parse_vmm_sync(const char *value, struct sim_config *config)
     return true;
 }
 
+static bool parse_mappings(const char *value, struct sim_config *config)
+{
+    char text[2 * SIM_NAME_MAX];
+    CUresult code = config->mappings_code;
+    if (!value || strlen(value) >= sizeof text)
+        return false;
+    strcpy(text, value);
+    char *name = strchr(text, ':');
+    if (name)
+        *name++ = '\0';
+    if ((name && !code_by_name(name, &code)) || !between(text, 1, UINT32_MAX, &config->mappings))
+        return false;
+    config->mappings_code = code;
+    return true;
+}
+
 static bool parse_card(const char *value, struct sim_config *config)
 {
     if (!value || !*value || strlen(value) >= sizeof config->card ||
@@ -181,6 +197,11 @@ static const char *show(const char *item, char shown[101])
     return shown;
 }
 
+/* Each mapping on each device that has access takes a handle of the one client that UVM is to the resource manager, for
+   all processes. Source: RS_UNIQUE_HANDLE_RANGE (rs_client.h), dupMemory() (nv_gpu_ops.c) and uvm_map_external.c of
+   NVIDIA's open kernel modules 535 to 595. */
+enum { MAPPINGS = 0x80000 };
+
 static const char known[] =
 #define FLAG(name, field, is, form) ", " form
 #define NUMBER(name, field, least, most, unit, form) ", " form
@@ -193,7 +214,8 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
     static _Thread_local char message[1024];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
         .posix_handles = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
-        .run_ahead = -1, .drop_bytes = UINT64_MAX};
+        .run_ahead = -1, .drop_bytes = UINT64_MAX, .mappings = MAPPINGS,
+        .mappings_code = CUDA_ERROR_OUT_OF_MEMORY};
     char buffer[1024], shown[101];
     if (!spec)
         spec = "24GiB";

@@ -28,6 +28,8 @@ struct sim_config {
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
     bool vmm, posix_handles, peers;
     enum sim_vmm_sync vmm_sync;
+    uint64_t mappings;       /* that the machine has, of all devices and processes together */
+    CUresult mappings_code;  /* what a call answers for which there are too few */
     unsigned depth;     /* pieces of work a stream takes before a submission waits */
     bool at_once;       /* what need not wait is done where it is submitted */
     uint64_t drop_bytes; /* copies and sets of more than this move nothing */

@@ -49,6 +49,12 @@ static struct sim_arena *arena_of(enum sim_memory_kind kind, struct sim_device *
     return *arena;
 }
 
+/* How many of the machine's mappings a device's allocation takes: none where it shares its page with others. */
+static uint64_t mappings_of(enum sim_memory_kind kind, uint64_t bytes)
+{
+    return kind == SIM_MEMORY_DEVICE && bytes >= SIM_GRANULE;
+}
+
 static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size, bool uncharged,
     struct sim_memory **ret)
 {
@@ -59,8 +65,12 @@ static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size
     if (size > INT64_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t bytes = (size + SIM_ALIGNMENT - 1) & ~(uint64_t)(SIM_ALIGNMENT - 1);
-    if (charged && !sim_device_charge(device, bytes))
+    if (charged && !sim_mappings_take(mappings_of(kind, bytes)))
+        return sim.config.mappings_code;
+    if (charged && !sim_device_charge(device, bytes)) {
+        sim_mappings_give(mappings_of(kind, bytes));
         return CUDA_ERROR_OUT_OF_MEMORY;
+    }
     struct sim_arena *arena = arena_of(kind, device, uncharged);
     uint64_t base = arena ? sim_arena_take(arena, bytes) : 0;
     struct sim_memory *memory = base ? sim_memory_enter(kind, base, size, context, device) : NULL;
@@ -71,8 +81,10 @@ static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size
     if (!memory) {
         if (base)
             sim_arena_give(arena, base, bytes);
-        if (charged)
+        if (charged) {
+            sim_mappings_give(mappings_of(kind, bytes));
             sim_device_discharge(device, bytes);
+        }
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     memory->charged = bytes;
@@ -97,8 +109,10 @@ void sim_memory_drop(struct sim_memory *memory)
         sim_pool_give(memory);
         return;
     case SIM_MEMORY_DEVICE:
-        if (!memory->uncharged)
+        if (!memory->uncharged) {
+            sim_mappings_give(mappings_of(memory->kind, memory->charged));
             sim_device_discharge(memory->device, memory->charged);
+        }
         __attribute__((fallthrough));
     case SIM_MEMORY_MANAGED:
     case SIM_MEMORY_HOST:

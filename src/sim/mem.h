@@ -73,6 +73,9 @@ void sim_ipc_unmap(const struct sim_memory *memory);
    (card.c). */
 bool sim_device_charge(struct sim_device *device, uint64_t bytes);
 void sim_device_discharge(struct sim_device *device, uint64_t bytes);
+/* Mappings of the machine (config.h), by whichever device: taken, if there are as many, and given back (card.c). */
+bool sim_mappings_take(uint64_t count);
+void sim_mappings_give(uint64_t count);
 
 /* From the first byte to the last of `count` rows of `width` bytes, `pitch` apart; of one row only its width counts.
    UINT64_MAX where that overflows, which is more than any memory has. */

@@ -102,6 +102,7 @@ struct sim {
     struct sim_ranges memory; /* struct sim_memory by address */
     CUcontext contexts;       /* all that ever were, newest first */
     uint64_t next_id;         /* of streams, buffers, contexts */
+    uint64_t mappings;        /* of the machine's that this process has */
 };
 
 extern struct sim sim;

@@ -326,6 +326,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
         sim_ranges_remove(&reservation->mappings, &mapping->range);
         mapping->physical->mappings--;
         release_if_unused(mapping->physical);
+        sim_mappings_give((unsigned)__builtin_popcount(mapping->on));
         free(mapping->granules);
         free(mapping);
         mapping = next;
@@ -405,6 +406,43 @@ static bool protect(const struct sim_memory *reservation, uint64_t address, uint
     return true;
 }
 
+/* The devices on which `mapping` is to be once access is set. Of a part it is that the rest stays too. */
+static uint32_t devices_then(const struct sim_mapping *mapping, bool whole, const CUmemAccessDesc *access, size_t count)
+{
+    uint32_t on = mapping->on;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bit = UINT32_C(1) << access[i].location.id;
+        if (access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            on |= bit;
+        else if (whole)
+            on &= ~bit;
+    }
+    return on;
+}
+
+/* Takes what [address, end) lacks of the machine's mappings, and gives back what is of no use any more. False: there are
+   too few, and nothing has changed. */
+static bool take_mappings(struct sim_memory *reservation, struct sim_mapping *first, uint64_t address, uint64_t end,
+    const CUmemAccessDesc *access, size_t count)
+{
+    uint64_t more = 0, less = 0;
+    for (int done = 0; done < 2; done++) {
+        for (struct sim_mapping *mapping = first; mapping && mapping->range.base < end;
+             mapping = next_mapping(reservation, mapping)) {
+            bool whole = mapping->range.base >= address && mapping->range.base + mapping->range.size <= end;
+            uint32_t on = devices_then(mapping, whole, access, count);
+            more += done ? 0 : (unsigned)__builtin_popcount(on & ~mapping->on);
+            less += done ? 0 : (unsigned)__builtin_popcount(mapping->on & ~on);
+            if (done)
+                mapping->on = on;
+        }
+        if (!done && more && !sim_mappings_take(more))
+            return false;
+    }
+    sim_mappings_give(less);
+    return true;
+}
+
 CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
 {
     ENTER_VMM(cuMemSetAccess);
@@ -419,7 +457,9 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
     struct sim_mapping *mapping = reservation ? run_of_mappings(reservation, address, size, false) : NULL;
     if (!mapping)
         result = CUDA_ERROR_INVALID_VALUE;
-    for (; mapping && mapping->range.base < address + size; mapping = next_mapping(reservation, mapping)) {
+    else if (!take_mappings(reservation, mapping, address, address + size, access, count))
+        result = sim.config.mappings_code;
+    for (; result == CUDA_SUCCESS && mapping && mapping->range.base < address + size; mapping = next_mapping(reservation, mapping)) {
         uint64_t end = mapping->range.base + mapping->range.size;
         uint64_t low = mapping->range.base > address ? mapping->range.base : address;
         if (!set_rights(mapping, low, end < address + size ? end : address + size, access, count))
