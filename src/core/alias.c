@@ -2,6 +2,7 @@
 
 #include <assert.h>
 
+#include "mappings.h"
 #include "sew.h"
 #include "turn.h"
 
@@ -32,7 +33,8 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
 {
     uint64_t most = OLD_MOST * device->capacity_bytes, now = device->usage.aliased.now,
              page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
-    uint64_t pages = most > now ? (most - now) / page_bytes : 0;
+    uint64_t pages = most > now ? (most - now) / page_bytes : 0, left = sg_mappings_left(device);
+    pages = pages < left ? pages : left;
     bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "classic.h"
+#include "mappings.h"
 #include "meta.h"
 #include "turn.h"
 
@@ -309,6 +310,8 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
         append_region(device, class, lane, region, want);
     sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : 0);
     sg_unlock(&device->lock);
+    if (region)
+        sg_mappings_tell(device);
     return result;
 }
 

@@ -156,6 +156,7 @@ struct sg_device {
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
+    bool told_of_mappings; /* the user was (mappings.h) */
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
     struct sg_scratch {
         void *memory;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "alias.h"
+#include "mappings.h"
 #include "meta.h"
 #include "sew.h"
 
@@ -184,6 +185,8 @@ static bool find_place(const struct sg_device *device, struct sg_want want, enum
         if (!sg_device_suits(device, i, want.class, want.lane, want.units) ||
             !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, taker, &place))
             continue;
+        if (place.new_pages && !sg_mappings_grows(device, i))
+            continue;
         if (!found || place.new_pages < plan->place.new_pages) {
             plan->place = place;
             plan->region = device->region[i];
@@ -362,6 +365,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     struct sg_wanted wanted;
     sg_device_flush(device);
     sg_device_tidy(device);
+    sg_mappings_watch(device);
     CUresult result = choose_place(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;

@@ -1,6 +1,7 @@
 #include "sew.h"
 
 #include "alias.h"
+#include "mappings.h"
 #include "region_parts.h"
 
 /* Of the free parts one of each size is looked at, sizes being alike within this part of a page. */
@@ -114,7 +115,7 @@ static bool find_addresses(const struct sg_device *device, const struct sg_want 
         struct sg_region *region = device->region[i];
         uint32_t room = (uint32_t)sg_index_largest(&region->hole_index);
         if (!sg_device_suits(device, i, want->class, want->lane, want->units) || room < pages ||
-            sg_alias_room(device, region) < 2)
+            sg_alias_room(device, region) < 2 || !sg_mappings_grows(device, i))
             continue;
         uint32_t hole = sg_index_first(&region->hole_index, 0, (int32_t)room),
                  gap = room - pages < pages ? room - pages : pages;
@@ -142,8 +143,7 @@ bool sg_sew_find(const struct sg_device *device, const struct sg_want *want, uin
     for (uint32_t i = 0; i < device->region_count; i++) {
         /* the small ones' own rest is theirs */
         bool larger = device->region_class[i] == SG_CLASS_REGULAR || device->region_class[i] == SG_CLASS_CROWD;
-        assert(!larger || device->region[i]->page_units == page_units);
-        if (larger)
+        if (larger && device->region[i]->page_units == page_units)
             look_through(device->region[i], &search);
     }
     uint32_t borrowed = largest(&search.heads) + largest(&search.tails);

@@ -1,0 +1,265 @@
+/* How many mappings a device takes of a machine's: eight large devices can all be full, in pages that are larger the more
+   there are, and what was made before them serves on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "card.h"
+#include "check.h"
+#include "core.h"
+#include "mappings.h"
+
+#define MIB(n) ((uint64_t)(n) << 20)
+#define GIB(n) ((uint64_t)(n) << 30)
+enum { DEVICES = 8, BLOCKS = 4000, GRANULE = 2 << 20, LINES = 16 };
+
+static struct sg_card card;
+static struct sg_driver driver;
+static struct sg_core *core;
+static CUdeviceptr block[DEVICES][BLOCKS];
+static int blocks[DEVICES];
+static char line[LINES][300];
+static int lines;
+
+/* The driver's own count, by the granules of the card's addresses at which mappings begin. */
+enum { GRANULES = 1 << 23 };
+static struct {
+    uint8_t begins[GRANULES], devices[GRANULES]; /* devices: that have access */
+    uint64_t now, most;
+} machine;
+
+static uint64_t granule(CUdeviceptr address)
+{
+    uint64_t at = (address - UINT64_C(0x7f0000000000)) / GRANULE;
+    assert_true(at < GRANULES);
+    return at;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    assert_false(machine.begins[granule(address)]);
+    machine.begins[granule(address)] = 1;
+    return sg_card_driver.map(address, bytes, offset, handle, flags);
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    for (uint64_t at = granule(address); at < granule(address) + bytes / GRANULE; at++) {
+        if (!machine.begins[at] || machine.devices[at] >= count)
+            continue;
+        machine.now += count - machine.devices[at];
+        machine.devices[at] = (uint8_t)count;
+    }
+    machine.most = machine.now > machine.most ? machine.now : machine.most;
+    return sg_card_driver.set_access(address, bytes, access, count);
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    for (uint64_t at = granule(address); at < granule(address) + bytes / GRANULE; at++) {
+        machine.now -= machine.devices[at];
+        machine.begins[at] = machine.devices[at] = 0;
+    }
+    return sg_card_driver.unmap(address, bytes);
+}
+
+static void warn(const char *text)
+{
+    assert_true(lines < LINES);
+    strcpy(line[lines++], text);
+}
+
+static void start(uint64_t total, uint64_t page_size)
+{
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    if (page_size)
+        conf.page_size = page_size;
+    memset(&machine, 0, sizeof machine);
+    memset(blocks, 0, sizeof blocks);
+    lines = 0;
+    driver = sg_card_driver;
+    driver.map = map;
+    driver.unmap = unmap;
+    driver.set_access = set_access;
+    sg_card_init(&card, total, GRANULE);
+    sg_card_use(&card);
+    core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .warn = warn});
+    assert_non_null(core);
+}
+
+static void stop(void)
+{
+    assert_null(sg_core_broken(core, SG_CHECK_TABLES));
+    sg_core_destroy(core);
+    assert_int_equal(machine.now, 0);
+    for (int device = 0; device < DEVICES; device++)
+        assert_int_equal(card.device[device].used_bytes, 0);
+    sg_card_fini(&card);
+}
+
+static bool allocate(int device, uint64_t bytes)
+{
+    assert_true(blocks[device] < BLOCKS);
+    sg_card_use_device(device);
+    bool got = sg_core_malloc(core, device, bytes, &(struct sg_tag){0}, &block[device][blocks[device]]) == CUDA_SUCCESS;
+    blocks[device] += got;
+    return got;
+}
+
+/* Blocks of many sizes until no smallest one is left to be had. Returns what is allocated. */
+static uint64_t fill(int device)
+{
+    uint64_t seed = (uint64_t)device + 1, bytes, all = 0;
+    for (uint64_t most = MIB(1600); most >= MIB(8); most /= 2) {
+        do {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            bytes = MIB(2) + (seed >> 33) % most / 512 * 512;
+            bytes = allocate(device, bytes) ? bytes : 0;
+            all += bytes;
+        } while (bytes);
+    }
+    return all;
+}
+
+static void release(int device, int which)
+{
+    sg_card_use_device(device);
+    assert_int_equal(sg_core_free(core, block[device][which], &(struct sg_tag){0}), CUDA_SUCCESS);
+    block[device][which] = block[device][--blocks[device]];
+}
+
+static void expect_share(int device)
+{
+    struct sg_device *known = sg_device_known(core, device);
+    assert_in_range(sg_mappings_now(known), 1, SG_MAPPINGS_OF_DEVICE);
+}
+
+static void eight_devices_are_full_at_once(void **state)
+{
+    static const uint64_t sizes[] = {141, 192, 288};
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        start(GIB(sizes[i]), 0);
+        for (int device = 0; device < DEVICES; device++) {
+            uint64_t all = fill(device);
+            assert_true(all > GIB(sizes[i]) / 100 * 98);
+            expect_share(device);
+        }
+        assert_in_range(machine.most, SG_MAPPINGS_OF_MACHINE / 2, SG_MAPPINGS_OF_MACHINE / 4 * 3);
+        assert_null(sg_core_broken(core, SG_CHECK_TABLES));
+        assert_int_equal(lines, DEVICES);
+        assert_non_null(strstr(line[1], "device 1: more than 43690 of the 524288 mappings"));
+        for (int device = 0; device < DEVICES; device++)
+            while (blocks[device])
+                release(device, blocks[device] / 2);
+        stop();
+    }
+}
+
+/* Up to 80 GiB nothing changes, whatever the machine has. */
+static void smaller_ones_keep_their_pages(void **state)
+{
+    (void)state;
+    start(GIB(80), 0);
+    (void)fill(0);
+    assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_CLASS_REGULAR], GRANULE);
+    assert_int_equal(machine.now, sg_mappings_now(sg_device_known(core, 0)));
+    assert_int_equal(lines, 0);
+    stop();
+}
+
+/* What others have access to counts for each of them. */
+static void peers_count(void **state)
+{
+    (void)state;
+    start(GIB(80), 0);
+    for (int device = 0; device < 4; device++)
+        for (int peer = 0; peer < 4; peer++)
+            if (peer != device)
+                assert_int_equal(sg_core_peer_access(core, device, peer, true), CUDA_SUCCESS);
+    for (int device = 0; device < 4; device++) {
+        assert_true(fill(device) > GIB(80) / 100 * 97);
+        expect_share(device);
+    }
+    assert_true(machine.most <= 4 * SG_MAPPINGS_OF_DEVICE);
+    uint64_t now = 0;
+    for (int device = 0; device < 4; device++)
+        now += sg_mappings_now(sg_device_known(core, device));
+    assert_int_equal(machine.now, now);
+    stop();
+}
+
+/* Who says how large pages are has them. */
+static void a_size_of_the_users_is_kept(void **state)
+{
+    (void)state;
+    start(GIB(141), GRANULE);
+    (void)fill(0);
+    assert_int_equal(machine.now, GIB(141) / GRANULE);
+    assert_int_equal(lines, 0);
+    stop();
+}
+
+/* Memory in small pages that is free again is used on, in pieces where it is and for large blocks elsewhere. */
+static void small_pages_serve_on(void **state)
+{
+    (void)state;
+    uint64_t seed = 1;
+    start(GIB(141), 0);
+    (void)fill(0);
+    for (int round = 0; round < 300; round++) {
+        for (int i = 0; i < 10 && blocks[0]; i++) {
+            seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+            release(0, (int)((seed >> 33) % (unsigned)blocks[0]));
+        }
+        size_t available = card.total_bytes - card.device[0].used_bytes, total = card.total_bytes;
+        sg_core_mem_info(core, 0, &available, &total);
+        if (round % 10 == 0) /* as much as is said to be free can be had as one */
+            assert_true(allocate(0, available / GRANULE * GRANULE));
+        else
+            for (int i = 0; i < 10; i++) {
+                seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407u;
+                (void)allocate(0, 512 + (seed >> 33) % MIB(1000));
+            }
+        expect_share(0);
+    }
+    assert_null(sg_core_broken(core, SG_CHECK_TABLES));
+    while (blocks[0])
+        release(0, 0);
+    assert_true(allocate(0, GIB(140)));
+    stop();
+}
+
+/* No page gets a second address that the device has no mapping for. */
+static void second_addresses_have_a_bound(void **state)
+{
+    (void)state;
+    start(GIB(141), GRANULE);
+    assert_true(allocate(0, GIB(60)) && allocate(0, GIB(60)));
+    struct sg_device *device = sg_device_known(core, 0);
+    assert_int_equal(sg_mappings_left(device), SG_MAPPINGS_OF_DEVICE - GIB(120) / GRANULE);
+    assert_true(allocate(0, GIB(12)));
+    assert_int_equal(sg_mappings_left(device), 0);
+    assert_int_equal(sg_core_peer_access(core, 0, 1, true), CUDA_SUCCESS);
+    assert_int_equal(sg_mappings_now(device), 2 * GIB(132) / GRANULE);
+    stop();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(eight_devices_are_full_at_once),
+        cmocka_unit_test(smaller_ones_keep_their_pages),
+        cmocka_unit_test(peers_count),
+        cmocka_unit_test(a_size_of_the_users_is_kept),
+        cmocka_unit_test(small_pages_serve_on),
+        cmocka_unit_test(second_addresses_have_a_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
