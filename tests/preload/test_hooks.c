@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -422,6 +423,29 @@ static void visible_limit_is_the_device_s_size(void **state)
     assert_int_equal(cuDeviceTotalMem_v2(&bytes, 99), CUDA_ERROR_INVALID_DEVICE);
 }
 
+/* What a rehearsal tells of a device is less than it has: the rest is no secret to the core, nor is more than it has
+   believed. */
+static void a_rehearsal_says_how_large_the_card_is(void **state)
+{
+    size_t available, total, bytes;
+    (void)state;
+    setenv("SEGALLOC_TOLD_BYTES", "2500", 1);
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 1500 && total == 2500); /* 1000 of 3000 are used */
+    setenv("SEGALLOC_TOLD_BYTES", "900", 1);
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 0 && total == 900);
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 900);
+    setenv("SEGALLOC_TOLD_BYTES", "5000", 1);
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 2000 && total == 3000);
+    setenv("SEGALLOC_TOLD_BYTES", "much", 1);
+    assert_int_equal(cuDeviceTotalMem_v2(&bytes, 0), CUDA_SUCCESS);
+    assert_int_equal(bytes, 2 * LIMIT);
+    unsetenv("SEGALLOC_TOLD_BYTES");
+}
+
 /* Devices that there can't be have nothing, and a list is filled as far as it goes. */
 static void interface_takes_any_device(void **state)
 {
@@ -465,6 +489,7 @@ int main(void)
         TEST(free_memory_counts_what_is_idle),
         TEST(memory_that_is_about_to_be_free_is_waited_for),
         TEST(visible_limit_is_the_device_s_size),
+        TEST(a_rehearsal_says_how_large_the_card_is),
         TEST(interface_takes_any_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
