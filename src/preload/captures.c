@@ -306,7 +306,7 @@ static void ended(CUstream stream, bool per_thread)
         if (found)
             captures.list[i] = captures.list[--captures.listed];
     }
-    if (found || atomic_load(&captures.live) > captures.listed)
+    if (atomic_load(&captures.live) > captures.listed) /* that one, or one that is only counted */
         last = atomic_fetch_sub(&captures.live, 1) == 1;
     atomic_fetch_add(&sg_captures_ended, 1);
     sg_unguard(SG_GUARD_CAPTURES);

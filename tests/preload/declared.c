@@ -61,6 +61,18 @@ static void use_after_the_free(void)
     EXPECT(hazards() == before + 1);
 }
 
+/* A free that is refused ends nothing. */
+static void free_the_middle(void)
+{
+    char *block;
+    uint64_t before = hazards();
+    EXPECT(cudaMalloc((void **)&block, BYTES) == 0);
+    EXPECT(cudaFree(block + BYTES / 2) != 0);
+    MUST(cuMemsetD8_v2(number(block), 1, BYTES));
+    EXPECT(hazards() == before);
+    EXPECT(cudaFree(block) == 0);
+}
+
 /* By the runtime, which takes the short way elsewhere. */
 static void use_in_order(void)
 {
@@ -85,6 +97,7 @@ int main(int count, char **argument)
     MUST(cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cuCtxSetCurrent(context));
     use_in_order();
+    free_the_middle();
     use_elsewhere(legal);
     if (!legal)
         use_after_the_free();
