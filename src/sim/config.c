@@ -141,6 +141,28 @@ static bool parse_mappings(const char *value, struct sim_config *config)
     return true;
 }
 
+/* SYMBOL:NS[+NS] */
+static bool parse_cost(const char *value, struct sim_config *config)
+{
+    enum { NS_MOST = 1000000000 };
+    char text[2 * SIM_NAME_MAX];
+    struct sim_cost cost = {.handle_ns = 0};
+    if (!value || strlen(value) >= sizeof text || config->cost_count == SIM_COSTS_MAX)
+        return false;
+    strcpy(text, value);
+    char *call = strchr(text, ':'), *handle = call ? strchr(call, '+') : NULL;
+    if (!call || call == text || call - text >= SIM_NAME_MAX)
+        return false;
+    *call++ = '\0';
+    if (handle)
+        *handle++ = '\0';
+    if (!number(call, NS_MOST, &cost.call_ns) || (handle && !number(handle, NS_MOST, &cost.handle_ns)))
+        return false;
+    strcpy(cost.symbol, text);
+    config->costs[config->cost_count++] = cost;
+    return true;
+}
+
 static bool parse_card(const char *value, struct sim_config *config)
 {
     if (!value || !*value || strlen(value) >= sizeof config->card ||

@@ -7,7 +7,7 @@
 
 #include "cuda_abi.h"
 
-enum { SIM_DEVICES_MAX = 16, SIM_FAULTS_MAX = 16, SIM_NAME_MAX = 64 };
+enum { SIM_DEVICES_MAX = 16, SIM_FAULTS_MAX = 16, SIM_COSTS_MAX = 16, SIM_NAME_MAX = 64 };
 
 enum sim_vmm_sync {
     SIM_VMM_SYNC_NEVER,
@@ -20,6 +20,12 @@ struct sim_fault {
     uint64_t at;
     bool onward;
     CUresult code;
+};
+
+/* What a call of the exported function costs, and each handle of it. */
+struct sim_cost {
+    char symbol[SIM_NAME_MAX];
+    uint64_t call_ns, handle_ns;
 };
 
 struct sim_config {
@@ -44,6 +50,8 @@ struct sim_config {
     char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
     struct sim_fault faults[SIM_FAULTS_MAX];
     unsigned fault_count;
+    struct sim_cost costs[SIM_COSTS_MAX]; /* in place of cost.def's */
+    unsigned cost_count;
 };
 
 /* The syntax, which `segalloc run --sim` passes on as it is: SIZE[,KEY[=VALUE]]…, by setting.def.

@@ -9,7 +9,7 @@
 struct segalloc_sim_call {
     const char *symbol; /* as exported, "cuMemAlloc_v2"; calls of a …_ptsz form count here too */
     uint64_t calls;
-    uint64_t ns; /* what these calls would have cost on a GPU, by cost.def */
+    uint64_t ns; /* what these calls would have cost on a GPU, by cost.def: each by itself, and each handle of it */
 };
 
 /* Fills up to `max` rows and returns how many entry points there are. */

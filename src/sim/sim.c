@@ -20,8 +20,8 @@ static _Atomic(enum sim_state) state;
 
 struct call {
     const char *name, *symbol;
-    uint64_t cost_ns;
-    atomic_uint_fast64_t count;
+    uint64_t call_ns, handle_ns;
+    atomic_uint_fast64_t count, handles;
     struct sim_fault *fault;      /* the last one configured for this name; set once, before SIM_READY */
     atomic_uint_fast64_t *hits;   /* calls of all symbols of that name */
 };
@@ -36,9 +36,9 @@ static struct call calls[SIM_CALLS] = {
 
 static const struct {
     enum sim_call call;
-    uint64_t ns;
+    uint64_t call_ns, handle_ns;
 } costs[] = {
-#define COST(symbol, ns) {SIM_CALL_##symbol, ns},
+#define COST(symbol, call_ns, handle_ns) {SIM_CALL_##symbol, call_ns, handle_ns},
 #include "cost.def"
 #undef COST
 };
@@ -163,6 +163,29 @@ static void attach_faults(const struct sim_config *config)
     }
 }
 
+/* The table's, and what the settings say instead. */
+static void attach_costs(const struct sim_config *config)
+{
+    for (unsigned i = 0; i < sizeof costs / sizeof *costs; i++) {
+        calls[costs[i].call].call_ns = costs[i].call_ns;
+        calls[costs[i].call].handle_ns = costs[i].handle_ns;
+    }
+    for (unsigned i = 0; i < config->cost_count; i++) {
+        const struct sim_cost *cost = &config->costs[i];
+        bool known = false;
+        for (unsigned c = 0; c < SIM_CALLS; c++) {
+            if (strcmp(calls[c].symbol, cost->symbol) != 0)
+                continue;
+            calls[c].call_ns = cost->call_ns;
+            calls[c].handle_ns = cost->handle_ns;
+            known = true;
+        }
+        if (!known)
+            fprintf(stderr, "SEGALLOC_SIM: cost=%s: no driver function is exported by that name; no cost changes\n",
+                cost->symbol);
+    }
+}
+
 static CUresult start(void)
 {
     if (sim_state_now() == SIM_MISCONFIGURED)
@@ -181,8 +204,7 @@ static CUresult start(void)
     attach_faults(&sim.config);
     if (sim.config.scheduled)
         sim_schedule_start(sim.config.seed, sim.config.run_ahead);
-    for (unsigned i = 0; i < sizeof costs / sizeof *costs; i++)
-        calls[costs[i].call].cost_ns = costs[i].ns;
+    attach_costs(&sim.config);
     pthread_atfork(before_fork, after_fork_parent, after_fork_child);
     atexit(at_exit);
     atomic_store_explicit(&state, SIM_READY, memory_order_release);
@@ -249,11 +271,22 @@ bool sim_handle_valid(const void *key, enum sim_kind kind)
     return handle && handle->kind == kind;
 }
 
+void sim_count_handles(enum sim_call call, uint64_t count)
+{
+    atomic_fetch_add_explicit(&calls[call].handles, count, memory_order_relaxed);
+}
+
+static uint64_t cost_of(struct call *call)
+{
+    return atomic_load_explicit(&call->count, memory_order_relaxed) * call->call_ns +
+           atomic_load_explicit(&call->handles, memory_order_relaxed) * call->handle_ns;
+}
+
 size_t segalloc_sim_calls(struct segalloc_sim_call *ret_rows, size_t max)
 {
     for (size_t i = 0; i < SIM_CALLS && i < max; i++) {
         uint64_t count = atomic_load_explicit(&calls[i].count, memory_order_relaxed);
-        ret_rows[i] = (struct segalloc_sim_call){calls[i].symbol, count, count * calls[i].cost_ns};
+        ret_rows[i] = (struct segalloc_sim_call){calls[i].symbol, count, cost_of(&calls[i])};
     }
     return SIM_CALLS;
 }
@@ -262,6 +295,6 @@ uint64_t segalloc_sim_ns(void)
 {
     uint64_t total = 0;
     for (size_t i = 0; i < SIM_CALLS; i++)
-        total += atomic_load_explicit(&calls[i].count, memory_order_relaxed) * calls[i].cost_ns;
+        total += cost_of(&calls[i]);
     return total;
 }

@@ -129,6 +129,9 @@ CUresult sim_enter(enum sim_call call);
             return entered_;                             \
     } while (0)
 
+/* A call has mapped, unmapped or given access to so many handles, of which each has its cost. */
+void sim_count_handles(enum sim_call call, uint64_t count);
+
 /* Calls that this thread has made so far. */
 extern _Thread_local uint64_t sim_thread_calls;
 

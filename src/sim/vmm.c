@@ -320,7 +320,8 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         sim_hazard_unmap(address, size);
-    while (result == CUDA_SUCCESS && mapping) {
+    uint64_t handles = 0;
+    for (; result == CUDA_SUCCESS && mapping; handles++) {
         struct sim_mapping *next =
             mapping->range.base + mapping->range.size < address + size ? next_mapping(reservation, mapping) : NULL;
         sim_ranges_remove(&reservation->mappings, &mapping->range);
@@ -332,6 +333,7 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t size)
         mapping = next;
     }
     sim_unlock();
+    sim_count_handles(SIM_CALL_cuMemUnmap, handles);
     return result;
 }
 
@@ -459,15 +461,19 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t size, const CUmemAccessDesc 
         result = CUDA_ERROR_INVALID_VALUE;
     else if (!take_mappings(reservation, mapping, address, address + size, access, count))
         result = sim.config.mappings_code;
-    for (; result == CUDA_SUCCESS && mapping && mapping->range.base < address + size; mapping = next_mapping(reservation, mapping)) {
+    uint64_t handles = 0; /* the driver maps each on each device */
+    for (; result == CUDA_SUCCESS && mapping && mapping->range.base < address + size;
+         mapping = next_mapping(reservation, mapping)) {
         uint64_t end = mapping->range.base + mapping->range.size;
         uint64_t low = mapping->range.base > address ? mapping->range.base : address;
+        handles += count;
         if (!set_rights(mapping, low, end < address + size ? end : address + size, access, count))
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS && !protect(reservation, address, address + size))
         result = CUDA_ERROR_OUT_OF_MEMORY;
     sim_unlock();
+    sim_count_handles(SIM_CALL_cuMemSetAccess, handles);
     return result;
 }
 

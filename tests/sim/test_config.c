@@ -38,6 +38,11 @@ static void good_settings(void **state)
     assert_true(config.mappings == 1000 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && config.managed_apart);
     assert_null(sim_config_parse("1GiB,mappings=1:CUDA_ERROR_UNKNOWN", &config));
     assert_true(config.mappings == 1 && config.mappings_code == CUDA_ERROR_UNKNOWN);
+    assert_null(sim_config_parse("1GiB,cost=cuMemMap:0,cost=cuMemUnmap:5+1000000000", &config));
+    assert_int_equal(config.cost_count, 2);
+    assert_true(strcmp(config.costs[0].symbol, "cuMemMap") == 0 && config.costs[0].call_ns == 0 &&
+                config.costs[0].handle_ns == 0);
+    assert_true(config.costs[1].call_ns == 5 && config.costs[1].handle_ns == 1000000000);
     assert_null(sim_config_parse("1GiB,fail=cuMemCreate:3,fail=cuMemMap:2+:CUDA_ERROR_UNKNOWN", &config));
     assert_int_equal(config.fault_count, 2);
     assert_string_equal(config.faults[0].name, "cuMemCreate");
@@ -55,7 +60,9 @@ static void bad_settings(void **state)
         "24GiB,driver=12", "24GiB,driver=12.4x", "24GiB,depth=0", "24GiB,vmm_sync=maybe", "24GiB,fail=cuMemCreate",
         "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB",
         "24GiB,hazard=some", "24GiB,hazard_exit=0", "24GiB,schedule", "24GiB,run_ahead=-1",
-        "24GiB,mappings", "24GiB,mappings=0", "24GiB,mappings=5:NONSENSE", "24GiB,mappings=:2", "24GiB,managed-apart=1"};
+        "24GiB,mappings", "24GiB,mappings=0", "24GiB,mappings=5:NONSENSE", "24GiB,mappings=:2", "24GiB,cost", "24GiB,cost=cuMemMap",
+        "24GiB,cost=:5", "24GiB,cost=cuMemMap:", "24GiB,cost=cuMemMap:5+", "24GiB,cost=cuMemMap:5+x",
+        "24GiB,cost=cuMemMap:1000000001", "24GiB,managed-apart=1"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sim_config config = {.bytes = 77};
         const char *message = sim_config_parse(bad[i], &config);
