@@ -25,24 +25,33 @@ enum { MODULES_MAX = 64, CUDA_ERROR_MEMORY_ALLOCATION = 2, CUDA_ERROR_INSUFFICIE
 /* An entry is whole before `count` covers it, and is good until a library is unloaded: another one may lie in its place
    then, or its runtime may have gone. What is found out anew is not written over what may be in use: it is the same, or
    the module that used it is no more. */
-static struct {
+struct modules {
     struct known {
         uintptr_t start, end;
         struct sg_module module;
-        _Atomic unsigned as_of; /* of `unloads` */
+        _Atomic unsigned as_of; /* of `unloading` */
     } list[MODULES_MAX];
     atomic_int count;
-    atomic_uint unloads; /* twice as many as there were: as each begins and ends. From 1: no entry is as of 0 */
-} modules = {.unloads = 1};
+};
+static struct modules modules, callers; /* those that call the runtime, and the driver: of these the kind alone */
+static atomic_uint unloading = 1; /* twice as many as there were: as each begins and ends. From 1: no entry is as of 0 */
+
+static const struct named {
+    const char *prefix;
+    enum sg_caller kind;
+} names[] = {
+#define MODULE(prefix, caller, shares, unless) {prefix, SG_CALLER_##caller},
+#include "modules.def"
+};
 
 static enum sg_caller kind_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
-    if (strncmp(name, "libc10_cuda.so", 14) == 0)
-        return SG_CALLER_TORCH;
-    if (strncmp(name, "libnccl.so", 10) == 0)
-        return SG_CALLER_NCCL;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
+            return names[i].kind;
+    }
     return SG_CALLER_OTHER;
 }
 
@@ -127,13 +136,14 @@ static bool is_same(const struct known *entry, const struct extent *extent, cons
 }
 
 /* `unloads`: before the module was looked at. */
-static void remember(const struct extent *extent, const struct sg_module *module, unsigned unloads)
+static void remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
+    unsigned unloads)
 {
     sg_guard(SG_GUARD_CALLERS);
-    int count = atomic_load_explicit(&modules.count, memory_order_relaxed), at = 0;
-    while (at < count && modules.list[at].start != extent->start)
+    int count = atomic_load_explicit(&known->count, memory_order_relaxed), at = 0;
+    while (at < count && known->list[at].start != extent->start)
         at++;
-    struct known *entry = &modules.list[at];
+    struct known *entry = &known->list[at];
     if (at < MODULES_MAX && (at == count || !is_same(entry, extent, module))) {
         atomic_store(&entry->as_of, 0);
         entry->start = extent->start;
@@ -143,13 +153,25 @@ static void remember(const struct extent *extent, const struct sg_module *module
     if (at < MODULES_MAX)
         atomic_store_explicit(&entry->as_of, unloads, memory_order_release);
     if (at == count && at < MODULES_MAX)
-        atomic_store_explicit(&modules.count, count + 1, memory_order_release);
+        atomic_store_explicit(&known->count, count + 1, memory_order_release);
     sg_unguard(SG_GUARD_CALLERS);
+}
+
+static inline const struct known *find(const struct modules *known, const void *code, unsigned unloads)
+{
+    int count = atomic_load_explicit(&known->count, memory_order_acquire);
+    for (int i = 0; i < count; i++) {
+        const struct known *entry = &known->list[i];
+        if (atomic_load_explicit(&entry->as_of, memory_order_acquire) == unloads && (uintptr_t)code >= entry->start &&
+            (uintptr_t)code < entry->end)
+            return entry;
+    }
+    return NULL;
 }
 
 static struct sg_module explore(const void *code)
 {
-    unsigned unloads = atomic_load(&modules.unloads);
+    unsigned unloads = atomic_load(&unloading);
     int (*our_malloc)(void **, size_t) = cudaMalloc;
     int (*our_free)(void *) = cudaFree;
     void *ours[2], *theirs[3];
@@ -171,28 +193,34 @@ static struct sg_module explore(const void *code)
     module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
     struct extent extent = {.base = map ? map->l_addr : 0};
     if (map && module.malloc && module.free && hears_of_unloads() && dl_iterate_phdr(measure, &extent))
-        remember(&extent, &module, unloads);
+        remember(&modules, &extent, &module, unloads);
     return module;
 }
 
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
-    int count = atomic_load_explicit(&modules.count, memory_order_acquire);
-    unsigned unloads = atomic_load_explicit(&modules.unloads, memory_order_acquire);
-    for (int i = 0; i < count; i++) {
-        const struct known *entry = &modules.list[i];
-        if (atomic_load_explicit(&entry->as_of, memory_order_acquire) == unloads && (uintptr_t)code >= entry->start &&
-            (uintptr_t)code < entry->end)
-            return &entry->module;
-    }
+    const struct known *entry = find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
+    if (entry)
+        return &entry->module;
     *spare = explore(code);
     return spare;
 }
 
 enum sg_caller sg_caller_kind(const void *code)
 {
+    unsigned unloads = atomic_load(&unloading);
+    const struct known *entry = find(&callers, code, unloads);
+    if (entry)
+        return entry->module.kind;
     Dl_info info;
-    return dladdr(code, &info) && info.dli_fname ? kind_of(info.dli_fname) : SG_CALLER_OTHER;
+    struct link_map *map = NULL;
+    if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return SG_CALLER_OTHER;
+    const struct sg_module module = {.kind = kind_of(info.dli_fname ? info.dli_fname : "")};
+    struct extent extent = {.base = map->l_addr};
+    if (hears_of_unloads() && dl_iterate_phdr(measure, &extent))
+        remember(&callers, &extent, &module, unloads);
+    return module.kind;
 }
 
 enum sg_caller sg_caller_current(void)
@@ -204,7 +232,7 @@ int cudaMalloc(void **ret, size_t bytes)
 {
     struct sg_module spare;
     const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
-    if (sg_quick_malloc(module, ret, bytes))
+    if (!sg_caller_passes(module->kind) && sg_quick_malloc(module, ret, bytes))
         return CUDA_SUCCESS;
     if (!module->malloc)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
@@ -238,8 +266,8 @@ int cudaFree(void *address)
 /* Counted twice, since what is found out meanwhile may be from before. */
 int dlclose(void *handle)
 {
-    atomic_fetch_add(&modules.unloads, 1);
+    atomic_fetch_add(&unloading, 1);
     int result = sg_library_close(handle);
-    atomic_fetch_add(&modules.unloads, 1);
+    atomic_fetch_add(&unloading, 1);
     return result;
 }

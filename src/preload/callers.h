@@ -5,7 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL };
+/* The kinds of modules.def; DRIVER: what it allocates has to be the driver's own memory. */
+enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL, SG_CALLER_DRIVER };
+
+/* Whether what a module of this kind allocates is passed on to the driver. */
+static inline bool sg_caller_passes(enum sg_caller kind)
+{
+    return kind >= SG_CALLER_NCCL;
+}
 
 typedef int sg_cuda_malloc_fn(void **ret, size_t bytes);
 typedef int sg_cuda_free_fn(void *address);
@@ -24,7 +31,7 @@ struct sg_module {
    any library was unloaded, taking the loader's lock; no lock is taken otherwise. */
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare);
 
-/* The module kind alone, by file name; for callers of the driver. */
+/* The module kind alone, by file name; for callers of the driver. Found out once a module too. */
 enum sg_caller sg_caller_kind(const void *code);
 
 /* The kind of the module whose cudaMalloc or cudaFree this thread is in; SG_CALLER_UNKNOWN where the driver was called

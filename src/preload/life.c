@@ -16,6 +16,7 @@
 #include "declare.h"
 #include "environment.h"
 #include "helper.h"
+#include "ipc.h"
 #include "lock.h"
 #include "memory.h"
 #include "recorder.h"
@@ -152,22 +153,14 @@ static void complain(void)
         _exit(STATUS_BAD_CONF);
 }
 
-static bool loaded(const char *prefix)
-{
-    void *handle = sg_library_find(prefix);
-    if (handle)
-        sg_library_close(handle);
-    return handle != NULL;
-}
-
 /* A tool that replaces or checks the driver's memory calls would be misled by blocks inside one mapping. */
 static bool watched(void)
 {
     int known = atomic_load_explicit(&life.watched, memory_order_relaxed);
     if (!known) {
         const char *injection = sg_environment("CUDA_INJECTION64_PATH");
-        bool found = (injection && *injection) || loaded("libsanitizer-collection") ||
-            loaded("libInterceptorInjection");
+        bool found = (injection && *injection) || sg_library_loaded("libsanitizer-collection") ||
+            sg_library_loaded("libInterceptorInjection");
         known = found ? 2 : 1;
         atomic_store_explicit(&life.watched, known, memory_order_relaxed);
     }
@@ -249,6 +242,21 @@ const struct sg_driver *sg_life_driver(void)
     return known == 1 ? &life.driver : NULL;
 }
 
+enum sg_share sg_life_share(void)
+{
+    struct sg_core *core = sg_life_core_made();
+    enum sg_share share = SG_SHARE_FORBIDDEN;
+    sg_guard(SG_GUARD_LIFE);
+    if (core && life.conf.ipc != SG_IPC_NEVER)
+        share = life.conf.ipc == SG_IPC_AUTO ? SG_SHARE_BEGINS : SG_SHARE_GOES_ON;
+    if (share == SG_SHARE_BEGINS)
+        life.conf.ipc = SG_IPC_ALWAYS;
+    sg_unguard(SG_GUARD_LIFE);
+    if (share == SG_SHARE_BEGINS)
+        sg_core_share(core);
+    return share;
+}
+
 static void confirm_conf(const struct sg_conf *conf)
 {
     for (int i = 0; i < SG_OPTION_COUNT; i++) {
@@ -258,26 +266,6 @@ static void confirm_conf(const struct sg_conf *conf)
                  sg_conf_source_name((enum sg_conf_source)conf->source[i]));
         sg_life_say(line);
     }
-}
-
-/* Whether a library that gives memory to other processes by legacy handles is at work here. MPI is in many programs
-   that run alone, or is built without CUDA; and NVSHMEM in all that use PyTorch, whose libraries need it by name. */
-static bool shares_memory(void)
-{
-    static const char *const sizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};
-    const char *size = NULL;
-    if (loaded("libuct_cuda.so") || (loaded("libnvshmem") && !loaded("libtorch_cuda.so")))
-        return true;
-    for (int i = 0; i < 3 && !size; i++)
-        size = sg_environment(sizes[i]);
-    void *mpi = size && strcmp(size, "1") != 0 ? sg_library_find("libmpi") : NULL;
-    int (*with_cuda)(void) = NULL;
-    void *symbol = mpi ? sg_dlsym()(mpi, "MPIX_Query_cuda_support") : NULL;
-    memcpy(&with_cuda, &symbol, sizeof with_cuda);
-    bool shares = mpi && (!with_cuda || with_cuda());
-    if (mpi)
-        sg_library_close(mpi);
-    return shares;
 }
 
 /* Around an event of ours that is recorded on a stream. */
@@ -295,7 +283,7 @@ static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
     sg_declare_start();
-    if (life.conf.ipc == SG_IPC_AUTO && shares_memory()) {
+    if (sg_ipc_settle()) {
         sg_guard(SG_GUARD_LIFE);
         life.conf.ipc = SG_IPC_ALWAYS;
         sg_unguard(SG_GUARD_LIFE);
@@ -383,7 +371,10 @@ struct sg_core *sg_begin_allocation(void)
     else if (state == STARTING)
         state = wait_for_start();
     sg_self.inside = state == LIVE;
-    return sg_self.inside ? life.core : NULL;
+    if (!sg_self.inside)
+        return NULL;
+    sg_ipc_look();
+    return life.core;
 }
 
 void sg_end(void)

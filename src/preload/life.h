@@ -39,6 +39,7 @@ struct sg_quick {
 struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
     bool aside;      /* it is one of ours: see helper.h */
+    bool loads;      /* it has begun to load a library since it allocated: see ipc.h */
     unsigned holding; /* times that it keeps captures from beginning */
     struct sg_row *row; /* of users.c; NULL: none yet */
     struct sg_met {     /* contexts that it named before, and sg_users_changes then */
@@ -110,9 +111,17 @@ void sg_life_recover(void);
 bool sg_life_over(void);
 bool sg_life_owns(CUdeviceptr address);
 
-/* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which is settled with the
-   first allocation, under SG_GUARD_LIFE: who reads that holds it. */
+/* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which changes under
+   SG_GUARD_LIFE, with the first allocation or by sg_life_share(): who reads that holds it. */
 const struct sg_conf *sg_life_conf(void);
+
+/* From here on memory is such as legacy handles can give away. */
+enum sg_share {
+    SG_SHARE_FORBIDDEN, /* by ipc:never; or nothing was allocated yet */
+    SG_SHARE_BEGINS,
+    SG_SHARE_GOES_ON    /* it is so already; not what was allocated before */
+};
+enum sg_share sg_life_share(void);
 
 /* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are
    required; never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */

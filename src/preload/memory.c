@@ -249,6 +249,19 @@ static CUresult pass_on_idle(struct sg_core *core, int device, size_t bytes, CUd
     return result;
 }
 
+CUresult sg_memory_pass_on(struct sg_core *core, size_t bytes, CUdeviceptr *ret)
+{
+    const struct sg_real *real = sg_real();
+    CUcontext context;
+    int device;
+    CUresult result = real->cuMemAlloc_v2(ret, bytes);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+        result = real->cuMemAlloc_v2(ret, bytes);
+    if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
+        sg_core_passed_on(core, device, *ret, bytes);
+    return result;
+}
+
 void sg_memory_mark(void)
 {
     struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
@@ -308,6 +321,8 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_beside_made_room_by(core))
+        result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||

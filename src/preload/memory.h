@@ -28,6 +28,10 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
 
+/* The same for a module that needs the driver's own memory: the driver is asked as the program asked, once more where what
+   we hold idle makes room. */
+CUresult sg_memory_pass_on(struct sg_core *core, size_t bytes, CUdeviceptr *ret);
+
 /* What to do where the core has answered `result`, which is no success: others are asked for memory, then the driver,
    and what nobody has is reported. `ends`: sg_captures_ends() before the core was asked. Returns what the program is to
    be told. */

@@ -18,10 +18,18 @@
 #include "torch.h"
 #include "wrap.h"
 
-/* The origin of a call of the driver: PyTorch's own cudaMalloc or anybody. */
-static struct sg_origin observe(void)
+/* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of
+   the module which the driver will return to. */
+static enum sg_caller caller_at(const void *code)
 {
-    return sg_memory_origin(sg_caller_current());
+    enum sg_caller caller = sg_caller_current();
+    return caller == SG_CALLER_UNKNOWN ? sg_caller_kind(code) : caller;
+}
+
+static CUresult allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
+{
+    struct sg_origin origin = sg_memory_origin(caller);
+    return sg_caller_passes(caller) ? sg_memory_pass_on(core, bytes, ret) : sg_memory_alloc(core, bytes, &origin, ret);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
@@ -32,8 +40,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
     struct sg_core *core = sg_begin_allocation();
     if (!core)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
-    struct sg_origin origin = observe();
-    result = sg_memory_alloc(core, bytes, &origin, ret);
+    result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
     sg_end();
     return result;
 }
@@ -54,7 +61,7 @@ CUresult cuMemFree_v2(CUdeviceptr address)
     struct sg_core *core = sg_begin();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_origin origin = observe();
+    struct sg_origin origin = sg_memory_origin(sg_caller_current());
     CUresult result = sg_memory_free(core, address, &origin);
     sg_end();
     return result;
@@ -137,8 +144,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
         __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
         result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
     } else {
-        struct sg_origin origin = observe();
-        result = sg_memory_alloc(core, bytes, &origin, ret);
+        result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
         if (result == CUDA_SUCCESS)
             *pitch = row;
     }

@@ -6,6 +6,7 @@
 
 #include "callers.h"
 #include "hooks.h"
+#include "ipc.h"
 #include "life.h"
 #include "pins.h"
 
@@ -101,7 +102,6 @@ CUresult cuPointerGetAttributes(unsigned count, CUpointer_attribute *attributes,
 /* Legacy IPC gives away whole driver allocations. It works for a block of ours only where that is one. */
 CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
 {
-    static atomic_flag explained = ATOMIC_FLAG_INIT;
     struct sg_block_info block;
     const struct sg_real *real = sg_real();
     CUresult result = look_up(address, &block);
@@ -117,11 +117,5 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
                  legacy && real->cuMemGetAddressRange_v2(&base, &bytes, address) == CUDA_SUCCESS && base == block.base;
     if (whole)
         return real->cuIpcGetMemHandle(handle, address);
-    if (!atomic_flag_test_and_set(&explained))
-        sg_life_say(
-            legacy ? "cuIpcGetMemHandle: this block lies inside a larger allocation of the driver's, which is what a "
-                     "legacy handle gives away; with SEGALLOC_CONF=ipc:always each is its own"
-                   : "cuIpcGetMemHandle: memory that is mapped piece by piece can't be given to another process by a "
-                     "legacy handle; with SEGALLOC_CONF=ipc:always it is served from memory that can");
-    return CUDA_ERROR_INVALID_VALUE;
+    return sg_ipc_refused(legacy);
 }

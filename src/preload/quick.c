@@ -10,6 +10,7 @@
 #include "core.h"
 #include "declare.h"
 #include "graphs.h"
+#include "ipc.h"
 #include "life.h"
 #include "memory.h"
 #include "recorder.h"
@@ -51,7 +52,7 @@ void sg_quick_learn(const struct sg_module *module)
     struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() ||
+    if (!core || sg_captures_live() || sg_ipc_unsettled() ||
         (self->runtime == runtime_of(module) && self->quick.gate == gate &&
             self->quick.tag.context == self->last.context))
         return;
@@ -68,7 +69,7 @@ void sg_quick_learn_named(void)
     struct sg_thread *self = sg_this_thread();
     unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
     struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() || sg_declare_on || !self->last.context ||
+    if (!core || sg_captures_live() || sg_declare_on || sg_ipc_unsettled() || !self->last.context ||
         (self->named.gate == gate && self->named.tag.context == self->last.context))
         return;
     const struct sg_origin origin = {.named = true};

@@ -140,7 +140,7 @@ void *sg_library_find(const char *prefix)
     return dl_iterate_phdr(match_library, &search) ? dlopen(search.path, RTLD_LAZY | RTLD_NOLOAD) : NULL;
 }
 
-static bool library_loaded(const char *prefix)
+bool sg_library_loaded(const char *prefix)
 {
     struct search search = {.prefix = prefix};
     return dl_iterate_phdr(match_library, &search) != 0;
@@ -364,7 +364,7 @@ static struct answer answer_export(const struct export *export, void *handle, sg
 {
     void *found = real(handle, export->name);
     bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
-    if (ours && !library_loaded(export->library))
+    if (ours && !sg_library_loaded(export->library))
         return absent(export->name);
     return (struct answer){NULL, real};
 }

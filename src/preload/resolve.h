@@ -17,6 +17,9 @@ void *sg_cuda_symbol(const char *name);
    sg_library_close(). NULL where there is none. Takes the loader's lock. */
 void *sg_library_find(const char *prefix);
 
+/* Whether there is such a library. Takes no lock of the loader's that is held while what it loads is made ready. */
+bool sg_library_loaded(const char *prefix);
+
 /* glibc's own dlclose, which ours goes on to. */
 int sg_library_close(void *handle);
 

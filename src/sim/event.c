@@ -535,7 +535,7 @@ CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     CUevent found;
-    CUresult result = get(event, &found);
+    CUresult result = sim.config.ipc ? get(event, &found) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS)
         result = found->records ? sim_records_export(found->records, handle) : CUDA_ERROR_INVALID_HANDLE;
     sim_unlock();
@@ -549,7 +549,7 @@ CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle)
         return CUDA_ERROR_INVALID_VALUE;
     sim_lock();
     struct sim_records *records;
-    CUresult result = sim_records_import(&handle, &records);
+    CUresult result = sim.config.ipc ? sim_records_import(&handle, &records) : CUDA_ERROR_NOT_SUPPORTED;
     if (result == CUDA_SUCCESS) {
         result = new_event(event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS, records);
         if (result != CUDA_SUCCESS)

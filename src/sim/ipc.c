@@ -27,6 +27,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
     SIM_ENTER(cuIpcGetMemHandle);
     if (!handle)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim.config.ipc)
+        return CUDA_ERROR_NOT_SUPPORTED;
     sim_lock();
     CUcontext context;
     struct sim_memory *memory = sim_memory_find(address);
@@ -114,6 +116,8 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsi
     memcpy(&ticket, &handle, sizeof ticket);
     if (!address || flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim.config.ipc)
+        return CUDA_ERROR_NOT_SUPPORTED;
     if (ticket.magic != magic)
         return CUDA_ERROR_INVALID_HANDLE;
     sim_lock();

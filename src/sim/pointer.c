@@ -96,7 +96,7 @@ static CUresult look_up(CUpointer_attribute attribute, uint64_t address, struct 
         *ret = narrow((unsigned)device->ordinal);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        *ret = flag(memory->kind == SIM_MEMORY_DEVICE);
+        *ret = flag(memory->kind == SIM_MEMORY_DEVICE && sim.config.ipc);
         return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *ret = wide(memory->range.base);

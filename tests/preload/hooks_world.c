@@ -15,6 +15,7 @@
 #include "captures.h"
 #include "contexts.h"
 #include "graphs.h"
+#include "ipc.h"
 #include "life.h"
 #include "memory.h"
 #include "quick.h"
@@ -202,21 +203,22 @@ const struct sg_conf *sg_life_conf(void)
     return &conf;
 }
 
-void sg_life_say(const char *line)
+CUresult sg_ipc_refused(bool legacy)
 {
-    assert_non_null(strstr(line, "ipc:always"));
-    fake.said++;
+    fake.refused++;
+    fake.refused_legacy = legacy;
+    return CUDA_ERROR_INVALID_VALUE;
 }
 
 enum sg_caller sg_caller_kind(const void *code)
 {
-    (void)code;
-    return SG_CALLER_OTHER;
+    assert_non_null(code);
+    return fake.passes ? SG_CALLER_NCCL : SG_CALLER_OTHER;
 }
 
 enum sg_caller sg_caller_current(void)
 {
-    return fake.torch && !fake.plugged ? SG_CALLER_TORCH : SG_CALLER_OTHER;
+    return fake.torch && !fake.plugged ? SG_CALLER_TORCH : SG_CALLER_UNKNOWN;
 }
 
 bool sg_torch_direct(void)
@@ -288,6 +290,14 @@ CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_or
     (void)asked, (void)origin;
     *ret = OURS;
     fake.allocated = bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_memory_pass_on(struct sg_core *asked, size_t bytes, CUdeviceptr *ret)
+{
+    (void)asked;
+    *ret = THEIRS;
+    fake.passed += (int)bytes;
     return CUDA_SUCCESS;
 }
 

@@ -299,6 +299,12 @@ bool sg_beside_made_room_by(struct sg_core *core)
     return true;
 }
 
+bool sg_core_left_pages(struct sg_core *core, int device)
+{
+    (void)core, (void)device;
+    return fake.left_pages;
+}
+
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     (void)core, (void)device, (void)bytes;

@@ -290,12 +290,42 @@ static void idle_memory_is_the_drivers_at_last(void **state)
     assert_int_equal(address, 1);
 }
 
+/* Pages that regions have left go back before the driver is asked for what the core has not: it is the core that serves
+   then. */
+static void pages_left_make_room(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 0;
+    fake.malloc[0] = CUDA_ERROR_OUT_OF_MEMORY;
+    fake.left_pages = true;
+    fake.idle = BLOCK;
+    assert_int_equal(sg_memory_alloc(CORE, BLOCK, &plain, &address), CUDA_SUCCESS);
+    assert_true(address == BLOCK && fake.probes == 0 && fake.idle == 0 && fake.mallocs == 2);
+}
+
+/* What a module needs of the driver's own is asked of the driver, and counted. */
+static void the_drivers_own_is_the_drivers(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 0;
+    fake.driver_has = BLOCK;
+    fake.idle = BLOCK;
+    assert_int_equal(sg_memory_pass_on(CORE, BLOCK, &address), CUDA_SUCCESS);
+    assert_true(address == 1 && fake.passed_on == 1 && fake.idle == BLOCK);
+    assert_int_equal(sg_memory_pass_on(CORE, 2 * BLOCK, &address), CUDA_SUCCESS); /* idle memory makes room */
+    assert_true(fake.passed_on == 2 && fake.idle == 0);
+    assert_int_equal(sg_memory_pass_on(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(fake.passed_on == 2 && fake.mallocs == 0);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start_afresh)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(what_the_driver_served_is_waited_for_abroad),
+        TEST(pages_left_make_room),
+        TEST(the_drivers_own_is_the_drivers),
         TEST(as_it_is_configured),
         TEST(after_all_work_where_it_was_put_off),
         TEST(by_order_only_where_that_is_known),

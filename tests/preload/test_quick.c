@@ -60,6 +60,8 @@ struct sg_core *sg_life_core(void)
     return (struct sg_core *)&fake;
 }
 
+atomic_uint sg_ipc_loads, sg_ipc_looked;
+
 bool sg_captures_live(void)
 {
     return fake.live;

@@ -3,6 +3,7 @@
 #include "sim_test.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,65 @@ static void a_handle_is_not_for_its_own_process(void **state)
     ok(cuMemFree_v2(memory));
 }
 
+static void expect_refused(CUdeviceptr address)
+{
+    CUipcMemHandle handle;
+    int legacy = 1;
+    expect_error(CUDA_ERROR_INVALID_VALUE, cuIpcGetMemHandle(&handle, address));
+    ok(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, address));
+    assert_false(legacy);
+}
+
+/* Memory that is mapped, that comes from a pool, that is managed or the host's. */
+static void only_cuMemAlloc_s_memory_has_handles(void **state)
+{
+    (void)state;
+    CUdeviceptr mapped, ordered, managed;
+    CUmemGenericAllocationHandle page;
+    void *host;
+    const CUmemAllocationProp prop = on_device(0);
+    const CUmemAccessDesc access = access_of(0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    ok(cuMemAddressReserve(&mapped, PAGE, 0, 0, 0));
+    ok(cuMemCreate(&page, PAGE, &prop, 0));
+    ok(cuMemMap(mapped, PAGE, 0, page, 0));
+    ok(cuMemSetAccess(mapped, PAGE, &access, 1));
+    ok(cuMemAllocAsync(&ordered, BYTES, NULL));
+    ok(cuMemAllocManaged(&managed, BYTES, CU_MEM_ATTACH_GLOBAL));
+    ok(cuMemAllocHost_v2(&host, BYTES));
+    expect_refused(mapped);
+    expect_refused(ordered);
+    expect_refused(managed);
+    expect_refused((CUdeviceptr)(uintptr_t)host);
+    ok(cuMemFreeHost(host));
+    ok(cuMemFree_v2(managed));
+    ok(cuMemFreeAsync(ordered, NULL));
+    ok(cuMemUnmap(mapped, PAGE));
+    ok(cuMemRelease(page));
+    ok(cuMemAddressFree(mapped, PAGE));
+}
+
+/* Where there are no such handles at all: WSL 2 is like that. */
+static int refuse_all(void)
+{
+    CUdeviceptr memory, opened;
+    CUevent event;
+    CUipcMemHandle handle = {{0}};
+    CUipcEventHandle event_handle = {{0}};
+    int supported = 1, legacy = 1;
+    use_device_0(NULL);
+    ok(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0));
+    ok(cuMemAlloc_v2(&memory, BYTES));
+    ok(cuPointerGetAttribute(&legacy, CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, memory));
+    assert_false(supported || legacy);
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetMemHandle(&handle, memory));
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenMemHandle_v2(&opened, handle, 0));
+    ok(cuEventCreate(&event, CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING));
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuIpcGetEventHandle(&event_handle, event));
+    expect_error(CUDA_ERROR_NOT_SUPPORTED, cuIpcOpenEventHandle(&event, event_handle));
+    ok(cuMemFree_v2(memory));
+    return 0;
+}
+
 /* Exports, says so, waits for the answer and looks for what the other process has written. */
 static int export_to(int channel)
 {
@@ -40,7 +100,7 @@ static int export_to(int channel)
     ok(cuMemAlloc_v2(&first, 700)); /* so that the block begins within a page */
     ok(cuMemAlloc_v2(&memory, BYTES));
     ok(cuMemcpyHtoD_v2(memory, "from the exporter", 18));
-    ok(cuIpcGetMemHandle(&handle, memory));
+    ok(cuIpcGetMemHandle(&handle, memory + 700)); /* of all of it, and opened at its beginning */
     if (write(channel, &handle, sizeof handle) != sizeof handle || read(channel, &byte, 1) != 1)
         return 3;
     ok(cuMemcpyDtoH_v2(text, memory + BYTES - 18, 18));
@@ -259,6 +319,14 @@ static void run_pair(const char *what)
     assert_int_equal(result, 0);
 }
 
+static void a_machine_may_have_none(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SEGALLOC_SIM", "256MiB,no-ipc", 1), 0);
+    run_pair("--none");
+    assert_int_equal(setenv("SEGALLOC_SIM", "256MiB", 1), 0);
+}
+
 static void two_processes_see_the_same_bytes(void **state)
 {
     (void)state;
@@ -275,10 +343,14 @@ int main(int count, char **argument)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_handle_is_not_for_its_own_process),
+        cmocka_unit_test(only_cuMemAlloc_s_memory_has_handles),
+        cmocka_unit_test(a_machine_may_have_none),
         cmocka_unit_test(two_processes_see_the_same_bytes),
         cmocka_unit_test(event_handles_are_refused_where_the_reference_says),
         cmocka_unit_test(two_processes_wait_for_each_others_records),
     };
+    if (count == 2 && strcmp(argument[1], "--none") == 0)
+        return refuse_all();
     if (count == 2 && strcmp(argument[1], "--exchange") == 0)
         return exchange();
     if (count == 2 && strcmp(argument[1], "--events") == 0)

@@ -1,7 +1,7 @@
 /* Several threads take and free memory of one or two devices at the same time, and now and then ask how much there is:
-   THREADS ROUNDS DEVICES LARGEST (bytes) [trim | RUNTIME]. With `trim` they also give idle memory back now and then;
-   with the library RUNTIME they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne:
-   a few blocks go. */
+   THREADS ROUNDS DEVICES LARGEST (bytes) [trim | handle | RUNTIME]. With `trim` they also give idle memory back now and
+   then; with `handle` one of them asks for legacy handles of its memory in the second half; with the library RUNTIME
+   they do it through cudaMalloc and cudaFree instead of the driver API. Running out is borne: a few blocks go. */
 #include "cuda_abi.h"
 
 #include <dlfcn.h>
@@ -18,6 +18,7 @@ static CUresult (*take)(CUdeviceptr *, size_t); /* of the runtime: pointers for 
 static CUresult (*give)(CUdeviceptr);
 static CUresult (*info)(size_t *, size_t *);
 static size_t (*trim)(int, size_t); /* NULL: nobody does */
+static CUresult (*get_handle)(CUipcMemHandle *, CUdeviceptr); /* NULL: nobody does */
 static CUcontext context[2];
 static long rounds, devices;
 static size_t largest;
@@ -38,6 +39,13 @@ static void check(CUresult result)
         fprintf(stderr, "crowd: %d\n", (int)result);
         exit(4);
     }
+}
+
+static void ask_for_handle(long round, CUdeviceptr address)
+{
+    CUipcMemHandle handle;
+    if (get_handle && round > rounds / 2 && address)
+        (void)get_handle(&handle, address);
 }
 
 static void *work(void *argument)
@@ -61,6 +69,8 @@ static void *work(void *argument)
                 block[b] = 0;
             }
         }
+        if (seed == 0)
+            ask_for_handle(i, *at);
         size_t free_bytes, total_bytes;
         if (i % 37 == 0)
             check(info(&free_bytes, &total_bytes));
@@ -76,9 +86,10 @@ static void *work(void *argument)
 int main(int argc, char **argv)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
-    bool trims = argc == 6 && strcmp(argv[5], "trim") == 0, runtime = argc == 6 && !trims;
+    bool trims = argc == 6 && strcmp(argv[5], "trim") == 0, asks = argc == 6 && strcmp(argv[5], "handle") == 0;
+    bool runtime = argc == 6 && !trims && !asks;
     if ((argc != 5 && argc != 6) || !driver || (runtime && !dlopen(argv[5], RTLD_NOW | RTLD_GLOBAL))) {
-        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST [trim | RUNTIME]\n", stderr);
+        fputs("usage: crowd THREADS ROUNDS DEVICES LARGEST [trim | handle | RUNTIME]\n", stderr);
         return 2;
     }
     long threads = atol(argv[1]) < THREADS ? atol(argv[1]) : THREADS;
@@ -95,6 +106,8 @@ int main(int argc, char **argv)
     info = (CUresult(*)(size_t *, size_t *))function(driver, "cuMemGetInfo_v2");
     if (trims)
         trim = (size_t(*)(int, size_t))function(RTLD_DEFAULT, "segalloc_trim");
+    if (asks)
+        get_handle = (CUresult(*)(CUipcMemHandle *, CUdeviceptr))function(driver, "cuIpcGetMemHandle");
     check(init(0));
     for (int device = 0; device < devices; device++)
         check(retain(&context[device], device));

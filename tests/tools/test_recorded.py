@@ -142,6 +142,34 @@ class Recorded(unittest.TestCase):
                     self.agree(sim, conf, [CROWD, *crowd.split()], () if fixed in conf else ("pages_moved",))
                     os.unlink(self.trace)
 
+    def test_replay_agrees_where_memory_becomes_shared(self):
+        """Half way memory is asked for that a legacy handle can give away: devices go over to fixed segments, or keep
+        them whole, while others allocate."""
+        for sim, conf, crowd in (
+            ("1GiB", "free_sync:strict", "4 2000 1 6000000"),
+            ("1GiB", "free_sync:event,reserve_slack:1.0", "3 2000 1 6000000"),
+            ("256MiB", "free_sync:strict", "4 600 1 9000000"),
+            ("256MiB", "free_sync:event", "3 600 1 9000000"),
+            ("512MiB,count=2", "free_sync:auto", "4 600 2 9000000"),
+            ("256MiB", "free_sync:strict,expandable_segments:False", "3 600 1 9000000"),
+            ("1GiB", "free_sync:strict,limit:200MiB", "3 600 1 9000000"),
+        ):
+            for repeat in range(3 if "256MiB" in sim else 1):
+                with self.subTest(sim=sim, conf=conf, repeat=repeat):
+                    self.agree(sim, conf, [CROWD, *crowd.split(), "handle"])
+                    kinds = json.loads(segalloc("trace", "info", "--json", self.trace))["kinds"]
+                    self.assertEqual(kinds["fixed"], 2 if "count" in sim else 1)
+                    os.unlink(self.trace)
+
+    def test_replay_agrees_where_memory_is_shared_from_the_start(self):
+        """What the replay is asked for says nothing of that, as where ipc:auto settled it."""
+        command = [SEGALLOC, "run", "--sim", "256MiB", "-o", self.trace, "--conf", "free_sync:strict,ipc:always", "--",
+                   CROWD, "3", "1000", "1", "9000000"]
+        subprocess.run(command, env=ENVIRONMENT, check=True, timeout=60)
+        replay = json.loads(segalloc("replay", self.trace, "--json"))
+        self.assertEqual((replay["as_recorded"], replay["diverged_event"]), (True, None))
+        self.assertEqual({key: replay[key] for key in PEAKS}, {key: self.report(self.trace)[key] for key in PEAKS})
+
     def test_each_device_is_a_card_by_pytorchs_rules_too(self):
         """Two devices that together hold more than one of them could."""
         self.run_it = [SEGALLOC, "run", "--sim", "256MiB,count=2", "-o", self.trace, "--", CROWD, "2", "300", "2",

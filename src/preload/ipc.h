@@ -1,0 +1,41 @@
+/* Memory for other processes: whether it has to be such as a legacy handle (cuIpcGetMemHandle) can give away, which
+   memory in regions is not. `ipc` says so, or what is at work in the process: at the first allocation, and whenever
+   libraries were loaded since. */
+#ifndef SG_IPC_H
+#define SG_IPC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "cuda_abi.h"
+
+/* Whether libraries that are loaded, or variables of the environment, say that memory is given away so. Reads the
+   environment; takes the loader's lock. */
+bool sg_ipc_needed(void);
+
+/* By the thread that makes the core, before that: whether memory is to be such from the start, as far as `ipc` leaves it
+   open. As above. */
+bool sg_ipc_settle(void);
+
+/* The calling thread is about to load a library. Takes no lock. */
+void sg_ipc_loading(void);
+
+/* By an allocation that goes the long way, inside: where libraries were loaded, looks what is at work now, and has
+   memory served from here on that can be given away. Prints a line if so. Takes the loader's lock then, no other. */
+void sg_ipc_look(void);
+
+/* A handle of memory of ours was asked for and can't be had; `legacy`: because the block shares an allocation of the
+   driver's. From here on memory is such that it can, unless `ipc` forbids it or the driver gives none of its own either.
+   Prints a line the first time. Returns what the program is to be told. */
+CUresult sg_ipc_refused(bool legacy);
+
+/* Whether what was loaded last has not been looked at, so that the next allocation has to go the long way. No lock. */
+extern atomic_uint sg_ipc_loads __attribute__((visibility("hidden"))),
+    sg_ipc_looked __attribute__((visibility("hidden"))); /* how many loads have begun, and been looked at */
+static inline bool sg_ipc_unsettled(void)
+{
+    return atomic_load_explicit(&sg_ipc_loads, memory_order_relaxed) !=
+           atomic_load_explicit(&sg_ipc_looked, memory_order_relaxed);
+}
+
+#endif
