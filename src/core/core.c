@@ -4,6 +4,7 @@
 #include "classic.h"
 #include "device.h"
 #include "meta.h"
+#include "rest.h"
 #include "roundup.h"
 #include "turn.h"
 
@@ -386,6 +387,27 @@ void sg_core_disable(struct sg_core *core)
 void sg_core_enable(struct sg_core *core)
 {
     atomic_store_explicit(&core->disabled, false, memory_order_relaxed);
+}
+
+static bool comes_free(struct sg_lock *lock)
+{
+    enum { RESTS = 1000, REST_NS = 1000000 };
+    bool held = !sg_lock_try(lock);
+    for (int i = 0; i < RESTS && held; i++) {
+        sg_rest(REST_NS);
+        held = !sg_lock_try(lock);
+    }
+    if (!held)
+        sg_unlock(lock);
+    return !held;
+}
+
+bool sg_core_is_free(struct sg_core *core)
+{
+    bool is = comes_free(&core->setup);
+    for (int i = 0; i < SG_DEVICES_MAX && is; i++)
+        is = !core->device[i] || comes_free(&core->device[i]->lock);
+    return is;
 }
 
 void sg_core_fork_prepare(struct sg_core *core)

@@ -190,6 +190,10 @@ void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);
 void sg_core_fork_child(struct sg_core *core);
 
+/* Whether these locks are to be had within a second each. A thread that has left a call of the core's by a long jump out
+   of a signal's handler never gives back the one that it held. */
+bool sg_core_is_free(struct sg_core *core);
+
 /* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside). The
    rules that callers keep, so that nothing is believed that isn't so:
      - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it

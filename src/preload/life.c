@@ -428,8 +428,9 @@ __attribute__((constructor)) static void load(void)
 }
 
 /* Destructors and handlers that come later may still free: they find a disabled core. Whoever ends the process from
-   within a call of ours (a signal handler) may hold the core's locks, and leaves the files as a kill would. In a child
-   that was made by the kernel's clone, of which no handler of fork() was told, all that is shared is the parent's. */
+   within a call of ours (a signal handler) may hold the core's locks, as may a thread that has left one by a long jump:
+   the files are left as by a kill then. In a child that was made by the kernel's clone, of which no handler of fork()
+   was told, all that is shared is the parent's. */
 __attribute__((destructor)) static void unload(void)
 {
     enum state live = LIVE;
@@ -443,6 +444,6 @@ __attribute__((destructor)) static void unload(void)
     if (!own)
         return;
     sg_trimming_close();
-    if (!sg_self.inside)
+    if (!sg_self.inside && sg_core_is_free(life.core))
         sg_recorder_close(life.core);
 }

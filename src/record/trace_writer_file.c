@@ -37,7 +37,11 @@ void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened)
         snprintf(line, sizeof(line), "trace %s: %s; %s, the program goes on", path, why, end);
     else
         snprintf(line, sizeof(line), "trace %s: error %d (%s); %s, the program goes on", path, -error,
-                 error == -EACCES ? "permission denied" : error == -EROFS ? "read-only file system" : "errno", end);
+                 error == -EACCES  ? "permission denied"
+                 : error == -EPERM ? "the operation is not permitted"
+                 : error == -EROFS ? "read-only file system"
+                                   : "errno",
+                 end);
     writer->options.warn(line);
 }
 
@@ -117,6 +121,8 @@ int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
     struct rlimit limit;
     uint64_t end = writer->next_offset + SEGALLOC_TRACE_BLOCK;
     int error = sg_writer_file_status(writer->fd, &status);
+    if (error && error != -EBADF)
+        return error;
     if (error || status.st_dev != writer->device || status.st_ino != writer->inode)
         return -ESTALE;
     /* Over this limit the kernel would also send a signal that kills. */
