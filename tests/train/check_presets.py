@@ -49,7 +49,8 @@ def check(preset, variant):
         assert run["card_bytes"] == int(card * GIB) and run["variant"] == variant
     assert planned["peak_bytes"] >= 0.99 * ran["peak_bytes"] and planned["fits"] is not runs_out, (preset, variant)
     assert runs_out or planned["peak_bytes"] <= 1.01 * ran["peak_bytes"], (preset, variant)
-    assert planned["spare_bytes"] == planned["card_bytes"] - planned["peak_bytes"]
+    # a fiftieth is left for what the allocator loses
+    assert planned["spare_bytes"] == planned["card_bytes"] - planned["card_bytes"] // 50 - planned["peak_bytes"]
     assert planned["peak_bytes"] >= 0.9 * least and (most is None or planned["peak_bytes"] <= 1.1 * most), preset
     if preset in PARAMETERS and not runs_out:
         assert (ran["parameters"], ran["trainable_parameters"]) == PARAMETERS[preset]
@@ -63,6 +64,10 @@ def check_fit():
         assert train(*args, option, answer["largest"], status=0)[1]["fits"]
         assert not train(*args, option, answer["largest"] + step, status=1)[1]["fits"]
     assert train("--preset", "qwen25-7b-lora", "--card", "10GiB", "--fit", "rank", status=1)[1]["largest"] == 0
+    for card in "20GiB", "24GiB":  # what is said to fit does
+        largest = train("--preset", "qwen25-7b-lora", "--card", card, "--fit", "seq", status=0)[1]["largest"]
+        train("--preset", "qwen25-7b-lora", "--dry", "--steps", 2, "--max-len", largest, "--lengths", "fixed", status=0,
+              SEGALLOC_SIM=card, **({"LD_PRELOAD": LIBRARY} if LIBRARY else {}))
 
 
 def check_late():
@@ -88,6 +93,7 @@ def check_fragments():
                           text=True, timeout=100)
     line = next(line for line in done.stdout.splitlines() if "fragmentation" in line)
     assert done.returncode == 1 and float(line.split()[1]) > 0, line
+    assert "fits a card" not in done.stdout and "to spare" not in done.stdout, done.stdout
 
 
 need = {key: check(*key)["peak_bytes"] for key in DOCUMENTS}

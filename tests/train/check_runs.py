@@ -160,6 +160,8 @@ def check_modes(text):
             assert [("eval_loss" in step) for step in steps] == [False, True, False, True]
             assert steps[3]["eval_loss"] < steps[1]["eval_loss"]
     shown = run(*base).stdout
+    assert "tokens/s" not in run("--dry", "--steps", 1).stdout  # nothing is computed there
+    assert "completed 1 step," in run("--dry", "--steps", 1).stdout
     assert "tokens/s" in shown and "left" in shown and "at peak" in shown and "loss" in shown
 
 
@@ -180,7 +182,8 @@ def check_odd_values(text, folder):
     """One line and an exit status, never a signal; what is too large to count with counts as too large."""
     for args in (["--layers", 2000000000], ["--accum", 2147483647], ["--threads", 1000000], ["--ranks", 0],
                  ["--ranks", 65537], ["--dropout", 1], ["--lr", "nan"], ["--offload", "all"], ["--card", "1e30GiB"],
-                 ["--sharding", "zero3", "--offload", "some"],
+                 ["--sharding", "zero3", "--offload", "some"], ["--card", 24], ["--batch", 0], ["--lengths", "foo"],
+                 ["--scenario", "rl", "--preset", "tiny"], ["--fit", "rank", "--rank", 0, "--card", "1GiB"],
                  ["--scenario", "rl", "--fit", "batch", "--card", "1GiB"]):
         wrong = run("--dry", *args, status=2)
         assert len(wrong.stderr.splitlines()) == 1, args

@@ -7,7 +7,10 @@
 /* Plans as many steps as show the peak. */
 void fit_plan(const struct options *options, struct run_result *ret_result);
 
-/* Largest value of `what` with which a run needs at most `card` bytes, all else as in the options; 0 if none does.
+/* What tensors may take of a card: allocators lose a part to pages that are partly used. */
+size_t fit_usable(size_t card);
+
+/* Largest value of `what` with which a run fits a card of so many bytes, all else as in the options; 0 if none does.
    *ret_more: values above it were not tried. */
 int fit_largest(const struct options *options, enum fit what, size_t card, bool *ret_more);
 

@@ -34,10 +34,10 @@ static int answer(const struct options *options)
     }
     struct run_result planned;
     fit_plan(options, &planned);
-    if (options->card && planned.peak > options->card) {
+    if (options->card && planned.peak > fit_usable(options->card)) {
         planned.outcome = OUTCOME_OUT_OF_MEMORY;
-        snprintf(planned.error, sizeof planned.error, "the card has %zu bytes, %zu are needed", options->card,
-                 planned.peak);
+        snprintf(planned.error, sizeof planned.error, "the card has room for %zu bytes of tensors, %zu are needed",
+                 fit_usable(options->card), planned.peak);
     }
     report_run(stdout, options, &planned, &planned);
     return planned.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
@@ -74,6 +74,14 @@ static int run(struct options *options)
     return result.outcome == OUTCOME_COMPLETED ? STATUS_COMPLETED : STATUS_FAILED;
 }
 
+static int written(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return STATUS_COMPLETED;
+    fprintf(stderr, "segalloc-train: standard output can't be written\n");
+    return STATUS_FAILED;
+}
+
 int main(int argc, char *argv[])
 {
     char error[256];
@@ -85,11 +93,11 @@ int main(int argc, char *argv[])
     }
     if (options.help) {
         options_print_help(stdout);
-        return STATUS_COMPLETED;
+        return written();
     }
     if (options.list) {
         options_print_list(stdout, options.json);
-        return STATUS_COMPLETED;
+        return written();
     }
     if (comm_open(&comm, error, sizeof error)) {
         fprintf(stderr, "segalloc-train: %s\n", error);

@@ -1,3 +1,4 @@
+#include "lengths.h"
 #include "options.h"
 #include "arithmetic.h"
 #include "comm.h"
@@ -97,6 +98,8 @@ static bool parse_size(const char *text, size_t *ret)
     } else if (*end) {
         return false;
     }
+    if (!unit && value < 1 << 20)
+        return false; /* "24" is hardly 24 bytes */
     if (end == text || !(value >= 1) || value > 1e18)
         return false;
     *ret = (size_t)value;
@@ -273,11 +276,19 @@ static void start_scenario(struct options *o, const struct scenario *scenario)
 
 static int check(const struct options *o, char *error, size_t error_size)
 {
+    struct lengths lengths;
     const char *fault = shape_fault(&o->set.shape);
     if (fault) {
         snprintf(error, error_size, "%s", fault);
     } else if (o->fit != FIT_NOTHING && o->scenario) {
         snprintf(error, error_size, "--fit goes with a preset, not with --scenario");
+        fault = error;
+    } else if (o->fit == FIT_RANK && (!o->set.shape.rank || o->set.shape.train_all)) {
+        snprintf(error, error_size, "--fit rank goes with LoRA, and --preset %s trains without; add --rank N",
+                 o->preset->name);
+        fault = error;
+    } else if (strncmp(o->set.lengths, "file:", 5) && lengths_open(&lengths, o->set.lengths, o->set.longest, 0, error,
+                                                                   error_size)) {
         fault = error;
     } else if (options_plans(o)) {
         fault = NULL;
@@ -339,7 +350,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
     struct argument argument;
     const struct preset *preset = &presets[0];
     const struct scenario *scenario = NULL;
-    bool second = true;
+    bool second = true, named = false;
     for (int at = 1; at < argc;) {
         if (read_argument(argc, argv, &at, &argument, error, error_size))
             return -1;
@@ -347,6 +358,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
             snprintf(error, error_size, "unknown preset '%s'; --list names them", argument.value);
             return -1;
         }
+        named |= argument.option == OPTION_preset;
         if (argument.option == OPTION_scenario && !(scenario = scenario_find(argument.value))) {
             snprintf(error, error_size, "unknown scenario '%s'; --list names them", argument.value);
             return -1;
@@ -357,6 +369,11 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
             return -1;
         }
     }
+    if (scenario && named) {
+        snprintf(error, error_size, "--scenario %s has a model of its own: leave out --preset %s", scenario->name,
+                 preset->name);
+        return -1;
+    }
     if (scenario && scenario->preset)
         preset = preset_find(scenario->preset);
     start_from(&options, preset, second ? VARIANT_AFTER : VARIANT_BEFORE);
@@ -366,8 +383,14 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
         read_argument(argc, argv, &at, &argument, error, error_size);
         if (!apply(&options, argument.option, argument.value)) {
             char name[32];
+            const char *takes = table[argument.option].value;
             snprintf(error, error_size, "bad value '%s': --%s takes %s", argument.value,
-                     written(argument.option, name, sizeof name), table[argument.option].value);
+                     written(argument.option, name, sizeof name),
+                     strcmp(takes, "N") == 0      ? argument.option == OPTION_steps || argument.option == OPTION_rank
+                                                        ? "a whole number, 0 or more"
+                                                        : "a whole number from 1 to 16777216"
+                     : strcmp(takes, "SIZE") == 0 ? "a size with its unit, such as 24GiB"
+                                                  : takes);
             return -1;
         }
     }

@@ -60,9 +60,9 @@ void report_step(FILE *out, const struct options *o, const struct step_result *s
             fprintf(out, "  loss %.4f", (double)s->loss);
         if (s->evaluated)
             fprintf(out, " (evaluation %.4f)", (double)s->evaluation);
-        fprintf(out, "  %.0f tokens/s  %.2f s  memory %s, at peak %s",
-                (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9), s->seconds, size_text(s->live, live),
-                size_text(s->peak, peak));
+        if (!o->dry) /* otherwise nothing is computed, and no time is the device's */
+            fprintf(out, "  %.0f tokens/s", (double)s->tokens / (s->seconds > 0 ? s->seconds : 1e-9));
+        fprintf(out, "  %.2f s  memory %s, at peak %s", s->seconds, size_text(s->live, live), size_text(s->peak, peak));
         if (s->step < o->set.steps)
             fprintf(out, "  %d:%02d left", (int)(s->left / 60), (int)s->left % 60);
         fputc('\n', out);
@@ -92,8 +92,8 @@ static void print_card_json(FILE *out, const struct options *o, const struct run
         print_budget_json(out, "planned_budget", planned->budget);
     }
     if (planned && o->card)
-        fprintf(out, ",\"fits\":%s,\"spare_bytes\":%" PRId64, need <= o->card ? "true" : "false",
-                (int64_t)o->card - (int64_t)need);
+        fprintf(out, ",\"fits\":%s,\"spare_bytes\":%" PRId64, need <= fit_usable(o->card) ? "true" : "false",
+                (int64_t)fit_usable(o->card) - (int64_t)need);
     print_budget_json(out, "budget", r->budget);
 }
 
@@ -143,15 +143,23 @@ static void print_budget(FILE *out, const struct options *o, const struct run_re
                 measured ? size_text(r->budget[i], b) : "", budget_words[i].text);
     if (measured && r->device_bytes)
         fprintf(out, "  %-12s%14s%14s  %s\n", "fragmentation", "", size_text(r->outside, b),
-                "given out by the device beyond the tensors, caches included");
+                "given out by the device beyond the tensors; not idle memory that can be had again");
     fprintf(out, "  %-12s%14s%14s\n", "all", size_text(planned->peak, a), measured ? size_text(r->peak, b) : "");
     const size_t card = r->outcome == OUTCOME_OUT_OF_MEMORY && r->device_bytes && !o->card_named ? r->device_bytes
                                                                                                 : o->card;
-    if (card && planned->peak <= card)
-        fprintf(out, "fits a card of %s with %s to spare\n", size_text(card, a), size_text(card - planned->peak, b));
-    else if (card)
-        fprintf(out, "does not fit a card of %s: %s more are needed\n", size_text(card, a),
-                size_text(planned->peak - card, b));
+    if (!card)
+        return;
+    const size_t usable = fit_usable(card);
+    const char *lost = "(2 % of it left for what the allocator loses)";
+    if (r->outcome == OUTCOME_OUT_OF_MEMORY && measured && planned->peak <= card)
+        fprintf(out, "ran out on a card of %s although tensors take %s of it: the rest is in pieces, or in use by others\n",
+                size_text(card, a), size_text(planned->peak, b));
+    else if (planned->peak <= usable)
+        fprintf(out, "fits a card of %s with %s to spare %s\n", size_text(card, a), size_text(usable - planned->peak, b),
+                lost);
+    else
+        fprintf(out, "does not fit a card of %s %s: %s more are needed\n", size_text(card, a), lost,
+                size_text(planned->peak - usable, b));
 }
 
 /* Which single change would make the run fit the memory there is. */
@@ -171,17 +179,18 @@ static void print_advice(FILE *out, const struct options *o, const struct run_re
 
 void report_fit(FILE *out, const struct options *o, int value, bool more)
 {
+    static const char *const written[] = {[FIT_BATCH] = "batch", [FIT_SEQ] = "max-len", [FIT_RANK] = "rank"};
     char card[SIZE_TEXT];
     if (o->json)
         fprintf(out, "{\"schema\":\"segalloc.train.fit/1\",\"preset\":\"%s\",\"variant\":\"%s\",\"fit\":\"%s\","
                      "\"card_bytes\":%zu,\"largest\":%d,\"more\":%s}\n", o->preset->name, variant_names[o->variant],
                 fit_names[o->fit], o->card, value, more ? "true" : "false");
     else if (value)
-        fprintf(out, more ? "%s %d fits a card of %s, and more was not tried\n"
-                          : "%s %d is the largest that fits a card of %s\n", fit_names[o->fit], value,
-                size_text(o->card, card));
+        fprintf(out, more ? "--%s %d fits a card of %s, and more was not tried (2 %% left for what the allocator loses)\n"
+                          : "--%s %d is the largest that fits a card of %s (2 %% left for what the allocator loses)\n",
+                written[o->fit], value, size_text(o->card, card));
     else
-        fprintf(out, "no %s fits a card of %s\n", fit_names[o->fit], size_text(o->card, card));
+        fprintf(out, "no --%s fits a card of %s\n", written[o->fit], size_text(o->card, card));
 }
 
 void report_run(FILE *out, const struct options *o, const struct run_result *r, const struct run_result *planned)
@@ -194,9 +203,9 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r, 
         ; /* all is said */
     } else if (r->outcome == OUTCOME_COMPLETED || r->outcome == OUTCOME_INTERRUPTED) {
         char peak[SIZE_TEXT];
-        fprintf(out, "%s %d steps, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
+        fprintf(out, "%s %d step%s, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
                      " allocations\n", r->outcome == OUTCOME_COMPLETED ? "completed" : "interrupted after",
-                r->steps, r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
+                r->steps, r->steps == 1 ? "" : "s", r->tokens, r->seconds, size_text(r->peak, peak), r->allocations);
     } else {
         fputs("segalloc-train: ", stderr);
         if (o->comm)
