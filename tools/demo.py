@@ -80,7 +80,7 @@ def recorded():
 def train(*arguments, library=True, folder=None):
     """Runs the trainer on a simulated card; returns its last object and the statistics of the library."""
     stats = os.path.join(folder, "stats.json")
-    options = ["--conf", "reserve_slack:1.0", "-o", os.path.join(folder, "trace")] if library else ["--no-preload"]
+    options = ["--conf", "reserve_slack:1.0", "-f", "-o", os.path.join(folder, "trace")] if library else ["--no-preload"]
     out = segalloc("run", "--sim", "24GiB", *options, "--", "segalloc-train", "--json", *arguments,
                    env={"SEGALLOC_STATS": stats})
     done = json.loads(out.splitlines()[-1])
@@ -105,7 +105,7 @@ def trainer(folder):
     table(["", "outcome", "allocations", "served by us", "reserved ÷ live", "driver calls", "waits for the device"],
           [["without segalloc", native["outcome"], str(native["allocations"]), "-", "-", str(native_calls),
             str(stats["frees"])],
-           ["with segalloc", ours["outcome"], str(ours["allocations"]), f"{100 * served:.1f} %",
+           ["with segalloc, reserve_slack:1.0", ours["outcome"], str(ours["allocations"]), f"{100 * served:.1f} %",
             f"{reserved / ours['peak_bytes']:.3f}", str(calls), str(waits)]])
     holds(native["outcome"] == ours["outcome"] == "completed", "the trainer ran out of memory")
     holds(served == 1, "not every allocation was served")

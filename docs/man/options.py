@@ -33,11 +33,19 @@ def escaped(text):
     return re.sub(r"([\\*_#`\[\]])", r"\\\1", text)
 
 
+def sentence(text, values):
+    """Begins with a capital, but for a value, which is written as it is."""
+    first = re.match(r"[\w.]+", text)
+    if text.startswith(f"{first[0]}:") or first[0] in re.findall(r"\w+", values):
+        return text
+    return text[0].upper() + text[1:]
+
+
 entries = subprocess.run([sys.argv[1], "conf", "--help-options"], check=True, stdout=subprocess.PIPE, text=True).stdout
 print(INTRODUCTION)
 for entry in entries.strip().split("\n\n"):
     head, text, values = (line.strip() for line in entry.split("\n"))
     name, default = head.split(":", 1)
     print(f"*{escaped(name)}* (default: {escaped(default) or 'empty'})")
-    print(f"\t{escaped(text[0].upper() + text[1:])} {escaped(values)}\n")
+    print(f"\t{escaped(sentence(text, values))} {escaped(values)}\n")
 print("# SEE ALSO\n\n*segalloc*(1)")

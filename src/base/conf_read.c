@@ -115,11 +115,25 @@ static enum sg_option find_option(const struct part *part)
     return SG_OPTION_COUNT;
 }
 
+/* Whether the key is `option` and a value behind an equals sign, which is said then. */
+static bool has_equals(struct reader *reader, const char *key)
+{
+    const char *equals = strchr(key, '=');
+    for (unsigned i = 0; equals && i < SG_OPTION_COUNT; i++) {
+        const char *name = sg_option_info(i)->name;
+        if (strlen(name) != (size_t)(equals - key) || strncmp(name, key, strlen(name)) != 0)
+            continue;
+        bad_part(reader, "\"%s\": between an option and its value goes a colon, %s:%s", key, name, equals + 1);
+        return true;
+    }
+    return false;
+}
+
 static void unknown_key(struct reader *reader, const struct part *part)
 {
-    if (reader->source == SG_CONF_PYTORCH)
-        return;
     struct shown key = show(part->key, part->key_length);
+    if (has_equals(reader, key.text) || reader->source == SG_CONF_PYTORCH)
+        return;
     for (unsigned i = 0; i < sizeof torch_only / sizeof *torch_only; i++) {
         if (strcmp(torch_only[i], key.text) == 0) {
             bad_part(reader, "%s is an option of PyTorch's that has no effect here", key.text);

@@ -144,10 +144,9 @@ static void take_stock(int device, struct standing *ret)
     memset(ret, 0, sizeof *ret);
     ret->device = device;
     if (core && sg_contexts_current(core, &context, &ret->device) == CUDA_SUCCESS) {
-        if (driver->mem_info(&ret->free, &ret->total) == CUDA_SUCCESS) {
+        /* Free is what nobody holds, as PyTorch says it: idle memory of ours is among what is reserved. */
+        if (driver->mem_info(&ret->free, &ret->total) == CUDA_SUCCESS)
             ret->limit = sg_core_limit(core, ret->device);
-            sg_core_mem_info(core, ret->device, &ret->free, &ret->total);
-        }
         if (sg_core_stats(core, ret->device, &stats)) {
             ret->allocated = stats.value[SG_STAT_allocated_bytes];
             ret->reserved = stats.value[SG_STAT_reserved_bytes];

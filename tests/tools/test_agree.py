@@ -4,6 +4,7 @@ out-of-memory. Programs are ACTS with its arguments, on simulated GPUs.
 Usage: test_agree.py SEGALLOC ACTS"""
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -246,6 +247,44 @@ class Endings(Case):
                                                           "peak_reserved_bytes")], [1600 * MIB] * 3)
                 self.assertEqual(self.replay()["peak_reserved_bytes"], 1600 * MIB)
                 self.assertEqual(report["devices"][0]["statistics"]["requested_bytes"], 437 * MIB)
+
+
+    def test_running(self):
+        """Of a program that runs, what is said of the end is of now, and its number stands for its live page."""
+        environment = dict(ENVIRONMENT)
+        process = subprocess.Popen([SEGALLOC, "run", "--sim", "1GiB", "-o", self.path, "--conf", "live:True", "--", ACTS,
+                                    "a+100", "b+50", "b-", "say=there", "wait"], env=environment,
+                                   stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "there\n")
+        page, trace = segalloc("report", str(process.pid)), segalloc("report", self.path)
+        for said in page.stdout, trace.stdout:
+            self.assertIn(" now ", said)
+            self.assertNotIn("at the end", said)
+        self.assertIn("the program is still running", trace.stdout)
+        self.assertIn("the program is still running", segalloc("trace", "info", self.path).stdout)
+        self.assertEqual(self.report()["peak_requested_bytes"], 150 * MIB)
+        process.kill()
+        process.wait(60)
+        self.assertIn("without closing", segalloc("trace", "info", self.path).stdout)
+        os.unlink(f"/dev/shm/segalloc-live-{process.pid}")
+        self.assertIn("live:True", segalloc("report", str(process.pid)).stderr)
+
+    def test_a_snapshot_that_ends_at_the_failure(self):
+        """What was alive then, not when the program had let go of it; and what could have been had."""
+        self.record("1GiB", "a+700 b?500 a-")
+        held = {}
+        for to in ([], ["--to", "failure"]):
+            snapshot = os.path.join(self.folder, "S" + "".join(to))
+            self.assertEqual(segalloc("trace", "export", self.path, *to, "-o", snapshot).returncode, 0)
+            with open(snapshot, "rb") as file:
+                told = pickle.load(file)
+            held[bool(to)] = sum(segment["allocated_size"] for segment in told["segments"])
+            oom = next(event for event in told["device_traces"][0] if event["action"] == "oom")
+            self.assertEqual((oom["size"], oom["device_free"]), (500 * MIB, (1024 - 700) * MIB))
+        self.assertEqual(held, {False: 0, True: 700 * MIB})
 
 
 unittest.main(verbosity=2)

@@ -1,6 +1,7 @@
 /* segalloc conf: the configuration as a program under the library would have it. */
 #include "tool.h"
 
+#include "ascii.h"
 #include "conf.h"
 #include "inputs.h"
 
@@ -17,26 +18,41 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc conf [--json] [K:V,…]\n"
-         "Prints each option of the library, its value in this environment, and where that came from. Values come,\n"
-         "in rising order, from the defaults, " SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names,\n"
-         "SEGALLOC_CONF (and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for PyTorch's options\n"
-         "that none of these sets, from PYTORCH_CUDA_ALLOC_CONF or else PYTORCH_ALLOC_CONF.\n\n"
-         "      --help-options  print what each option means and which values it takes\n"
+         "       segalloc conf --help-options [NAME]\n"
+         "Prints each option of the library, its value in this environment, and where that\n"
+         "came from. Values come, in rising order, from the defaults,\n"
+         SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names, SEGALLOC_CONF\n"
+         "(and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for\n"
+         "PyTorch's options that none of these sets, from PYTORCH_CUDA_ALLOC_CONF or else\n"
+         "PYTORCH_ALLOC_CONF.\n\n"
+         "      --help-options  print what each option, or that of the name, means and\n"
+         "                      which values it takes\n"
          "      --json          print one object\n"
          "  -h, --help          print this\n\n"
-         "Exit status: 0, or 1 when something in the configuration is wrong, or 2 for bad usage.");
+         "Exit status: 0, or 1 when something in the configuration is wrong, or 2 for bad\n"
+         "usage.");
     return SG_EXIT_OK;
 }
 
-static int help_options(void)
+/* Of all of them, or of one. */
+static int help_options(const char *verb, const char *name)
 {
+    const char *names[SG_OPTION_COUNT], *between = "";
     char values[160];
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
         const struct sg_option_info *info = sg_option_info(i);
-        printf("%s%s:%s\n    %s.\n    Takes %s.%s\n", i ? "\n" : "", info->name, info->def, info->text,
+        names[i] = info->name;
+        if (name && strcmp(name, info->name) != 0)
+            continue;
+        printf("%s%s:%s\n    %s.\n    Takes %s.%s\n", between, info->name, info->def, info->text,
                sg_option_values(NULL, i, values, sizeof values), info->torch ? " PyTorch has this option too." : "");
+        between = "\n";
     }
-    return SG_EXIT_OK;
+    if (*between)
+        return SG_EXIT_OK;
+    const char *nearest = sg_ascii_nearest(name, names, SG_OPTION_COUNT);
+    return sg_tool_usage(verb, "there is no option \"%s\"%s%s%s", name, nearest ? "; did you mean " : "",
+                         nearest ? nearest : "", nearest ? "?" : "");
 }
 
 static void print_text(const struct sg_conf *conf)
@@ -74,14 +90,15 @@ static void print_json(const struct sg_conf *conf)
 
 int sg_verb_conf(int argc, char **argv)
 {
-    bool json = false;
+    bool json = false, options = false;
     for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
         switch (option) {
         case 'j':
             json = true;
             break;
         case 'l':
-            return help_options();
+            options = true;
+            break;
         case 'h':
             return help();
         default:
@@ -90,6 +107,8 @@ int sg_verb_conf(int argc, char **argv)
     }
     if (argc - optind > 1)
         return sg_tool_usage(argv[0], "one list of options is enough, \"%s\" is left over", argv[optind + 1]);
+    if (options)
+        return help_options(argv[0], argv[optind]);
     struct sg_conf conf;
     unsigned bad = sg_tool_conf(argv[0], argv[optind], &conf);
     if (json)

@@ -78,15 +78,17 @@ static const struct option long_options[] = {
 
 static int help(void)
 {
-    puts("usage: segalloc doctor [--sim SPEC] [--conf K:V,…] [--json] [[--] CMD [ARGUMENT]…]\n"
-         "Runs CMD under the library and says whether its allocations were served, and if not, why. Without CMD:\n"
-         "whether this machine has what it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
+    puts("usage: segalloc doctor [--sim SPEC] [--conf K:V,…] [--json]\n"
+         "                       [[--] CMD [ARGUMENT]…]\n"
+         "Runs CMD under the library and says whether its allocations were served, and if\n"
+         "not, why. Without CMD: whether this machine has what it takes. What CMD prints\n"
+         "comes first; with --json it goes to stderr.\n\n"
          "      --sim SPEC    on a simulated GPU, as in `segalloc run`\n"
          "      --conf K:V,…  options, as in `segalloc run`\n"
          "      --json        print one object\n"
          "  -h, --help        print this\n\n"
-         "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for bad usage; what\n"
-         "`segalloc run` gives when CMD could not be run.");
+         "Exit status: 0 when all was served (or nothing is missing), 1 when not, 2 for\n"
+         "bad usage; what `segalloc run` gives when CMD could not be run.");
     return SG_EXIT_OK;
 }
 

@@ -9,6 +9,7 @@
 
 #include "size.h"
 #include "stats_file.h"
+#include "tool.h"
 
 double sg_findings_utilization(const struct sg_findings_device *device)
 {
@@ -113,6 +114,17 @@ static int take_devices(struct sg_findings *findings, const struct sg_summary *s
     return 0;
 }
 
+/* A trace that is being written has no end yet, and what was read of its last block may be older than the next one. */
+static void note_running(struct sg_findings *findings)
+{
+    if (!findings->command || !sg_tool_runs(findings->pid, findings->command) ||
+        (findings->damaged && !strstr(findings->end_room, "not closed is followed")))
+        return;
+    findings->running = true;
+    findings->damaged = false;
+    snprintf(findings->end_room, sizeof findings->end_room, "the program is still running");
+}
+
 static int read_trace(struct sg_findings *findings, bool cards, char *error)
 {
     struct sg_trace_reader *reader;
@@ -153,6 +165,7 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
         snprintf(findings->end_room, sizeof(findings->end_room), "%s", info->end_text);
         findings->end_text = findings->end_room;
         findings->damaged = info->end == SG_TRACE_DAMAGED;
+        note_running(findings);
     }
     findings->at_least = info->end_text || summary.failures > 0;
     sg_summary_free(&summary);
@@ -185,6 +198,8 @@ static int read_statistics(struct sg_findings *findings, char *error)
         device->limit_bytes = file.devices[i].limit_bytes;
     }
     sg_stats_file_free(&file);
+    findings->running = findings->command && strncmp(findings->path, "/dev/shm/", 9) == 0 &&
+                        sg_tool_runs(findings->pid, findings->command);
     return findings->device ? 0 : -ENOMEM;
 }
 

@@ -31,6 +31,7 @@ struct sg_findings {
     int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
     uint64_t pid, duration_ns, events, requests, dropped, unmatched_frees, repeated; /* as in summary.h */
     bool at_least; /* more may be needed than there is in the file: it has no end, or an allocation failed */
+    bool running;  /* the process is: what is said of the end is of now */
     bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */
     bool torch;    /* PyTorch asked for memory */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */

@@ -60,9 +60,9 @@ static int help(void)
          "card is the largest of those named.\n\n"
          "      --card LIST    cards to answer for (default 24GiB): sizes such as\n"
          "                     12GiB,16GiB,24GiB, or names:");
-    fputs("                    ", stdout);
     for (int i = 0; i < KNOWN_CARDS; i++)
-        printf("%s %s", i ? "," : "", known_cards[i].name);
+        printf("%s%s", i == 0 ? "                     " : i % 6 == 0 ? ",\n                     " : ", ",
+            known_cards[i].name);
     puts("\n"
          "      --devices N    so many cards of each size in the machine (default 1)\n"
          "      --conf K:V,…   options of segalloc, as in segalloc run\n"
@@ -76,8 +76,9 @@ static int help(void)
          "      --json         print one object on one line; CMD's own output goes to\n"
          "                     stderr\n"
          "  -h, --help         print this\n\n"
-         "Exit status: 0 when every card fits (too close to call counts as fitting), 3 when\n"
-         "one does not, 1 when CMD stopped before there was a verdict, 2 for bad usage.");
+         "Exit status: 0 when every card fits (too close to call counts as fitting), 3\n"
+         "when one does not, 1 when CMD stopped before there was a verdict, 2 for bad\n"
+         "usage.");
     return SG_EXIT_OK;
 }
 

@@ -78,21 +78,24 @@ struct arguments {
 
 static int help(void)
 {
-    puts("usage: segalloc report FILE… [--json] [-o FILE [-f]] [--strict] [--fail-above KEY=VALUE]…\n"
-         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as .zst; - is standard input), "
-         "or of a\n"
-         "statistics file. Begins with a verdict. Several files: one line each,\n"
-         "by rank where their names say it (trace:NAME.%r).\n\n"
+    puts("usage: segalloc report FILE|PID… [--json] [-o FILE [-f]] [--strict]\n"
+         "                       [--fail-above KEY=VALUE]…\n"
+         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
+         ".zst; - is standard input), of a statistics file, or of a running process that\n"
+         "has live:True. Begins with a verdict. With several files: one line each, sorted\n"
+         "by rank if recorded with -o run.%r.trace.\n\n"
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
          "  -f, --force             replace FILE if it is there\n"
          "      --strict            exit status 4 for a trace that is incomplete\n"
-         "      --fail-above K=V    exit status 3 when K is above V: frag=20%, unserved=0%, reserved=20GiB, "
-         "stranded=1GiB,\n"
-         "                          requested=20GiB, ooms=0; may be given several times\n"
+         "      --fail-above K=V    exit status 3 when K is above V: frag=20%,\n"
+         "                          unserved=0%, reserved=20GiB, stranded=1GiB (idle when\n"
+         "                          most was reserved), requested=20GiB, ooms=0; may be\n"
+         "                          given several times\n"
          "  -h, --help              print this\n\n"
-         "Exit status: 0, 1 when a file could not be read, is damaged or holds nothing, 2 for bad usage, 3 and 4 as above.");
+         "Exit status: 0, 1 when a file could not be read, is damaged or holds nothing,\n"
+         "2 for bad usage, 3 and 4 as above.");
     return SG_EXIT_OK;
 }
 
@@ -242,6 +245,27 @@ static int by_rank(const void *a, const void *b)
     return (one > other) - (one < other);
 }
 
+/* The live page of a process, where its number is given in place of a file. */
+static char *path_of(char *name)
+{
+    char page[64];
+    size_t length = strlen(name);
+    if (length == 0 || length > 10 || strspn(name, "0123456789") != length || access(name, F_OK) == 0)
+        return name;
+    snprintf(page, sizeof page, "/dev/shm/segalloc-live-%s", name);
+    char *path = access(page, F_OK) == 0 ? strdup(page) : NULL; /* for as long as the command line */
+    return path ? path : name;
+}
+
+/* What to do about a process that has no live page. */
+static int unreadable(const struct arguments *arguments, const char *path, const char *error)
+{
+    if (*path && strspn(path, "0123456789") == strlen(path))
+        return sg_tool_error(arguments->verb, "process %s keeps no live statistics: start it with live:True, or report on its "
+                             "trace", path);
+    return sg_tool_error(arguments->verb, "%s: %s", path, error);
+}
+
 static int report(const struct arguments *arguments, char **paths, size_t count)
 {
     struct sg_findings *all = calloc(count, sizeof(*all));
@@ -253,7 +277,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
         status = sg_tool_error(arguments->verb, "out of memory");
     for (size_t i = 0; all && good && i < count; i++) {
         if (sg_findings_read(paths[i], true, &all[i], error))
-            status = worse(status, sg_tool_error(arguments->verb, "%s: %s", paths[i], error));
+            status = worse(status, unreadable(arguments, paths[i], error));
         else
             good[goods++] = &all[i];
     }
@@ -291,6 +315,8 @@ int sg_verb_report(int argc, char **argv)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return help();
     int status = read_arguments(argc, argv, &arguments);
+    for (int i = optind; i < argc; i++)
+        argv[i] = path_of(argv[i]);
     for (int i = optind; i < argc && !status; i++)
         status = sg_tool_would_lose(arguments.verb, argv[i], arguments.output) ? SG_EXIT_ERROR : 0;
     return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));

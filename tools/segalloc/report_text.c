@@ -27,7 +27,7 @@ static void level(const struct sg_findings_device *device, enum sg_stat stat, co
     printf("   %s\n", info->text);
 }
 
-static void levels(const struct sg_findings_device *device)
+static void levels(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     static const struct {
         enum sg_stat stat;
@@ -41,7 +41,7 @@ static void levels(const struct sg_findings_device *device)
         {SG_STAT_small_reserved_bytes, "reserved for small", false}, {SG_STAT_allocations, "blocks", true},
         {SG_STAT_pages, "pages", false},
     };
-    printf("  %-22s %14s %14s\n", "", "at the end", "peak");
+    printf("  %-22s %14s %14s\n", "", findings->running ? "now" : "at the end", "peak");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].always || device->stats.peak[rows[i].stat])
             level(device, rows[i].stat, rows[i].name);
@@ -52,7 +52,7 @@ static void levels(const struct sg_findings_device *device)
     if (device->largest_request)
         printf("  largest request %s", sg_size_format(device->largest_request, a));
     if (free_known)
-        printf("%slargest free range at the end %s", device->largest_request ? ", " : "  ",
+        printf("%slargest free range %s %s", device->largest_request ? ", " : "  ", findings->running ? "now" : "at the end",
                sg_size_format(device->stats.value[SG_STAT_largest_free_bytes], b));
     if (device->failed_largest)
         printf(", largest that failed %s", sg_size_format(device->failed_largest, a));
@@ -158,7 +158,7 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     if (sg_findings_utilization(device) >= 0)
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
-    levels(device);
+    levels(findings, device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
         printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64 " event%s before the end)\n",
                device->stats_age, device->stats_age == 1 ? "" : "s");

@@ -75,6 +75,21 @@ int sg_tool_bad_option(char **argv, int result, const struct option *options)
     return sg_tool_usage(argv[0], "there is no option %s", word);
 }
 
+bool sg_tool_runs(uint64_t pid, const char *command)
+{
+    char path[64], text[8192];
+    snprintf(path, sizeof path, "/proc/%llu/cmdline", (unsigned long long)pid);
+    int file = pid ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t length = file < 0 ? -1 : read(file, text, sizeof text - 1);
+    if (file >= 0)
+        close(file);
+    for (ssize_t i = 0; i + 1 < length; i++)
+        if (text[i] == '\0')
+            text[i] = ' ';
+    text[length > 0 ? length : 0] = '\0';
+    return length > 0 && strcmp(text, command) == 0;
+}
+
 bool sg_tool_card(const char *text, uint64_t *ret)
 {
     uint64_t bytes;

@@ -39,6 +39,9 @@ __attribute__((format(printf, 2, 3))) int sg_tool_usage(const char *verb, const 
    the option, and the nearest of `options`. */
 int sg_tool_bad_option(char **argv, int result, const struct option *options);
 
+/* Whether a process of this number runs, and its command line, with spaces, is `command`. */
+bool sg_tool_runs(uint64_t pid, const char *command);
+
 /* A size of a card or a limit. A small number without a unit is refused, for "24" is hardly 24 bytes. False: it is none,
    0, or beyond what a device may have. */
 bool sg_tool_card(const char *text, uint64_t *ret);

@@ -36,32 +36,39 @@ struct arguments {
     const char *verb, *input, *output;
     uint64_t from_ns, to_ns;
     uint32_t device;
-    bool one_device, force, json, strict;
+    bool one_device, force, json, strict, to_failure;
 };
 
 static int help(void)
 {
     puts("usage: segalloc trace info FILE [--json]\n"
-         "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N] [-o CSV]\n"
-         "       segalloc trace export FILE [--from SECONDS] [--to SECONDS] -o SNAPSHOT\n"
+         "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N]\n"
+         "                          [-o CSV]\n"
+         "       segalloc trace export FILE [--from SECONDS] [--to SECONDS|failure]\n"
+         "                          -o SNAPSHOT\n"
          "       segalloc trace import FILE -o TRACE\n"
          "Works on traces: ours, or RMM's replay CSV, also as .zst; - is standard input.\n\n"
-         "  info    what the trace holds: events, peak of live memory, devices, configuration, how it ends\n"
-         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what was imported comes back the "
-         "same\n"
-         "  export  writes it as a memory snapshot of PyTorch's, for `python -m torch.cuda._memory_viz trace_plot SNAPSHOT` and\n"
+         "  info    what the trace holds: events, peak of live memory, allocations that\n"
+         "          failed, devices, configuration, how it ends\n"
+         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what\n"
+         "          was imported comes back the same\n"
+         "  export  writes it as a memory snapshot of PyTorch's, for\n"
+         "          `python -m torch.cuda._memory_viz trace_plot SNAPSHOT` and\n"
          "          pytorch.org/memory_viz, which shows some 100,000 events well\n"
          "  import  writes it in our own format\n\n"
-         "      --from SECONDS  cat, export: leave out what is before this time, counted from the first event\n"
-         "      --to SECONDS    cat, export: leave out what is at this time or later\n"
+         "      --from SECONDS  cat, export: leave out what is before this time, counted\n"
+         "                      from the first event\n"
+         "      --to SECONDS    cat, export: leave out what is at this time or later;\n"
+         "                      export --to failure: end with the first allocation that\n"
+         "                      failed\n"
          "      --device N      cat: only what concerns this device\n"
          "  -o, --output FILE   where to; - is standard output\n"
          "  -f, --force         replace FILE if it is there\n"
          "      --json          info: print one object on one line\n"
          "      --strict        a trace that is incomplete is exit status 4\n"
          "  -h, --help          print this\n\n"
-         "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace what comes before is shown, or written),\n"
-         "2 for bad usage, 4 see --strict.");
+         "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace\n"
+         "what comes before is shown, or written), 2 for bad usage, 4 see --strict.");
     return SG_EXIT_OK;
 }
 
@@ -186,7 +193,8 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
     if (status)
         return status;
     FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
-    int error = out ? sg_trace_export_torch(reader, arguments->from_ns, arguments->to_ns, out, &events) : -errno;
+    int error = out ? sg_trace_export_torch(reader, arguments->from_ns, arguments->to_ns, arguments->to_failure, out,
+                                                          &events) : -errno;
     if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
         error = -errno;
     status = finish_output(arguments, &output, error, !sg_trace_error(reader));
@@ -376,7 +384,9 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
     printf("%-12s %s%s%s\n", "format", !strcmp(info->format, "rmm-csv") ? "RMM's CSV" : "segalloc's trace",
            info->header.imported && strcmp(info->format, "rmm-csv") ? ", imported" : "",
            info->compressed ? ", zstd" : "");
-    printf("%-12s %s\n", "end", info->end_text ? info->end_text : "complete");
+    printf("%-12s %s\n", "end", !info->end_text                                       ? "complete"
+                                : sg_tool_runs(info->header.pid, info->command) ? "the program is still running"
+                                                                                 : info->end_text);
     if (info->dropped)
         printf("%-12s %" PRIu64 " events, by the writer\n", "lost", info->dropped);
     printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
@@ -462,6 +472,10 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         switch (option) {
         case 'F':
         case 'T':
+            if (option == 'T' && strcmp(optarg, "failure") == 0) {
+                ret->to_failure = true;
+                break;
+            }
             if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
                 return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
                                      option == 'F' ? "from" : "to", optarg);

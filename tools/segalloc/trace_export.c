@@ -16,6 +16,7 @@ enum action { ALLOC, FREED, OOM };
 struct item {
     uint64_t id, size, time_ns; /* id: of the trace, later the address that is shown */
     uint32_t stream;            /* index */
+    uint64_t had;               /* OOM: bytes that could be had; 0: unknown */
     uint8_t action, device;
     bool alive;                 /* an allocation that nothing frees up to the end */
 };
@@ -67,6 +68,7 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
         .id = record->id, .size = record->size, .time_ns = time, .stream = record->stream,
         .device = device < SG_DICTIONARY_DEVICES ? (uint8_t)device : 0, .action = alloc ? ALLOC : oom ? OOM : FREED,
         .alive = alloc,
+        .had = oom && record->flags & SEGALLOC_FLAG_SHORT && record->size > record->id ? record->size - record->id : 0,
     };
     if (alloc && !sg_idmap_put(live, record->id, life->count))
         return -ENOMEM;
@@ -80,7 +82,7 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
     return 0;
 }
 
-static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t to_ns)
+static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t to_ns, bool to_failure)
 {
     struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
     struct sg_progress progress = {0};
@@ -101,6 +103,7 @@ static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t
             uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
             over = event && time >= to_ns;
             error = over ? 0 : take(life, &live, &record[i], time);
+            over = over || (to_failure && record[i].kind == SEGALLOC_RECORD_ALLOCATE_FAILURE);
         }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
     }
@@ -291,7 +294,7 @@ static void put_event(struct sg_pickle *pickle, const struct life *life, const s
         sg_pickle_open_dict(pickle);
     }
     key_word(pickle, "action", actions[item->action]);
-    key_number(pickle, item->action == OOM ? "device_free" : "addr", item->action == OOM ? 0 : item->id);
+    key_number(pickle, item->action == OOM ? "device_free" : "addr", item->action == OOM ? item->had : item->id);
     key_number(pickle, "size", item->size);
     key_number(pickle, "stream", sg_dictionary_stream(&life->dictionary, item->stream)->handle);
     key_number(pickle, "time_us", item->time_ns / 1000);
@@ -346,11 +349,11 @@ static int write_snapshot(struct life *life, const char *conf, uint64_t from_ns,
     return error ? error : ferror(out) ? -EIO : 0;
 }
 
-int sg_trace_export_torch(struct sg_trace_reader *reader, uint64_t from_ns, uint64_t to_ns, FILE *out,
-                          uint64_t *ret_events)
+int sg_trace_export_torch(struct sg_trace_reader *reader, uint64_t from_ns, uint64_t to_ns, bool to_failure,
+                          FILE *out, uint64_t *ret_events)
 {
     struct life life = {0};
-    int error = read_life(&life, reader, to_ns);
+    int error = read_life(&life, reader, to_ns, to_failure);
     const struct sg_trace_info *info = sg_trace_info(reader);
     if (!error && info->header.imported)
         error = invent_addresses(&life);

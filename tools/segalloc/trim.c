@@ -23,12 +23,14 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc trim [--keep SIZE] [--json] PID\n"
-         "Has a program that runs under segalloc give the memory that it holds idle back to its devices, so that others\n"
-         "can use it. The program goes on; what it needs again it takes again.\n\n"
+         "Has a program that runs under segalloc give the memory that it holds idle back\n"
+         "to its devices, so that others can use it. The program goes on; what it needs\n"
+         "again it takes again.\n\n"
          "      --keep SIZE  leave as much on each device, such as 512MiB (0)\n"
          "      --json       one object: schema, pid, given_bytes\n"
          "  -h, --help       print this\n\n"
-         "Exit status: 0, also when nothing was idle; 1 when PID does not answer or isn't served; 2 for a wrong command line.");
+         "Exit status: 0, also when nothing was idle; 1 when PID does not answer or isn't\n"
+         "served; 2 for a wrong command line.");
     return SG_EXIT_OK;
 }
 
