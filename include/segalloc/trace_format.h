@@ -48,7 +48,7 @@ enum segalloc_record_kind {
     /* An allocation that nothing free serves, from there to the ALLOCATE or ALLOCATE_FAILURE of the same thread: */
     SEGALLOC_RECORD_SLOW_BEGIN = 34,       /* size asked for: goes to the driver, other threads may go on */
     SEGALLOC_RECORD_SLOW_STEP = 35,        /* decided what to do next; size: CUresult so far, id: pages created before
-                                              it */
+                                              it, and << 32 those that were mapped */
     SEGALLOC_RECORD_PASSED_ON = 36,        /* size: an allocation that the driver served, flags say why */
     SEGALLOC_RECORD_STATISTIC = 37,        /* stream: device; id: FNV-1a (64 bits) of its name; size: its value */
     SEGALLOC_RECORD_MERGE = 39,            /* stream: of the device; what was cached was merged with what is free around
@@ -90,13 +90,18 @@ enum segalloc_turn {
     SEGALLOC_TURN_LATE_UNMAP,   /* an old address of pages was picked to be unmapped: pages */
     SEGALLOC_TURN_UNMAPPED,     /* 1: it was; 0: the driver refused */
     SEGALLOC_TURN_REUSE,        /* a huge block got the addresses of one that is gone */
-    SEGALLOC_TURN_REGION,       /* bytes of addresses that were reserved; 0: none were to be had */
+    SEGALLOC_TURN_REGION,       /* bytes of addresses that were reserved; 0: none were to be had; 1: there was no host
+                                   memory for them */
     SEGALLOC_TURN_GARBAGE,      /* bytes beyond garbage_collection_threshold, or beyond a lowered limit */
     SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
     SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
     SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
     SEGALLOC_TURN_RETURN,       /* parts of pages that were lent to blocks at other addresses are free where they
                                    belong: how many */
+    SEGALLOC_TURN_UNDONE,       /* 0: what the driver had failed half-way is undone. Before that, for each step of it that
+                                   failed too, its number << 2 and, 1: its pages went back to the driver, or 2: its
+                                   addresses are lost */
+    SEGALLOC_TURN_LEFT,         /* the end of an allocation, which is left to the driver: bytes */
 };
 
 enum segalloc_record_flags {

@@ -163,8 +163,8 @@ void sg_alias_settle(struct sg_device *device)
         const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
         sg_count(device, SG_STAT_calls_unmap, 1);
-        bool unmapped = device->core->driver->unmap(run.region->base + run.first * page_bytes,
-                            run.pages * page_bytes) == CUDA_SUCCESS;
+        bool unmapped = sg_device_unmap(device, run.region->base + run.first * page_bytes, run.pages * page_bytes) ==
+                        CUDA_SUCCESS;
         unmapped = sg_turn_outcome(told, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);

@@ -114,13 +114,14 @@ static const char *gauges_broken(const struct sg_device *device)
 static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)
 {
     const struct sg_usage *usage = &device->usage;
-    MUST(usage->requested.now == sums->requested);
-    MUST(usage->allocated.now == sums->allocated);
+    const struct sg_classic_held fixed = device->classic ? sg_classic_held(device) : (struct sg_classic_held){0};
+    MUST(usage->requested.now == sums->requested + fixed.requested);
+    MUST(usage->allocated.now == sums->allocated + fixed.allocated);
     MUST(usage->pending.now == sums->pending);
-    MUST(usage->reserved.now == sums->mapped);
-    MUST(usage->allocations.now == sums->blocks);
+    MUST(usage->reserved.now == sums->mapped + fixed.reserved);
+    MUST(usage->allocations.now == sums->blocks + fixed.blocks);
     MUST(usage->pages.now == sums->pages);
-    MUST(usage->segments.now == device->region_count);
+    MUST(usage->segments.now == device->region_count + fixed.segments);
     MUST(usage->small_allocated.now == sums->small_allocated);
     MUST(usage->small_reserved.now == sums->small_mapped);
     MUST(usage->aliased.now == sums->old);
@@ -254,7 +255,7 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     struct busy busy = {0};
     *ret_sums = (struct sg_check_sums){0};
     PASS(gauges_broken(device));
-    if (device->mode != SG_MODE_EXPANDABLE)
+    if (!device->granularity)
         return NULL;
     MUST(device->region_count <= SG_REGIONS_MAX);
     for (uint32_t i = 0; i < device->region_count; i++)
@@ -273,7 +274,7 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     PASS(order_broken(device));
     if (depth >= SG_CHECK_TABLES) {
         PASS(crowd_broken(device));
-        PASS(nodes_broken(device, ret_sums->nodes));
+        PASS(nodes_broken(device, ret_sums->nodes + (device->classic ? sg_classic_held(device).blocks : 0)));
     }
     return NULL;
 }

@@ -412,6 +412,23 @@ uint64_t sg_classic_idle(const struct sg_device *device)
     return idle;
 }
 
+struct sg_classic_held sg_classic_held(const struct sg_device *device)
+{
+    const struct sg_classic *classic = device->classic;
+    struct sg_classic_held held = {.segments = classic->segments};
+    for (uint32_t i = 0; i < classic->segments; i++)
+        held.reserved += classic->segment[i].bytes;
+    for (size_t i = 0; i <= classic->live.mask; i++) {
+        const struct sg_node *node = &device->nodes.node[classic->live.entry[i].value];
+        if (!classic->live.entry[i].value)
+            continue;
+        held.blocks++;
+        held.requested += node->requested;
+        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)node->event);
+    }
+    return held;
+}
+
 uint64_t sg_classic_empty(struct sg_device *device)
 {
     uint64_t before = device->usage.reserved.now;

@@ -50,6 +50,12 @@ uint64_t sg_classic_trim(struct sg_device *device);
 uint64_t sg_classic_empty(struct sg_device *device);
 void sg_classic_settle(struct sg_device *device);
 
+/* What lives in segments, and the segments. Under the device's lock. */
+struct sg_classic_held {
+    uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
+};
+struct sg_classic_held sg_classic_held(const struct sg_device *device);
+
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);
 

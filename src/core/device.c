@@ -67,7 +67,37 @@ CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGene
 {
     CUmemAllocationProp prop = page_prop(device);
     sg_count(device, SG_STAT_calls_create, 1);
-    return device->core->driver->create(ret, bytes, &prop, 0);
+    CUresult result = device->core->driver->create(ret, bytes, &prop, 0);
+    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_device_answered(device, result);
+}
+
+/* Whether a call that was answered so may be answered otherwise. */
+static bool is_worth_another(CUresult result)
+{
+    return result != CUDA_SUCCESS && !sg_driver_is_sticky(result);
+}
+
+CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t bytes)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < 2 && is_worth_another(result); i++) {
+        result = sg_device_answered(device, device->core->driver->unmap(address, bytes));
+    }
+    return result;
+}
+
+CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
+{
+    CUresult result = CUDA_ERROR_NOT_READY;
+    for (int i = 0; i < 2 && is_worth_another(result); i++) {
+        result = sg_device_answered(device, device->core->driver->release(handle));
+    }
+    return result;
+}
+
+void sg_device_note_refusal(struct sg_device *device)
+{
+    device->refusals += device->second_try;
 }
 
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes)
@@ -83,7 +113,7 @@ CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, siz
         access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
     sg_count(device, SG_STAT_calls_set_access, 1);
-    return device->core->driver->set_access(address, bytes, access, count);
+    return sg_device_answered(device, device->core->driver->set_access(address, bytes, access, count));
 }
 
 /* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
@@ -93,17 +123,17 @@ static bool probe(struct sg_device *device)
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
     bool works = false;
-    if (driver->address_reserve(&address, device->granularity, 0, 0, 0) != CUDA_SUCCESS)
+    if (sg_device_answered(device, driver->address_reserve(&address, device->granularity, 0, 0, 0)) != CUDA_SUCCESS)
         return false;
     CUresult created = sg_device_create_page(device, device->granularity, &handle);
     if (created == CUDA_ERROR_OUT_OF_MEMORY) {
         works = true; /* a full device says nothing about what it can do */
     } else if (created == CUDA_SUCCESS) {
-        if (driver->map(address, device->granularity, 0, handle, 0) == CUDA_SUCCESS) {
+        if (sg_device_answered(device, driver->map(address, device->granularity, 0, handle, 0)) == CUDA_SUCCESS) {
             works = sg_device_set_access(device, address, device->granularity) == CUDA_SUCCESS;
-            works = driver->unmap(address, device->granularity) == CUDA_SUCCESS && works;
+            works = sg_device_unmap(device, address, device->granularity) == CUDA_SUCCESS && works;
         }
-        works = driver->release(handle) == CUDA_SUCCESS && works;
+        works = sg_device_release_page(device, handle) == CUDA_SUCCESS && works;
     }
     return driver->address_free(address, device->granularity) == CUDA_SUCCESS && works;
 }
@@ -148,7 +178,7 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
         return SG_MODE_PASS_ON;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
-    if (can_expand(device))
+    if (can_expand(device) || can_expand(device)) /* a driver that fails once may have been busy */
         return SG_MODE_EXPANDABLE;
     device->classic = sg_classic_create(device);
     return device->classic ? SG_MODE_CLASSIC : SG_MODE_PASS_ON;
@@ -227,7 +257,7 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
         sg_count(device, SG_STAT_calls_reserve, 1);
         CUresult result = device->core->driver->address_reserve(ret, *bytes, alignment, 0, 0);
         if (result == CUDA_SUCCESS || *bytes == least)
-            return result;
+            return sg_device_answered(device, result);
         *bytes = *bytes / 2 > least ? round_up(*bytes / 2, step) : least;
     }
 }
@@ -269,13 +299,18 @@ static void append_region(struct sg_device *device, enum sg_class class, uint8_t
     sg_gauge_add(&device->usage.segments, 1);
 }
 
+/* What a turn says instead of the bytes of a region that was not made: the driver gave no addresses, or the host no
+   memory for what is kept about it. */
+enum { NO_ADDRESSES = 0, NO_BOOKS = 1 };
+
 /* How many bytes of addresses a region is to have: as the trace of a replay says, where it can be so, else as many as
    are wanted. */
 static uint64_t told_bytes(const struct segalloc_trace_record *told, uint64_t least, uint64_t most, uint64_t step,
     uint64_t wanted)
 {
     uint64_t bytes = sg_turn_outcome(told, SEGALLOC_TURN_REGION, wanted);
-    return bytes == 0 || (bytes >= least && bytes <= most && bytes % step == 0) ? bytes : wanted;
+    bool fits = bytes >= least && bytes <= most && bytes % step == 0;
+    return fits || bytes == NO_ADDRESSES || bytes == NO_BOOKS ? bytes : wanted;
 }
 
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes)
@@ -295,11 +330,12 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     if (device->region_count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
-    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     want = told_bytes(told, round_up(bytes, step), most, step, want);
-    if (want)
+    CUresult result = want == NO_BOOKS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
+    if (want > NO_BOOKS)
         result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity,
             &want, &base);
+    bool refused = result != CUDA_SUCCESS && want != NO_BOOKS;
     struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, class, base, want, page) : NULL;
     if (result == CUDA_SUCCESS && !region) {
         device->core->driver->address_free(base, want);
@@ -308,11 +344,13 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     sg_lock(&device->lock);
     if (region)
         append_region(device, class, lane, region, want);
-    sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : 0);
+    else if (refused && class != SG_CLASS_CROWD) /* those can stand elsewhere */
+        sg_device_note_refusal(device);
+    sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
     sg_unlock(&device->lock);
     if (region)
         sg_mappings_tell(device);
-    return result;
+    return refused && !sg_driver_is_sticky(result) ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
 bool sg_device_tidy(struct sg_device *device)

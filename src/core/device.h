@@ -152,11 +152,14 @@ struct sg_device {
     uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits
                                 (sg_marks_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
+    uint32_t refusals;       /* allocations that the driver served whole, for its memory management failed twice */
     bool reached;            /* another device has had access: what is mapped keeps it */
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
     bool told_of_mappings; /* the user was (mappings.h) */
+    bool second_try;       /* what is under way has failed before */
+    CUresult last_error;   /* of the driver's memory management */
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */
     struct sg_scratch {
         void *memory;
@@ -266,7 +269,8 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
 /* Adds a region of at least `bytes` for `class`, of crowds for `lane`: asks the driver for addresses, or for a huge
    block takes those of one that is gone. Ranges of addresses are kept for good, so looking an address up needs no lock.
-   Holds `grow`. */
+   CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED: the
+   driver gave no addresses. Holds `grow`. */
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes);
 
 /* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit; one for crowds a
@@ -280,6 +284,25 @@ static inline bool sg_device_suits(const struct sg_device *device, uint32_t inde
            (class != SG_CLASS_HUGE ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
+
+/* A call of the driver's memory management was answered so: counts one that failed. Returns the answer. Holds `grow`,
+   or the device is not ready. */
+static inline CUresult sg_device_answered(struct sg_device *device, CUresult result)
+{
+    if (result != CUDA_SUCCESS) {
+        sg_count(device, SG_STAT_vmm_errors, 1);
+        device->last_error = result;
+    }
+    return result;
+}
+
+/* Unmaps [address, address + bytes), whole mappings, and releases a page: each tried once more where the driver
+   refuses. Callers count the calls. No lock but `grow` is held. */
+CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t bytes);
+CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocationHandle handle);
+
+/* Its memory management has failed an allocation, in the section that says so in the trace. Under the lock. */
+void sg_device_note_refusal(struct sg_device *device);
 
 /* Access rights of [address, address + bytes) for the device and its peers. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);

@@ -1,6 +1,10 @@
 /* The slow half of an allocation, in the order of recourse of the design: complete memory, whole free pages moved,
    new pages, and only at the end of memory a wait for what is pending. */
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "alias.h"
+#include "classic.h"
 #include "plan.h"
 #include "turn.h"
 
@@ -34,25 +38,31 @@ void sg_device_note_outside(struct sg_device *device, uint64_t bytes)
 }
 
 /* What an allocation that is under way has come to: of use to whoever plays the trace again. Under the lock. */
-static void emit_step(struct sg_device *device, const struct sg_tag *tag, uint32_t created, CUresult result)
+static void emit_step(struct sg_device *device, const struct sg_tag *tag, uint64_t pages, CUresult result)
 {
-    sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream(device, tag), created, result);
+    sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, sg_device_stream(device, tag), pages, result);
 }
+
+enum { MAPPED_SHIFT = 32 }; /* in that record, of the pages that were mapped, over those that were created */
 
 struct request {
     struct sg_want want;
     size_t bytes;
     const struct sg_tag *tag;
+    bool failed; /* the driver's memory management has, not for want of a page */
 };
 
-/* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. */
-static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan)
+/* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. *ret_failed: it
+   ended because of another call, or another error. */
+static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan, bool *ret_failed)
 {
     for (;;) {
         (void)sg_turn(device);
         CUresult result = sg_plan_perform(plan);
-        if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create)
+        if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create) {
+            *ret_failed = result != CUDA_SUCCESS;
             return result;
+        }
         sg_lock(&device->lock);
         device->refused_at = device->usage.reserved.now +
                              ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
@@ -65,19 +75,21 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
     }
 }
 
-static CUresult attempt(struct sg_device *device, const struct request *request, CUdeviceptr *ret)
+/* What is free, or a plan for more, with a region added where there are no addresses. *ret_served: the first, and *ret
+   is the block, or the error was found out elsewhere. */
+static CUresult choose(struct sg_device *device, struct request *request, struct sg_plan *plan, bool *ret_served,
+    CUdeviceptr *ret)
 {
-    struct sg_plan plan;
-    CUresult result;
     struct sg_want want = request->want;
-    sg_alias_settle(device);
+    CUresult result;
+    *ret_served = true;
     for (;;) {
         struct sg_region *region;
         (void)sg_turn(device);
         sg_lock(&device->lock);
         uint32_t node = sg_device_take(device, &want, &region);
         if (!node) {
-            result = sg_plan_make(device, want, &plan);
+            result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
                 node = sg_device_take_anywhere(device, &want, &region);
         }
@@ -88,49 +100,125 @@ static CUresult attempt(struct sg_device *device, const struct request *request,
         sg_unlock(&device->lock);
         if (node)
             return CUDA_SUCCESS;
+        *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
-            break;
-        result = sg_device_add_region(device, want.class, want.lane, (uint64_t)want.units << SG_UNIT_SHIFT);
-        if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD)
             return result;
+        result = sg_device_add_region(device, want.class, want.lane, (uint64_t)want.units << SG_UNIT_SHIFT);
+        if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD) {
+            request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
+            return result;
+        }
         if (result != CUDA_SUCCESS) /* no addresses for crowds: they stand among the others */
             want.class = SG_CLASS_REGULAR;
     }
-    if (result != CUDA_SUCCESS)
-        return result;
-    result = perform(device, request->tag, &plan);
-    uint32_t created = plan.created;
-    if (result != CUDA_SUCCESS) {
+}
+
+/* The driver has failed a plan: everything is as it was before, pages that were created but not used are given back.
+   What failed half-way is undone in steps of their own, once the trace knows of it. */
+static void abandon(struct sg_device *device, const struct request *request, struct sg_plan *plan, CUresult result)
+{
+    bool half_way = plan->created == plan->create;
+    uint64_t pages = plan->created | (uint64_t)plan->mapped << MAPPED_SHIFT;
+    (void)sg_turn(device);
+    if (half_way) {
+        sg_lock(&device->lock);
+        emit_step(device, request->tag, pages, result);
+        sg_unlock(&device->lock);
+        sg_plan_undo(plan);
         (void)sg_turn(device);
-        sg_plan_drop_created(&plan);
     }
+    sg_plan_drop_created(plan);
     sg_lock(&device->lock);
-    if (result == CUDA_SUCCESS) {
-        uint32_t node = sg_plan_commit(&plan);
-        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, want.size_class, request->tag);
-    } else {
-        emit_step(device, request->tag, created, result);
-        sg_plan_abandon(&plan);
-    }
+    if (request->failed)
+        sg_device_note_refusal(device);
+    if (half_way)
+        sg_emit_turn(device, SEGALLOC_TURN_UNDONE, 0);
+    else
+        emit_step(device, request->tag, pages, result);
+    sg_plan_abandon(plan);
     sg_usage_derive(device);
     sg_unlock(&device->lock);
-    if (result != CUDA_ERROR_OUT_OF_MEMORY || want.refused)
+}
+
+static CUresult attempt(struct sg_device *device, struct request *request, CUdeviceptr *ret)
+{
+    struct sg_plan plan;
+    bool served;
+    sg_alias_settle(device);
+    CUresult result = choose(device, request, &plan, &served, ret);
+    if (served)
+        return result;
+    result = perform(device, request->tag, &plan, &request->failed);
+    if (result == CUDA_SUCCESS) {
+        sg_lock(&device->lock);
+        uint32_t node = sg_plan_commit(&plan);
+        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->want.size_class, request->tag);
+        sg_usage_derive(device);
+        sg_unlock(&device->lock);
+        return CUDA_SUCCESS;
+    }
+    abandon(device, request, &plan, result);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY || request->failed || request->want.refused)
         return result;
     /* The place was chosen as if there were more: it may have pages ahead, or keep parts of others from being used. */
     struct request again = *request;
     again.want.refused = true;
-    return attempt(device, &again, ret);
+    result = attempt(device, &again, ret);
+    request->failed = again.failed;
+    return result;
+}
+
+/* So many allocations may fail before no more pages are asked for. */
+enum { REFUSALS_MOST = 8 };
+
+/* They have: fixed segments serve from here on. A replay is told when (SEGALLOC_RECORD_FIXED). Holds `grow`. */
+static void give_up(struct sg_device *device)
+{
+    char line[200];
+    if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_classic_begin(device, /* whole */ false))
+        return; /* the driver serves each by itself */
+    snprintf(line, sizeof line,
+        "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
+        "memory is taken by cuMemAlloc, in fixed segments",
+        device->ordinal, device->refusals, (int)device->last_error);
+    if (device->core->warn)
+        device->core->warn(line);
+}
+
+/* What the driver fails, for whatever reason but that it is out of pages or gone, is tried once more. Holds `grow`. */
+static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
+{
+    request->failed = false;
+    CUresult result = attempt(device, request, ret);
+    if (!request->failed || sg_driver_is_sticky(result))
+        return result;
+    struct request again = *request;
+    again.failed = false;
+    device->second_try = !*noted;
+    result = attempt(device, &again, ret);
+    device->second_try = false;
+    request->failed = again.failed;
+    *noted |= again.failed;
+    if (device->refusals >= REFUSALS_MOST)
+        give_up(device);
+    return result;
+}
+
+/* Under the lock. */
+static void note_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
+{
+    sg_device_note_shortage(device, bytes);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream(device, tag),
+        device->shortage.short_by, bytes);
+    sg_count(device, SG_STAT_ooms, 1);
 }
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
     (void)sg_turn(device);
     sg_lock(&device->lock);
-    sg_device_note_shortage(device, bytes);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE_FAILURE, SEGALLOC_FLAG_SHORT, sg_device_stream(device, tag),
-        device->shortage.short_by, bytes);
+    note_ran_out(device, bytes, tag);
     sg_unlock(&device->lock);
-    sg_count(device, SG_STAT_ooms, 1);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -238,13 +326,30 @@ static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patie
     return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
 }
 
+/* What the driver's memory management has failed the driver may serve whole, where that keeps to the limit. Where there
+   is none, who is told that memory has run out asks it too. */
+static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
+{
+    (void)sg_turn(device);
+    sg_lock(&device->lock);
+    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
+    bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
+    if (leaves)
+        sg_emit_turn(device, SEGALLOC_TURN_LEFT, bytes);
+    else
+        note_ran_out(device, bytes, tag);
+    sg_unlock(&device->lock);
+    return leaves ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret)
 {
-    struct request request = {want, bytes, tag};
+    struct request request = {want, bytes, tag, false};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     struct patience patience = {0};
-    bool again = true;
+    bool again = true, noted = false;
     request.want.thorough = true;
     request.want.aliases = sg_alias_allowed(device, want.slot);
     sg_device_ask(device, worth_asking(device, &request));
@@ -253,10 +358,12 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
         note_pressure(device);
         sg_lock_grow(device);
         collect_garbage(device);
-        result = attempt(device, &request, ret);
+        result = attempt_twice(device, &request, &noted, ret);
         sg_unlock(&device->grow);
         if (result == CUDA_ERROR_OUT_OF_MEMORY)
             again = wait_for_memory(device, want.slot, &patience);
     }
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
+    if (result == CUDA_SUCCESS || sg_driver_is_sticky(result))
+        return result;
+    return request.failed ? leave_to_driver(device, result, bytes, tag) : sg_device_ran_out(device, bytes, tag);
 }

@@ -24,21 +24,23 @@ static bool transfers(const struct sg_plan *plan, const struct sg_run *run)
 static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     sg_count(device, SG_STAT_calls_unmap, 1);
-    return device->core->driver->unmap(page_address(region, first), pages * page_bytes(region));
+    return sg_device_unmap(device, page_address(region, first), pages * page_bytes(region));
 }
 
 static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
     CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_map, 1);
-    return device->core->driver->map(page_address(region, page), page_bytes(region), 0, handle, 0);
+    const struct sg_driver *driver = device->core->driver;
+    return sg_device_answered(device,
+        driver->map(page_address(region, page), page_bytes(region), 0, handle, 0));
 }
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
 {
     sg_count(device, SG_STAT_calls_release, 1);
-    (void)device->core->driver->release(handle); /* nothing could be done about a handle that the driver won't take
-                                                    back */
+    (void)sg_device_release_page(device, handle); /* nothing could be done about a handle that the driver won't take
+                                                     back */
 }
 
 /* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
@@ -71,23 +73,57 @@ static CUresult create_pages(struct sg_plan *plan)
     return CUDA_SUCCESS;
 }
 
-/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or
-   lost if what has been mapped there does not go away. */
-static void restore_run(struct sg_plan *plan, struct sg_run *run)
+/* What comes of a step of undoing. */
+enum undone { AS_IT_WAS, GIVEN_BACK, LOST };
+enum { UNDONE_SHIFT = 2 }; /* of the step's number, in the record of one that failed */
+
+/* What the trace of a replay says of a step; *ret_told: that it is a replay. */
+static enum undone told_undone(const struct sg_device *device, uint32_t step, bool *ret_told)
 {
-    struct sg_device *device = plan->device;
+    const struct segalloc_trace_record *told = sg_turn(device);
+    *ret_told = told;
+    bool failed = told && sg_turn_is(told, SEGALLOC_TURN_UNDONE) && told->size >> UNDONE_SHIFT == step;
+    uint64_t outcome = failed ? told->size & ((1 << UNDONE_SHIFT) - 1) : AS_IT_WAS;
+    return outcome <= LOST ? (enum undone)outcome : LOST;
+}
+
+static void tell_undone(struct sg_device *device, uint32_t step, enum undone outcome)
+{
+    if (outcome == AS_IT_WAS)
+        return;
+    sg_lock(&device->lock);
+    sg_emit_turn(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
+    sg_unlock(&device->lock);
+}
+
+/* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
+static enum undone map_again(struct sg_device *device, const struct sg_run *run)
+{
     uint32_t page = run->first, end = run->first + run->pages;
     while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
         page++;
     if (page == end && sg_device_set_access(device, page_address(run->region, run->first),
-                           run->pages * page_bytes(run->region)) == CUDA_SUCCESS) {
-        run->unmapped = false;
-        return;
-    }
-    if (page > run->first)
-        run->lost = unmap_pages(device, run->region, run->first, page - run->first) != CUDA_SUCCESS;
-    for (page = run->first; page < end; page++)
+                           run->pages * page_bytes(run->region)) == CUDA_SUCCESS)
+        return AS_IT_WAS;
+    bool gone = page == run->first ||
+                unmap_pages(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
+    return gone ? GIVEN_BACK : LOST;
+}
+
+/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or
+   lost if what has been mapped there does not go away. */
+static void restore_run(struct sg_plan *plan, struct sg_run *run, uint32_t step)
+{
+    struct sg_device *device = plan->device;
+    bool told;
+    enum undone outcome = told_undone(device, step, &told);
+    if (!told)
+        outcome = map_again(device, run);
+    run->unmapped = outcome != AS_IT_WAS;
+    run->lost = outcome == LOST;
+    for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
         release_page(device, run->region->handle[page]);
+    tell_undone(device, step, outcome);
 }
 
 static CUresult take_pages(struct sg_plan *plan)
@@ -134,7 +170,7 @@ static CUmemGenericAllocationHandle handle_for(const struct sg_plan *plan, uint3
     return plan->handles[(*next)++];
 }
 
-static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
+static CUresult map_place(struct sg_plan *plan)
 {
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
@@ -142,7 +178,7 @@ static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
             CUresult result = map_page(plan->device, plan->region, page, handle_for(plan, page, &next));
             if (result != CUDA_SUCCESS)
                 return result;
-            ++*ret_mapped;
+            plan->mapped++;
         }
         plan->accesses++;
         CUresult result =
@@ -153,22 +189,29 @@ static CUresult map_place(struct sg_plan *plan, uint32_t *ret_mapped)
     return CUDA_SUCCESS;
 }
 
-static void unmap_place(struct sg_plan *plan, uint32_t mapped)
+/* *step: how many steps of undoing have been made. */
+static void unmap_place(struct sg_plan *plan, uint32_t *step)
 {
+    struct sg_device *device = plan->device;
+    uint32_t mapped = plan->mapped;
     for (uint32_t first = plan->first_page, length; mapped; first += length) {
         length = next_gap(plan, &first);
         uint32_t pages = length < mapped ? length : mapped;
         assert(pages > 0);
-        bool unmapped = unmap_pages(plan->device, plan->region, first, pages) == CUDA_SUCCESS;
-        for (uint32_t page = first; !unmapped && page < first + pages; page++)
+        bool told;
+        enum undone outcome = told_undone(device, *step, &told);
+        if (!told)
+            outcome = unmap_pages(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
+        for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
             plan->region->handle[page] = SG_PAGE_LOST;
+        tell_undone(device, (*step)++, outcome);
         mapped -= pages;
     }
 }
 
 CUresult sg_plan_perform(struct sg_plan *plan)
 {
-    uint32_t mapped = 0;
+    plan->mapped = 0;
     CUresult result = release_runs(plan);
     if (result == CUDA_SUCCESS)
         result = create_pages(plan);
@@ -176,14 +219,17 @@ CUresult sg_plan_perform(struct sg_plan *plan)
         return result;
     result = take_pages(plan);
     if (result == CUDA_SUCCESS)
-        result = map_place(plan, &mapped);
-    if (result == CUDA_SUCCESS)
-        return CUDA_SUCCESS;
-    unmap_place(plan, mapped);
+        result = map_place(plan);
+    return result;
+}
+
+void sg_plan_undo(struct sg_plan *plan)
+{
+    uint32_t step = 0;
+    unmap_place(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
         if (plan->runs[i].unmapped && transfers(plan, &plan->runs[i]))
-            restore_run(plan, &plan->runs[i]);
-    return result;
+            restore_run(plan, &plan->runs[i], step++);
 }
 
 void sg_plan_drop_created(struct sg_plan *plan)

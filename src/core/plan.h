@@ -42,6 +42,7 @@ struct sg_plan {
     uint32_t first_page, last_page; /* of the busy node */
     struct sg_sewing sewing;  /* what the place borrows, if anything */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
+    uint32_t mapped;          /* where it failed: pages that had been mapped */
     CUmemGenericAllocationHandle *handles; /* place.new_pages of them; the device's scratch memory, as the runs are */
     uint32_t accesses, unmaps, releases; /* calls made, for the accounts */
     struct sg_run *runs;
@@ -57,9 +58,13 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
    with the plan but to abandon it. Under the lock. */
 bool sg_plan_make_do(struct sg_plan *plan);
 
-/* Carries the plan out, as far as the driver lets it. On failure everything but the pages created so far (which are
-   still in hand) is as it was. CUDA_ERROR_OUT_OF_MEMORY: sg_plan_make_do() may help. No lock held. */
+/* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
+   everything but those created so far (which are still in hand) is as it was, and sg_plan_make_do() may help. No lock
+   held. */
 CUresult sg_plan_perform(struct sg_plan *plan);
+
+/* After another failure: everything but the pages created is as it was again. No lock held. */
+void sg_plan_undo(struct sg_plan *plan);
 
 /* Releases pages that were created and not used. No lock held. */
 void sg_plan_drop_created(struct sg_plan *plan);

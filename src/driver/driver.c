@@ -39,6 +39,17 @@ bool sg_driver_has_vmm(const struct sg_driver *driver)
     return true;
 }
 
+bool sg_driver_is_sticky(CUresult result)
+{
+    switch (result) {
+#define STICKY(name) case name:
+#include "sticky.def"
+        return true;
+    default:
+        return false;
+    }
+}
+
 CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context)
 {
     CUcontext popped;

@@ -19,6 +19,9 @@ const char *sg_driver_load(struct sg_driver *driver, void *(*lookup)(void *user,
 /* Whether every call of the virtual memory management interface is there. */
 bool sg_driver_has_vmm(const struct sg_driver *driver);
 
+/* Whether the driver answers nothing but this error in this process from now on (sticky.def). */
+bool sg_driver_is_sticky(CUresult result);
+
 /* Waits for the work of a context that need not be the current one, which stays so. The driver's error. */
 /* of a driver without a call for that */
 CUresult sg_driver_synchronize_pushed(const struct sg_driver *driver, CUcontext context);

@@ -20,28 +20,6 @@
 #include "torch.h"
 #include "trimming.h"
 
-/* Errors after which the driver answers nothing else in this process. Source: the texts of CUresult in cuda.h. */
-static bool is_final(CUresult result)
-{
-    switch (result) {
-    case CUDA_ERROR_DEINITIALIZED:
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-        return true;
-    default:
-        return false;
-    }
-}
-
 /* Whether the streams that could have seen a block are known: else a free covers whatever there is. */
 static bool is_seen(void)
 {
@@ -334,7 +312,7 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         report_out_of_memory(core, device, bytes);
     }
-    if (is_final(result))
+    if (sg_driver_is_sticky(result))
         sg_core_disable(core);
     return result;
 }
@@ -535,7 +513,7 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
     if (begun)
         return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
                                                    : sg_captures_park(core, address, origin);
-    if (!is_final(result))
+    if (!sg_driver_is_sticky(result))
         return result;
     sg_core_disable(core);
     return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;

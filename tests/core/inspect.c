@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "check.h"
+#include "classic.h"
 #include "device.h"
 #include "strict_driver.h"
 
@@ -108,6 +109,13 @@ static void inspect_device(struct sg_device *device)
         if (device->region_class[i] != SG_CLASS_COUNT)
             add_region(device, device->region[i], &sums);
     assert_true(sg_core_stats(device->core, device->ordinal, &stats));
+    if (device->classic) {
+        const struct sg_classic_held fixed = sg_classic_held(device);
+        sums.requested += fixed.requested;
+        sums.blocks += fixed.allocated;
+        sums.count += fixed.blocks;
+        sums.mapped += fixed.reserved;
+    }
     const uint64_t *value = stats.value;
     assert_int_equal(value[SG_STAT_requested_bytes], sums.requested);
     assert_int_equal(value[SG_STAT_allocated_bytes], sums.blocks);
@@ -136,7 +144,7 @@ void inspect(struct sg_core *core, int devices)
 {
     expect_rules_kept();
     for (int i = 0; i < devices; i++)
-        if (core->device[i] && core->device[i]->mode == SG_MODE_EXPANDABLE)
+        if (core->device[i] && core->device[i]->granularity)
             inspect_device(core->device[i]);
 }
 

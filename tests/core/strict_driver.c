@@ -204,14 +204,12 @@ static CUresult release(CUmemGenericAllocationHandle id)
     struct handle *handle = handle_of(id);
     if (!handle || !handle->held)
         return leave(breaks("release of handle %llu, which is not held", id));
-    if (fails("release", CUDA_ERROR_INVALID_VALUE, &result))
-        handle->left = true; /* as a driver that is going down: the memory is gone from the books, the error comes
-                                back */
-    else
-        result = CUDA_SUCCESS;
+    handle->left = fails("release", CUDA_ERROR_INVALID_VALUE, &result);
+    if (handle->left)
+        return leave(result);
     handle->held = false;
     drop_if_unused(handle);
-    return leave(result);
+    return leave(CUDA_SUCCESS);
 }
 
 static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle id,
@@ -600,6 +598,9 @@ uint64_t strict_stuck(int device)
     for (uint32_t i = 0; i < the.mappings; i++)
         if (the.mapping[i].stuck && handle_of(the.mapping[i].handle)->device == device)
             bytes += the.mapping[i].bytes;
+    for (uint32_t i = 0; i < the.handles; i++)
+        if (the.handle[i].held && the.handle[i].left && !the.handle[i].mappings && the.handle[i].device == device)
+            bytes += the.handle[i].bytes;
     leave(CUDA_SUCCESS);
     return bytes;
 }

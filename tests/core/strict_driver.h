@@ -34,7 +34,7 @@ unsigned strict_broken(const char **ret);
 
 /* Bytes of a device in use: of handles that are not released or are mapped. */
 uint64_t strict_used(int device);
-/* The same, of mappings only that an unmap was asked for and made to fail. */
+/* The same, of those mappings only that an unmap was asked for and made to fail, and of handles whose release was. */
 uint64_t strict_stuck(int device);
 
 /* Whether all of [address, address + bytes) is mapped and may be accessed by `device`; *ret says by which handles, in

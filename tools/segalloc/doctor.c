@@ -51,6 +51,7 @@ static const char *const answer_words[] = {
 
 struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
+    uint64_t vmm_errors;        /* of the driver's memory management */
     char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
 };
 
@@ -263,6 +264,9 @@ static void print_text(const struct examination *examination)
     if (*examination->total.untracked_by)
         printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
                examination->total.untracked_by);
+    if (examination->total.vmm_errors)
+        printf("  errors   %" PRIu64 " calls of the driver's memory management failed; memory was had without them\n",
+               examination->total.vmm_errors);
     if (examination->command)
         printf("  command  ended with status %d\n", examination->watch.status);
 }
@@ -272,8 +276,9 @@ static const char *truth(bool value)
     return value ? "true" : "false";
 }
 
-static void print_json_order(const struct served *served)
+static void print_json_found(const struct served *served)
 {
+    printf(",\"vmm_errors\":%" PRIu64, served->vmm_errors);
     printf(",\"untracked_order\":%d,\"untracked_by\":", *served->untracked_by != '\0');
     if (*served->untracked_by)
         sg_tool_json_string(served->untracked_by);
@@ -293,7 +298,7 @@ static void print_json_processes(const struct examination *examination)
                truth(process->seen), truth(process->dynamic), truth(process->library), truth(process->driver),
                truth(process->runtime), truth(process->torch));
         printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64, served->served, served->passed_on);
-        print_json_order(served);
+        print_json_found(served);
         putchar('}');
     }
     printf("],\"status\":%d", examination->watch.status);
@@ -307,7 +312,7 @@ static void print_json(const struct examination *examination)
     printf(",\"served\":%" PRIu64 ",\"passed_on\":%" PRIu64 ",\"library\":", examination->total.served,
            examination->total.passed_on);
     sg_tool_json_string(examination->library);
-    print_json_order(&examination->total);
+    print_json_found(&examination->total);
     printf(",\"glibc_needed\":\"%s\",\"glibc\":\"%s\"", examination->glibc, gnu_get_libc_version());
     printf(",\"driver_version\":%d,\"devices\":[", probe->version);
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++) {
@@ -329,6 +334,7 @@ static struct served count(const struct sg_stats_file *file)
     for (uint32_t i = 0; i < file->count; i++) {
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
+        sum.vmm_errors += file->devices[i].stats.value[SG_STAT_vmm_errors];
     }
     return sum;
 }
@@ -347,6 +353,7 @@ static void collect(struct examination *examination, const char *folder)
             const struct served served = count(&file);
             examination->total.served += served.served;
             examination->total.passed_on += served.passed_on;
+            examination->total.vmm_errors += served.vmm_errors;
             if (*served.untracked_by)
                 memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
             for (size_t i = 0; i < examination->watch.count; i++) {

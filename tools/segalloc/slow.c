@@ -13,7 +13,7 @@ struct operation {
     bool on_own_thread;
     struct segalloc_trace_record *told; /* by the trace: `done` of `count` the core has told too */
     uint32_t done, count, room;
-    uint64_t created; /* pages, since the plan */
+    uint64_t created, mapped; /* pages, since the plan */
     bool refused;     /* the driver has, since the core told something */
     CUdeviceptr address;
     pthread_t thread;
@@ -102,13 +102,16 @@ static void give_way(void)
 
 const struct sg_replay sg_slow_replay = {turn, give_way};
 
-/* What the recorded driver said to this operation once `created` pages were there. */
+enum { MAPPED_SHIFT = 32 }; /* of a step's pages */
+
+/* What the recorded driver said to this operation once so many pages were there, and mapped. */
 static CUresult refusal(void)
 {
     if (!self || self->refused || self->done == self->count || is_free(self->slow))
         return CUDA_SUCCESS;
     const struct segalloc_trace_record *next = &self->told[self->done];
-    if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS || self->created < next->id)
+    if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS ||
+        self->created < (uint32_t)next->id || self->mapped < next->id >> MAPPED_SHIFT)
         return CUDA_SUCCESS;
     self->refused = true;
     return (CUresult)next->size;
@@ -129,7 +132,17 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
     unsigned long long flags)
 {
     CUresult result = refusal();
-    return result == CUDA_SUCCESS ? sg_card_driver.map(address, bytes, offset, handle, flags) : result;
+    if (result == CUDA_SUCCESS)
+        result = sg_card_driver.map(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS && self)
+        self->mapped++;
+    return result;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    CUresult result = refusal();
+    return result == CUDA_SUCCESS ? sg_card_driver.set_access(address, bytes, access, count) : result;
 }
 
 /* What others use is told by the trace (sg_core_outside). */
@@ -167,6 +180,7 @@ struct sg_slow *sg_slow_new(struct sg_card *card)
     slow->driver.mem_info = mem_info;
     slow->driver.create = create;
     slow->driver.map = map;
+    slow->driver.set_access = set_access;
     slow->driver.mem_alloc = mem_alloc;
     slow->driver.mem_free = mem_free;
     directed = slow;
@@ -215,9 +229,9 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
         expected.kind = SEGALLOC_RECORD_NONE;
     } else {
         expected = self->told[self->done++];
-        self->refused = false;
+        self->refused = self->refused && record->kind == SEGALLOC_RECORD_TURN; /* while that is undone */
         if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS)
-            self->created = 0;
+            self->created = self->mapped = 0;
     }
     slow->diverged = record->kind != expected.kind || record->size != expected.size ||
                      (record->id != expected.id && is_id_compared(record->kind));
@@ -347,7 +361,8 @@ bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const 
 
 static bool is_end(const struct segalloc_trace_record *record)
 {
-    return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
+    return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE ||
+           (record->kind == SEGALLOC_RECORD_TURN && record->id == SEGALLOC_TURN_LEFT);
 }
 
 /* Lets an operation do what it has been told. */
