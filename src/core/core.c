@@ -366,6 +366,36 @@ void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes)
     sg_unlock(&device->lock);
 }
 
+/* Under the lock. */
+static bool pin_region(struct sg_device *device, struct sg_region *region)
+{
+    bool any = false;
+    for (uint32_t page = 0; page < region->pages; page++) {
+        uint32_t first = page;
+        while (page < region->pages && region->handle[page] && region->handle[page] != SG_PAGE_LOST)
+            page++;
+        if (page > first)
+            pin_pages(device, region, first, page - first);
+        any |= page > first;
+    }
+    return any;
+}
+
+bool sg_core_pin_all(struct sg_core *core)
+{
+    bool any = false;
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_device *device = sg_device_known(core, i);
+        if (!device)
+            continue;
+        sg_lock(&device->lock);
+        for (uint32_t k = 0; k < device->region_count; k++)
+            any |= pin_region(device, device->region[k]);
+        sg_unlock(&device->lock);
+    }
+    return any;
+}
+
 void sg_core_pin_pages(struct sg_core *core, int ordinal, uint64_t first, uint64_t pages)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -177,6 +177,9 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool en
 /* The page or pages behind [address, address + bytes) may not move any more. */
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
 
+/* The same of every page that there is. Whether there is any. */
+bool sg_core_pin_all(struct sg_core *core);
+
 /* From here on nothing is asked of the driver: frees succeed and do nothing, allocations answer
    CUDA_ERROR_NOT_SUPPORTED. For forked children, after the driver has gone or returned a sticky error. Takes no
    lock. */

@@ -1,6 +1,8 @@
 #include "pins.h"
 
+#include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "hooks.h"
 #include "life.h"
@@ -14,6 +16,29 @@ void sg_pin(CUdeviceptr address, size_t bytes)
         return;
     sg_core_pin(core, address, bytes);
     sg_end();
+}
+
+static void say_once(const char *name)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    char line[256];
+    if (atomic_flag_test_and_set(&said))
+        return;
+    snprintf(line, sizeof line,
+        "%s, which is not known here, may remember where memory lies: what is allocated now stays where it is, and "
+        "is not given back before the end", name);
+    sg_life_say(line);
+}
+
+void sg_pin_all(const char *name)
+{
+    struct sg_core *core = sg_life_over() ? NULL : sg_begin();
+    if (!core)
+        return; /* nothing was allocated yet */
+    bool any = sg_core_pin_all(core);
+    sg_end();
+    if (any)
+        say_once(name);
 }
 
 /* The handle is the page's, whoever gets it afterwards: exported, bound to a multicast object, mapped elsewhere. */

@@ -233,11 +233,29 @@ static bool is_twin(const char *symbol)
     return false;
 }
 
+/* The same of calls that remember the page behind an address (pins.c). To those that take a handle a page can only be
+   known that one of the others was asked for. */
+static const char *const rememberers[] = {"cuMulticastBind", "cuMemRetainAllocationHandle",
+    "cuMemGetHandleForAddressRange", "cuLogicalEndpointBind", NULL};
+static const char *const by_handle[] = {"cuMulticastBindMem", "cuLogicalEndpointBindMem", NULL};
+
+static bool may_order(const char *name)
+{
+    return begins(name, suspects) && !begins(name, harmless);
+}
+
+static bool may_remember(const char *name)
+{
+    return begins(name, rememberers) && !begins(name, by_handle);
+}
+
 /* A function of the driver that nothing here knows: where it may, by its name, give streams work or order them, order is
-   given up once it is called. */
+   given up once it is called; where it may remember pages, those stay from then on. */
 static void *unknown(void *answer, const char *name)
 {
-    return begins(name, suspects) && !begins(name, harmless) ? sg_untracked_stub(name, answer) : answer;
+    if (may_order(name))
+        return sg_untracked_stub(SG_UNTRACKED_ORDER, name, answer);
+    return may_remember(name) ? sg_untracked_stub(SG_UNTRACKED_PAGES, name, answer) : answer;
 }
 
 enum { TABLES_VERSION = 13050, TWINS_VERSION = 3020 }; /* hooks.def has each form from the latter to the former */
@@ -383,7 +401,7 @@ static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *re
     const struct hook *hook = hook_named(name);
     if (hook && !sg_thread_inside())
         return answer_hook(hook, handle, real);
-    if (!hook && begins(name, suspects) && !begins(name, harmless))
+    if (!hook && (may_order(name) || may_remember(name)))
         return answer_unknown(handle, name, real);
     for (int i = 0; !hook && i < EXPORT_COUNT; i++) {
         if (strcmp(exports[i].name, name) == 0)

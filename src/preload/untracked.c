@@ -4,37 +4,57 @@
 #include <stdio.h>
 
 #include "life.h"
+#include "pins.h"
 #include "streams.h"
 
-enum { STUBS = 64, STUB_BYTES = 16 };
+enum { STUBS = 64, STUBS_OF_ORDER = 48, STUB_BYTES = 16 };
 
-/* An entry is complete before its stub is handed out, and stays. The last one names what found no room. */
+/* An entry is complete before its stub is handed out, and stays. The last ones name what found no room, by its kind. */
 static struct {
     struct entry {
         void *real;
+        enum sg_untracked what;
         char name[64];
-    } list[STUBS + 1];
+    } list[STUBS + SG_UNTRACKED_KINDS];
     int used;
 } untracked;
 
 /* The stubs, in assembly below. */
 extern const char sg_untracked_stubs[] __attribute__((visibility("hidden")));
 
-void *sg_untracked_stub(const char *name, void *real)
+static void count_as_called(const struct entry *entry)
 {
-    int i = 0;
-    sg_guard(SG_GUARD_UNTRACKED);
+    if (entry->what == SG_UNTRACKED_PAGES)
+        sg_pin_all(entry->name);
+    else
+        sg_streams_untrack(entry->name);
+}
+
+/* The place of a function, found or made; STUBS or beyond: it has no stub. Under the lock. */
+static int place_of(enum sg_untracked what, const char *name, void *real)
+{
+    int most = what == SG_UNTRACKED_PAGES ? STUBS : STUBS_OF_ORDER, i = 0;
     while (i < untracked.used && untracked.list[i].real != real)
         i++;
-    if (i == untracked.used && i <= STUBS) {
+    if (i < untracked.used)
+        return i;
+    i = i < most ? untracked.used++ : STUBS + (int)what;
+    if (!untracked.list[i].real) { /* of those without one the first is named */
         snprintf(untracked.list[i].name, sizeof untracked.list[i].name, "%s", name);
+        untracked.list[i].what = what;
         untracked.list[i].real = real;
-        untracked.used++;
     }
+    return i;
+}
+
+void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real)
+{
+    sg_guard(SG_GUARD_UNTRACKED);
+    int i = place_of(what, name, real);
     sg_unguard(SG_GUARD_UNTRACKED);
     if (i < STUBS)
         return (void *)((uintptr_t)sg_untracked_stubs + (uintptr_t)i * STUB_BYTES);
-    sg_streams_untrack(untracked.list[STUBS].name);
+    count_as_called(&untracked.list[i]);
     return real;
 }
 
@@ -49,8 +69,9 @@ __attribute__((used)) void *sg_untracked_called(unsigned stub);
 /* Returns where to go on. */
 void *sg_untracked_called(unsigned stub)
 {
-    sg_streams_untrack(untracked.list[stub].name);
-    return untracked.list[stub].real;
+    const struct entry *entry = &untracked.list[stub];
+    count_as_called(entry);
+    return entry->real;
 }
 
 /* A stub puts its number where the driver's functions expect no parameter. The common part keeps whatever may be one:

@@ -174,6 +174,41 @@ static void address_without_a_block(void **state)
     stop();
 }
 
+static struct segalloc_trace_record pin[8];
+static int pins_told;
+
+static void note_pin(void *sink, const struct segalloc_trace_record *record)
+{
+    (void)sink;
+    if (record->kind == SEGALLOC_RECORD_PIN && pins_told < 8)
+        pin[pins_told++] = *record;
+}
+
+/* Every page that there is stays, whoever has it; what is made later does not, until it is asked for again. */
+static void pins_of_all(void **state)
+{
+    (void)state;
+    start("");
+    core->observer = (struct sg_event_sink){note_pin, NULL};
+    pins_told = 0;
+    assert_false(sg_core_pin_all(core)); /* no device is in use */
+    CUdeviceptr block = allocate(6 * SG_MIB), other = allocate(8 * SG_MIB), small = allocate(1000);
+    assert_int_equal(sg_core_free(core, other, &tag), CUDA_SUCCESS);
+    const struct sg_device *device = core->device[0];
+    assert_true(sg_core_pin_all(core));
+    uint32_t held = (uint32_t)(device->usage.reserved.now / (2 * SG_MIB));
+    assert_int_equal(device->usage.pinned.now, device->usage.reserved.now);
+    assert_true(sg_core_pin_all(core));
+    assert_int_equal(pins_told, 2); /* of each region, once */
+    assert_int_equal(pin[0].size + pin[1].size, held);
+    (void)allocate(40 * SG_MIB);
+    assert_true(device->usage.pinned.now < device->usage.reserved.now);
+    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_free(core, small, &tag), CUDA_SUCCESS);
+    assert_int_equal(sg_core_trim(core, 0, 0), 0); /* those that are whole and idle as well */
+    stop();
+}
+
 /* The last page of a region, and what is said of addresses beyond its end. */
 static void pins(void **state)
 {
@@ -366,7 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_that_was_never_used), cmocka_unit_test(device_that_cannot_be),
         cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
-        cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(pins_of_all), cmocka_unit_test(nothing_at_all),
         cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
         cmocka_unit_test(core_that_ends_leaves_no_host_memory),
         cmocka_unit_test(ends_of_what_may_be_held), cmocka_unit_test(core_that_ends_gives_every_page_back),

@@ -15,7 +15,7 @@ enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, LIMIT = 64 << 20 };
 
 struct fake {
     bool over, inside, early, passing, no_driver, live, torch, plugged, limited; /* plugged: the caller is not PyTorch */
-    bool passes, refused_legacy; /* the caller needs the driver's own memory; what a refused handle was said to be of */
+    bool any_pages, passes, refused_legacy; /* the caller needs the driver's own memory; what a refused handle was said to be of */
     CUresult block, current, stream_id; /* what the core and the driver say of the block, the context, a stream */
     CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
     int device;
@@ -24,7 +24,7 @@ struct fake {
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */
-    int calls, refused, pinned, frees, passed, served, recorded, abroad, told, settled, kept, followed, said;
+    int calls, refused, pinned, pinned_all, frees, passed, served, recorded, abroad, told, settled, kept, followed, said;
     size_t allocated;
 };
 extern struct fake fake;

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "hooks_world.h"
+#include "pins.h"
 #include "segalloc/segalloc.h"
 #include "streams.h"
 
@@ -133,6 +134,26 @@ static void what_remembers_pages_pins_them(void **state)
             assert_true(fake.calls == 1 && fake.asked == address);
         }
     }
+}
+
+/* A call that nothing here knows may remember any page: all that there are stay, as long as there is a driver. */
+static void what_may_remember_any_page_pins_all(void **state)
+{
+    (void)state;
+    fake.over = true;
+    sg_pin_all("cuMulticastBindTomorrow");
+    assert_int_equal(fake.pinned_all, 0);
+    fake.over = false;
+    fake.early = true;
+    sg_pin_all("cuMulticastBindTomorrow");
+    assert_int_equal(fake.pinned_all, 0);
+    fake.early = false;
+    sg_pin_all("cuMulticastBindTomorrow"); /* there are none: nothing to say */
+    assert_true(fake.pinned_all == 1 && fake.said == 0);
+    fake.any_pages = true;
+    sg_pin_all("cuMulticastBindTomorrow");
+    sg_pin_all("cuMulticastBindTomorrow");
+    assert_true(fake.pinned_all == 3 && fake.said == 1);
 }
 
 /* To whoever maps memory himself ours is not mapped. */
@@ -497,6 +518,7 @@ int main(void)
         TEST(frees_in_order_want_a_stream_that_is_there),
         TEST(streams_are_recorded_for_the_driver_s_memory),
         TEST(what_remembers_pages_pins_them),
+        TEST(what_may_remember_any_page_pins_all),
         TEST(mappings_of_ours_are_nobody_s),
         TEST(synchronous_copies_are_asked_of_the_context),
         TEST(questions_are_answered_for_live_blocks),

@@ -81,6 +81,12 @@ static void start(const char *path, const int *asked)
     EXPECT(untracked() == NULL);
 }
 
+static int is_in(const void *function, const char *library)
+{
+    Dl_info info;
+    return function && dladdr(function, &info) && strstr(info.dli_fname, library) != NULL;
+}
+
 /* Asked for, a call is nothing; called, it ends order, and gets what it was given. */
 static void call_unknown(void *driver, ask_fn *ask)
 {
@@ -94,6 +100,18 @@ static void call_unknown(void *driver, ask_fn *ask)
     memcpy(&tomorrow, &function, sizeof tomorrow);
     EXPECT(tomorrow(4, 2) == 42);
     EXPECT(untracked() && strcmp(untracked(), "cuStreamOfTomorrow") == 0);
+}
+
+/* One that may remember pages is told from one that orders work, and gets what it was given too. */
+static void bind_unknown(void *driver, ask_fn *ask)
+{
+    void *function = NULL;
+    long (*tomorrow)(long, long);
+    EXPECT(ask("cuMulticastBindTomorrow", &function, 14000, 0, NULL) == CUDA_SUCCESS && function);
+    EXPECT(is_in(function, "libsegalloc") && dlsym(driver, "cuMulticastBindTomorrow") == function);
+    memcpy(&tomorrow, &function, sizeof tomorrow);
+    EXPECT(tomorrow(4, 2) == 402);
+    EXPECT(untracked() == NULL);
 }
 
 static void *asked_for(ask_fn *ask, const char *base, int version, cuuint64_t flags)
@@ -133,12 +151,6 @@ static void be_refused(void *driver, ask_fn *ask)
     EXPECT(function && function != dlsym(driver, "cuMemAlloc_v2"));
     EXPECT(ask("cuMemAlloc", NULL, 12000, 0, NULL) == CUDA_ERROR_INVALID_VALUE);
     *refuses = 0;
-}
-
-static int is_in(const void *function, const char *library)
-{
-    Dl_info info;
-    return function && dladdr(function, &info) && strstr(info.dli_fname, library) != NULL;
 }
 
 /* What is not there is not found, and dlerror() says so; what is not the driver's is what the loader finds. */
@@ -190,6 +202,7 @@ int main(int argc, char **argv)
         start(argv[i], dlsym(driver, "vendor_asked"));
     ask_for_all(driver, ask);
     ask_for_hidden(driver, ask);
+    bind_unknown(driver, ask);
     call_unknown(driver, ask);
     dlclose(driver);
     EXPECT(dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD)); /* what was found in it is in use */

@@ -22,11 +22,17 @@ static const struct row {
 #include "hooks.def"
 };
 
-/* Calls that no table has: one under a name of its own, one that is the later form of a call that is hooked. */
+/* Calls that no table has: two under names of their own, one that is the later form of a call that is hooked. */
 SHOWN long cuStreamOfTomorrow(long a, long b);
 SHOWN long cuStreamOfTomorrow(long a, long b)
 {
     return 10 * a + b;
+}
+
+SHOWN long cuMulticastBindTomorrow(long a, long b);
+SHOWN long cuMulticastBindTomorrow(long a, long b)
+{
+    return 100 * a + b;
 }
 
 SHOWN int cuLaunchHostFunc_v9(void);
@@ -98,6 +104,8 @@ CUresult get_proc_address(const char *symbol, void **ret, int version, cuuint64_
         GIVE(ret, count_devices);
     if (strcmp(symbol, "cuStreamOfTomorrow") == 0)
         GIVE(ret, cuStreamOfTomorrow);
+    if (strcmp(symbol, "cuMulticastBindTomorrow") == 0)
+        GIVE(ret, cuMulticastBindTomorrow);
     if (strcmp(symbol, "cuLaunchHostFunc") == 0 && version > VERSION)
         GIVE(ret, cuLaunchHostFunc_v9);
     if (status)
