@@ -264,7 +264,7 @@ class Run:
         self.cpu_most = max(self.cpu_most, cpu_s)
         self.memory = max(self.memory, memory)
         self.refused += status == 1
-        allowed = {0, 1} | ({4} if "--strict" in words else set()) | ({3} if "--fail-above" in words else set())
+        allowed = {0, 1} | ({4} if "--strict" in words else set()) | ({3} if "--fail-above" in words or "replay" in words else set())
         if status not in allowed:
             return f"ends with {status}: {said[-2000:]}"
         if "runtime error" in said or "Sanitizer" in said:
