@@ -158,6 +158,7 @@ struct sg_device {
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
     bool told_of_mappings; /* the user was (mappings.h) */
+    bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
     bool second_try;       /* what is under way has failed before */
     CUresult last_error;   /* of the driver's memory management */
     struct sg_lock asking; /* held by the one thread that asks the driver about pending frees, or waits for one */

@@ -5,6 +5,7 @@
 
 #include "alias.h"
 #include "classic.h"
+#include "mappings.h"
 #include "plan.h"
 #include "turn.h"
 
@@ -50,6 +51,7 @@ struct request {
     size_t bytes;
     const struct sg_tag *tag;
     bool failed; /* the driver's memory management has, not for want of a page */
+    bool no_access; /* to pages that were there */
 };
 
 /* Carries a plan out and, while the driver has no more pages, goes on with free ones from elsewhere. *ret_failed: it
@@ -157,6 +159,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;
     }
+    request->no_access = sg_plan_lacked_access(&plan);
     abandon(device, request, &plan, result);
     if (result != CUDA_ERROR_OUT_OF_MEMORY || request->failed || request->want.refused)
         return result;
@@ -165,6 +168,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     again.want.refused = true;
     result = attempt(device, &again, ret);
     request->failed = again.failed;
+    request->no_access = again.no_access;
     return result;
 }
 
@@ -185,7 +189,8 @@ static void give_up(struct sg_device *device)
         device->core->warn(line);
 }
 
-/* What the driver fails, for whatever reason but that it is out of pages or gone, is tried once more. Holds `grow`. */
+/* What the driver fails, for whatever reason but that it is out of pages or gone, is tried once more; and again where
+   something could be done about what is most likely wrong. Holds `grow`. */
 static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
 {
     request->failed = false;
@@ -197,8 +202,12 @@ static CUresult attempt_twice(struct sg_device *device, struct request *request,
     device->second_try = !*noted;
     result = attempt(device, &again, ret);
     device->second_try = false;
-    request->failed = again.failed;
     *noted |= again.failed;
+    if (again.failed && again.no_access && sg_mappings_refused(device, result)) {
+        again.failed = false;
+        result = attempt(device, &again, ret);
+    }
+    request->failed = again.failed;
     if (device->refusals >= REFUSALS_MOST)
         give_up(device);
     return result;
@@ -346,7 +355,7 @@ static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_
 CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, const struct sg_tag *tag,
     CUdeviceptr *ret)
 {
-    struct request request = {want, bytes, tag, false};
+    struct request request = {.want = want, .bytes = bytes, .tag = tag};
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     struct patience patience = {0};
     bool again = true, noted = false;

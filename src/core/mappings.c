@@ -24,19 +24,55 @@ uint64_t sg_mappings_now(const struct sg_device *device)
 
 uint32_t sg_mappings_left(const struct sg_device *device)
 {
+    if (device->mappings_out)
+        return 0;
     uint64_t now = sg_mappings_now(device);
     return now < SG_MAPPINGS_OF_DEVICE ? (uint32_t)((SG_MAPPINGS_OF_DEVICE - now) / devices_with_access(device)) : 0;
 }
 
-void sg_mappings_watch(struct sg_device *device)
+/* A size of the user's is kept, and pages are enlarged once. */
+static void enlarge(struct sg_device *device)
 {
-    uint64_t page = device->page_bytes[SG_CLASS_REGULAR];
-    if (device->core->conf.page_size != SG_AUTO || page != device->granularity ||
-        sg_mappings_now(device) < ENLARGE_FROM)
+    uint64_t page = 2 * device->granularity;
+    if (device->core->conf.page_size != SG_AUTO || device->page_bytes[SG_CLASS_REGULAR] != device->granularity)
         return;
     while (device->total_bytes / page * devices_with_access(device) > LARGE_MOST)
         page *= 2;
     device->page_bytes[SG_CLASS_REGULAR] = device->page_bytes[SG_CLASS_CROWD] = page;
+}
+
+void sg_mappings_watch(struct sg_device *device)
+{
+    if (device->page_bytes[SG_CLASS_REGULAR] == device->granularity && sg_mappings_now(device) >= ENLARGE_FROM)
+        enlarge(device);
+}
+
+/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
+   (pytorch#188008, pytorch#192330). */
+static bool may_mean_mappings(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
+}
+
+bool sg_mappings_refused(struct sg_device *device, CUresult result)
+{
+    char line[300];
+    const struct sg_core *core = device->core;
+    if (device->mappings_out || !may_mean_mappings(result))
+        return false;
+    sg_lock(&device->lock);
+    device->mappings_out = device->told_of_mappings = true;
+    enlarge(device);
+    sg_unlock(&device->lock);
+    uint64_t given = sg_device_give_back(device, UINT64_MAX);
+    snprintf(line, sizeof line,
+        "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
+        " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
+        device->page_bytes[SG_CLASS_REGULAR] >> 20);
+    if (core->warn && !core->replay)
+        core->warn(line);
+    return true;
 }
 
 void sg_mappings_tell(struct sg_device *device)

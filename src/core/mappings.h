@@ -22,6 +22,11 @@ uint32_t sg_mappings_left(const struct sg_device *device);
    the lock, with `grow`. */
 void sg_mappings_watch(struct sg_device *device);
 
+/* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
+   Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
+   Whether anything was done, so that another try may help: once a device. Holds `grow`; no lock. */
+bool sg_mappings_refused(struct sg_device *device, CUresult result);
+
 /* Tells the user, once, when a region of larger pages was made. No lock but `grow` is held. */
 void sg_mappings_tell(struct sg_device *device);
 

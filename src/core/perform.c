@@ -189,6 +189,15 @@ static CUresult map_place(struct sg_plan *plan)
     return CUDA_SUCCESS;
 }
 
+bool sg_plan_lacked_access(const struct sg_plan *plan)
+{
+    uint32_t mapped = 0, length;
+    for (uint32_t first = plan->first_page; mapped < plan->mapped && (length = next_gap(plan, &first)) > 0;
+         first += length)
+        mapped += length;
+    return mapped > 0 && mapped == plan->mapped;
+}
+
 /* *step: how many steps of undoing have been made. */
 static void unmap_place(struct sg_plan *plan, uint32_t *step)
 {

@@ -66,6 +66,10 @@ CUresult sg_plan_perform(struct sg_plan *plan);
 /* After another failure: everything but the pages created is as it was again. No lock held. */
 void sg_plan_undo(struct sg_plan *plan);
 
+/* Of a plan that the driver has failed: whether the pages were there and mapped, so that it was access which it did not
+   give (or, where it was to be given in several calls, the first page after them). No lock needed. */
+bool sg_plan_lacked_access(const struct sg_plan *plan);
+
 /* Releases pages that were created and not used. No lock held. */
 void sg_plan_drop_created(struct sg_plan *plan);
 

@@ -29,7 +29,8 @@ static int lines;
 enum { GRANULES = 1 << 23 };
 static struct {
     uint8_t begins[GRANULES], devices[GRANULES]; /* devices: that have access */
-    uint64_t now, most;
+    uint64_t now, most, all; /* all: that there are */
+    CUresult code;           /* what is answered when there are too few */
 } machine;
 
 static uint64_t granule(CUdeviceptr address)
@@ -49,10 +50,15 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
 
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
+    uint64_t more = 0;
+    for (uint64_t at = granule(address); at < granule(address) + bytes / GRANULE; at++)
+        more += machine.begins[at] && machine.devices[at] < count ? count - machine.devices[at] : 0;
+    if (machine.now + more > machine.all)
+        return machine.code;
+    machine.now += more;
     for (uint64_t at = granule(address); at < granule(address) + bytes / GRANULE; at++) {
         if (!machine.begins[at] || machine.devices[at] >= count)
             continue;
-        machine.now += count - machine.devices[at];
         machine.devices[at] = (uint8_t)count;
     }
     machine.most = machine.now > machine.most ? machine.now : machine.most;
@@ -82,6 +88,8 @@ static void start(uint64_t total, uint64_t page_size)
         conf.page_size = page_size;
     memset(&machine, 0, sizeof machine);
     memset(blocks, 0, sizeof blocks);
+    machine.all = UINT64_MAX;
+    machine.code = CUDA_ERROR_OUT_OF_MEMORY;
     lines = 0;
     driver = sg_card_driver;
     driver.map = map;
@@ -251,6 +259,83 @@ static void second_addresses_have_a_bound(void **state)
     stop();
 }
 
+enum { HALVES = 100, BLOCK = 20 << 20 };
+
+/* Half of the blocks are free again, nowhere more than one of them together, and others have taken the mappings that
+   were left. */
+static void take_the_rest(CUresult code)
+{
+    for (int i = 0; i < 2 * HALVES; i++)
+        assert_true(allocate(0, BLOCK));
+    for (int i = HALVES - 1; i >= 0; i--) { /* the last one takes the place of each in the list */
+        assert_int_equal(sg_core_free(core, block[0][2 * i], &(struct sg_tag){0}), CUDA_SUCCESS);
+        block[0][2 * i] = block[0][--blocks[0]];
+    }
+    assert_int_equal(blocks[0], HALVES);
+    machine.all = machine.now;
+    machine.code = code;
+}
+
+/* What is idle has some: it goes back, and the device goes on in larger pages, for as long as there are any. */
+static void what_lacks_mappings_goes_on(void **state)
+{
+    static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN};
+    (void)state;
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        start(GIB(24), 0);
+        take_the_rest(codes[i]);
+        assert_true(allocate(0, 3 * BLOCK));
+        assert_int_equal(lines, 1);
+        assert_non_null(strstr(line[0], "device 0: the driver maps no more pages (error "));
+        assert_non_null(strstr(line[0], "new ones are of 8 MiB"));
+        struct sg_device *device = sg_device_known(core, 0);
+        assert_int_equal(sg_mappings_left(device), 0);
+        assert_int_equal(device->usage.reserved.now, HALVES * (uint64_t)BLOCK + 64 * MIB(1));
+        assert_null(sg_core_broken(core, SG_CHECK_TABLES));
+        for (int more = 0; more < 150; more++) /* 4 mappings each, of the thousand that are free now */
+            assert_true(allocate(0, 30 * MIB(1)));
+        assert_int_equal(lines, 1);
+        while (allocate(0, 30 * MIB(1))) {
+        }
+        assert_in_range(machine.all - machine.now, 0, 4);
+        stop();
+    }
+}
+
+/* A size of the user's stays, and what else can be done is. */
+static void a_size_of_the_users_goes_on_too(void **state)
+{
+    (void)state;
+    start(GIB(24), GRANULE);
+    take_the_rest(CUDA_ERROR_OUT_OF_MEMORY);
+    assert_true(allocate(0, 3 * BLOCK));
+    assert_non_null(strstr(line[0], "2000 MiB of idle pages were given back"));
+    assert_non_null(strstr(line[0], "new ones are of 2 MiB"));
+    stop();
+}
+
+/* Another error says nothing of mappings, and without idle memory there is nothing that could be given back: the driver
+   is asked for the block. */
+static void other_errors_are_none(void **state)
+{
+    CUdeviceptr address;
+    (void)state;
+    start(GIB(24), 0);
+    take_the_rest(CUDA_ERROR_NOT_PERMITTED);
+    assert_int_equal(sg_core_malloc(core, 0, 3 * BLOCK, &(struct sg_tag){0}, &address), CUDA_ERROR_NOT_SUPPORTED);
+    assert_int_equal(lines, 0);
+    assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_CLASS_REGULAR], GRANULE);
+    stop();
+    start(GIB(24), 0);
+    for (int i = 0; i < HALVES; i++)
+        assert_true(allocate(0, BLOCK));
+    machine.all = machine.now;
+    assert_int_not_equal(sg_core_malloc(core, 0, BLOCK, &(struct sg_tag){0}, &address), CUDA_SUCCESS);
+    assert_int_equal(lines, 1);
+    assert_int_equal(sg_device_known(core, 0)->usage.reserved.now, HALVES * (uint64_t)BLOCK);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,6 +345,9 @@ int main(void)
         cmocka_unit_test(a_size_of_the_users_is_kept),
         cmocka_unit_test(small_pages_serve_on),
         cmocka_unit_test(second_addresses_have_a_bound),
+        cmocka_unit_test(what_lacks_mappings_goes_on),
+        cmocka_unit_test(a_size_of_the_users_goes_on_too),
+        cmocka_unit_test(other_errors_are_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

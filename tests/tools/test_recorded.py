@@ -200,7 +200,7 @@ class Recorded(unittest.TestCase):
         for fail in ("cuMemCreate:20+", "cuMemMap:60", "cuMemSetAccess:15", "cuMemUnmap:3", "cuMemAddressReserve:3",
                      "cuMemCreate:9:600", "cuMemMap:60:1", "cuMemSetAccess:15:999", "cuMemCreate:20+:800",
                      "cuMemMap:30+:101", "cuMemSetAccess:15+:999", "cuMemUnmap:3+:999", "cuMemAddressReserve:3+:600",
-                     "cuMemRelease:2+:800"):
+                     "cuMemRelease:2+:800", "cuMemSetAccess:40+", "cuMemSetAccess:40+:999"):
             with self.subTest(fail=fail):
                 self.agree(f"256MiB,fail={fail}", "free_sync:strict,reserve_slack:1.0",
                            [CROWD, "3", "300", "1", "9000000"])
