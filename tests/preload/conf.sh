@@ -35,6 +35,12 @@ echo "oom_report:never # a comment" >"$work/conf"
 try 0 0 served SEGALLOC_CONF_FILE="$work/conf"
 options=$(grep -c '^OPTION' "$(dirname "$0")/../../src/base/options.def")
 try 0 "$options" served SEGALLOC_CONF=confirm_conf:True
+try 0 "$options" served SEGALLOC_CONF=confirm_conf:True,reserve_slack:1.02
+grep -q '^segalloc: reserve_slack:1.02 (SEGALLOC_CONF)$' "$work/err" || {
+    echo "not so: each option is said with its value, but:"
+    cat "$work/err"
+    status=1
+}
 try 0 1 served SEGALLOC_TRACE="$work/conf/below/trace"
 try 0 1 served SEGALLOC_STATS="$work/conf/below/stats"
 exit $status

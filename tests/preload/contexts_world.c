@@ -200,6 +200,7 @@ void sg_core_context_gone(struct sg_core *core, int device, CUcontext context)
 size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
 {
     (void)core, (void)device, (void)keep;
+    fake.trims++;
     return 0;
 }
 
@@ -297,7 +298,7 @@ bool sg_users_is_ending(CUcontext context)
 void sg_users_rest(void)
 {
     fake.rests++;
-    fake.ending_elsewhere = false;
+    fake.ending_elsewhere = fake.ending_on;
 }
 
 void sg_users_expect(void)

@@ -36,7 +36,8 @@ struct fake {
     unsigned long long id;    /* of the next context that it is asked about */
     int told, forgotten, disabled, popped;
     int ends_under_way, rests; /* of calls that name a context; how often somebody has rested */
-    bool ending_elsewhere;    /* another thread ends a context, until somebody has rested */
+    bool ending_elsewhere, ending_on; /* another thread ends a context, until somebody has rested, or for long */
+    int trims;                /* of a device without contexts */
     void (*meanwhile)(void);  /* done while the core is told of a context */
 };
 extern struct fake fake;

@@ -40,6 +40,13 @@ static CUresult answer(const char *name, CUdeviceptr address)
 /* The driver's own functions. */
 #define ONE(symbol, parameters, address) \
     static CUresult real_##symbol parameters { return answer(#symbol, (CUdeviceptr)(uintptr_t)(address)); }
+/* With the place that is bound to something. */
+#define BIND(symbol, parameters, address) \
+    static CUresult real_##symbol parameters \
+    { \
+        assert_true(offset == OFFSET && bytes == BYTES); \
+        return answer(#symbol, (CUdeviceptr)(uintptr_t)(address)); \
+    }
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 ONE(cuMemAlloc_v2, (CUdeviceptr *ret, size_t bytes), 0)
@@ -49,11 +56,11 @@ ONE(cuMemFreeAsync_ptsz, (CUdeviceptr address, CUstream of), address)
 ONE(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *ret, void *address), address)
 ONE(cuMemGetHandleForAddressRange, (void *ret, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
     unsigned long long how), address)
-ONE(cuMulticastBindAddr, (CUmemGenericAllocationHandle to, size_t offset, CUdeviceptr address, size_t bytes,
+BIND(cuMulticastBindAddr, (CUmemGenericAllocationHandle to, size_t offset, CUdeviceptr address, size_t bytes,
     unsigned long long how), address)
-ONE(cuMulticastBindAddr_v2, (CUmemGenericAllocationHandle to, CUdevice device, size_t offset, CUdeviceptr address,
+BIND(cuMulticastBindAddr_v2, (CUmemGenericAllocationHandle to, CUdevice device, size_t offset, CUdeviceptr address,
     size_t bytes, unsigned long long how), address)
-ONE(cuLogicalEndpointBindAddr, (cuuint32_t to, CUdevice device, cuuint64_t offset, void *address, cuuint64_t bytes,
+BIND(cuLogicalEndpointBindAddr, (cuuint32_t to, CUdevice device, cuuint64_t offset, void *address, cuuint64_t bytes,
     unsigned long long how), address)
 ONE(cuPointerSetAttribute, (const void *value, CUpointer_attribute attribute, CUdeviceptr address), address)
 ONE(cuMemUnmap, (CUdeviceptr address, size_t bytes), address)

@@ -9,7 +9,7 @@
 #include "hooks.h"
 
 /* A block of ours, and memory that is the driver's; the limit, where there is one. */
-enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, LIMIT = 64 << 20 };
+enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, OFFSET = 512, LIMIT = 64 << 20 };
 #define CONTEXT ((CUcontext)64)
 #define STREAM ((CUstream)128)
 

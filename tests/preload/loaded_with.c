@@ -19,6 +19,9 @@ int main(int count, char **argument)
     EXPECT(cuCtxCreate_v2(&context, 0, 0) == CUDA_SUCCESS);
     EXPECT(cuMemAlloc_v2(&block, 1000) == CUDA_SUCCESS);
     EXPECT((statistic(0, "allocs") == 0) == (strcmp(how, "passed") == 0));
+    void *function = NULL;
+    EXPECT(cuGetProcAddress_v2("cuMemAlloc", &function, 12000, 0, NULL) == CUDA_SUCCESS);
+    EXPECT(is_ours(function) == (strcmp(how, "passed") != 0));
     EXPECT((cuIpcGetMemHandle(&handle, block) == CUDA_SUCCESS) == (strcmp(how, "own") != 0));
     EXPECT(cuMemFree_v2(block) == CUDA_SUCCESS);
     return failures != 0;

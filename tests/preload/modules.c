@@ -1,6 +1,6 @@
 /* Preloaded, on the simulator: who calls the runtime. A library that came before any runtime did, code that no library
    has, as compilers in the process make it, and more libraries than are remembered.
-   Usage: modules USER RUNTIME */
+   Usage: modules USER RUNTIME LINKED (a library that is linked with the allocator as well) */
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -98,7 +98,7 @@ static void use_many(const char *path)
 int main(int count, char **argument)
 {
     void *block;
-    if (count != 3)
+    if (count != 4)
         return 2;
     struct user user = load(argument[1]);
     EXPECT(user.malloc(&block, 5000) == INSUFFICIENT_DRIVER);
@@ -107,6 +107,8 @@ int main(int count, char **argument)
     use(&user);
     call_from_nowhere();
     use_many(argument[1]);
-    EXPECT(statistic(0, "allocs") == 1 + 4 + 2 * MANY && statistic(0, "allocations") == 0);
+    user = load(argument[3]);
+    use(&user);
+    EXPECT(statistic(0, "allocs") == 1 + 4 + 2 * MANY + 1 && statistic(0, "allocations") == 0);
     return failures != 0;
 }

@@ -94,6 +94,9 @@ static void contexts_come_after_the_ends_of_their_handles(void **state)
     fake.ending_elsewhere = true;
     make(FAR, 1);
     assert_int_equal(fake.rests, 1);
+    fake.ending_elsewhere = fake.ending_on = true; /* that may wait for this thread */
+    make(LAST, SG_DEVICES_MAX - 1);
+    assert_in_range(fake.rests, 100, 100000);
     fake.destroyed = CUDA_ERROR_INVALID_VALUE; /* an end that fails is none any more */
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(fake.ends_under_way, 0);
@@ -110,6 +113,11 @@ static void devices_are_found_by_any_of_their_contexts(void **state)
     assert_false(sg_contexts_primary(FAR));
     assert_false(sg_contexts_primary(MADE));
     assert_false(sg_contexts_stands_for_all(MADE));
+    make(MADE, 0);
+    assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
+    assert_int_equal(fake.trims, 0);
+    assert_int_equal(cuCtxDestroy_v2(FAR), CUDA_SUCCESS); /* the last of its device: others may want its memory */
+    assert_int_equal(fake.trims, 1);
 }
 
 static void destroy_it_meanwhile(void)

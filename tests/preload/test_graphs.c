@@ -35,6 +35,7 @@ static struct {
     CUdeviceptr freed[FREED];
     struct sg_origin origin; /* of the last free */
     int frees;
+    int maps;
 } fake;
 
 static struct sg_core *const core = (struct sg_core *)&fake;
@@ -61,6 +62,7 @@ void *bounded_mmap(void *at, size_t bytes, int protection, int flags, int file, 
 {
     enum { PAGE = 4096 };
     assert_int_equal(bytes % PAGE, 0);
+    fake.maps++;
     char *memory = mmap(at, bytes + PAGE, protection, flags, file, offset);
     assert_int_equal(mprotect(memory + bytes, PAGE, PROT_NONE), 0);
     return memory;
@@ -550,6 +552,25 @@ static void many_blocks_go_with_their_graph(void **state)
         assert_int_equal(freed(block[i]), i % 3 != 0);
 }
 
+/* However many graphs there have been, one after another. */
+static void places_are_used_again(void **state)
+{
+    enum { MANY = 10000 };
+    (void)state;
+    for (int i = 0; i < MANY; i++) {
+        unsigned long long graph = capture(1);
+        CUdeviceptr block = allocate(1);
+        assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+        destroy(graph);
+        fake.objects = 0;
+        assert_int_equal(freed(block), 1);
+        fake.frees = 0;
+        if (i == 0)
+            fake.maps = 0;
+    }
+    assert_int_equal(fake.maps, 0);
+}
+
 /* What several graphs have, or what is not free, is no spare of one. */
 static void block_of_two_graphs_is_no_spare(void **state)
 {
@@ -592,6 +613,7 @@ int main(void)
         TEST(memory_of_the_driver_s_goes_back_to_it),
         TEST(block_of_two_graphs_is_no_spare),
         TEST(what_has_gone_is_no_spare),
+        TEST(places_are_used_again),
         TEST(what_is_kept_for_ever_is_no_spare),
         TEST(many_blocks_go_with_their_graph),
     };

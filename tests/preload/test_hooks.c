@@ -126,9 +126,9 @@ static void what_remembers_pages_pins_them(void **state)
             fake.pinned = fake.calls = 0;
             CUresult result = call == 0 ? cuMemRetainAllocationHandle(NULL, pointer(address))
                 : call == 1 ? cuMemGetHandleForAddressRange(NULL, address, BYTES, 0, 0)
-                : call == 2 ? cuMulticastBindAddr(0, 0, address, BYTES, 0)
-                : call == 3 ? cuMulticastBindAddr_v2(0, 0, 0, address, BYTES, 0)
-                            : cuLogicalEndpointBindAddr(0, 0, 0, pointer(address), BYTES, 0);
+                : call == 2 ? cuMulticastBindAddr(0, OFFSET, address, BYTES, 0)
+                : call == 3 ? cuMulticastBindAddr_v2(0, 0, OFFSET, address, BYTES, 0)
+                            : cuLogicalEndpointBindAddr(0, 0, OFFSET, pointer(address), BYTES, 0);
             assert_int_equal(result, CUDA_SUCCESS);
             assert_int_equal(fake.pinned, list[i].pinned);
             assert_true(fake.calls == 1 && fake.asked == address);

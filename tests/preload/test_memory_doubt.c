@@ -121,6 +121,10 @@ static void configured_limit_keeps_the_driver_out(void **state)
     fake.conf.limit_bytes = 1 << 20;
     fake.malloc[0] = OUT;
     assert_int_equal(allocate(&plain, BLOCK), OUT);
+    fake.conf.limit_bytes = 0;
+    fake.conf.limit_fraction = 0.8;
+    fake.malloc[fake.mallocs] = OUT;
+    assert_int_equal(allocate(&plain, BLOCK), OUT);
     assert_int_equal(fake.probes, 0);
 }
 

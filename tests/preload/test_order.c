@@ -34,6 +34,20 @@ static void a_wait_gives_what_was_known_at_the_record(void **state)
     assert_int_equal(fake.completions, 1);
 }
 
+/* Whose entry is the last one: nothing else may have made streams before. */
+static void the_next_stream_of_a_handle_is_another(void **state)
+{
+    CUstream stream = stream_of(3);
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        cuEventRecord(event_of(3), stream_of(3));
+    fake.ids[3] = 803;
+    fake.slots[803] = 0;
+    cuStreamCreate(&stream, 0);
+    cuEventRecord(event_of(4), stream_of(3));
+    assert_int_not_equal(fake.slots[803], 0);
+}
+
 static void failures_teach_nothing(void **state)
 {
     (void)state;
@@ -227,6 +241,7 @@ int main(int count, char **argument)
     (void)argument;
     by_words = count > 1;
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(the_next_stream_of_a_handle_is_another, start_afresh),
         cmocka_unit_test_setup(a_wait_gives_what_was_known_at_the_record, start_afresh),
         cmocka_unit_test_setup(failures_teach_nothing, start_afresh),
         cmocka_unit_test_setup(a_record_meanwhile_voids_what_was_read, start_afresh),
