@@ -20,7 +20,8 @@ static CUresult start_device(struct sim_device *device, int ordinal)
     char name[32];
     snprintf(name, sizeof name, "segalloc-sim-gpu%d", ordinal);
     device->ordinal = ordinal;
-    device->bytes = sim.config.bytes;
+    uint64_t quota = sim.config.quota_bytes & ~(uint64_t)(SIM_GRANULE - 1);
+    device->bytes = quota && quota < sim.config.bytes ? quota : sim.config.bytes;
     device->fd = memfd_create(name, MFD_CLOEXEC);
     /* Offsets are never used twice, so that pages made one after another lie one after another and the kernel can
        merge their mappings; the file is sparse, what lies behind is only what is in use. */
@@ -111,7 +112,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice ordinal)
         return CUDA_ERROR_INVALID_VALUE;
     if (!device)
         return CUDA_ERROR_INVALID_DEVICE;
-    *bytes = device->bytes;
+    *bytes = sim.config.bytes;
     return CUDA_SUCCESS;
 }
 

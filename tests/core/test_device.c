@@ -331,6 +331,51 @@ static void memory_of_others_counts_in_steps(void **state)
     stop();
 }
 
+/* cuMemGetInfo speaks of `told_total` MiB where cuDeviceTotalMem says 64, and others have five. */
+static uint64_t told_total, told_free;
+
+static CUresult info_of_another_total(size_t *free_bytes, size_t *total_bytes)
+{
+    *total_bytes = told_total * SG_MIB;
+    *free_bytes = told_free * SG_MIB - strict_used(0);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_of_ours(CUdevice *ret)
+{
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+static void totals_that_differ(void **state)
+{
+    static const struct {
+        uint64_t total, free, outside;
+    } told[] = {
+        {64, 59, 5},
+        {63, 58, 5},  /* the driver keeps a little for itself */
+        {66, 61, 5},
+        {32, 27, 37}, /* a quota: what is beyond it is not to be had */
+        {32, 32, 32},
+        {128, 59, 5}, /* ours is the quota */
+        {128, 123, 0},
+    };
+    (void)state;
+    driver = strict_driver;
+    for (unsigned i = 0; i < 2 * sizeof told / sizeof *told; i++) {
+        CUdeviceptr address;
+        driver.mem_info = info_of_another_total;
+        driver.ctx_get_device = i % 2 ? device_of_ours : NULL;
+        told_total = told[i / 2].total;
+        told_free = told[i / 2].free;
+        start_with("", 1, 64 * SG_MIB);
+        assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
+        assert_int_equal(core->device[0]->outside_bytes, told[i / 2].outside * SG_MIB);
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+        stop();
+    }
+}
+
 /* The driver's refusal is remembered by what there was at that time, with the pages that were made by then. */
 enum { ALL_THAT_THERE_IS = 20 };
 
@@ -365,12 +410,19 @@ static CUresult info_of_another(size_t *free_bytes, size_t *total_bytes)
     return CUDA_SUCCESS;
 }
 
+static CUresult device_of_another(CUdevice *ret)
+{
+    *ret = 1;
+    return CUDA_SUCCESS;
+}
+
 static void memory_of_another_device(void **state)
 {
     (void)state;
     CUdeviceptr address;
     driver = strict_driver;
     driver.mem_info = info_of_another;
+    driver.ctx_get_device = device_of_another;
     start_with("", 1, 64 * SG_MIB);
     assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
     assert_int_equal(core->device[0]->outside_bytes, 0);
@@ -399,7 +451,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
-        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device),
+        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device), cmocka_unit_test(totals_that_differ),
         cmocka_unit_test(tokens),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
         cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one), cmocka_unit_test(huge_block_without_nodes),
