@@ -28,20 +28,20 @@ void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened)
     if (!writer->options.warn || atomic_exchange(&writer->told, true))
         return;
     const char *end = opened ? "the trace ends here" : "no trace is written";
-    const char *why = error == -ENOSPC   ? "no space left on the device"
-                      : error == -EFBIG  ? "the limit on the size of files is reached"
-                      : error == -ESTALE ? "its descriptor was closed by the program"
-                      : error == -EINVAL ? "only %p, %h, %r, %e and %% can follow a % sign"
-                                         : NULL;
+    const char *why = error == -ENOSPC    ? "no space left on the device"
+                      : error == -EFBIG   ? "the limit on the size of files is reached"
+                      : error == -ENOENT  ? "no such file or folder"
+                      : error == -ENOTDIR ? "part of its path is no folder"
+                      : error == -EACCES  ? "permission denied"
+                      : error == -EPERM   ? "the operation is not permitted"
+                      : error == -EROFS   ? "read-only file system"
+                      : error == -ESTALE  ? "its descriptor was closed by the program"
+                      : error == -EINVAL  ? "only %p, %h, %r, %e and %% can follow a % sign"
+                                          : NULL;
     if (why)
         snprintf(line, sizeof(line), "trace %s: %s; %s, the program goes on", path, why, end);
     else
-        snprintf(line, sizeof(line), "trace %s: error %d (%s); %s, the program goes on", path, -error,
-                 error == -EACCES  ? "permission denied"
-                 : error == -EPERM ? "the operation is not permitted"
-                 : error == -EROFS ? "read-only file system"
-                                   : "errno",
-                 end);
+        snprintf(line, sizeof(line), "trace %s: error %d of the system; %s, the program goes on", path, -error, end);
     writer->options.warn(line);
 }
 

@@ -38,7 +38,7 @@ enum { DEVICES_MOST = 16 };
 /* What the program runs on: more than any card of the others has, and than most programs can ask for. */
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
-/* A context with the code of kernels takes some 0.3 to 0.6 GiB of a card (docs/real-driver facts in docs/pytorch.md). */
+/* A context with the code of kernels takes some 0.3 to 0.6 GiB of a card (docs/pytorch.md). */
 #define MARGIN (600 * SG_MIB)
 
 static const struct {
