@@ -126,6 +126,37 @@ class Loops(Case):
         self.same("graphs", ("direct", "beneath"), pools=True)
 
 
+class Refused(unittest.TestCase):
+    """A driver whose memory management fails, call by call: nothing is noticed, and nothing stays behind."""
+    CALLS = ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease")
+    ERRORS = (600, 999, 1, 101, 800)
+
+    def play(self, mode, faults):
+        command = [SEGALLOC, "run", "--sim", "1GiB", *MODES[mode], "--", PYTHON,
+                   os.path.join(HERE, "loops", "refused.py"), "1GiB", *faults]
+        result = subprocess.run(command, env={**ENVIRONMENT, "TEST_MODE": mode}, capture_output=True, text=True,
+                                timeout=600)
+        self.assertEqual(result.returncode, 0, f"{mode}:\n{result.stdout}{result.stderr}")
+        told = [json.loads(line[4:]) for line in result.stdout.splitlines() if line.startswith("RUN ")]
+        self.assertEqual([row["fault"] for row in told], list(faults))
+        return told
+
+    def test_each_call(self):
+        whole = [f"{call}:{at}:{error}" for call in self.CALLS for error in self.ERRORS for at in ("2", "6", "4+")]
+        native, = self.play("native", ["none"])
+        self.assertEqual(native["left"], 0)
+        for mode, faults in (("direct", whole), ("beneath", whole[::7])):
+            met = 0
+            for row in self.play(mode, ["none", *faults]):
+                lossy = row["fault"].startswith(("cuMemUnmap:4+", "cuMemRelease:4+"))
+                self.assertEqual(row["hash"], native["hash"], f"{mode}, {row}")
+                self.assertTrue(row["left"] == 0 or lossy, f"{mode}, {row}")
+                self.assertEqual((row["allocations"], row["ooms"]), (0, 0), f"{mode}, {row}")
+                self.assertLessEqual(row["passed_on"], 8, f"{mode}, {row}")
+                met += row["vmm_errors"] > 0
+            self.assertGreater(met, len(faults) * 2 // 3 if mode == "direct" else 2, mode)
+
+
 class Faithful(Case):
     def python(self, *options, code, status=0):
         result = subprocess.run([SEGALLOC, *options, "--", PYTHON, "-c", code], env=ENVIRONMENT, capture_output=True,
