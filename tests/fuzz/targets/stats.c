@@ -26,7 +26,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else {
         FUZZ_EXPECT(*error && !strchr(error, '\n'));
     }
-    if (sg_stats_file_detect(path) && sg_findings_read(path, &findings, error) == 0) {
+    if (sg_stats_file_detect(path) && sg_findings_read(path, /* cards */ true, &findings, error) == 0) {
         const struct sg_findings *all[] = {&findings, &findings};
         sg_report_text(&findings);
         sg_report_json(&findings, false);

@@ -48,7 +48,7 @@ static void report(const char *path)
 {
     struct sg_findings findings;
     char error[SG_FINDINGS_ERROR];
-    if (sg_findings_read(path, &findings, error) != 0) {
+    if (sg_findings_read(path, /* cards */ true, &findings, error) != 0) {
         FUZZ_EXPECT(*error && !strchr(error, '\n'));
         return;
     }
@@ -85,7 +85,7 @@ static void export(struct sg_trace_reader *reader)
     if (!null && !(null = fopen("/dev/null", "w")))
         abort();
     if (sg_trace_rewind(reader) == 0)
-        (void)sg_trace_export_torch(reader, 0, UINT64_MAX, null, &events);
+        (void)sg_trace_export_torch(reader, 0, UINT64_MAX, /* to_failure */ false, null, &events);
 }
 
 static void summarize(struct sg_trace_reader *reader)
