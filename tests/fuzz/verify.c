@@ -113,7 +113,7 @@ static void verify_device(struct sg_device *device, enum sg_check_depth depth)
     if (device->mode == SG_MODE_EXPANDABLE)
         verify_handles(device, &sums, depth);
     else if (!books_left())
-        MUST(books_sums(ordinal).plain_bytes >= usage->reserved.now, "segments are held that are not there");
+        MUST(books_sums(ordinal).used >= usage->reserved.now, "memory is held that is not there");
     uint64_t most = play.most_reserved[ordinal], capacity = sg_device_capacity(device);
     if (most == UINT64_MAX || usage->reserved.now < most)
         play.most_reserved[ordinal] = most = usage->reserved.now;
