@@ -266,7 +266,7 @@ static void throw_errors(void)
     fake.total = (size_t)4 << 30;
     EXPECT(throws());
     EXPECT(fake.deleted == 2 && fake.pushes == 0);
-    EXPECT(says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 2.00 MiB is free. Of the"));
+    EXPECT(says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 1.00 MiB is free. Of the"));
     EXPECT(says("3.00 MiB is allocated by PyTorch, and 5.00 MiB is reserved by PyTorch but unallocated."));
     fake.takes_text = true;
     fake.limit = 1 << 30;

@@ -318,12 +318,6 @@ uint64_t sg_core_limit(struct sg_core *asked, int device)
     return fake.limit;
 }
 
-void sg_core_mem_info(struct sg_core *asked, int device, size_t *free_bytes, size_t *total_bytes)
-{
-    (void)asked, (void)device, (void)total_bytes;
-    *free_bytes *= 2;
-}
-
 bool sg_core_stats(struct sg_core *asked, int device, struct sg_stats *ret)
 {
     (void)asked, (void)device;
