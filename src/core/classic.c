@@ -358,7 +358,7 @@ CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool in
     const struct sg_node *node = &device->nodes.node[id];
     if (id)
         *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
-            node->serial, node->later != 0};
+            node->serial, node->later != 0, false};
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

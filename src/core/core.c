@@ -26,6 +26,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->enter_context = params->enter_context;
     core->leave_context = params->leave_context;
     core->may_wait = params->may_wait;
+    core->plain_pages = params->plain_pages;
     core->replay = params->replay;
     return core;
 }
@@ -193,7 +194,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         CUdeviceptr base = sg_region_address(range->region, node->begin);
         if (address - base < node->requested) {
             *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
-                node->serial, false};
+                node->serial, false, !(device->page_kind & SG_PAGES_EXPORTABLE)};
             result = CUDA_SUCCESS;
         }
     }

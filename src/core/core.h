@@ -81,6 +81,8 @@ struct sg_core_params {
                                                 it does not until leave_context() with what this returns. Below 0: it is
                                                 gone. No lock is held. Both NULL: */
     void (*leave_context)(int use);  /* nobody ends one */
+    bool plain_pages;                /* nothing but memory is asked of pages: not that they can be exported, nor used by
+                                        network cards */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not
                                         where a collective library could be waiting too. NULL: never */
 };
@@ -126,6 +128,7 @@ struct sg_block_info {
     CUcontext context;
     uint64_t buffer_id; /* differs for each allocation */
     bool abroad;        /* in a fixed segment: work of other contexts on it was told of */
+    bool plain;         /* of pages that can't be given to other processes */
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret);

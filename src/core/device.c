@@ -53,119 +53,14 @@ void sg_device_count_pages(struct sg_device *device, struct sg_region *region, i
     }
 }
 
-static CUmemAllocationProp page_prop(const struct sg_device *device)
-{
-    CUmemAllocationProp prop;
-    memset(&prop, 0, sizeof prop);
-    prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    prop.location.id = device->ordinal;
-    return prop;
-}
-
-CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret)
-{
-    CUmemAllocationProp prop = page_prop(device);
-    sg_count(device, SG_STAT_calls_create, 1);
-    CUresult result = device->core->driver->create(ret, bytes, &prop, 0);
-    return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_device_answered(device, result);
-}
-
-/* Whether a call that was answered so may be answered otherwise. */
-static bool is_worth_another(CUresult result)
-{
-    return result != CUDA_SUCCESS && !sg_driver_is_sticky(result);
-}
-
-CUresult sg_device_unmap(struct sg_device *device, CUdeviceptr address, size_t bytes)
-{
-    CUresult result = CUDA_ERROR_NOT_READY;
-    for (int i = 0; i < 2 && is_worth_another(result); i++) {
-        result = sg_device_answered(device, device->core->driver->unmap(address, bytes));
-    }
-    return result;
-}
-
-CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
-{
-    CUresult result = CUDA_ERROR_NOT_READY;
-    for (int i = 0; i < 2 && is_worth_another(result); i++) {
-        result = sg_device_answered(device, device->core->driver->release(handle));
-    }
-    return result;
-}
-
 void sg_device_note_refusal(struct sg_device *device)
 {
     device->refusals += device->second_try;
 }
 
-CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes)
-{
-    CUmemAccessDesc access[SG_DEVICES_MAX];
-    size_t count = 0;
-    memset(access, 0, sizeof access);
-    for (int ordinal = 0; ordinal < SG_DEVICES_MAX; ordinal++) {
-        if (ordinal != device->ordinal && !(device->peers >> ordinal & 1))
-            continue;
-        access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-        access[count].location.id = ordinal;
-        access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    }
-    sg_count(device, SG_STAT_calls_set_access, 1);
-    return sg_device_answered(device, device->core->driver->set_access(address, bytes, access, count));
-}
-
-/* Maps and unmaps one granule, so that a device on which this cannot work is known before anything depends on it. */
-static bool probe(struct sg_device *device)
-{
-    const struct sg_driver *driver = device->core->driver;
-    CUmemGenericAllocationHandle handle;
-    CUdeviceptr address;
-    bool works = false;
-    if (sg_device_answered(device, driver->address_reserve(&address, device->granularity, 0, 0, 0)) != CUDA_SUCCESS)
-        return false;
-    CUresult created = sg_device_create_page(device, device->granularity, &handle);
-    if (created == CUDA_ERROR_OUT_OF_MEMORY) {
-        works = true; /* a full device says nothing about what it can do */
-    } else if (created == CUDA_SUCCESS) {
-        if (sg_device_answered(device, driver->map(address, device->granularity, 0, handle, 0)) == CUDA_SUCCESS) {
-            works = sg_device_set_access(device, address, device->granularity) == CUDA_SUCCESS;
-            works = sg_device_unmap(device, address, device->granularity) == CUDA_SUCCESS && works;
-        }
-        works = sg_device_release_page(device, handle) == CUDA_SUCCESS && works;
-    }
-    return driver->address_free(address, device->granularity) == CUDA_SUCCESS && works;
-}
-
 static uint64_t round_up(uint64_t value, uint64_t step)
 {
     return (value + step - 1) / step * step;
-}
-
-/* Whether pages can come and go on this device, with the granularity noted. */
-static bool can_expand(struct sg_device *device)
-{
-    const struct sg_driver *driver = device->core->driver;
-    const struct sg_conf *conf = &device->core->conf;
-    CUmemAllocationProp prop = page_prop(device);
-    int vmm = 0;
-    size_t granularity = 0;
-    if (!conf->expandable_segments || conf->ipc == SG_IPC_ALWAYS || !sg_driver_has_vmm(driver) ||
-        driver->device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device->ordinal) !=
-            CUDA_SUCCESS ||
-        !vmm || driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
-        granularity < SG_UNIT)
-        return false;
-    device->granularity = granularity;
-    device->page_bytes[SG_CLASS_SMALL] = granularity;
-    device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity
-                                                                      : round_up(conf->page_size, granularity);
-    device->page_bytes[SG_CLASS_CROWD] = device->page_bytes[SG_CLASS_REGULAR];
-    if (probe(device))
-        return true;
-    device->granularity = 0;
-    return false;
 }
 
 static enum sg_device_mode choose_mode(struct sg_device *device)
@@ -178,7 +73,8 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
         return SG_MODE_PASS_ON;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
-    if (can_expand(device) || can_expand(device)) /* a driver that fails once may have been busy */
+    /* a driver that fails once may have been busy */
+    if (sg_device_find_pages(device) || sg_device_find_pages(device))
         return SG_MODE_EXPANDABLE;
     device->classic = sg_classic_create(device);
     return device->classic ? SG_MODE_CLASSIC : SG_MODE_PASS_ON;

@@ -100,6 +100,12 @@ struct sg_pending_queue {
     uint32_t first, last; /* nodes, oldest first, linked by `later` */
 };
 
+/* What pages are fit for. */
+enum sg_page_kind {
+    SG_PAGES_RDMA = 1,      /* a network card may reach them */
+    SG_PAGES_EXPORTABLE = 2 /* they can be given to another process, as a file descriptor */
+};
+
 struct sg_device {
     struct sg_lock lock;
     struct sg_core *core;
@@ -109,6 +115,7 @@ struct sg_device {
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes; /* what may be held; changes under the lock */
     uint64_t page_bytes[SG_CLASS_COUNT];
+    uint8_t page_kind; /* bits of enum sg_page_kind */
     struct sg_nodes nodes;
     struct sg_classic *_Atomic classic; /* of SG_MODE_CLASSIC; set once, under the lock */
     /* Guarded by `lock`. */
@@ -182,6 +189,7 @@ struct sg_core {
     int (*enter_context)(CUcontext context);
     void (*leave_context)(int use);
     bool (*may_wait)(void);
+    bool plain_pages;
     const struct sg_replay *replay;
     _Atomic bool disabled;
     _Atomic bool shares; /* by sg_core_share() */
@@ -304,6 +312,10 @@ CUresult sg_device_release_page(struct sg_device *device, CUmemGenericAllocation
 
 /* Its memory management has failed an allocation, in the section that says so in the trace. Under the lock. */
 void sg_device_note_refusal(struct sg_device *device);
+
+/* Finds out whether pages can come and go on the device, and of which kind: the best that the driver makes. On failure
+   the driver may have been busy. */
+bool sg_device_find_pages(struct sg_device *device);
 
 /* Access rights of [address, address + bytes) for the device and its peers. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);

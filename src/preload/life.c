@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include "captures.h"
@@ -278,6 +279,14 @@ static bool record_begin(void)
     return false;
 }
 
+/* Whether this is Windows' Linux, whose driver has neither exportable handles nor network cards that reach the
+   device. */
+static bool is_wsl(void)
+{
+    struct utsname system;
+    return uname(&system) == 0 && (strstr(system.release, "microsoft") || strstr(system.release, "Microsoft"));
+}
+
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum state create_core(const struct sg_driver *driver)
 {
@@ -301,6 +310,7 @@ static enum state create_core(const struct sg_driver *driver)
         .begin_aside = sg_helper_begin,
         .enter_context = sg_users_enter,
         .leave_context = sg_users_leave,
+        .plain_pages = is_wsl(),
     };
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);

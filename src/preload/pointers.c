@@ -31,10 +31,12 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr a
     if (result == CUDA_ERROR_NOT_FOUND)
         return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
     if (sg_caller_kind(__builtin_return_address(0)) == SG_CALLER_NCCL) {
-        /* It walks a buffer with this call to register it mapping by mapping. */
+        /* It walks a buffer with this call to register it mapping by mapping, and fails where those can't be exported:
+           then it is to take the block for one of cuMemAlloc's, which it does without. */
         if (result == CUDA_SUCCESS)
             sg_pin(block.base, block.bytes);
-        return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
+        if (result != CUDA_SUCCESS || !block.plain)
+            return sg_real()->cuMemGetAddressRange_v2(base, bytes, address);
     }
     if (result != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_FOUND; /* as the driver says of an address without an allocation */
@@ -61,6 +63,14 @@ static bool block_attribute(const struct sg_block_info *block, CUpointer_attribu
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
         *(unsigned long long *)data = block->buffer_id;
         return true;
+    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
+        if (block->plain)
+            *(CUdeviceptr *)data = block->base;
+        return block->plain;
+    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
+        if (block->plain)
+            *(size_t *)data = block->bytes;
+        return block->plain;
     default:
         return false;
     }

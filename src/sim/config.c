@@ -235,7 +235,7 @@ const char *sim_config_parse(const char *spec, struct sim_config *ret)
 {
     static _Thread_local char message[1024];
     struct sim_config config = {.bytes = 24 * SG_GIB, .devices = 1, .driver = 13000, .vmm = true,
-        .posix_handles = true, .ipc = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
+        .posix_handles = true, .rdma = true, .ipc = true, .peers = true, .vmm_sync = SIM_VMM_SYNC_NEVER, .depth = 1024,
         .run_ahead = -1, .drop_bytes = UINT64_MAX, .mappings = MAPPINGS,
         .mappings_code = CUDA_ERROR_OUT_OF_MEMORY};
     char buffer[1024], shown[101];

@@ -33,7 +33,7 @@ struct sim_config {
     uint64_t quota_bytes; /* of it that there are for cuMemGetInfo and to be had, where that is less; 0: all */
     int devices;
     int driver; /* as cuDriverGetVersion says it: 13000 is 13.0 */
-    bool vmm, posix_handles, ipc, peers;
+    bool vmm, posix_handles, rdma, ipc, peers;
     enum sim_vmm_sync vmm_sync;
     uint64_t mappings;       /* that the machine has, of all devices and processes together */
     CUresult mappings_code;  /* what a call answers for which there are too few */

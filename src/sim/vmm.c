@@ -102,7 +102,8 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
     unsigned types = (unsigned)prop->requestedHandleTypes;
     if (types & ~(unsigned)CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
         return CUDA_ERROR_NOT_SUPPORTED;
-    return types && !sim.config.posix_handles ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+    bool lacks = (types && !sim.config.posix_handles) || (prop->allocFlags.gpuDirectRDMACapable && !sim.config.rdma);
+    return lacks ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAllocationGranularity(size_t *granularity, const CUmemAllocationProp *prop,

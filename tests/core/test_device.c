@@ -133,6 +133,54 @@ static void what_makes_a_device_unfit(void **state)
     expect_mode("", SG_MODE_EXPANDABLE);
 }
 
+/* The best kind of pages that the driver makes is taken: what it says that it has, less what it then refuses. */
+static uint8_t said, made; /* bits of enum sg_page_kind */
+
+static CUresult says_what_it_has(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED ||
+           (attribute == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED &&
+               (said & SG_PAGES_EXPORTABLE)) ||
+           (attribute == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED && (said & SG_PAGES_RDMA));
+    return CUDA_SUCCESS;
+}
+
+static CUresult makes_what_it_can(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    uint8_t asked = (prop->allocFlags.gpuDirectRDMACapable ? SG_PAGES_RDMA : 0) |
+                    (prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR ? SG_PAGES_EXPORTABLE : 0);
+    return asked & ~made ? CUDA_ERROR_NOT_SUPPORTED : strict_driver.create(ret, bytes, prop, flags);
+}
+
+static void kinds_of_pages(void **state)
+{
+    enum { BOTH = SG_PAGES_RDMA | SG_PAGES_EXPORTABLE };
+    static const struct {
+        uint8_t said, made, taken;
+    } kinds[] = {{BOTH, BOTH, BOTH}, {BOTH, SG_PAGES_RDMA, SG_PAGES_RDMA}, {BOTH, SG_PAGES_EXPORTABLE, 0}, {BOTH, 0, 0},
+        {SG_PAGES_RDMA, BOTH, SG_PAGES_RDMA}, {SG_PAGES_EXPORTABLE, BOTH, SG_PAGES_EXPORTABLE},
+        {SG_PAGES_EXPORTABLE, 0, 0}, {0, BOTH, 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        struct sg_block_info block;
+        CUdeviceptr address;
+        said = kinds[i].said;
+        made = kinds[i].made;
+        driver.device_attribute = says_what_it_has;
+        driver.create = makes_what_it_can;
+        start_with("", 1, 64 * SG_MIB);
+        assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
+        assert_int_equal(core->device[0]->mode, SG_MODE_EXPANDABLE);
+        assert_int_equal(core->device[0]->page_kind, kinds[i].taken);
+        assert_int_equal(sg_core_block(core, address, &block), CUDA_SUCCESS);
+        assert_int_equal(block.plain, !(kinds[i].taken & SG_PAGES_EXPORTABLE));
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+        stop();
+    }
+}
+
 /* Each call of the look at whether pages can come and go: where one fails it is looked once more, and only where that
    fails too are segments fixed. A device whose size is not told is left to
    the driver. */
@@ -451,7 +499,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
-        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device), cmocka_unit_test(totals_that_differ),
+        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device), cmocka_unit_test(totals_that_differ), cmocka_unit_test(kinds_of_pages),
         cmocka_unit_test(tokens),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
         cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one), cmocka_unit_test(huge_block_without_nodes),

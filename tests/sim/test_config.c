@@ -36,6 +36,9 @@ static void good_settings(void **state)
     assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && !config.managed_apart);
     assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart", &config));
     assert_true(config.mappings == 1000 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && config.managed_apart);
+    assert_true(config.rdma);
+    assert_null(sim_config_parse("1GiB,no-rdma", &config));
+    assert_false(config.rdma);
     assert_null(sim_config_parse("1GiB,quota_mb=600", &config));
     assert_true(config.bytes == GIB && config.quota_bytes == 600 * MIB);
     assert_null(sim_config_parse("1GiB,mappings=1:CUDA_ERROR_UNKNOWN", &config));
