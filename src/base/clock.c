@@ -2,9 +2,19 @@
 
 #include <time.h>
 
-uint64_t sg_clock_coarse_ns(void)
+static uint64_t read_clock(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    clock_gettime(clock, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t sg_clock_coarse_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
+uint64_t sg_clock_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
 }

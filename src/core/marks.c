@@ -200,10 +200,13 @@ static bool is_unmarked(const struct sg_stream_id *stream)
     return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;
 }
 
-/* Whether an event can be recorded on the stream of a slot by any thread. Under the lock. */
+/* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does not
+   use it would be a joint between its blocking streams: what comes before it is told of by its context. Under the
+   lock. */
 static bool is_recordable(const struct sg_order *order, sg_slot slot)
 {
-    return order->state[slot] == SG_SLOT_ALIVE && !is_unmarked(&order->stream[slot]);
+    bool used = (order->worked | atomic_load_explicit(&order->fresh, memory_order_acquire)) >> slot & 1;
+    return order->state[slot] == SG_SLOT_ALIVE && used && !is_unmarked(&order->stream[slot]);
 }
 
 /* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of

@@ -59,8 +59,10 @@ static void follow(struct sg_device *device, sg_slot slot, const struct sg_strea
     order->eventless |= sg_slot_bit(slot);
     order->folded[slot] = order->given[slot];
     /* What the legacy stream was given before comes before others' next steps, whoever followed it. */
-    order->unproven = id->flags & SG_STREAM_LEGACY ? order->unproven | sg_slot_bit(slot)
-                                                   : order->unproven & ~sg_slot_bit(slot);
+    bool before = id->flags & SG_STREAM_LEGACY && !(id->flags & SG_STREAM_UNUSED);
+    order->unproven = before ? order->unproven | sg_slot_bit(slot) : order->unproven & ~sg_slot_bit(slot);
+    order->worked = id->flags & SG_STREAM_UNUSED ? order->worked & ~sg_slot_bit(slot)
+                                                 : order->worked | sg_slot_bit(slot);
     atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
     order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot)
                                                                    : order->opaque & ~sg_slot_bit(slot);
@@ -129,6 +131,7 @@ static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsur
     if (fresh)
         atomic_fetch_and_explicit(&order->fresh, ~fresh, memory_order_acquire);
     order->unproven |= fresh;
+    order->worked |= fresh;
     for (uint64_t left = moved; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
         order->given[slot] = order->moved_on[slot] = now;

@@ -28,7 +28,8 @@ enum sg_stream_flags {
     SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
     SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */
     SG_STREAM_OPAQUE = 4,   /* ordered by means that are not seen */
-    SG_STREAM_UNMARKED = 8  /* no event of ours may be recorded on it, but over its context */
+    SG_STREAM_UNMARKED = 8, /* no event of ours may be recorded on it, but over its context */
+    SG_STREAM_UNUSED = 16   /* with LEGACY: it was given no work before it was followed */
 };
 
 /* A stream: `key` is the caller's and unique among all streams that live or whose work is not complete yet. */
@@ -72,6 +73,8 @@ struct sg_order {
     uint64_t met_at[SG_SLOTS], gone_at[SG_SLOTS];
     uint64_t alive;                  /* bit set: alive or gone, but not unused */
     uint64_t opaque, blocking;       /* bits, as of enum sg_stream_flags */
+    uint64_t worked;                 /* bit set: was given work, or may have been before it was followed; `fresh`
+                                        apart */
     uint64_t eventless;              /* bit set: in no event call so far, so that it may be ordered by other means */
     _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
     uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */

@@ -2,6 +2,7 @@
    beginning, and not at all where one is live that it would ruin. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
 #include <sched.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -58,11 +59,43 @@ static CUresult wait_held(CUstream stream, CUevent event, unsigned flags)
     return result;
 }
 
+/* What an event over a context costs on a GPU is not told anywhere: a driver may put one into each of hundreds of
+   channels. So the first few are timed, of which the quickest counts: others may have been held up. */
+enum { TIMED = 8, SLOW_NS = 200000 /* what a free that waits takes otherwise, some ten times over */ };
+
+static struct {
+    atomic_uint times;
+    _Atomic uint64_t least_ns; /* of those; once there are any */
+} recorded;
+
+static bool records_slowly(void)
+{
+    return atomic_load_explicit(&recorded.times, memory_order_acquire) >= TIMED &&
+        atomic_load_explicit(&recorded.least_ns, memory_order_relaxed) > SLOW_NS;
+}
+
+static void note_duration(uint64_t ns)
+{
+    uint64_t least = atomic_load(&recorded.least_ns);
+    while ((!least || ns < least) && !atomic_compare_exchange_weak(&recorded.least_ns, &least, ns ? ns : 1)) {
+    }
+    atomic_fetch_add_explicit(&recorded.times, 1, memory_order_release);
+}
+
+static CUresult record_over(CUcontext context, CUevent event)
+{
+    bool timed = atomic_load_explicit(&recorded.times, memory_order_relaxed) < TIMED;
+    uint64_t began = timed ? sg_clock_ns() : 0;
+    CUresult result = real->ctx_record_event(context, event);
+    if (timed && result == CUDA_SUCCESS)
+        note_duration(sg_clock_ns() - began);
+    return result;
+}
+
 static CUresult record_context_held(CUcontext context, CUevent event)
 {
     sg_captures_hold();
-    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
-                                         : real->ctx_record_event(context, event);
+    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);
     sg_captures_unhold();
     return result;
 }
@@ -91,7 +124,7 @@ static CUresult mark_held(CUcontext context, CUevent *ret)
     sg_captures_hold();
     if (!sg_captures_live()) {
         result = real->event_create(ret, CU_EVENT_DISABLE_TIMING);
-        if (result == CUDA_SUCCESS && (result = real->ctx_record_event(context, *ret)) != CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS && (result = record_over(context, *ret)) != CUDA_SUCCESS)
             (void)real->event_destroy(*ret);
     }
     sg_captures_unhold();
@@ -128,16 +161,23 @@ static CUresult synchronize_by_event(CUcontext context)
     return result;
 }
 
+/* Whether a context is waited for by an event beside captures. Where that is slow it is done as by a driver that has no
+   such events. */
+static bool waits_by_event(void)
+{
+    return real->ctx_record_event && !records_slowly();
+}
+
 static CUresult synchronize_beside(CUcontext context)
 {
-    if (!real->ctx_record_event)
+    if (!waits_by_event())
         return sg_captures_wait(context);
     return sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : synchronize_by_event(context);
 }
 
 static CUresult synchronize_current(void)
 {
-    if (sg_this_thread()->aside && !(sg_captures_any() && real->ctx_record_event))
+    if (sg_this_thread()->aside && !(sg_captures_any() && waits_by_event()))
         return sg_captures_wait_aside();
     return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
 }
@@ -189,6 +229,8 @@ static CUresult synchronize_in_slices(CUevent event)
 void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret)
 {
     real = driver;
+    atomic_store(&recorded.times, 0);
+    atomic_store(&recorded.least_ns, 0);
     *ret = *driver;
     ret->event_query = query_held;
     ret->event_record = record_held;

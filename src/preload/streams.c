@@ -185,6 +185,8 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
         return false;
     bool unseen = elsewhere >= 0 || atomic_load_explicit(&streams.waited_early, memory_order_relaxed);
     unsigned flags = flags_of(sg_life_driver(), stream) | (unseen ? SG_STREAM_OPAQUE : 0);
+    if (flags == SG_STREAM_LEGACY && !sg_follow_late() && sg_streams_complete() && !sg_streams_untracked())
+        flags |= SG_STREAM_UNUSED; /* its first work would have made a place for it */
     /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
     CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
     flags |= primary ? SG_STREAM_UNMARKED : 0;

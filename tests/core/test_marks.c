@@ -107,6 +107,49 @@ static void stream_that_takes_no_event_is_told_of_by_its_context(void **state)
     assert_true(scene_is_complete(after));
 }
 
+/* An event on a legacy stream orders the blocking ones around it: where the program gives that stream nothing, its
+   context tells of what comes before it. */
+static void legacy_stream_takes_no_event_before_it_is_used(void **state)
+{
+    (void)state;
+    sg_slot legacy = scene_add_stream(1, SG_STREAM_LEGACY | SG_STREAM_UNUSED, NULL),
+            blocking = scene_add_stream(2, SG_STREAM_BLOCKING, NULL);
+    work(blocking);
+    scene_free(scene_allocate(legacy), SG_FREE_SYNC_STREAM);
+    struct sg_after after = scene_freed(legacy);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_true(scene.over_contexts > 0 && scene.recorded == scene.over_contexts);
+    strict_complete(UINT32_MAX);
+    (void)sg_device_ask(scene.device, SG_ASK_QUERY);
+    assert_true(scene_is_complete(after));
+    unsigned over = scene.over_contexts;
+    work(legacy);
+    scene_free(scene_allocate(legacy), SG_FREE_SYNC_STREAM);
+    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    assert_int_equal(scene.over_contexts, over);
+    assert_true(scene.recorded > over);
+}
+
+/* And it is not waited for by name, nor made to wait, as by a driver without such events. */
+static void unused_legacy_stream_is_in_nobody_s_way(void **state)
+{
+    (void)state;
+    sg_slot legacy = scene_add_stream(1, SG_STREAM_LEGACY | SG_STREAM_UNUSED, NULL),
+            blocking = scene_add_stream(2, SG_STREAM_BLOCKING, NULL);
+    CUdeviceptr address = scene_allocate(blocking);
+    work(blocking);
+    scene_free(address, SG_FREE_SYNC_STREAM);
+    struct sg_clock told;
+    uint64_t done;
+    sg_core_idle_clock(scene.core, 0, blocking, &told, &done);
+    assert_int_equal(done, told.at[blocking]); /* there is nothing before its next step */
+    assert_false(sg_device_make_wait(scene.device, legacy));
+    work(legacy);
+    sg_core_idle_clock(scene.core, 0, blocking, &told, &done);
+    assert_true(done < told.at[blocking]);
+    assert_true(sg_device_make_wait(scene.device, legacy));
+}
+
 static void event_over_a_context_tells_of_its_streams_alone(void **state)
 {
     (void)state;
@@ -525,6 +568,8 @@ int main(void)
         TEST(stream_that_is_made_to_wait_comes_not_after_work_meanwhile, scene_start),
         TEST(pending_free_keeps_its_event, scene_start),
         TEST(stream_that_takes_no_event_is_told_of_by_its_context, scene_start),
+        TEST(legacy_stream_takes_no_event_before_it_is_used, scene_start),
+        TEST(unused_legacy_stream_is_in_nobody_s_way, scene_start),
         TEST(event_over_a_context_tells_of_its_streams_alone, scene_start),
         TEST(events_are_of_the_streams_context, scene_start),
         TEST(streams_with_many_events_leave_those_of_others, scene_start),

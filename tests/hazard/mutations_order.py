@@ -337,7 +337,7 @@ ORDER_BUGS = [
         "sg_order_freed(device, slot, others, tag->unseen, &worked)", ["cuda"],
         programs=directed("step_event", "stream", ",schedule=4")),
     bug("legacy_work_of_before_forgotten", "the legacy stream has no work left when it is first followed", ORDER,
-        "order->unproven = id->flags & SG_STREAM_LEGACY ?", "order->unproven = id->flags & 0 ?", ["cuda"],
+        "bool before = id->flags & SG_STREAM_LEGACY &&", "bool before = id->flags & 0 &&", ["cuda"],
         programs=directed("step_legacy", "auto", ",schedule=4")),
     bug("legacy_work_of_before_complete", "what the legacy stream was given before it was followed is complete", ORDER,
         "*ret_time = order->complete[other] > order->met_at[other] ? order->complete[other] : 0;",

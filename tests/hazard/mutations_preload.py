@@ -298,11 +298,9 @@ PRELOAD_BUGS = [
         ["cuda"], GATED_TEST),
     bug("context_record_without_the_lock", "an event over a context is recorded while a capture may begin", GATED,
         "    sg_captures_hold();\n"
-        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
-        "                                         : real->ctx_record_event(context, event);\n"
+        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);\n"
         "    sg_captures_unhold();",
-        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
-        "                                         : real->ctx_record_event(context, event);",
+        "    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);",
         ["cuda"], GATED_TEST),
     bug("context_marked_in_a_capture",
         "a context is waited for by an event although a capture has begun meanwhile", GATED,

@@ -39,6 +39,7 @@ static struct {
     CUstream capturing;     /* NULL: `captured` */
     int pushes, events;
     bool plain;             /* ctx_synchronize was called */
+    uint64_t takes;         /* an event over a context, ns */
     uint64_t now, late;     /* a clock that stands still but for so many ns at each rest */
     int rests;
     long longest;           /* of those, ns */
@@ -59,6 +60,11 @@ void sg_rest(long ns)
 }
 
 uint64_t sg_clock_coarse_ns(void)
+{
+    return fake.now;
+}
+
+uint64_t sg_clock_ns(void)
 {
     return fake.now;
 }
@@ -119,6 +125,7 @@ static CUresult ctx_record_event(CUcontext context, CUevent asked)
     (void)asked;
     called();
     fake.recorded_context = context;
+    fake.now += fake.takes;
     assert_ptr_equal(context, fake.current);
     return accept();
 }
@@ -448,6 +455,35 @@ static void waits_that_cannot_be_had_leave_nothing(void **state)
     }
 }
 
+/* Where an event over a context takes long each of the first times, a free does not pay for it. */
+static void slow_events_are_not_waited_for_by(void **state)
+{
+    enum { TIMED = 8, SLOW = 201000, QUICK = 199000 };
+    (void)state;
+    begin_now();
+    cuStreamEndCapture(captured, NULL);
+    for (int quick = 0; quick < 2; quick++) {
+        sg_captures_gate(sg_life_driver(), &gated);
+        for (int i = 0; i < TIMED; i++) {
+            fake.plain = false;
+            fake.takes = quick && i == 5 ? QUICK : SLOW + (uint64_t)i; /* once is enough */
+            CUresult result = i % 2 ? gated.ctx_record_event(fake.current, event) : gated.ctx_synchronize();
+            assert_int_equal(result, CUDA_SUCCESS);
+            assert_false(fake.plain);
+        }
+        fake.takes = SLOW;
+        assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
+        assert_int_equal(fake.plain, !quick);
+        fake.plain = false;
+        assert_int_equal(gated.ctx_record_event(fake.current, event), CUDA_SUCCESS); /* of which there are few */
+    }
+    sg_self.aside = true;
+    assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
+    sg_self.aside = false;
+    assert_false(fake.plain);
+    assert_int_equal(fake.events, 0);
+}
+
 /* A thread of ours waits beside the program's by an event where captures may begin, else as it is told to. */
 static void our_threads_wait_by_events_too(void **state)
 {
@@ -624,6 +660,7 @@ int main(void)
         cmocka_unit_test_setup(captures_end_with_their_context, start_afresh),
         cmocka_unit_test_setup(waits_for_events_are_bounded_and_in_slices, start_afresh),
         cmocka_unit_test_setup(waits_that_cannot_be_had_leave_nothing, start_afresh),
+        cmocka_unit_test_setup(slow_events_are_not_waited_for_by, start_afresh),
         cmocka_unit_test_setup(our_threads_wait_by_events_too, start_afresh),
         cmocka_unit_test_setup(a_capture_is_its_threads, start_afresh),
         cmocka_unit_test_setup(default_streams_are_captured_each_for_itself, start_afresh),
