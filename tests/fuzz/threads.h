@@ -60,6 +60,7 @@ struct ft_plan {
     unsigned threads, common_streams;
     bool turns;
     bool by_stream;     /* whoever frees gives the block to its stream */
+    bool one_stream;    /* all work is on one: what is freed is free for all threads, and behind what is under way */
     bool judged;        /* a refusal says something of the library: no wait is cut short, no segment is fixed */
     unsigned refusals;  /* calls of the driver's that fail */
     bool refuses_on;    /* and go on failing */

@@ -9,6 +9,8 @@ enum { STATS_MAX = 128, MIB = 1024 * 1024 };
 struct ft_stream *ft_stream_pick(struct ft_thread *t, uint32_t which)
 {
     struct ft_world *w = t->world;
+    if (w->plan->one_stream)
+        return w->plan->common_streams ? &w->common[0] : &w->legacy;
     unsigned created = t->part->streams + w->plan->common_streams;
     unsigned at = which % (created + 2);
     struct ft_stream *stream = at < t->part->streams ? &t->own[at]

@@ -172,7 +172,7 @@ static void give_back(struct ft_thread *t, struct ft_block *b, uint32_t how)
     struct ft_world *w = t->world;
     void *address = pointer(b->address);
     enum { ON_STREAM = 5, PLAIN = 6 };
-    uint32_t way = how % 8;
+    uint32_t way = how % (w->plan->one_stream ? PLAIN : 8); /* none that waits for all that is under way */
     if (way == ON_STREAM || (way == PLAIN && b->kind == FT_CUDA)) {
         struct ft_stream *stream = ft_stream_pick(t, how / 8);
         come_after(t, b, stream->handle);

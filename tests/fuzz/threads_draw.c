@@ -44,7 +44,7 @@ const char *ft_kind_name(enum ft_kind kind)
 }
 
 /* Ways to choose sizes, each of which puts blocks beside others of its own classes of pages. */
-enum way { TINY, SMALL, LARGE, EDGE, TWOS, CARD, FEW, WAYS };
+enum way { TINY, SMALL, LARGE, EDGE, TWOS, CARD, PARTS, FEW, WAYS };
 enum { FEW_SIZES = 6, EDGES = 8 };
 
 struct sizes {
@@ -53,15 +53,20 @@ struct sizes {
     uint64_t few[FEW_SIZES];
 };
 
-static struct sizes draw_sizes(struct draw *d, uint64_t card)
+/* `large`: parts of the card are among them, and few others. */
+static struct sizes draw_sizes(struct draw *d, uint64_t card, bool large)
 {
     static const unsigned counts[] = {1, 1, 2, 3, WAYS}, parts[] = {2, 8, 64, 4096};
-    struct sizes sizes = {.ways = counts[any(d, sizeof counts / sizeof *counts)]};
+    struct sizes sizes = {.ways = large ? 1 + !any(d, 3) : counts[any(d, sizeof counts / sizeof *counts)]};
     enum way way[WAYS];
     for (unsigned i = 0; i < WAYS; i++)
         way[i] = (enum way)i;
+    if (large) {
+        way[PARTS] = way[0];
+        way[0] = PARTS;
+    }
     for (unsigned i = 0; i < sizes.ways; i++) {
-        unsigned at = i + (unsigned)any(d, WAYS - i);
+        unsigned at = large && i == 0 ? 0 : i + (unsigned)any(d, WAYS - i);
         sizes.way[i] = way[at];
         way[at] = way[i];
     }
@@ -87,6 +92,8 @@ static uint64_t draw_size(struct draw *d, const struct sizes *sizes, uint64_t ca
         return UINT64_C(1) << between(d, 6, 29);
     case CARD:
         return between(d, card / 8, card);
+    case PARTS: /* some of them more than half, which have a page of their own */
+        return any(d, 2) ? between(d, card / 32, card / 4) : between(d, card / 8, card);
     default:
         return sizes->few[any(d, FEW_SIZES)];
     }
@@ -105,23 +112,24 @@ static const struct {
     {"page_size_mb:6", 6, 100, 90, false},
     {"page_size_mb:16", 16, 100, 90, false},
     {"page_size_mb:4,reserve_slack:1.0", 4, 100, 90, false},
-    {"expandable_segments:False", 0, 100, 90, true},
-    {"expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5", 0, 100, 90, true},
     {"garbage_collection_threshold:0.6", 0, 100, 90, false},
     {"roundup_power2_divisions:8", 0, 100, 75, true},
-    {"alias:False,reserve_slack:1.0", 0, 100, 90, false},
     {"limit:0.8,pending_limit:16MiB", 0, 80, 90, false},
     {"per_process_memory_fraction:0.7", 0, 70, 90, false},
-    {"ipc:always", 0, 100, 90, true},
-    {"expandable_segments:False,large_segment_size_mb:64", 0, 100, 90, true},
     {"reserve_slack:1.05,pending_limit:4MiB", 0, 100, 90, false},
     {"trim_idle_s:0,trim_on_request:False", 0, 100, 90, false},
+    {"expandable_segments:False", 0, 100, 90, true},
+    {"expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5", 0, 100, 90, true},
+    {"alias:False,reserve_slack:1.0", 0, 100, 90, false},
+    {"ipc:always", 0, 100, 90, true},
+    {"expandable_segments:False,large_segment_size_mb:64", 0, 100, 90, true},
 };
+enum { MOVING = 13 }; /* so many of the first have pages that move, and to a second address */
 
 static void draw_conf(struct draw *d, struct ft_plan *plan)
 {
     static const char *const frees[] = {"auto", "auto", "strict", "event", "stream"};
-    unsigned at = (unsigned)any(d, sizeof options / sizeof *options);
+    unsigned at = (unsigned)any(d, plan->one_stream ? MOVING : sizeof options / sizeof *options);
     const char *policy = frees[any(d, sizeof frees / sizeof *frees)];
     bool cut_short = any(d, 6) == 0;
     plan->by_stream = strcmp(policy, "stream") == 0;
@@ -158,7 +166,7 @@ static void draw_refusals(struct draw *d, struct ft_plan *plan)
 static void draw_sim(struct draw *d, struct ft_plan *plan)
 {
     static const char *const works[] = {"", "schedule", "schedule", "run_ahead"};
-    const char *work = works[any(d, sizeof works / sizeof *works)];
+    const char *work = plan->one_stream ? "run_ahead" : works[any(d, sizeof works / sizeof *works)];
     char when[64] = "";
     if (*work)
         snprintf(when, sizeof when, ",%s=%llu", work, (unsigned long long)between(d, 1, 300));
@@ -174,6 +182,12 @@ static const unsigned weights[PHASES][FT_ACTIONS] = {
     {28, 25, 24, 5, 5, 5, 1, 1, 2, 1, 2, 1},
     {12, 40, 20, 3, 6, 6, 2, 1, 2, 1, 2, 1},
 };
+/* Where all is on one stream: little that waits for it, so that what is freed stays behind what is under way. */
+static const unsigned behind[PHASES][FT_ACTIONS] = {
+    {40, 10, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0},
+    {28, 25, 24, 1, 1, 3, 0, 0, 0, 0, 0, 0},
+    {12, 40, 20, 1, 1, 3, 0, 0, 0, 0, 0, 0},
+};
 
 static enum ft_action draw_action(struct draw *d, const unsigned *weight)
 {
@@ -188,11 +202,13 @@ static enum ft_action draw_action(struct draw *d, const unsigned *weight)
 static void draw_part(struct draw *d, const struct ft_plan *plan, const struct sizes *common, struct ft_part *part)
 {
     static const unsigned lengths[] = {30, 100, 100, 400, 1000}, blocks[] = {3, 20, 100, 400};
-    struct sizes own = draw_sizes(d, plan->card_bytes);
+    enum { FEW_BLOCKS = 2 }; /* so many of the first are few */
+    struct sizes own = draw_sizes(d, plan->card_bytes, plan->one_stream);
+    const unsigned (*weight)[FT_ACTIONS] = plan->one_stream ? behind : weights;
     unsigned phase = 0;
-    part->kind = (enum ft_kind)any(d, FT_KINDS);
-    part->streams = (unsigned)any(d, FT_OWN_STREAMS + 1);
-    part->blocks_max = blocks[any(d, sizeof blocks / sizeof *blocks)];
+    part->kind = plan->one_stream ? FT_AWARE + (enum ft_kind)any(d, FT_KINDS - 1) : (enum ft_kind)any(d, FT_KINDS);
+    part->streams = plan->one_stream ? 0 : (unsigned)any(d, FT_OWN_STREAMS + 1);
+    part->blocks_max = blocks[any(d, plan->one_stream ? FEW_BLOCKS : sizeof blocks / sizeof *blocks)];
     part->count = lengths[any(d, sizeof lengths / sizeof *lengths)];
     part->operations = calloc(part->count, sizeof *part->operations);
     part->left_out = calloc(part->count, sizeof *part->left_out);
@@ -201,7 +217,7 @@ static void draw_part(struct draw *d, const struct ft_plan *plan, const struct s
     for (unsigned i = 0; i < part->count; i++) {
         if (any(d, 40) == 0)
             phase = (unsigned)any(d, PHASES);
-        part->operations[i] = (struct ft_operation){.action = draw_action(d, weights[phase]),
+        part->operations[i] = (struct ft_operation){.action = draw_action(d, weight[phase]),
             .which = (uint32_t)any(d, 1 << 30), .how = (uint32_t)any(d, 1 << 30),
             .bytes = draw_size(d, any(d, 2) ? &own : common, plan->card_bytes)};
     }
@@ -209,6 +225,7 @@ static void draw_part(struct draw *d, const struct ft_plan *plan, const struct s
 
 struct ft_plan *ft_plan_draw(uint64_t seed)
 {
+    enum { FITTING = 3 }; /* who is refused waits for all that is under way */
     static const unsigned live_percent[] = {50, 90, 99, 100, 105, 150, 250};
     struct draw draw = {.seed = seed * UINT64_C(0x2545f4914f6cdd1d)}, *d = &draw;
     struct ft_plan *plan = calloc(1, sizeof *plan);
@@ -217,13 +234,15 @@ struct ft_plan *ft_plan_draw(uint64_t seed)
     plan->seed = seed;
     plan->threads = any(d, 2) ? 2 : 4;
     plan->turns = any(d, 2);
+    plan->one_stream = any(d, 5) < 2;
     plan->common_streams = (unsigned)any(d, FT_COMMON_STREAMS + 1);
     uint64_t least = 16 * MIB << any(d, 8);
     plan->card_bytes = between(d, least / MIB, 2 * least / MIB) / 2 * 2 * MIB;
-    plan->live_max_bytes = plan->card_bytes / 100 * live_percent[any(d, sizeof live_percent / sizeof *live_percent)];
+    unsigned live = (unsigned)any(d, plan->one_stream ? FITTING : sizeof live_percent / sizeof *live_percent);
+    plan->live_max_bytes = plan->card_bytes / 100 * live_percent[live];
     draw_conf(d, plan);
     draw_sim(d, plan);
-    struct sizes common = draw_sizes(d, plan->card_bytes);
+    struct sizes common = draw_sizes(d, plan->card_bytes, plan->one_stream);
     for (unsigned i = 0; i < plan->threads; i++)
         draw_part(d, plan, &common, &plan->part[i]);
     return plan;
