@@ -131,6 +131,7 @@ static void compare(struct model *model)
                  pending = model->block[what - FIRST_BLOCK].pending || cached;
             assert_int_equal(node->state, cached ? SG_NODE_CACHED : pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
             whole_cached += cached ? whole_pages(model, begin, end) : 0;
+            largest = cached && end - begin > largest ? end - begin : largest;
             assert_int_equal(model->block[what - FIRST_BLOCK].node, id);
             assert_int_equal(sg_region_block_at(region, begin, 0), pending ? 0 : id);
             assert_int_equal(sg_region_block_around(region, begin + (end - begin) / 2), pending ? 0 : id);

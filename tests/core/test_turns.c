@@ -102,7 +102,7 @@ static void test_growth(void **state)
     forget();
     assert_int_equal(ask(core, 0, MIB(60), &block), CUDA_ERROR_OUT_OF_MEMORY);
     EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(SLOW_STEP, 0, CUDA_ERROR_NOT_FOUND), TURN(REGION, MIB(64)),
-        RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY), RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
+        RECORD(SLOW_STEP, 0, CUDA_ERROR_OUT_OF_MEMORY), RECORD(ALLOCATE_FAILURE, MIB(2), MIB(60)));
     stop(core);
 }
 
@@ -186,7 +186,7 @@ static void test_fixed_segments(void **state)
     release(core, 0, cached);
     forget();
     assert_int_equal(ask(core, 0, MIB(60), &none), CUDA_ERROR_OUT_OF_MEMORY);
-    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(ALLOCATE_FAILURE, 0, MIB(60)));
+    EXPECT(RECORD(SLOW_BEGIN, 0, MIB(60)), RECORD(ALLOCATE_FAILURE, MIB(6), MIB(60)));
     forget();
     sg_core_context_gone(core, 0, (CUcontext)(uintptr_t)1);
     assert_int_equal(count, 0); /* it had nothing */
