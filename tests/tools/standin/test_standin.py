@@ -1,6 +1,7 @@
 """Stand-ins for the vendor's libraries: written for a wheel that looks like PyTorch's, loaded, and called.
 
 Usage: test_standin.py SEGALLOC USER TORCH CUBLAS NCCL RANKS"""
+import json
 import os
 import shutil
 import subprocess
@@ -86,6 +87,22 @@ class Standin(unittest.TestCase):
                                  (options, extra))
         left = [name for name in os.listdir("/dev/shm") if name.startswith(f"segalloc-nccl-{os.geteuid()}-")]
         self.assertEqual(left, [])
+
+    def test_ranks_by_legacy_handles(self):
+        """NCCL without cuMem, as inference servers set it: memory is served, and such as a legacy handle can give away."""
+        shutil.copy(RANKS, self.library)
+        for cumem, shared in (("0", True), ("1", False)):
+            self.environment["NCCL_CUMEM_ENABLE"] = cumem
+            trace = os.path.join(self.folder, cumem)
+            os.mkdir(trace)
+            result = self.run_it("--conf", f"trace:{trace}/%p")
+            self.assertEqual((result.stdout.strip(), result.stderr, result.returncode), ("wrong 0", "", 0), cumem)
+            ranks = [json.loads(subprocess.run([SEGALLOC, "trace", "info", "--json", os.path.join(trace, name)],
+                                               capture_output=True, check=True, timeout=60).stdout)["kinds"]
+                     for name in os.listdir(trace)]
+            self.assertGreater(len(ranks), 1)
+            for kinds in ranks:
+                self.assertEqual((kinds["allocate"], "passed_on" in kinds, "fixed" in kinds), (1, False, shared))
 
     def test_written_once(self):
         self.run_it()
