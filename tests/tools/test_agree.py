@@ -210,6 +210,24 @@ class Recorded(Case):
                 other = segalloc("replay", self.path, "--conf", "page_size_mb:8").stdout.splitlines()[0]
                 self.assertIn("under page_size_mb:8 (recorded under ", other)
 
+    def test_a_small_program_is_not_fragmented(self):
+        """What is idle costs nothing on a card that is nearly empty."""
+        self.record("24GiB", "a+3 b+2 b- c+1")
+        self.assertTrue(self.report()["verdict"].startswith("Good: the smallest card is "), self.report()["verdict"])
+
+    def test_by_pytorchs_rules(self):
+        """There are no pages to count, and what is said of failures is of those that failed."""
+        self.record("8GiB", SMALL)
+        text = segalloc("replay", self.path, "--policy", "pytorch").stdout
+        self.assertNotIn("pages", text)
+        self.assertIn("the largest asks for 2.00 GiB", text)
+        self.assertIn("1 of 8 allocations does not fit", text)
+
+    def test_no_trace_can_be_written(self):
+        result = segalloc("run", "--sim", "1GiB", "--conf", "trace:/proc/x.trace", "--", ACTS, "a+1")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn("/proc/x.trace: no such file or folder; no trace is written", result.stderr)
+
     def test_what_was_stranded(self):
         """A program that ends by the book leaves all of its memory to nobody: that is not what is meant."""
         self.record("1GiB", "a+500 b+100 a- b-")

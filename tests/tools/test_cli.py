@@ -64,6 +64,31 @@ class CommandLine(unittest.TestCase):
         told = segalloc("conf", "--help-options", "limit").stdout
         self.assertTrue(told.startswith("limit:0\n") and told.count("\n") == 3, told)
 
+    def test_the_manual_of_options(self):
+        """A sentence begins with a capital, but a value stays as it is written."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "man", "options.py")
+        page = subprocess.run([sys.executable, script, SEGALLOC], capture_output=True, text=True, timeout=60).stdout
+        for begins in ("native, or cudaMallocAsync:", "always: serve", "direct: PyTorch", "Serve memory from"):
+            self.assertIn(f"\t{begins}", page)
+
+    def test_completion(self):
+        """What bash offers: the actions of trace, the options of a verb once each, the keys of --conf."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tools", "segalloc", "completion.bash")
+        path = os.path.dirname(SEGALLOC) + ":" + os.environ["PATH"]
+
+        def offered(*words):
+            code = f'source {script}; COMP_WORDS=({" ".join(words)} "$1"); COMP_CWORD={len(words)}; _segalloc; ' \
+                   'printf "%s\\n" "${COMPREPLY[@]}"'
+            return lambda word: subprocess.run(["bash", "-c", code, "bash", word], env=dict(os.environ, PATH=path),
+                                               capture_output=True, text=True, timeout=60).stdout.split()
+
+        self.assertEqual(offered("segalloc", "trace")(""), ["info", "cat", "export", "import"])
+        options = offered("segalloc", "run")("--")
+        self.assertIn("--sim", options)
+        self.assertNotIn("--help-options", options)
+        self.assertEqual(len(options), len(set(options)))
+        self.assertEqual(offered("segalloc", "run", "--conf")("reserve_"), ["reserve_slack"])
+
     def test_an_equals_sign(self):
         for arguments, env in ((("reserve_slack=1",), {}), ((), {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments=True"})):
             said = segalloc("conf", *arguments, env=env).stderr

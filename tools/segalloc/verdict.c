@@ -10,6 +10,8 @@
 #define UTILIZATION_GOOD 0.97
 /* Up to which part of the card what is idle costs nothing: pages are moved only from there on (docs/design.md). */
 #define FULL 0.8
+/* This part of the card is not worth a word. */
+enum { TRIFLE_PART = 100 };
 
 static const char *plural(uint64_t count)
 {
@@ -49,6 +51,8 @@ static double use_of(const struct sg_findings *findings)
         total += findings->device[i].total_bytes;
         least += findings->device[i].smallest_card;
     }
+    if (findings->smallest_card && least < findings->peak_requested + total / TRIFLE_PART)
+        return 1;
     if (findings->smallest_card)
         return (double)findings->peak_requested / (double)least;
     if ((double)findings->peak_reserved < FULL * (double)total)
