@@ -47,7 +47,12 @@ def check(text, folder):
                 assert now["double_frees"] == now["ooms"] == 0 and now["allocs"] == now["frees"], (fault, now)
                 assert now["vmm_errors"] > 0 or call == "cuMemAddressReserve", (fault, now)
                 fixed = now["passed_on"] == LEFT_MOST and now["calls_alloc"] > 0
-                assert len(said) == fixed and all("in fixed segments" in line for line in said), (fault, said)
+                settled = [line for line in said if "in fixed segments" in line]
+                others = [line for line in said if line not in settled]
+                assert len(settled) == fixed, (fault, said)
+                # refused access may mean that a machine's mappings are out
+                assert not others or call == "cuMemSetAccess" and "maps no more pages" in others[0], (fault, said)
+                assert len(others) < 2, (fault, said)
     assert allocations > 1000
 
 
