@@ -416,6 +416,9 @@ static void play_records(size_t count, uint64_t bytes)
     int result = sg_torch_alloc(torch, 30 * SG_MIB, 1, &more);
     assert_true(result == 0 || (result == -ENOMEM && host.met && !more));
     sg_torch_free(torch, more);
+    host.most = 1;
+    assert_int_equal(sg_torch_record_stream(torch, block, 5), -ENOMEM);
+    host.most = RECORDS;
     sg_torch_free(torch, block);
     sg_torch_empty_cache(torch);
     assert_int_equal(card.used, sg_torch_stats(torch)->reserved.current);

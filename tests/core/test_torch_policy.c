@@ -714,6 +714,35 @@ static void garbage_is_in_fixed_segments_alone(void **state)
     sg_torch_card_clear(&card);
 }
 
+/* An exbibyte is refused before anything is asked for. */
+static void exbibyte(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "", SG_GIB);
+    must_run_out(&bench, UINT64_C(1) << 60);
+    assert_int_equal(bench.stats->retries, 0);
+    must_run_out(&bench, (UINT64_C(1) << 60) - 1);
+    assert_int_equal(bench.stats->retries, 1);
+    tear_down(&bench);
+}
+
+/* Oversize blocks that are free go until there is enough: all of them, where it is not. */
+static void oversize_that_is_not_enough(void **state)
+{
+    (void)state;
+    struct bench bench;
+    set_up(&bench, "max_split_size_mb:40", 200 * SG_MIB);
+    struct sg_torch_block *kept = get(&bench, 60 * SG_MIB), *a = get(&bench, 50 * SG_MIB), *b = get(&bench, 60 * SG_MIB);
+    put(&bench, a);
+    put(&bench, b);
+    must_run_out(&bench, 150 * SG_MIB);
+    assert_int_equal(bench.stats->reserved.current, 60 * SG_MIB);
+    assert_int_equal(bench.stats->segment_frees, 2);
+    put(&bench, kept);
+    tear_down(&bench);
+}
+
 /* All that is free has gone, and it is not enough. */
 static void garbage_that_is_not_enough(void **state)
 {
@@ -757,7 +786,8 @@ int main(void)
         cmocka_unit_test(running_out),
         cmocka_unit_test(flushes_the_cache_once),
         cmocka_unit_test(memory_fraction),
-        cmocka_unit_test(garbage_collection), cmocka_unit_test(garbage_is_as_old_as_its_pool),
+        cmocka_unit_test(garbage_collection), cmocka_unit_test(garbage_is_as_old_as_its_pool), cmocka_unit_test(exbibyte),
+        cmocka_unit_test(oversize_that_is_not_enough),
         cmocka_unit_test(expandable_grows_by_chunks),
         cmocka_unit_test(expandable_fills_holes_from_the_lowest_address),
         cmocka_unit_test(expandable_map_fails_midway),
