@@ -11,8 +11,8 @@ static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slo
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
-/* What others may have come after by way of a blocking stream is not kept for one that is no more: from here on the
-   host may have shown to anybody what was allocated before `time`. */
+/* What others may have come after by way of a blocking stream, or of one that waits unseen, is not kept for one that is
+   no more: from here on the host may have shown to anybody what was allocated before `time`. */
 static void may_be_known(struct sg_order *order, uint64_t time)
 {
     for (uint64_t left = order->alive; left; left &= left - 1)
@@ -28,7 +28,7 @@ static void retire(struct sg_device *device, sg_slot slot)
         order->complete[slot] = UINT64_MAX; /* until it has a stream again */
         order->alive &= ~sg_slot_bit(slot);
         order->owed &= ~sg_slot_bit(slot);
-        if (order->blocking & sg_slot_bit(slot))
+        if ((order->blocking | order->opaque) & sg_slot_bit(slot))
             may_be_known(order, device->serial);
     }
 }
@@ -474,14 +474,15 @@ uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now
     return worked && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
 }
 
-/* The streams by which what `slot` was given at `born` may be known: its own and, once it or one that has come after
-   that is a blocking one, all of those, by the legacy stream's rules, which no clock tells of. */
+/* The streams by which what `slot` was given at `born` may be known: its own, those that may have waited for it unseen
+   and, once it or one that has come after that is a blocking one, all of those, by the legacy stream's rules, which no
+   clock tells of. */
 static uint64_t passers_of(const struct sg_order *order, sg_slot slot, uint64_t born)
 {
     uint64_t blocking = order->blocking & order->alive, passed = (sg_slot_bit(slot) | order->opaque) & blocking;
     for (uint64_t left = passed ? 0 : blocking; left && !passed; left &= left - 1)
         passed |= order->knows[__builtin_ctzll(left)].at[slot] >= born;
-    return sg_slot_bit(slot) | (passed ? blocking : 0);
+    return sg_slot_bit(slot) | (order->opaque & order->alive) | (passed ? blocking : 0);
 }
 
 static bool host_may_know(const struct sg_order *order, uint64_t passers, uint64_t born)

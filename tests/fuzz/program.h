@@ -27,7 +27,7 @@ enum {
     FUZZ_CONTEXTS = 6,     /* the same */
     FUZZ_EVENTS = 32,
     FUZZ_DEVICES = 2,
-    FUZZ_CONF_BYTES = 256,
+    FUZZ_CONF_BYTES = 512, /* all options at once have room */
     FUZZ_LAG_MOST = 64
 };
 

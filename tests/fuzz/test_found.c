@@ -240,6 +240,50 @@ static void test_work_before_a_clock_was_read(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* The host waits for a stream that may have waited for others unseen, and so may know what those have done: it may have
+   shown a block of theirs to anybody. */
+static void test_host_that_learns_unseen(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_ALLOCATE, .flags = FUZZ_WORKS, .block = 0, .bytes = UINT64_C(67108864)},
+        {FUZZ_USE, .stream = 2, .flags = FUZZ_WORKS, .block = 0},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(1048576)},
+        {FUZZ_STREAM_SYNC, .stream = 2, .block = 0},
+        {FUZZ_STREAM_QUERY, .stream = 1, .block = 0},
+        {FUZZ_USE, .stream = 1, .block = 1},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 1},
+        {FUZZ_ALLOCATE, .block = 2},
+        {FUZZ_ALLOCATE, .block = 3, .bytes = UINT64_C(65536)},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(343932928), .granularity = 4194304,
+        .devices = 1, .streams = 3, .check_every = 1, .nature = {FUZZ_PLAIN, FUZZ_PLAIN, FUZZ_OPAQUE},
+        .sees_possible = true};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
+/* The same where the one that may have waited is a thread's own stream, and where a page moves. */
+static void test_host_that_learns_by_a_threads_stream(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_STREAM_SYNC, .stream = 1, .block = 0},
+        {FUZZ_ALLOCATE, .stream = 7, .flags = FUZZ_WORKS, .block = 0, .bytes = UINT64_C(10485760)},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(2097152)},
+        {FUZZ_ALLOCATE, .stream = 7, .block = 2, .bytes = UINT64_C(1048576)},
+        {FUZZ_USE, .stream = 5, .flags = FUZZ_WORKS, .block = 0},
+        {FUZZ_STREAM_SYNC, .stream = 5, .block = 0},
+        {FUZZ_USE, .stream = 1, .block = 2},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 2},
+        {FUZZ_ALLOCATE, .block = 3, .bytes = UINT64_C(4194304)},
+        {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(23068672)},
+    };
+    static const struct fuzz_setup setup = {.conf = "garbage_collection_threshold:0.5", .total = UINT64_C(32243712),
+        .granularity = 262144, .devices = 1, .streams = 8, .check_every = 1, .nature = {[5] = FUZZ_OWN},
+        .sees_possible = true};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -254,6 +298,8 @@ int main(void)
         cmocka_unit_test(test_pinned_before_it_is_borrowed),
         cmocka_unit_test(test_place_in_the_way_of_a_page),
         cmocka_unit_test(test_work_before_a_clock_was_read),
+        cmocka_unit_test(test_host_that_learns_unseen),
+        cmocka_unit_test(test_host_that_learns_by_a_threads_stream),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
