@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,11 +38,12 @@ static void expect_doubt(uintptr_t event)
 static void apart(void (*test)(void))
 {
     int status;
+    fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         test();
-        _exit(0);
+        exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,11 +27,12 @@ static int told(void)
 static bool is_complete_after(void (*function)(void))
 {
     int status;
+    fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         function();
-        _exit(sg_streams_complete() ? 0 : 1);
+        exit(sg_streams_complete() ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));

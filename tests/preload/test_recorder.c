@@ -207,11 +207,12 @@ static void tick(int times)
 static void apart(void (*test)(void))
 {
     int status;
+    fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         test();
-        _exit(0);
+        exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);

@@ -338,13 +338,14 @@ void expect_end(void (*test)(void), int status, const char *said)
     char text[512] = "";
     int ends[2], got;
     assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
         dup2(ends[1], STDERR_FILENO);
         close(ends[1]);
         test();
-        _exit(0);
+        exit(0);
     }
     close(ends[1]);
     FILE *file = fdopen(ends[0], "r");
