@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-enum { USERS = 2, ROUNDS = 150, BYTES = 100000 };
+enum { USERS = 2, MOST = 150, FEW = 6, BYTES = 100000 };
 
 static CUcontext primary;
 static atomic_int wrong;
@@ -14,7 +14,7 @@ static atomic_int wrong;
 static void *come_and_go(void *unused)
 {
     (void)unused;
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < times(MOST, FEW); i++) {
         CUcontext context;
         CUstream stream;
         CUdeviceptr memory, kept;
@@ -45,7 +45,7 @@ static void *reset(void *unused)
     int devices = 0;
     (void)unused;
     MUST(cudaGetDeviceCount(&devices));
-    for (int i = 0; i < ROUNDS && devices > 1; i++) {
+    for (int i = 0; i < times(MOST, FEW) && devices > 1; i++) {
         unsigned char *block, byte = 0;
         MUST(cudaSetDevice(1));
         MUST(cudaMalloc((void **)&block, BYTES));
@@ -63,7 +63,7 @@ static void *use(void *number)
     CUstream stream;
     NEED(cuCtxSetCurrent(primary));
     NEED(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    for (int i = 0; i < 4 * ROUNDS; i++) {
+    for (int i = 0; i < 4 * times(MOST, FEW); i++) {
         CUdeviceptr a, b;
         unsigned char byte = 0, value = (unsigned char)(i + (int)(intptr_t)number);
         NEED(cuMemAlloc(&a, BYTES));

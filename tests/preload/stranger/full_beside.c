@@ -1,5 +1,5 @@
 /* What the program has freed serves whatever it asks for next, in pieces or as one: pools, memory of graphs, physical
-   allocations of its own, managed memory, boxes. */
+   allocations of its own, boxes. Not managed memory: more of that than is free can hang a GPU. */
 #include "stranger_driver.h"
 
 enum { MOST = 4000 };
@@ -58,14 +58,6 @@ static void of_its_own(void)
     NEED(cuMemRelease(handle));
 }
 
-static void managed(void)
-{
-    void *p;
-    SHOW(cudaMallocManaged(&p, most, cudaMemAttachGlobal));
-    MUST(cudaMemset(p, 3, most));
-    MUST(cudaFree(p));
-}
-
 static void plain(void)
 {
     void *p;
@@ -116,8 +108,6 @@ int main(void)
         of_a_graph(stream, piece);
         fill_and_free(piece);
         of_its_own();
-        fill_and_free(piece);
-        managed();
         fill_and_free(piece);
         plain();
         all_that_is_left(piece);

@@ -5,13 +5,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { THREADS = 4, ROUNDS = 100, BYTES = 3 << 20, SMALL = 5000 };
+enum { THREADS = 4, MOST = 100, FEW = 4, BYTES = 3 << 20, SMALL = 5000 };
 
 static atomic_int wrong;
 
 static void *come_and_go(void *number)
 {
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < times(MOST, FEW); i++) {
         CUcontext context;
         CUstream stream;
         CUdeviceptr kept, large, small;

@@ -5,11 +5,12 @@
 #include <pthread.h>
 #include <unistd.h>
 
-enum { CONTEXTS = 80, THREADS = 3, BYTES = 300000 };
+enum { MOST = 80, THREADS = 3, BYTES = 300000 };
 
-static CUcontext context[CONTEXTS], primary;
-static CUdeviceptr memory[CONTEXTS];
-static CUstream stream[CONTEXTS];
+static CUcontext context[MOST], primary;
+static CUdeviceptr memory[MOST];
+static CUstream stream[MOST];
+static int contexts;
 
 static void make(int i)
 {
@@ -28,7 +29,7 @@ static void make(int i)
 static void *work(void *number)
 {
     CUcontext popped;
-    for (int i = (int)(intptr_t)number; i < CONTEXTS; i += THREADS) {
+    for (int i = (int)(intptr_t)number; i < contexts; i += THREADS) {
         CUdeviceptr own;
         unsigned char byte = 0;
         NEED(cuCtxPushCurrent(primary));
@@ -52,28 +53,29 @@ int main(void)
     CUdeviceptr shared;
     size_t before, after, total;
     unsigned char byte = 0;
+    contexts = times(MOST, 4);
     NEED(cuInit(0));
     NEED(cuDevicePrimaryCtxRetain(&primary, 0));
     NEED(cuCtxSetCurrent(primary));
     NEED(cuMemGetInfo(&before, &total));
     NEED(cuMemAlloc(&shared, BYTES));
-    for (int i = 0; i < CONTEXTS; i++)
+    for (int i = 0; i < contexts; i++)
         make(i);
     for (intptr_t i = 0; i < THREADS; i++)
         pthread_create(&thread[i], NULL, work, (void *)i);
     for (int i = 0; i < THREADS; i++)
         pthread_join(thread[i], NULL);
     /* the last one works on memory that the first frees */
-    NEED(cuCtxPushCurrent(context[CONTEXTS - 1]));
+    NEED(cuCtxPushCurrent(context[contexts - 1]));
     for (int i = 0; i < 50; i++)
-        NEED(cuMemsetD8Async(shared, (unsigned char)i, BYTES, stream[CONTEXTS - 1]));
-    NEED(cuMemcpyDtoHAsync(&byte, shared, 1, stream[CONTEXTS - 1]));
+        NEED(cuMemsetD8Async(shared, (unsigned char)i, BYTES, stream[contexts - 1]));
+    NEED(cuMemcpyDtoHAsync(&byte, shared, 1, stream[contexts - 1]));
     NEED(cuCtxPopCurrent(NULL));
     NEED(cuCtxSetCurrent(primary));
-    for (int i = 0; i < CONTEXTS; i++) {
+    for (int i = 0; i < contexts; i++) {
         if (i % 3 == 0)
             NEED(cuMemFree(memory[i])); /* another context's */
-        if (i == CONTEXTS - 1)
+        if (i == contexts - 1)
             NEED(cuMemFree(shared));
         NEED(cuCtxDestroy(context[i])); /* the rest of its memory goes with it */
     }
