@@ -1,6 +1,7 @@
-"""The parts of tests/gpu/run, in their order. Each returns what goes into results.json; Skipped and Failed say why
-not."""
+"""The parts of tests/gpu/run that take no framework: the machine, the build, programs, the trainer. Each prints its rows
+as they come and returns what goes into results.json; Skipped and Failed say why not."""
 import concurrent.futures
+import glob
 import json
 import os
 import pathlib
@@ -8,7 +9,6 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 
 from machine import HERE, ROOT, Failed, Skipped
 
@@ -28,241 +28,196 @@ def what(machine):
     facts = {"python": platform.python_version(), "system": platform.platform(), "processors": os.cpu_count(),
              "commit": output("git", "-C", str(ROOT), "rev-parse", "HEAD"),
              "compiler": output("cc", "--version").splitlines()[:1],
-             "nvcc": re.findall(r"release [\d.]+", output("nvcc", "--version")),
-             "gpu": output("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
-                           "--format=csv,noheader").splitlines()}
+             "nvcc": re.findall(r"release [\d.]+", output(nvcc(), "--version")),
+             "gpu": [] if machine.sim else output("nvidia-smi", "--query-gpu=name,memory.total,driver_version",
+                                                  "--format=csv,noheader").splitlines()}
     versions = ("import importlib.metadata as m, json\n"
                 "def v(n):\n"
                 "    try: return m.version(n)\n"
                 "    except m.PackageNotFoundError: return None\n"
                 "print(json.dumps({n: v(n) for n in ('torch', 'transformers', 'peft', 'accelerate', 'cupy-cuda13x',"
-                " 'cupy-cuda12x', 'cupy', 'jax', 'triton')}))")
+                " 'cupy-cuda12x', 'cupy', 'jax', 'triton', 'cuda-bindings', 'numba-cuda')}))")
     facts["modules"] = {name: version for name, version in json.loads(output(machine.python, "-c", versions)
                                                                       or "{}").items() if version}
+    machine.row("machine", "ok", ", ".join([*facts["gpu"], *(f"{n} {v}" for n, v in facts["modules"].items())]))
     return facts
+
+
+def nvcc():
+    return shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+
+
+def configure(machine):
+    """Sets the build folder up with what the machine has."""
+    compiler = pathlib.Path(nvcc()).resolve()
+    headers = [str(path) for path in (compiler.parent.parent / "include", pathlib.Path("/usr/local/cuda/include"))
+               if (path / "cuda.h").exists()]
+    options = ["-Dtools=" + ("enabled" if machine.sim else "disabled"), "-Dunit_tests=disabled", "-Dman=disabled"]
+    if not shutil.which("pkg-config") or subprocess.run(["pkg-config", "--exists", "openblas"]).returncode:
+        options.append("-Dplain_blas=true")
+    if headers:
+        options.append(f"-Dnvidia_headers={headers[0]}")
+    done = subprocess.run([*machine.python_tool("meson", "mesonbuild"), "setup", str(machine.build), str(ROOT), *options],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(120))
+    if done.returncode:
+        raise Failed(f"meson: {done.stdout[-600:]}")
 
 
 def build(machine):
     """The library and the programs, with what the machine has: no cmocka, no jansson needed."""
-    if machine.sim and machine.library.exists() and machine.tool.exists():
-        targets = []
-    else:
-        if not shutil.which("meson"):
-            raise Failed("no meson")
-        nvcc = pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc").resolve()
-        headers = [str(path) for path in (nvcc.parent.parent / "include", pathlib.Path("/usr/local/cuda/include"))
-                   if (path / "cuda.h").exists()]
-        options = ["-Dtools=" + ("enabled" if machine.sim else "disabled"), "-Dunit_tests=disabled", "-Dman=disabled"]
-        if not shutil.which("pkg-config") or subprocess.run(["pkg-config", "--exists", "openblas"]).returncode:
-            options.append("-Dplain_blas=true")
-        if headers:
-            options.append(f"-Dnvidia_headers={headers[0]}")
-        if not (machine.build / "build.ninja").exists():
-            done = subprocess.run(["meson", "setup", str(machine.build), str(ROOT), *options], stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(120))
-            if done.returncode:
-                raise Failed(f"meson: {done.stdout[-600:]}")
-        targets = ["all"]
-    listed = output("ninja", "-C", str(machine.build), "-t", "targets", "all")
+    targets = [] if machine.sim and machine.library.exists() and machine.tool.exists() else ["all"]
+    if targets and not (machine.build / "build.ninja").exists():
+        configure(machine)
+    ninja = machine.python_tool("ninja", "ninja")
+    listed = output(*ninja, "-C", str(machine.build), "-t", "targets", "all")
     strangers = sorted(set(re.findall(r"^(tests/preload/stranger/stranger_\w+): c_LINKER", listed, re.M)))
-    targets += [*strangers, "tests/gpu/gpu_costs"]
-    done = subprocess.run(["ninja", "-C", str(machine.build), *targets], stdout=subprocess.PIPE,
+    targets += [*strangers, "tests/gpu/gpu_probe"]
+    done = subprocess.run([*ninja, "-C", str(machine.build), *targets], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(240))
     if done.returncode:
-        raise Failed(f"ninja: {done.stdout[-600:]}")
-    return {"library": machine.library.exists(), "programs": len(strangers),
+        raise Failed(f"{' '.join(ninja)}: {done.stdout[-600:]}")
+    return {"library": machine.library.exists(), "programs": len(strangers), "probe": machine.probe.exists(),
             "trainer": (machine.build / "tools" / "train" / "segalloc-train").exists()}
 
 
-def costs(machine):
-    """What each call of the driver costs."""
-    program = machine.build / "tests" / "gpu" / "gpu_costs"
-    done = machine.run("native", [program, "1" if machine.sim else "30"], timeout=150)
-    if done.returncode:
-        raise Failed(done.stderr.strip()[-300:] or f"exit status {done.returncode}")
-    table = json.loads(done.stdout)
-    if ("simulated" in table["device"]) != bool(machine.sim):
-        raise Failed(f"measured on {table['device']}, which is not what was meant: see LD_LIBRARY_PATH")
-    return table
-
-
+# What the programs are run under, and which of them rely on streams being followed, as strict need not do.
 POLICIES = ("auto", "strict")
-ORDERED = ("ordered_frees",)  # these rely on streams being followed, which strict need not do
+ORDERED = ("ordered_frees",)
+HELD_FREE = 4 * GIB  # of a real card, so that programs that fill it do it in seconds
+
+
+def of_the_newest_runtime(folder):
+    """{name: path} of the programs for the newest runtime that they were built with."""
+    found = sorted(path for path in folder.glob("stranger_*") if path.is_file() and os.access(path, os.X_OK))
+    majors = {path.name.rsplit("_", 1)[1] for path in found} & {"12", "13"}
+    if not majors:
+        raise Skipped("no NVIDIA headers, so the programs were not built")
+    major = max(majors)
+    return {path.name[len("stranger_"):-len(major) - 1]: path for path in found if path.name.endswith("_" + major)}
+
+
+def asks_for_memory(name):
+    """Whether a program looks at how much is free, or takes all: then it runs by itself."""
+    source = ROOT / "tests" / "preload" / "stranger" / f"{re.sub('_per_thread$', '', name)}.c"
+    return source.exists() and "MemGetInfo" in source.read_text()
+
+
+def run_program(machine, name, path):
+    """One program natively and under each policy. What is false or fails natively is no failure of the library."""
+    sim = "256MiB,count=2" if machine.sim else None
+    seconds = 120 if machine.sim else 20
+    native = machine.run("native", [path], timeout=seconds, sim=sim)
+    wrong = re.findall(r"^.*: no$|^[1-9]\d* wrong.*$", native.stdout, re.M)
+    row = {"native": native.returncode == 0 and not wrong, "wrong": wrong[:5], "same": {}, "served": 0}
+    for policy in POLICIES if name not in ORDERED else POLICIES[:1]:
+        preloaded, statistics = machine.counted("preloaded", [path], timeout=seconds + 10, conf=f"free_sync:{policy}",
+                                                 sim=sim)
+        row["same"][policy] = (preloaded.returncode, preloaded.stdout) == (native.returncode, native.stdout)
+        row["served"] = statistics.get("allocs", 0)
+        if not row["same"][policy]:
+            machine.heard(f"{name} under {policy}", difference(native.stdout, preloaded.stdout))
+    return row
+
+
+def difference(native, preloaded):
+    ours = preloaded.splitlines()
+    return "\n".join(f"natively: {line}" for line in native.splitlines() if line not in ours)[:1000] or "fewer or more lines"
+
+
+def judge_program(machine, name, row):
+    if not all(row["same"].values()):
+        machine.row(name, "differs", "under " + ", ".join(p for p, same in row["same"].items() if not same))
+    elif not row["native"]:
+        machine.row(name, "native no", "; ".join(row["wrong"]) or "fails natively")
+    return all(row["same"].values())
 
 
 def programs(machine):
-    """Programs as strangers write them: every fact true natively, and the same output with the library."""
-    folder = machine.build / "tests" / "preload" / "stranger"
-    found = sorted(path for path in folder.glob("stranger_*") if path.is_file() and os.access(path, os.X_OK))
-    if not found:
-        raise Skipped("no NVIDIA headers, so the programs were not built")
-    majors = {path.name.rsplit("_", 1)[1] for path in found}
-    major = "13" if "13" in majors else sorted(majors)[-1]
-    results = {}
-    if machine.sim:
-        machine.sim = "256MiB,count=2"
-    for path in (path for path in found if path.name.endswith("_" + major)):
-        name = path.name[len("stranger_"):-len(major) - 1]
-        if name == "across_no_p2p":
-            continue  # the same program for a machine without peer access
-        native = machine.run("native", [path], timeout=60)
-        wrong = re.findall(r"^.*: no$|^[1-9]\d* wrong.*$", native.stdout, re.M)
-        row = {"native": native.returncode == 0 and not wrong, "wrong": wrong[:5], "same": {}}
-        for policy in POLICIES if name not in ORDERED else POLICIES[:1]:
-            preloaded, statistics = machine.counted("preloaded", [path], timeout=60, conf=f"free_sync:{policy}")
-            row["same"][policy] = (preloaded.returncode, preloaded.stdout) == (native.returncode, native.stdout)
-            row["served"] = statistics.get("allocs", 0)
-        results[name] = row
-    return results
+    """Programs as strangers write them: the same output with the library. Several at once, with little memory left."""
+    found = of_the_newest_runtime(machine.build / "tests" / "preload" / "stranger")
+    found.pop("across_no_p2p", None)  # the same program for a machine without peer access
+    results, problems = {}, []
+    if not machine.sim:
+        machine.row("memory held", "ok", f"{machine.hold(HELD_FREE) >> 20} MiB left to the programs")
 
-
-def judge_programs(results):
-    return [f"{name}: {'not what the program expects natively' if not row['native'] else 'differs with the library'}"
-            for name, row in results.items() if not row["native"] or not all(row["same"].values())]
-
-
-def tune_size(machine):
-    return (2, 128, 2, 128) if machine.sim else (12, 1024, 12, 1024)
-
-
-def tuning(machine):
-    """Fine-tuning natively, direct and pluggable: losses, step time, memory held."""
-    machine.need("torch", "transformers", "peft")
-    size = tune_size(machine)
-    return {mode: machine.client("tune", mode, *size, timeout=150) for mode in ("native", "direct", "torch")}
-
-
-def judge_tuning(results, machine):
-    problems = [f"{mode}: {row['ended']}" for mode, row in results.items() if row["ended"] != "completed"]
-    if not machine.sim:  # there, kernels compute nothing
-        problems += [f"{mode}: losses differ from the native ones" for mode, row in results.items()
-                     if row["losses"] != results["native"]["losses"]]
-    return problems + [f"{mode}: nothing was served" for mode, row in results.items()
-                       if mode != "native" and not row["allocations"]]
-
-
-def smallest(machine, mode, size, low, high, rounds):
-    """The least limit under which the loop completes, to within (high - low) / 2 ** rounds; low fails, high
-    completes."""
-    tried = []
-    for _ in range(rounds):
-        middle = (low + high) // 2 // (2 << 20) * (2 << 20)
-        conf = "" if mode == "native" else f"limit:{middle}"
-        told = machine.client("tune", mode, *size, middle, timeout=300 if machine.sim else 100, conf=conf)
-        tried.append({"limit": middle, "ended": told["ended"]})
-        low, high = (low, middle) if told["ended"] == "completed" else (middle, high)
-    return {"completes": high, "fails": low, "tried": tried}
-
-
-def limits(machine, tuned):
-    """The smallest limit that completes, found for each mode at once: they share the processors, so no times are
-    taken."""
-    if not tuned:
-        raise Skipped("the fine-tuning before it did not run")
-    size = (2, *tune_size(machine)[1:]) if machine.sim else (6, *tune_size(machine)[1:])
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        jobs = {mode: pool.submit(smallest, machine, mode, size, row["peak_reserved"] // 2,
-                                  row["peak_reserved"] + (64 << 20), 2 if machine.sim else 5)
-                for mode, row in tuned.items()}
-        return {mode: job.result() for mode, job in jobs.items()}
-
-
-def streams(machine):
-    """The ABI by which the library learns the stream that PyTorch has current."""
-    machine.need("torch")
-    return {mode: machine.client("streams", mode) for mode in ("native", "direct", "torch")}
-
-
-def judge_streams(results):
-    return [f"{mode}: {problem}" for mode, row in results.items() for problem in row["wrong"]]
-
-
-def graphs(machine):
-    """CUDA graphs of PyTorch's making, in every mode. Without kernels there is nothing to compare."""
-    machine.need("torch")
-    results = {}
-    for mode in ("native", "beneath", "direct", "torch"):
+    def one(name):
         try:
-            results[mode] = machine.client("graphs", mode)
-        except Failed as error:
-            results[mode] = {"wrong": None, "error": str(error)}
-    return results
+            results[name] = run_program(machine, name, found[name])
+            if not judge_program(machine, name, results[name]):
+                problems.append(f"{name} differs with the library")
+        except Failed as why:  # too long natively, or with the library
+            native = "mode native" in str(why)
+            machine.row(name, "native no" if native else "differs", str(why))
+            if not native:
+                problems.append(str(why))
+
+    alone = [name for name in found if not machine.sim and asks_for_memory(name)]
+    with concurrent.futures.ThreadPoolExecutor(machine.jobs) as pool:
+        list(pool.map(one, [name for name in found if name not in alone]))
+    for name in alone:
+        one(name)
+    machine.let_go()
+    machine.row("programs", "ok" if not problems else "differs",
+                f"{len(results)} ran, {sum(r['native'] for r in results.values())} true natively, {len(problems)} differ")
+    return results, problems
 
 
-def judge_graphs(results, machine):
-    return [f"{mode}: {row.get('error') or str(row['wrong']) + ' wrong'}" for mode, row in results.items()
-            if row["wrong"] is None or (row["wrong"] and not machine.sim)]
+def both(machine, program, **more):
+    """A program natively and with the library; (native, preloaded, how many allocations were served)."""
+    native = machine.run("native", program, **more)
+    preloaded, statistics = machine.counted("preloaded", program, **more)
+    return ([native.returncode, native.stdout.strip()], [preloaded.returncode, preloaded.stdout.strip()],
+            statistics.get("allocs", 0))
 
 
-def running_out(machine):
-    """torch.OutOfMemoryError and going on; accelerate's finder."""
-    machine.need("torch")
-    return {mode: machine.client("runs_out", mode, conf="" if machine.sim or mode == "native" else "limit:8GiB")
-            for mode in ("direct", "torch")}
-
-
-def judge_running_out(results):
-    problems = []
-    for mode, row in results.items():
-        if not row["text"].startswith("CUDA out of memory. Tried to allocate"):
-            problems.append(f"{mode}: {row['text']}")
-        if not row.get("goes_on"):
-            problems.append(f"{mode}: does not go on")
-    return problems
-
-
-def frameworks(machine):
-    """CuPy, JAX and Triton: the same values natively and with the library."""
-    results = {}
-    for name in ("cupy", "jax", "triton"):
-        if not machine.has(name):
-            results[name] = {"skipped": "not installed"}
-            continue
-        if machine.sim:
-            results[name] = {"skipped": "not on the simulator: its own runtime library or compiler wants a real driver"}
-            continue
-        row = {}
-        for mode in ("native", "preloaded"):
-            try:
-                row[mode] = machine.client("other", mode, name, timeout=90)
-            except Failed as error:
-                row[mode] = {"error": str(error)}
-        results[name] = row
-    return results
-
-
-def judge_frameworks(results):
-    problems = []
-    for name, row in results.items():
-        if "skipped" in row or "error" in row["native"]:
-            continue  # what doesn't run natively says nothing
-        if row["preloaded"].get("value") != row["native"]["value"]:
-            problems.append(f"{name}: {row['preloaded'].get('error') or 'another value'}")
-        elif not row["preloaded"]["allocations"]:
-            problems.append(f"{name}: nothing was served")
-    return problems
+def judge_both(machine, name, found):
+    native, preloaded, served = found
+    if native[0]:
+        machine.row(name, "native no", f"exit status {native[0]}")
+    elif native != preloaded:
+        machine.row(name, "differs", f"native {native}, preloaded {preloaded}")
+    else:
+        machine.row(name, "ok" if served else "differs", f"{served} allocations served")
+    return [] if native[0] or (native == preloaded and served) else [name]
 
 
 def static_runtime(machine):
     """A program with the runtime within it."""
     if machine.sim:
         raise Skipped("NVIDIA's own runtime does not run on the simulator")
-    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
     program = machine.work / "static_runtime"
-    done = subprocess.run([nvcc, "-cudart", "static", "-o", str(program), str(HERE / "clients" / "static_runtime.cu")],
+    done = subprocess.run([nvcc(), "-cudart", "static", "-o", str(program), str(HERE / "clients" / "static_runtime.cu")],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(100))
     if done.returncode:
-        raise Failed(f"nvcc: {done.stdout[-300:]}")
-    native = machine.run("native", [program])
-    preloaded, statistics = machine.counted("preloaded", [program])
-    return {"native": [native.returncode, native.stdout.strip()],
-            "preloaded": [preloaded.returncode, preloaded.stdout.strip()], "served": statistics.get("allocs", 0)}
+        raise Skipped(f"nvcc: {done.stdout[-300:]}")
+    found = both(machine, [program])
+    return {"native": found[0], "preloaded": found[1], "served": found[2]}, judge_both(machine, "static runtime", found)
 
 
-def judge_static_runtime(results):
-    if results["native"] != results["preloaded"]:
-        return [f"native {results['native']}, preloaded {results['preloaded']}"]
-    return [] if results["served"] else ["nothing was served"]
+INJECTED = ("/usr/local/cuda*/nsight-compute*/target/*/libcuda-injection.so",
+            "/opt/nvidia/nsight-compute/*/target/*/libcuda-injection.so")
+
+
+def tools(machine):
+    """A program under a tool that comes between: compute-sanitizer, and a library that is injected."""
+    if machine.sim:
+        raise Skipped("NVIDIA's tools do not run on the simulator")
+    found = of_the_newest_runtime(machine.build / "tests" / "preload" / "stranger")
+    sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
+    results, problems = {}, []
+    if os.access(sanitizer, os.X_OK):
+        results["memcheck"] = both(machine, [sanitizer, "--tool", "memcheck", "--error-exitcode", "9", "--log-file",
+                                             os.devnull, found["blocks"]], timeout=60)
+    else:
+        machine.row("compute-sanitizer", "skipped", "not installed")
+    for name, row in results.items():
+        problems += judge_both(machine, name, row)
+    for library in [path for pattern in INJECTED for path in sorted(glob.glob(pattern))][:1]:
+        native, preloaded, _ = found_by = both(machine, [found["blocks"]], CUDA_INJECTION64_PATH=library)
+        results["injection"] = found_by  # the library stands aside then, so nothing need be served
+        machine.row("injection", "native no" if native[0] else "ok" if native == preloaded else "differs", library)
+        problems += [] if native[0] or native == preloaded else ["injection"]
+    return results, problems
 
 
 def trainer(machine):
@@ -272,21 +227,17 @@ def trainer(machine):
         raise Skipped("the trainer was not built")
     if machine.sim:
         raise Skipped("cuBLAS does not run on the simulator; the suite `train` compares on stand-ins for it")
-    results = {}
-    for mode in ("native", "preloaded"):
-        for dtype in ("fp32", "bf16"):
+    results, problems = {}, []
+    for dtype in ("fp32", "bf16"):
+        for mode in ("native", "preloaded"):
             done = machine.run(mode, [program, "--compare", "--json", "--dtype", dtype, "--steps", "8", "--max-len",
                                       "96", "--text", ROOT / "LICENSE"], timeout=100)
             if done.returncode not in (0, 1) or not done.stdout.strip():
                 raise Failed(f"{mode}, {dtype}: exit status {done.returncode}: {done.stderr.strip()[-300:]}")
             results[f"{mode}, {dtype}"] = json.loads(done.stdout.splitlines()[-1])
-    return results
-
-
-def judge_trainer(results):
-    problems = [f"{name}: differs by {row['largest_relative_difference']}" for name, row in results.items()
-                if not row["equal"]]
-    for dtype in ("fp32", "bf16"):
-        if results[f"native, {dtype}"]["losses_gpu"] != results[f"preloaded, {dtype}"]["losses_gpu"]:
-            problems.append(f"{dtype}: the GPU's losses are others with the library")
-    return problems
+        native, ours = results[f"native, {dtype}"], results[f"preloaded, {dtype}"]
+        same = native["losses_gpu"] == ours["losses_gpu"]
+        status = "differs" if not same else "ok" if native["equal"] else "native no"
+        machine.row(f"trainer, {dtype}", status, f"largest difference {native['largest_relative_difference']}")
+        problems += [] if same else [f"{dtype}: the GPU's losses are others with the library"]
+    return results, problems

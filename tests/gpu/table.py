@@ -13,9 +13,10 @@ def micro(ns):
 
 def costs(data):
     by_page, by_stream = {}, {}
-    for row in data["rows"]:
+    for row in (row for row in data if "call" in row):
         key, place = ("bytes", by_page) if "bytes" in row else ("streams", by_stream)
         place.setdefault((row["call"], row[key]), {})[row["busy"]] = row
+
     def lines(place, unit):
         for (call, value), found in place.items():
             idle, busy = found.get(False), found.get(True)
@@ -47,13 +48,6 @@ def limits(data):
                  [[mode, f"{row['completes'] / MIB:.0f}", f"{row['fails'] / MIB:.0f}"] for mode, row in data.items()]))
 
 
-def programs(data):
-    return ("Programs as strangers write them:\n\n" +
-            rows(["program", "facts true natively", "same with the library", "allocations served"],
-                 [[name, "yes" if row["native"] else "no", "yes" if all(row["same"].values()) else "no", row["served"]]
-                  for name, row in data.items()]))
-
-
 def text(results):
     parts = results["parts"]
     pieces = []
@@ -68,7 +62,10 @@ def text(results):
                        [[name, part["status"], part["seconds"],
                          "; ".join(part.get("problems", [])) or part.get("why", "")]
                         for name, part in parts.items()]))
-    for name, make in (("tuning", tuning), ("limits", limits), ("programs", programs), ("costs", costs)):
-        if "data" in parts.get(name, {}):
+    pieces.append(rows(["part", "row", "result", ""],
+                       [[name, row["row"], row["status"], row.get("note", "").replace("|", "/")]
+                        for name, part in parts.items() for row in part.get("rows", [])]))
+    for name, make in (("tuning", tuning), ("limits", limits), ("costs", costs)):
+        if parts.get(name, {}).get("data"):
             pieces.append(make(parts[name]["data"]))
     return "\n".join(pieces)

@@ -13,7 +13,17 @@ import unittest
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PYTHON = os.environ.get("PYTORCH_PYTHON", sys.executable)
-ALWAYS = {"what", "build", "costs", "frameworks"}  # the rest needs headers or modules that may not be there
+ALWAYS = {"what", "build", "probe", "alias", "managed", "costs", "frameworks"}  # the rest needs headers or modules that may not be there
+
+
+ROOT = HERE.parent.parent
+ENVIRONMENT = {**os.environ, "LD_LIBRARY_PATH": f"{BUILD / 'src' / 'sim' / 'cudart'}:{BUILD / 'src' / 'sim'}"}
+
+
+def probe(*arguments, **more):
+    return subprocess.run([BUILD / "tests" / "gpu" / "gpu_probe", "--quick", *arguments] if "--list" not in arguments else
+                          [BUILD / "tests" / "gpu" / "gpu_probe", *arguments], env={**ENVIRONMENT, **more}, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
 
 
 def run(*arguments):
@@ -28,22 +38,77 @@ class Run(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
             results = json.loads(pathlib.Path(folder, "results.json").read_text())
             text = pathlib.Path(folder, "results.txt").read_text()
+            told = json.loads(pathlib.Path(folder, "facts.json").read_text())
+        self.assertTrue(told["machine"]["assumed"])
+        self.assertEqual(told["facts"]["driver"], {"value": 13000, "simulator": 13000})
         self.assertTrue(results["simulated"])
         for name, part in results["parts"].items():
             self.assertIn(part["status"], ("ok", "skipped"), name)
             self.assertEqual(part["status"], "ok" if name in ALWAYS else part["status"], f"{name}: {part}")
             self.assertIn(f"| {name} |", text)
         self.assertIn("No figure here says anything about a GPU", text)
-        rows = results["parts"]["costs"]["data"]["rows"]
+        rows = results["parts"]["costs"]["data"]
         self.assertTrue({row["call"] for row in rows} >= {"cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap",
                                                           "cuMemRelease", "cuEventRecord", "cuEventQuery",
                                                           "cuCtxRecordEvent"})
-        self.assertEqual({row["streams"] for row in rows if "streams" in row}, {1, 8, 64})
+        self.assertEqual({row["streams"] for row in rows if "streams" in row}, {1, 8, 64, 200})
+        self.assertLess(len(done.stdout), 12000)
 
     def test_clients_compile(self):
         for path in sorted(HERE.glob("clients/*.py")):
             with self.subTest(path=path.name), tempfile.NamedTemporaryFile(suffix=".pyc") as out:
                 py_compile.compile(str(path), cfile=out.name, doraise=True)
+
+    def test_refusals(self):
+        """A row that fails is said, and the next goes on; one that takes too long is ended."""
+        done = probe("costs of handles", "peer", SEGALLOC_SIM="1GiB,fail=cuMemMap:1+")
+        rows = {row["row"]: row for row in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(rows["costs of handles"]["code"], 2)
+        self.assertIn("one device", rows["peer"]["skipped"])
+        done = probe("marks", "peer", SEGALLOC_SIM="1GiB,kernel_us=60000000")
+        rows = {row["row"]: row for row in map(json.loads, done.stdout.splitlines())}
+        self.assertEqual(rows["marks"]["error"], "no answer within 10 s")
+        self.assertIn("one device", rows["peer"]["skipped"])
+        self.assertEqual(done.returncode, 1)
+
+    def test_rows_are_documented(self):
+        text = (HERE / "README.md").read_text()
+        for row in map(json.loads, probe("--list").stdout.splitlines()):
+            self.assertIn(f"| {row['row']} |", text)
+
+    def test_compare(self):
+        """A made-up machine changes the simulator, which then says the same; nothing is left but what has no setting."""
+        facts = ROOT / "tests" / "data" / "gpu-facts-assumed.json"
+        done = subprocess.run([sys.executable, HERE / "compare", facts, "--build", BUILD, "--apply"], text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertIn("assumed: no GPU said this", done.stdout)
+        spec = done.stdout.splitlines()[-1].removeprefix("SEGALLOC_SIM=")
+        self.assertIn("driver=13.2", spec)
+        told = [json.loads(line) for line in probe("device", SEGALLOC_SIM=spec).stdout.splitlines()]
+        self.assertEqual(told[0]["driver"], 13020)
+        self.assertEqual(told[2]["posix_handles"], 0)
+        library = BUILD / "src" / "preload" / "libsegalloc.so"
+        done = probe("--group", "costs", "managed", "reset", SEGALLOC_SIM=spec, LD_PRELOAD=str(library))
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout[-2000:])
+        self.assertNotIn('"error"', done.stdout)
+        for name in ("blocks", "events", "captures", "threads"):
+            program = BUILD / "tests" / "preload" / "stranger" / f"stranger_{name}_13"
+            if program.exists():
+                ran = subprocess.run([ROOT / "tests" / "preload" / "stranger" / "compare.sh", program, library,
+                                      "free_sync:auto", "free_sync:strict"],
+                                     env={**ENVIRONMENT, "SEGALLOC_SIM": spec}, text=True, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, timeout=300)
+                self.assertEqual(ran.returncode, 0, f"{name}: {ran.stdout[-2000:]}")
+
+    def test_no_facts(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            file.write("{}")
+            file.flush()
+            done = subprocess.run([sys.executable, HERE / "compare", file.name], text=True, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("is no file of facts", done.stderr)
 
     def test_wrong_part(self):
         done = run("--sim", "--only", "nothing")

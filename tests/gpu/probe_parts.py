@@ -1,0 +1,100 @@
+"""The parts of tests/gpu/run that ask the driver itself, by gpu_probe, and what their rows come to in a line each."""
+import os
+import subprocess
+
+import facts
+from machine import Failed, Skipped
+from parts import nvcc
+
+MIB = 1 << 20
+
+
+def kernels(machine):
+    """The kernels, compiled for the device at hand: [] where there is no compiler. On the simulator they are functions
+    of the host."""
+    if machine.sim:
+        return []
+    target = machine.work / "kernels.cubin"
+    if not target.exists():
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu")
+        try:
+            done = subprocess.run([nvcc(), "-cubin", "-arch=native", "-o", str(target), source], stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=machine.timeout(60))
+            machine.heard("nvcc kernels.cu", done.stdout if done.returncode else "")
+        except (OSError, subprocess.TimeoutExpired) as why:
+            machine.heard("nvcc kernels.cu", str(why))
+    return ["--kernels", str(target)] if target.exists() else []
+
+
+def groups(lines):
+    """Consecutive lines of one row together, as soon as the next begins."""
+    current = []
+    for line in lines:
+        if current and line["row"] != current[0]["row"]:
+            yield current
+            current = []
+        current.append(line)
+    if current:
+        yield current
+
+
+def ask(machine, group, timeout, rounds):
+    """All rows of a group, printed as they come: (lines, problems). What the driver refuses is said, and no failure."""
+    arguments = [*(["--quick"] if machine.sim else ["--rounds", str(rounds)]), *kernels(machine), "--group", group]
+    everything, problems = [], []
+    for lines in groups(machine.asked("native", *arguments, timeout=timeout, sim=f"{machine.sim},kernel_us=100,drop_mb=1"
+                                      if machine.sim else None)):
+        everything += lines
+        name = lines[0]["row"]
+        error = next((line for line in lines if "error" in line), None)
+        skipped = next((line for line in lines if "skipped" in line), None)
+        if error:
+            machine.row(name, "native no", error["error"] + (f": {error['code']}" if "code" in error else ""))
+        elif skipped and len(lines) == 1:
+            machine.row(name, "skipped", skipped["skipped"])
+        else:
+            wrong = facts.wrong(name, lines)
+            machine.row(name, "native no" if wrong else "ok", wrong or facts.line(name, lines))
+            problems += [f"{name}: {wrong}"] if wrong else []
+    if not everything:
+        raise Failed("the probe said nothing")
+    return everything, problems
+
+
+def probe(machine):
+    """What the allocator and the simulator take for granted."""
+    lines, _ = ask(machine, "probe", 240, 10)
+    if lines[0].get("simulated", False) != bool(machine.sim):
+        raise Failed(f"measured on {lines[0].get('device')}, which is not what was meant: see LD_LIBRARY_PATH")
+    return lines
+
+
+def alias(machine):
+    """Whether two addresses of a page are coherent, in every way to read."""
+    if not machine.sim and not kernels(machine):
+        raise Skipped("needs nvcc (kernels.cu): there is none, or it compiles nothing for this device")
+    return ask(machine, "alias", 150, 1)
+
+
+def costs(machine):
+    """What each call of the driver costs."""
+    lines, _ = ask(machine, "costs", 150, 30)
+    return lines
+
+
+def managed(machine):
+    """Managed memory beside what the library keeps of freed memory. It never asks for more than is free."""
+    sim = f"{machine.sim},card=gpu-{os.getpid()}" if machine.sim else None
+    quick = ["--quick"] if machine.sim else []
+    found = {}
+    for mode in ("native", "preloaded"):
+        lines = list(machine.asked(mode, *quick, "managed", timeout=40, sim=sim))
+        found[mode] = lines[-1] if lines else {"error": "the probe said nothing"}
+        line = found[mode]
+        if "skipped" in line or "error" in line:
+            status = "skipped" if "skipped" in line else "native no" if mode == "native" else "differs"
+            machine.row(f"managed, {mode}", status, line.get("skipped") or line["error"])
+        else:
+            machine.row(f"managed, {mode}", "ok", facts.line("managed", lines))
+    return found, [f"managed, {mode}: {line['error']}" for mode, line in found.items()
+                   if mode == "preloaded" and "error" in line and "error" not in found["native"]]
