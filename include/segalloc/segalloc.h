@@ -96,6 +96,9 @@ SEGALLOC_API int segalloc_record_stream(void *pointer, void *stream);
 SEGALLOC_API void *segalloc_torch_malloc(size_t bytes, int device, void *stream);
 SEGALLOC_API void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream);
 
+/* 0 where PyTorch is loaded and its libraries lack that error, so that its own cache is the better choice; else 1. */
+SEGALLOC_API int segalloc_torch_raises(void);
+
 /* Its optional hooks: set_record_stream_fn (without it PyTorch keeps Tensor.record_stream() to itself: until it is
    called for the first time, a free covers every stream that could have seen the block, which holds memory back for
    longer), set_reset_fn (torch.cuda.empty_cache: waits for freed memory that queued work still uses, then

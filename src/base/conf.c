@@ -52,7 +52,7 @@ static const char *const *enum_words(enum type type)
     static const char *const backend[] = {"native", "cudaMallocAsync", NULL};
     static const char *const free_sync[] = {"auto", "strict", "event", "stream", NULL};
     static const char *const ipc[] = {"auto", "always", "never", NULL};
-    static const char *const pytorch[] = {"direct", "beneath", NULL};
+    static const char *const pytorch[] = {"auto", "direct", "beneath", NULL};
     static const char *const oom[] = {"first", "every", "never", NULL};
     switch (type) {
     case TYPE_ENUM_BACKEND:

@@ -202,6 +202,17 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     return result;
 }
 
+uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return 0;
+    sg_lock(&device->lock);
+    uint64_t latest = device->serial;
+    sg_unlock(&device->lock);
+    return latest;
+}
+
 void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -132,6 +132,9 @@ struct sg_block_info {
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret);
+/* Blocks of the device that are handed out from now on have a greater `buffer_id`, those before have none. 0 where the
+   device has not been used. */
+uint64_t sg_core_latest_buffer(struct sg_core *core, int device);
 
 /* cuMemGetInfo, given the driver's own answer for the device: idle whole pages count as free, within the limit. */
 void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes);

@@ -14,6 +14,7 @@
 #include "quick.h"
 #include "resolve.h"
 #include "torch_error.h"
+#include "torch_sent.h"
 
 SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
 SG_EXPORT int cudaFree(void *address);
@@ -252,6 +253,8 @@ int cudaFree(void *address)
 {
     struct sg_module spare;
     const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
+    if (atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed))
+        sg_torch_sent_freed(address);
     if (sg_quick_free(module, address))
         return CUDA_SUCCESS;
     if (!module->free)

@@ -24,6 +24,7 @@
 #include "resolve.h"
 #include "rest.h"
 #include "streams.h"
+#include "torch.h"
 #include "trimming.h"
 #include "users.h"
 
@@ -292,7 +293,8 @@ static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
     sg_declare_start();
-    if (sg_ipc_settle()) {
+    sg_torch_begins();
+    if (sg_ipc_settle() || (life.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
         sg_guard(SG_GUARD_LIFE);
         life.conf.ipc = SG_IPC_ALWAYS;
         sg_unguard(SG_GUARD_LIFE);

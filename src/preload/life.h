@@ -141,6 +141,7 @@ enum sg_guard {
     SG_GUARD_STREAMS,
     SG_GUARD_EVENTS,
     SG_GUARD_UNTRACKED,
+    SG_GUARD_TORCH,
     SG_GUARD_COUNT
 };
 void sg_guard(enum sg_guard guard);

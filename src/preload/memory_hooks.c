@@ -195,6 +195,18 @@ static void learn_what_is_free(struct sg_core *core, int device)
     }
 }
 
+/* A program that has PyTorch's statistics takes what its cache holds idle for used, until it empties that. So do
+   reckonings of what may still be asked for. Source: torch.cuda.memory_reserved(), and vllm/utils/mem_utils.py. */
+static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_bytes)
+{
+    struct sg_stats stats;
+    if (!sg_core_stats_recent(core, device, &stats))
+        return free_bytes;
+    uint64_t limit = sg_core_limit(core, device), held = stats.value[SG_STAT_reserved_bytes];
+    uint64_t allowed = limit > held ? limit - held : 0;
+    return free_bytes < allowed ? free_bytes : (size_t)allowed;
+}
+
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     const struct sg_real *real = sg_real();
@@ -212,8 +224,11 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     if (!core) {
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+        size_t of_driver = available;
         learn_what_is_free(core, device);
         sg_core_mem_info(core, device, &available, &total);
+        if (sg_torch_counts())
+            available = beyond_what_is_held(core, device, of_driver);
     }
     if (core)
         sg_end();

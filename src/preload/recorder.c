@@ -17,6 +17,7 @@
 #include "rest.h"
 #include "stats_file.h"
 #include "streams.h"
+#include "torch.h"
 #include "trace_writer.h"
 #include "wrap.h"
 
@@ -157,6 +158,7 @@ static void write_stats_file(struct sg_core *core)
         .conf = recorder.conf,
         .command = recorder.command,
         .untracked_by = sg_streams_untracked_by(),
+        .pytorch = sg_torch_mode_text(),
         .devices = used,
     };
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);

@@ -3,6 +3,7 @@
 #include "torch.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,12 +12,14 @@
 #include <unistd.h>
 
 #include "conf.h"
+#include "environment.h"
 #include "hooks.h"
 #include "life.h"
 #include "memory.h"
 #include "resolve.h"
 #include "segalloc/segalloc.h"
 #include "size.h"
+#include "torch_allocator.h"
 #include "torch_error.h"
 
 /* std::optional<bool>: two bytes, in a register. */
@@ -32,25 +35,85 @@ typedef CUstream stream_handle_fn(const struct torch_stream *stream);
 
 SG_EXPORT uint16_t _ZN3c105utils9check_envEPKc(const char *name);
 
-static atomic_bool direct;
+/* Who keeps a cache of PyTorch's tensors. It is settled by PyTorch's first allocation; `SWITCHABLE` alone may become
+   `SWITCHED` later, and stays that. */
+static _Atomic(enum sg_torch_mode) mode;
+
+static const char *const mode_words[] = {
+    [SG_TORCH_UNKNOWN] = NULL,
+    [SG_TORCH_BENEATH] = "beneath",
+    [SG_TORCH_DIRECT] = "direct",
+    [SG_TORCH_SWITCHABLE] = "direct",
+    [SG_TORCH_SWITCHED] = "direct, then beneath",
+    [SG_TORCH_PLUGGED] = "pluggable",
+};
+
+static enum sg_torch_mode current_mode(void)
+{
+    return atomic_load_explicit(&mode, memory_order_acquire);
+}
 
 bool sg_torch_direct(void)
 {
-    return atomic_load_explicit(&direct, memory_order_relaxed);
+    enum sg_torch_mode now = current_mode();
+    return now == SG_TORCH_DIRECT || now == SG_TORCH_SWITCHABLE || now == SG_TORCH_SWITCHED;
 }
 
-static void explain_failure(int status, void *pid)
+bool sg_torch_switched(void)
 {
-    if (status != 0 && (pid_t)(intptr_t)pid == getpid())
-        sg_life_say(
-            "if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, SEGALLOC_CONF=pytorch:beneath");
+    return current_mode() == SG_TORCH_SWITCHED;
 }
 
-void sg_torch_captures(CUstreamCaptureMode mode)
+bool sg_torch_switchable(void)
+{
+    return current_mode() == SG_TORCH_SWITCHABLE;
+}
+
+bool sg_torch_counts(void)
+{
+    return sg_torch_direct() || current_mode() == SG_TORCH_PLUGGED;
+}
+
+const char *sg_torch_mode_text(void)
+{
+    return mode_words[current_mode()];
+}
+
+/* Of each device, the number of its latest block when the cache was switched on again. */
+static uint64_t latest_direct[SG_DEVICES_MAX];
+
+bool sg_torch_is_direct(const void *pointer)
+{
+    struct sg_block_info block;
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
+    struct sg_core *core = sg_torch_direct() && sg_life_owns(address) ? sg_begin() : NULL;
+    bool is = core && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
+    if (core)
+        sg_end();
+    return is && (!sg_torch_switched() || block.buffer_id <= latest_direct[block.device]);
+}
+
+void sg_torch_pool_begins(void)
+{
+    enum sg_torch_mode before = SG_TORCH_SWITCHABLE;
+    if (current_mode() != before || sg_life_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
+        return;
+    struct sg_core *core = sg_begin();
+    for (int device = 0; core && device < SG_DEVICES_MAX; device++)
+        latest_direct[device] = sg_core_latest_buffer(core, device);
+    if (core)
+        sg_end();
+    (void)atomic_compare_exchange_strong(&mode, &before, SG_TORCH_SWITCHED);
+}
+
+/* torch.compile begins its captures so, and few others do. */
+void sg_torch_captures(CUstreamCaptureMode capture_mode)
 {
     static atomic_flag noted = ATOMIC_FLAG_INIT;
-    if (mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !atomic_flag_test_and_set(&noted))
-        (void)on_exit(explain_failure, (void *)(intptr_t)getpid());
+    if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !sg_torch_switched() &&
+        !atomic_flag_test_and_set(&noted))
+        sg_life_say("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
+                    "SEGALLOC_CONF=pytorch:auto or pytorch:beneath");
 }
 
 static void *torch_symbol(const char *library, const char *name)
@@ -70,6 +133,32 @@ static uint16_t ask_torch(const char *name)
     return symbol && theirs != ours ? theirs(name) : NO_VALUE;
 }
 
+static int is_server(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    (void)user;
+    return info->dlpi_name && (strstr(info->dlpi_name, "/vllm/") || strstr(info->dlpi_name, "/sgl_kernel/"));
+}
+
+/* Servers that reckon with what PyTorch's cache says of itself, capture dozens of graphs, and send memory to each other
+   by legacy handles. They have extensions of their own, which are loaded before the first tensor. */
+static bool serves(void)
+{
+    return dl_iterate_phdr(is_server, NULL) != 0;
+}
+
+/* Whether this PyTorch, which has asked whether to keep its cache, is to be told not to by its answer. */
+static bool choose(void)
+{
+    enum sg_pytorch wanted = sg_life_passing() ? SG_PYTORCH_BENEATH : sg_life_conf()->pytorch;
+    bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves());
+    if (off && sg_torch_allocator_take() && sg_torch_allocator_cache(false))
+        atomic_store(&mode, SG_TORCH_SWITCHABLE);
+    else
+        atomic_store(&mode, wanted == SG_PYTORCH_DIRECT ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    return wanted == SG_PYTORCH_DIRECT && current_mode() == SG_TORCH_DIRECT;
+}
+
 /* c10::utils::check_env(const char *). PyTorch asks it, once, whether to keep its own cache; the answer reaches this
    process alone, where a variable of the environment would be inherited. What the user says stands. */
 uint16_t _ZN3c105utils9check_envEPKc(const char *name)
@@ -77,13 +166,41 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
     uint16_t answer = ask_torch(name);
     if (!name || strcmp(name, "PYTORCH_NO_CUDA_MEMORY_CACHING") != 0)
         return answer;
-    if (!(answer & HAS_VALUE) && !sg_life_passing() && sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
+    if (answer & HAS_VALUE) {
+        bool off = answer & IS_TRUE;
+        (void)(off && sg_torch_allocator_take());
+        atomic_store(&mode, off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    } else if (choose()) {
         answer = HAS_VALUE | IS_TRUE;
-    if (answer == (HAS_VALUE | IS_TRUE)) {
-        atomic_store(&direct, true);
-        sg_memory_follow();
     }
+    if (sg_torch_direct())
+        sg_memory_follow();
     return answer;
+}
+
+/* Before 2.6 the question is part of PyTorch's own code, and the environment alone has the answer. */
+void sg_torch_begins(void)
+{
+    void *handle = current_mode() == SG_TORCH_UNKNOWN ? sg_library_find("libc10_cuda.so") : NULL;
+    if (!handle)
+        return;
+    (void)sg_library_close(handle);
+    if (torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc"))
+        return; /* it will ask */
+    const char *variable = sg_environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    bool off = variable && strcmp(variable, "1") == 0;
+    (void)(off && sg_torch_allocator_take());
+    atomic_store(&mode, off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
+    if (off)
+        sg_memory_follow();
+    else if (sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
+        sg_life_say("pytorch:direct: this PyTorch, older than 2.6, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
+                    "is in the environment, where `segalloc run` puts it");
+}
+
+bool sg_torch_caches(void)
+{
+    return current_mode() == SG_TORCH_BENEATH && sg_life_conf()->pytorch == SG_PYTORCH_AUTO;
 }
 
 /* PyTorch keeps a thread's current streams in a variable with a destructor, and asked after that it reads freed memory
@@ -107,7 +224,7 @@ static void ask_until_thread_ends(void)
     memcpy(&function, &symbol, sizeof function);
     asking = ASKING;
     if (function)
-        (void)function(stop_asking, NULL, (void *)&direct);
+        (void)function(stop_asking, NULL, (void *)&mode);
 }
 
 bool sg_torch_stream(CUstream *ret)
@@ -166,13 +283,13 @@ void sg_torch_pop_device(const struct sg_driver *driver, bool pushed)
         driver->ctx_pop(&ignored);
 }
 
-/* A MemPool's segments: PyTorch's own cache is the allocator in force, and does with NULL what it does with an error of
-   cudaMalloc. Else the allocator is the pluggable one, which lives in another library. */
+/* A MemPool's segments: PyTorch's own cache is the allocator in force, an object with static storage, and does with NULL
+   what it does with an error of cudaMalloc. Else the allocator is the pluggable one. */
 static bool is_for_pool(void)
 {
     void *const *allocator = torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator9allocatorE");
     Dl_info info;
-    return allocator && *allocator && dladdr(*(void **)*allocator, &info) && info.dli_fname &&
+    return allocator && *allocator && dladdr(*allocator, &info) && info.dli_fname &&
         strstr(info.dli_fname, "libc10_cuda.so");
 }
 
@@ -194,6 +311,8 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     CUresult result = CUDA_ERROR_NOT_INITIALIZED;
     if (!bytes)
         return NULL;
+    enum sg_torch_mode unknown = SG_TORCH_UNKNOWN;
+    (void)atomic_compare_exchange_strong(&mode, &unknown, SG_TORCH_PLUGGED);
     sg_memory_follow();
     sg_memory_torch_plugged();
     if (driver) {

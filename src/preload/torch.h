@@ -7,12 +7,42 @@
 #include "cuda_abi.h"
 #include "driver.h"
 
-/* Whether PyTorch was told not to cache, so that its every tensor is a cudaMalloc. */
+enum sg_torch_mode {
+    SG_TORCH_UNKNOWN,    /* PyTorch has allocated nothing yet, or isn't there */
+    SG_TORCH_BENEATH,    /* its cache is on */
+    SG_TORCH_DIRECT,     /* its cache is off for good: every tensor is a cudaMalloc */
+    SG_TORCH_SWITCHABLE, /* the same, but the cache can be switched on again */
+    SG_TORCH_SWITCHED,   /* which has happened */
+    SG_TORCH_PLUGGED     /* its allocator calls segalloc_torch_malloc() */
+};
+
+/* For statistics: "direct", "beneath" …; NULL for SG_TORCH_UNKNOWN. */
+const char *sg_torch_mode_text(void);
+
+/* Whether tensors came here one by one, at some time at least. And what may still become, or has become, of that. */
 bool sg_torch_direct(void);
+bool sg_torch_switchable(void);
+bool sg_torch_switched(void);
+
+/* Whether PyTorch's statistics are made of ours. */
+bool sg_torch_counts(void);
+
+/* Whether `pointer` begins a block that was served to PyTorch as a tensor, not as a segment of its cache. */
+bool sg_torch_is_direct(const void *pointer);
+
+/* Whether PyTorch's cache is on although nobody asked for that: what it has to give away then is to be such that it
+   can be. */
+bool sg_torch_caches(void);
+
+/* The process allocates for the first time. Takes the loader's lock. */
+void sg_torch_begins(void);
+
+/* PyTorch begins to allocate for a pool of its own: of graphs, or a MemPool. Those are its cache's, with all that it
+   knows of them, so with pytorch:auto the cache is on from here on. */
+void sg_torch_pool_begins(void);
 
 /* A capture of that mode begins. torch.compile makes its graphs thread-locally, and looks for their memory in PyTorch's
-   own cache, which is not in use in direct mode: where such a process then ends with a failure, a line says the way
-   out. */
+   own cache: where that is off, a line says the way out. */
 void sg_torch_captures(CUstreamCaptureMode mode);
 
 /* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is

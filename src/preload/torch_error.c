@@ -2,8 +2,9 @@
 
    c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
-   and libstdc++'s std::string; of the names: PyTorch 2.9 to 2.11, whose libraries export them. Each is looked up when
-   it is first needed; where one is missing, nothing is thrown. Compiled with unwind tables. */
+   and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have the older one; of the names: PyTorch 2.1 to
+   2.15, whose libraries export them. Each is looked up when it is first needed; where one is missing, nothing is thrown.
+   Compiled with unwind tables. */
 #include "glibc.h"
 
 #include "torch_error.h"
@@ -19,6 +20,7 @@
 #include "hooks.h"
 #include "life.h"
 #include "resolve.h"
+#include "segalloc/segalloc.h"
 #include "size.h"
 #include "torch.h"
 
@@ -32,6 +34,13 @@ struct cxx_string {
     } room;
 };
 
+/* The older std::string is an address, of a text with this before it, which several strings may have in common. */
+struct cow_text {
+    size_t length, capacity;
+    atomic_int others;
+    char text[];
+};
+
 /* c10::SourceLocation. */
 struct source_location {
     const char *function, *file;
@@ -39,7 +48,7 @@ struct source_location {
 };
 
 /* A std::string is handed over by address; it is the caller's to destroy, whether its text was taken or not. */
-typedef void error_fn(void *self, struct source_location where, struct cxx_string *message);
+typedef void error_fn(void *self, struct source_location where, void *message);
 typedef void *allocate_fn(size_t bytes);
 typedef void delete_fn(void *memory);
 typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
@@ -58,7 +67,7 @@ enum {
 };
 
 static struct cxx {
-    error_fn *construct;
+    error_fn *construct, *construct_older; /* one of them; the other one is NULL */
     allocate_fn *allocate, *new;
     delete_fn *delete;
     throw_fn *throw;
@@ -80,12 +89,14 @@ static void *resolve(const char *library, const char *name)
     return found;
 }
 
+/* c10::Error::Error(c10::SourceLocation, std::string) */
+#define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationE"
+
 static bool look_up(struct cxx *ret)
 {
     static const struct {
         const char *library, *name;
     } wanted[] = {
-        {"libc10.so", "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"},
         {"libc10.so", "__cxa_allocate_exception"},
         {"libc10.so", "_Znwm"},
         {"libc10.so", "_ZdlPv"},
@@ -100,14 +111,17 @@ static bool look_up(struct cxx *ret)
         if (!found[i])
             return false;
     }
-    memcpy(&ret->construct, &found[0], sizeof found[0]);
-    memcpy(&ret->allocate, &found[1], sizeof found[1]);
-    memcpy(&ret->new, &found[2], sizeof found[2]);
-    memcpy(&ret->delete, &found[3], sizeof found[3]);
-    memcpy(&ret->throw, &found[4], sizeof found[4]);
-    ret->vtable = found[5];
-    ret->type = found[6];
-    return true;
+    memcpy(&ret->allocate, &found[0], sizeof found[0]);
+    memcpy(&ret->new, &found[1], sizeof found[1]);
+    memcpy(&ret->delete, &found[2], sizeof found[2]);
+    memcpy(&ret->throw, &found[3], sizeof found[3]);
+    ret->vtable = found[4];
+    ret->type = found[5];
+    void *newer = resolve("libc10.so", CONSTRUCTOR "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");
+    void *older = newer ? NULL : resolve("libc10.so", CONSTRUCTOR "Ss");
+    memcpy(&ret->construct, &newer, sizeof newer);
+    memcpy(&ret->construct_older, &older, sizeof older);
+    return newer || older;
 }
 
 /* Two threads that look at once find the same, and the first one's is kept: it may be in use by then. */
@@ -177,28 +191,54 @@ static size_t compose(int device, size_t bytes, char *text, size_t size)
     return length < (int)size ? (size_t)length : size - 1;
 }
 
+static void construct(void *object, struct source_location where, const char *text, size_t length)
+{
+    struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
+    memcpy(message.text, text, length + 1);
+    cxx.construct(object, where, &message);
+    if (message.text != message.room.local)
+        cxx.delete(message.text);
+}
+
+static void construct_older(void *object, struct source_location where, const char *text, size_t length)
+{
+    struct cow_text *shared = cxx.new(sizeof *shared + length + 1);
+    *shared = (struct cow_text){.length = length, .capacity = length};
+    memcpy(shared->text, text, length + 1);
+    char *message = shared->text;
+    cxx.construct_older(object, where, &message);
+    if (message == shared->text && atomic_fetch_sub(&shared->others, 1) <= 0)
+        cxx.delete(shared);
+}
+
 void sg_torch_throw_out_of_memory(int device, size_t bytes)
 {
     if (!can_throw())
         return;
     char text[TEXT_BYTES];
     size_t length = compose(device, bytes, text, sizeof text);
-    struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
-    memcpy(message.text, text, length + 1);
     const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
     void **object = cxx.allocate(OBJECT_BYTES);
-    cxx.construct(object, where, &message);
-    if (message.text != message.room.local)
-        cxx.delete(message.text);
+    (cxx.construct ? construct : construct_older)(object, where, text, length);
     object[0] = cxx.vtable + VTABLE_FUNCTIONS;
     void (*destroy)(void *);
     memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);
     cxx.throw(object, cxx.type, destroy);
 }
 
+int segalloc_torch_raises(void)
+{
+    void *handle = sg_library_find("libc10_cuda.so");
+    if (handle)
+        (void)sg_library_close(handle);
+    return !handle || can_throw();
+}
+
 void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
 {
-    if (module->kind != SG_CALLER_TORCH || !sg_torch_direct() || !module->get_last_error || !can_throw())
+    /* Its cache, where that is on, goes on by itself. */
+    bool throws = sg_torch_direct() && !sg_torch_switched() && !sg_thread_inside();
+    if (module->kind != SG_CALLER_TORCH || !throws || !module->get_last_error || !can_throw())
         return;
     (void)module->get_last_error();
     sg_torch_throw_out_of_memory(-1, bytes);

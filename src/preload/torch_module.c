@@ -73,8 +73,13 @@ void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaP
     size_t available = 0, total;
     if (driver && is_device(device)) {
         bool pushed = sg_torch_push_device(driver, device);
-        if (cuMemGetInfo_v2(&available, &total) != CUDA_SUCCESS)
+        struct sg_core *core = sg_begin();
+        if (driver->mem_info(&available, &total) != CUDA_SUCCESS)
             available = 0;
+        else if (core)
+            sg_core_mem_info(core, device, &available, &total);
+        if (core)
+            sg_end();
         sg_torch_pop_device(driver, pushed);
     }
     *largest = *largest > available ? *largest : available;

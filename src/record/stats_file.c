@@ -112,6 +112,8 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     put_string(&out, file->command);
     put(&out, ",\"untracked_order\":%d,\"untracked_by\":", file->untracked_by && *file->untracked_by);
     put_string(&out, file->untracked_by);
+    put(&out, ",\"pytorch\":");
+    put_string(&out, file->pytorch);
     put(&out, ",\"devices\":[");
     for (uint32_t i = 0; i < file->count; i++) {
         put(&out, "%s", i ? "," : "");

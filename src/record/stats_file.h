@@ -1,7 +1,7 @@
 /* Statistics of a process as a file: one JSON object, schema "segalloc.stats/1".
 
    {"schema", "version", "pid", "start_realtime_ns", "end_realtime_ns", "conf", "command", "untracked_order": 0 or 1,
-   "untracked_by", "devices": [{"device",
+   "untracked_by", "pytorch", "devices": [{"device",
    "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value, "peak_NAME": peak of a level, …}}]}:
    names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
 #ifndef SG_STATS_FILE_H
@@ -25,6 +25,7 @@ struct sg_stats_file {
     uint64_t pid, start_realtime_ns, end_realtime_ns;
     const char *conf, *command; /* NULL: none */
     const char *untracked_by;   /* the call through which the order of streams could not be followed; NULL or "": none */
+    const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
     const struct sg_stats_device *devices;
     uint32_t count;
 };

@@ -82,6 +82,7 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
                                       .conf = text(root, "conf"),
                                       .command = text(root, "command"),
                                       .untracked_by = text(root, "untracked_by"),
+                                      .pytorch = text(root, "pytorch"),
                                       .devices = table,
                                       .count = (uint32_t)count};
     }
@@ -94,6 +95,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
     free((void *)(uintptr_t)file->conf);
     free((void *)(uintptr_t)file->command);
     free((void *)(uintptr_t)file->untracked_by);
+    free((void *)(uintptr_t)file->pytorch);
     free((void *)(uintptr_t)file->devices);
     memset(file, 0, sizeof(*file));
 }

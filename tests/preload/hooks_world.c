@@ -228,6 +228,17 @@ enum sg_caller sg_caller_current(void)
     return fake.torch && !fake.plugged ? SG_CALLER_TORCH : SG_CALLER_UNKNOWN;
 }
 
+uint64_t sg_core_limit(struct sg_core *asked, int device)
+{
+    (void)asked, (void)device;
+    return UINT64_MAX;
+}
+
+bool sg_torch_counts(void)
+{
+    return fake.torch;
+}
+
 bool sg_torch_direct(void)
 {
     return fake.torch;

@@ -414,6 +414,11 @@ static void free_memory_counts_what_is_idle(void **state)
     assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_ERROR_INVALID_CONTEXT);
     assert_true(available == 1 && total == 1);
     fake.answer = CUDA_SUCCESS;
+    fake.current = CUDA_SUCCESS;
+    fake.torch = true; /* who has PyTorch's statistics takes what is idle for used */
+    assert_int_equal(cuMemGetInfo_v2(&available, &total), CUDA_SUCCESS);
+    assert_true(available == 1000 && total == 3000);
+    fake.torch = false;
     for (int i = 0; i < 3; i++) { /* whoever is not served sees the driver's */
         fake.inside = i == 0;
         fake.over = i == 1;

@@ -21,6 +21,7 @@
 #include "resolve.h"
 #include "stats_file.h"
 #include "streams.h"
+#include "torch.h"
 #include "trace_writer.h"
 
 enum { COMMAND_BYTES = 8192, DEVICES = 3 };
@@ -128,6 +129,11 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
     fake.file = *file;
     memcpy(fake.devices, file->devices, file->count * sizeof *file->devices);
     return fake.write;
+}
+
+const char *sg_torch_mode_text(void)
+{
+    return NULL;
 }
 
 const char *sg_streams_untracked_by(void)

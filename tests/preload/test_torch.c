@@ -60,46 +60,62 @@ static void capture_as_compiled_graphs_do(void)
     sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-static void fail_after_graphs(void)
+static void capture_beneath(void)
 {
-    capture_as_compiled_graphs_do();
-    exit(3);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
 }
 
-static void end_well_after_graphs(void)
-{
-    capture_as_compiled_graphs_do();
-    exit(0);
-}
-
-static void fail_in_a_child(void)
-{
-    int status;
-    capture_as_compiled_graphs_do();
-    pid_t child = fork();
-    if (child == 0)
-        exit(3);
-    EXPECT(waitpid(child, &status, 0) == child);
-    exit(0);
-}
-
-static void fail_without_graphs(void)
-{
-    sg_torch_captures(CU_STREAM_CAPTURE_MODE_THREAD_LOCAL); /* not in direct mode */
-    exit(3);
-}
-
-/* Once, by the process that captured, where it fails. */
-static void failing_beside_graphs_is_explained(void **state)
+/* Once, when such a capture begins. */
+static void graphs_that_fail_are_explained(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
-    expect_end(fail_after_graphs, 3, "if it failed at a CUDA graph of torch.compile: those need PyTorch's own cache, "
-        "SEGALLOC_CONF=pytorch:beneath\n");
-    expect_end(end_well_after_graphs, 0, "");
-    expect_end(fail_in_a_child, 0, "");
-    expect_end(fail_without_graphs, 3, "");
+    expect_end(capture_as_compiled_graphs_do, 0,
+        "a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
+        "SEGALLOC_CONF=pytorch:auto or pytorch:beneath\n");
+    expect_end(capture_beneath, 0, "");
+}
+
+/* By itself: direct where PyTorch's cache can be switched on again, which the first pool does for good. */
+static void answer_torch_by_itself(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    EXPECT(!sg_torch_mode_text() && !sg_torch_counts() && !sg_torch_caches());
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on && fake.follows == 1);
+    EXPECT(sg_torch_switchable() && !sg_torch_switched() && strcmp(sg_torch_mode_text(), "direct") == 0);
+    fake.ours = true;
+    EXPECT(sg_torch_is_direct((void *)(uintptr_t)BLOCK));
+    sg_torch_pool_begins();
+    sg_torch_pool_begins();
+    EXPECT(fake.cache_on && sg_torch_switched() && !sg_torch_switchable() && sg_torch_direct());
+    EXPECT(strcmp(sg_torch_mode_text(), "direct, then beneath") == 0 && sg_torch_counts());
+}
+
+static void answer_torch_without_a_switch(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && sg_torch_caches());
+    EXPECT(strcmp(sg_torch_mode_text(), "beneath") == 0 && !sg_torch_counts());
+    sg_torch_pool_begins();
+    EXPECT(!sg_torch_switched());
+}
+
+static void answer_torch_by_name(void)
+{
+    fake.has_switch = fake.cache_on = true;
+    EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on);
+    sg_torch_pool_begins();
+    EXPECT(!fake.cache_on && !sg_torch_switched());
+}
+
+static void auto_goes_back_where_pools_begin(void **state)
+{
+    (void)state;
+    apart(answer_torch_by_itself);
+    apart(answer_torch_without_a_switch);
+    apart(answer_torch_by_name);
 }
 
 static void ask_for_streams(void)
@@ -381,7 +397,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cache_is_off_in_direct_mode),
-        cmocka_unit_test(failing_beside_graphs_is_explained),
+        cmocka_unit_test(graphs_that_fail_are_explained),
+        cmocka_unit_test(auto_goes_back_where_pools_begin),
         cmocka_unit_test(streams_are_the_threads_own),
         cmocka_unit_test(devices_are_entered_once),
         cmocka_unit_test(pluggable_calls_never_fail),

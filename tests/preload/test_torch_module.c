@@ -39,9 +39,17 @@ static CUresult device_total(size_t *ret, CUdevice device)
     return fake.total;
 }
 
+static CUresult mem_info(size_t *available, size_t *total)
+{
+    assert_int_equal(fake.pushed, 1);
+    *available = 100;
+    *total = TOTAL;
+    return fake.info;
+}
+
 const struct sg_driver *sg_life_driver(void)
 {
-    static const struct sg_driver driver = {.device_total = device_total};
+    static const struct sg_driver driver = {.device_total = device_total, .mem_info = mem_info};
     return fake.no_driver ? NULL : &driver;
 }
 
@@ -147,12 +155,10 @@ size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, si
     return fake.pieces;
 }
 
-CUresult cuMemGetInfo_v2(size_t *available, size_t *total)
+void sg_core_mem_info(struct sg_core *core, int device, size_t *available, size_t *total)
 {
-    assert_int_equal(fake.pushed, 1);
-    *available = 700;
-    *total = TOTAL;
-    return fake.info;
+    (void)core, (void)device, (void)total;
+    *available += 600;
 }
 
 static int start(void **state)

@@ -12,9 +12,11 @@
 
 #include "balance.h"
 #include "contexts.h"
+#include "environment.h"
 #include "memory.h"
 #include "resolve.h"
 #include "torch.h"
+#include "torch_allocator.h"
 
 struct fake fake;
 
@@ -355,6 +357,41 @@ void expect_end(void (*test)(void), int status, const char *said)
     assert_int_equal(waitpid(child, &got, 0), child);
     assert_string_equal(text, said);
     assert_int_equal(WIFEXITED(got) ? WEXITSTATUS(got) : -WTERMSIG(got), status);
+}
+
+bool sg_torch_allocator_take(void)
+{
+    return fake.has_switch;
+}
+
+bool sg_torch_allocator_cache(bool on)
+{
+    fake.cache_on = on;
+    return fake.has_switch;
+}
+
+bool sg_thread_inside(void)
+{
+    return false;
+}
+
+char *sg_environment(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_block_info *ret)
+{
+    (void)asked, (void)address;
+    *ret = (struct sg_block_info){.base = BLOCK, .device = DEVICE};
+    return CUDA_SUCCESS;
+}
+
+uint64_t sg_core_latest_buffer(struct sg_core *asked, int device)
+{
+    (void)asked, (void)device;
+    return 0;
 }
 
 void apart(void (*test)(void))

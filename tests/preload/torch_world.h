@@ -37,6 +37,7 @@ struct fake {
     bool itself;                /* PyTorch's names are the library's own */
     const char *missing;        /* a name that PyTorch's libraries lack */
     const char *allocator_in;   /* the library of the allocator in force */
+    bool has_switch, cache_on;  /* PyTorch's allocator can be told to cache, and does */
     int follows, plugged, said;
     CUcontext current;
     int device;                 /* of that */

@@ -21,7 +21,7 @@ ENVIRONMENT.update(HF_HUB_OFFLINE="1", OMP_NUM_THREADS="2", PYTHONWARNINGS="igno
                    TORCH_NCCL_ASYNC_ERROR_HANDLING="0")
 MODES = {
     "native": ["--no-preload"],
-    "direct": [],
+    "direct": ["--conf", "pytorch:direct"],
     "beneath": ["--conf", "pytorch:beneath"],
     "pluggable": [],
 }

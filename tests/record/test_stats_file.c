@@ -30,6 +30,7 @@ static void comes_back(void **state)
                                  .conf = "alias:False",
                                  .command = "python \"a\\b\"\n\x01 \xc3\xa4 \xff \xed\xa0\x80",
                                  .untracked_by = "cuStreamOfTomorrow",
+                                 .pytorch = "direct, then beneath",
                                  .devices = device,
                                  .count = 2};
     for (int round = 0; round < 2; round++) /* the second replaces the first */
@@ -45,6 +46,7 @@ static void comes_back(void **state)
     assert_string_equal(back.command,
                         "python \"a\\b\"\n\x01 \xc3\xa4 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
     assert_string_equal(back.untracked_by, "cuStreamOfTomorrow");
+    assert_string_equal(back.pytorch, "direct, then beneath");
     assert_int_equal(back.count, 2);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(back.devices[i].device, device[i].device);

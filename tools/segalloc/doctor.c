@@ -53,6 +53,7 @@ struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
     uint64_t vmm_errors;        /* of the driver's memory management */
     char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
+    char pytorch[32];           /* who keeps a cache of PyTorch's tensors, as the library says it; "": no PyTorch */
 };
 
 struct examination {
@@ -246,6 +247,18 @@ static void print_machine(const struct examination *examination)
                sg_size_format(probe->device[i].bytes, size), probe->device[i].vmm ? "with" : "without");
 }
 
+/* What a mode of PyTorch means, by its first word. */
+static const char *pytorch_means(const char *mode)
+{
+    if (strchr(mode, ','))
+        return "every tensor came here until PyTorch began a pool of its own, as CUDA graphs do";
+    if (strcmp(mode, "direct") == 0)
+        return "its cache is off, every tensor comes here";
+    if (strcmp(mode, "beneath") == 0)
+        return "its cache is on, what that takes comes here";
+    return "its tensors come here by its pluggable allocator";
+}
+
 static void print_text(const struct examination *examination)
 {
     static const char *const openings[] = {[READY] = "ready: ", [SERVED] = "served: ", [PARTLY] = "partly served: "};
@@ -267,6 +280,8 @@ static void print_text(const struct examination *examination)
     if (examination->total.vmm_errors)
         printf("  errors   %" PRIu64 " calls of the driver's memory management failed; memory was had without them\n",
                examination->total.vmm_errors);
+    if (*examination->total.pytorch)
+        printf("  PyTorch  %s: %s\n", examination->total.pytorch, pytorch_means(examination->total.pytorch));
     if (examination->command)
         printf("  command  ended with status %d\n", examination->watch.status);
 }
@@ -276,14 +291,21 @@ static const char *truth(bool value)
     return value ? "true" : "false";
 }
 
+static void print_json_text(const char *text)
+{
+    if (*text)
+        sg_tool_json_string(text);
+    else
+        fputs("null", stdout);
+}
+
 static void print_json_found(const struct served *served)
 {
     printf(",\"vmm_errors\":%" PRIu64, served->vmm_errors);
     printf(",\"untracked_order\":%d,\"untracked_by\":", *served->untracked_by != '\0');
-    if (*served->untracked_by)
-        sg_tool_json_string(served->untracked_by);
-    else
-        fputs("null", stdout);
+    print_json_text(served->untracked_by);
+    fputs(",\"pytorch_mode\":", stdout);
+    print_json_text(served->pytorch);
 }
 
 static void print_json_processes(const struct examination *examination)
@@ -331,6 +353,7 @@ static struct served count(const struct sg_stats_file *file)
 {
     struct served sum = {0};
     snprintf(sum.untracked_by, sizeof sum.untracked_by, "%s", file->untracked_by ? file->untracked_by : "");
+    snprintf(sum.pytorch, sizeof sum.pytorch, "%s", file->pytorch ? file->pytorch : "");
     for (uint32_t i = 0; i < file->count; i++) {
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
@@ -356,6 +379,8 @@ static void collect(struct examination *examination, const char *folder)
             examination->total.vmm_errors += served.vmm_errors;
             if (*served.untracked_by)
                 memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
+            if (*served.pytorch)
+                memcpy(examination->total.pytorch, served.pytorch, sizeof served.pytorch);
             for (size_t i = 0; i < examination->watch.count; i++) {
                 if (examination->watch.process[i].pid == atoi(entry->d_name))
                     examination->served[i] = served;

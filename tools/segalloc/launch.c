@@ -8,6 +8,7 @@
 #include "segalloc/trace_format.h"
 #include "standin.h"
 #include "tool.h"
+#include "wheel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -279,6 +280,18 @@ static bool set_python(const struct sg_launch *launch)
     return setenv("PYTHONPATH", list, 1) == 0;
 }
 
+/* PyTorch before 2.6 asks the environment alone whether to keep its cache; what the user says there stands. */
+static void set_pytorch(const struct sg_launch *launch)
+{
+    struct sg_conf conf;
+    struct sg_wheel wheel;
+    char version[32];
+    sg_tool_conf_quietly(&conf);
+    if (conf.pytorch == SG_PYTORCH_DIRECT && launch->command && sg_wheel_find(launch->command, &wheel) &&
+        sg_wheel_version(&wheel, version) && strverscmp(version, "2.6") < 0)
+        setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", /* overwrite */ 0);
+}
+
 bool sg_launch_prepare(const struct sg_launch *launch)
 {
     if (launch->sim && !set_simulator(launch))
@@ -289,6 +302,8 @@ bool sg_launch_prepare(const struct sg_launch *launch)
         return false;
     if (launch->conf && !set_conf(launch))
         return false;
+    if (launch->preload && !launch->torch)
+        set_pytorch(launch);
     if (launch->trace && !set_trace(launch))
         return false;
     if (launch->stats)

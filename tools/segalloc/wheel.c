@@ -211,3 +211,19 @@ bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char r
         fclose(file);
     return found;
 }
+
+bool sg_wheel_version(const struct sg_wheel *wheel, char ret[32])
+{
+    char path[2 * SG_PLACE_BYTES];
+    if (!find_metadata(wheel, path))
+        return false;
+    const char *version = strstr(path + strlen(wheel->site), "torch-") + strlen("torch-");
+    size_t length = strspn(version, "0123456789.");
+    if (length && version[length - 1] == '.')
+        length--; /* of ".dist-info" */
+    if (!length || length >= 32)
+        return false;
+    memcpy(ret, version, length);
+    ret[length] = '\0';
+    return true;
+}

@@ -19,4 +19,7 @@ bool sg_wheel_find(char *const *command, struct sg_wheel *ret);
    is the name without the CUDA version that it ends with, "nvidia-cudnn-cu"; "9.10.2.21". False where it names none. */
 bool sg_wheel_requires(const struct sg_wheel *wheel, const char *package, char ret[32]);
 
+/* Its own version, "2.5.1". False where its metadata isn't there. */
+bool sg_wheel_version(const struct sg_wheel *wheel, char ret[32]);
+
 #endif

@@ -101,7 +101,7 @@ static void check_hooks(void *library, cudaStream_t stream)
     EXPECT(cudaMemGetInfo(&available, &total) == cudaSuccess && available > (size_t)3 << 30);
     EXPECT(set_limit(99, 1) == 0);
     char value[8];
-    EXPECT(option("pytorch", value, sizeof value) == 6 && strcmp(value, "direct") == 0);
+    EXPECT(option("pytorch", value, sizeof value) == 4 && strcmp(value, "auto") == 0);
     EXPECT(option("expandable_segments", value, 3) == 4 && strcmp(value, "Tr") == 0);
     EXPECT(option("no_such", value, sizeof value) == 0 && option(NULL, NULL, 0) == 0);
 }

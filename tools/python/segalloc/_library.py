@@ -47,6 +47,7 @@ class Library:
         declare("segalloc_pieces", ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(Piece), ctypes.c_size_t)
         declare("segalloc_option", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
         declare("segalloc_torch_reset", None)
+        declare("segalloc_torch_raises", ctypes.c_int)
         declare("segalloc_torch_memory_fraction", None, ctypes.c_double, ctypes.c_int)
 
     def _declare(self, name, result, *arguments):
@@ -98,6 +99,10 @@ class Library:
 
     def empty_cache(self):
         self.calls.segalloc_torch_reset()
+
+    def raises(self):
+        """Whether running out can be PyTorch's error under a pluggable allocator."""
+        return bool(self.calls.segalloc_torch_raises())
 
     def memory_fraction(self, fraction, device):
         self.calls.segalloc_torch_memory_fraction(fraction, device)

@@ -130,6 +130,10 @@ def _no_pool(self, *_, **__):
     raise RuntimeError(BENEATH % "torch.cuda.MemPool")
 
 
+class _MemPool:
+    """What a PyTorch without pools of its own has in their place here."""
+
+
 def _older_nccl(distributed):
     """The newer of PyTorch's two NCCL backends asks the allocator for a snapshot at its end, and where that is a
     pluggable one the process ends with it. So "nccl" means the other one, which PyTorch has as "nccl-legacy"."""
@@ -143,7 +147,7 @@ def take_over(memory, library):
     binding = memory.torch._C
     if library is None or not hasattr(binding, "_cuda_customAllocator"):
         return
-    if library.option("pytorch") == "beneath":
+    if library.option("pytorch") == "beneath" or not library.raises():
         _empty_both(binding, library)
         return
     allocator = memory.CUDAPluggableAllocator(library.path, "segalloc_torch_malloc", "segalloc_torch_free")
@@ -157,8 +161,9 @@ def take_over(memory, library):
     replaced = _Replaced(binding)
     for name, function in _Words(library, _Cuda(memory.torch)).table().items():
         replaced.put(name, _plain(function))
-    own_pool = memory.MemPool.__init__
-    memory.MemPool.__init__ = _no_pool
+    pool = getattr(memory, "MemPool", None) or _MemPool  # from PyTorch 2.5 on
+    own_pool = pool.__init__
+    pool.__init__ = _no_pool
     memory._segalloc = allocator  # lives as long as the module
     own_change = memory.change_current_allocator
 
@@ -167,7 +172,7 @@ def take_over(memory, library):
         """A script that has an allocator of its own gets it, and PyTorch's own functions with it."""
         own_change(other)
         replaced.give_back()
-        memory.MemPool.__init__ = own_pool
+        pool.__init__ = own_pool
         memory.change_current_allocator = own_change
 
     memory.change_current_allocator = change_current_allocator

@@ -1,0 +1,27 @@
+/* PyTorch's own allocator, an object of a class that it does not export: its virtual functions, called and taken the
+   place of. Where they stand is known from another class with the same base, which is exported with all its names
+   (torch::cuda::CUDAPluggableAllocator). */
+#ifndef SG_TORCH_ALLOCATOR_H
+#define SG_TORCH_ALLOCATOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Takes the place of what PyTorch's cache would answer wrongly while it is off: statistics, empty_cache, sending a
+   tensor to another process, the begin of a pool. False, with nothing changed, where this PyTorch lacks the names, or
+   another allocator is in force. Before PyTorch's first allocation; the first call alone does anything. */
+bool sg_torch_allocator_take(void);
+
+/* Tells PyTorch's allocator to cache (again), or not to: what it serves from then on. Blocks are freed as they were
+   allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
+bool sg_torch_allocator_cache(bool on);
+
+/* A block out of PyTorch's cache, whether that is on or not, of memory of the driver's, which
+   must have that much: no C++ exception may come. And its free. The current device's. */
+void *sg_torch_allocator_get(size_t bytes);
+void sg_torch_allocator_put(void *block);
+
+/* Copies on the current device by PyTorch's own function; the caller waits. */
+void sg_torch_allocator_copy(void *to, const void *from, size_t bytes);
+
+#endif

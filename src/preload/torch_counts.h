@@ -1,0 +1,11 @@
+/* PyTorch's statistics while its cache is off: what the core counts is added to what its allocator says. */
+#ifndef SG_TORCH_COUNTS_H
+#define SG_TORCH_COUNTS_H
+
+/* `statistics`: a c10::CachingDeviceAllocator::DeviceStats, filled in by PyTorch's own allocator. */
+void sg_torch_counts_add(void *statistics, int device);
+
+/* The peaks begin anew. */
+void sg_torch_counts_reset(int device);
+
+#endif
