@@ -31,7 +31,7 @@ struct sg_trace_format {
     size_t (*read)(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n);
     void (*close)(struct sg_trace_reader *reader);
 };
-extern const struct sg_trace_format sg_format_segalloc, sg_format_rmm_csv;
+extern const struct sg_trace_format sg_format_segalloc, sg_format_rmm_csv, sg_format_torch_snapshot;
 
 /* Sets reader->error from a format and returns -EINVAL. */
 int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));

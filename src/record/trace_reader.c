@@ -32,7 +32,8 @@ struct sg_read_ahead {
     } batch[BATCHES];
 };
 
-static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv};
+static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv,
+                                                       &sg_format_torch_snapshot};
 
 int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...)
 {
@@ -96,7 +97,8 @@ static int open_format(struct sg_trace_reader *reader)
         if (!reader->format && reader->info.end_text)
             return sg_trace_fail(reader, "%s", reader->info.end_text);
         if (!reader->format)
-            return sg_trace_fail(reader, "neither a trace of segalloc nor RMM's CSV, whose first line is '%s'",
+            return sg_trace_fail(reader, "neither a trace of segalloc, nor a memory snapshot of PyTorch's, nor RMM's CSV, whose first "
+                                 "line is '%s'",
                                  SG_RMM_HEADER);
     }
     reader->info.format = reader->format->name;

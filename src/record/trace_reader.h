@@ -1,5 +1,6 @@
-/* Reads traces of every format we know, told by content: our own, RMM's replay CSV, each also as .zst, also from a
-   pipe. Streaming: memory is bounded whatever the length. Nothing in a file is trusted. */
+/* Reads traces of every format we know, told by content: our own, RMM's replay CSV, memory snapshots of PyTorch's, each
+   also as .zst, also from a pipe. Streaming: memory is bounded whatever the length; snapshots alone, whose end says what
+   their beginning means, are held in about their size. Nothing in a file is trusted. */
 #ifndef SG_TRACE_READER_H
 #define SG_TRACE_READER_H
 
@@ -18,10 +19,11 @@ enum sg_trace_end {
 };
 
 struct sg_trace_info {
-    const char *format; /* "segalloc" or "rmm-csv" */
+    const char *format; /* "segalloc", "rmm-csv" or "pytorch-snapshot" */
     bool compressed;
     struct segalloc_trace_header header; /* of our own format; otherwise zeros but for `imported` = 1 */
     const char *conf, *command;          /* "" when unknown; the reader's */
+    const char *begin_text; /* why what was before it is not known, one clause; NULL: it begins with the process */
     enum sg_trace_end end;
     const char *end_text;  /* what is wrong at the end, one clause; NULL while nothing is */
     uint64_t records;      /* handed out so far, definitions included */

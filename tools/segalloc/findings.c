@@ -14,7 +14,7 @@
 double sg_findings_utilization(const struct sg_findings_device *device)
 {
     uint64_t reserved = device->stats.peak[SG_STAT_reserved_bytes];
-    return device->known[SG_STAT_reserved_bytes] && reserved
+    return device->known[SG_STAT_reserved_bytes] && device->known[SG_STAT_allocated_bytes] && reserved
                ? (double)device->stats.peak[SG_STAT_allocated_bytes] / (double)reserved : -1;
 }
 
@@ -59,7 +59,7 @@ static void add_up(struct sg_findings *findings)
         findings->smallest_card = 0;
     uint64_t asked = findings->allocs + findings->passed_on;
     findings->served_share = asked && !findings->imported ? (double)findings->allocs / (double)asked : -1;
-    findings->utilization = findings->knows_reserved && findings->peak_reserved
+    findings->utilization = findings->knows_reserved && findings->peak_reserved && findings->peak_allocated
                                 ? (double)findings->peak_allocated / (double)findings->peak_reserved : -1;
 }
 
@@ -87,7 +87,8 @@ static void from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->at_failure = from->at_failure;
     if (from->has_stats) {
         to->stats = from->stats;
-        memset(to->known, true, sizeof(to->known));
+        for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */
+            to->known[i] = !imported || from->has_stat[i];
     }
     from_events(to, SG_STAT_requested_bytes, from->live_bytes, from->peak_live_bytes);
     from_events(to, SG_STAT_allocations, from->live_blocks, from->peak_live_blocks);
@@ -167,7 +168,11 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
         findings->damaged = info->end == SG_TRACE_DAMAGED;
         note_running(findings);
     }
-    findings->at_least = info->end_text || summary.failures > 0;
+    if (info->begin_text) {
+        snprintf(findings->begin_room, sizeof(findings->begin_room), "%s", info->begin_text);
+        findings->begin_text = findings->begin_room;
+    }
+    findings->at_least = info->begin_text || info->end_text || summary.failures > 0;
     sg_summary_free(&summary);
     if (!status && !findings->damaged)
         sg_findings_play(findings, reader, cards);
@@ -282,6 +287,8 @@ int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char
     *ret = findings;
     if (findings.end_text)
         ret->end_text = ret->end_room;
+    if (findings.begin_text)
+        ret->begin_text = ret->begin_room;
     return 0;
 }
 

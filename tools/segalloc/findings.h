@@ -35,6 +35,8 @@ struct sg_findings {
     bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */
     bool torch;    /* PyTorch asked for memory */
     char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
+    const char *begin_text; /* why what was before it is not known, or NULL */
+    char begin_room[SG_FINDINGS_ERROR];
     const char *end_text; /* why the trace is incomplete, or NULL */
     char end_room[SG_FINDINGS_ERROR];
     bool damaged; /* why: part of it is not what was written, and neither that nor what follows was read */

@@ -130,11 +130,11 @@ void sg_report_json(const struct sg_findings *findings, bool nested)
     sg_tool_json_string(findings->path);
     printf(",\"source\":\"%s\",\"verdict\":", findings->trace ? "trace" : "statistics");
     sg_tool_json_string(sg_findings_verdict(findings, verdict, sizeof(verdict)));
-    printf(",\"complete\":%s,\"end_text\":", findings->end_text || findings->dropped ? "false" : "true");
-    if (findings->end_text)
-        sg_tool_json_string(findings->end_text);
-    else
-        fputs("null", stdout);
+    bool complete = !findings->begin_text && !findings->end_text && !findings->dropped;
+    printf(",\"complete\":%s,\"begin_text\":", complete ? "true" : "false");
+    sg_tool_json_text(findings->begin_text);
+    fputs(",\"end_text\":", stdout);
+    sg_tool_json_text(findings->end_text);
     number("rank", (uint64_t)findings->rank, findings->rank >= 0);
     number("events", findings->events, findings->trace);
     number("dropped", findings->dropped, findings->trace);

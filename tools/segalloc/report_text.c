@@ -194,6 +194,8 @@ void sg_report_text(const struct sg_findings *findings)
     char verdict[1024];
     bool advised = false;
     puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
+    if (findings->begin_text)
+        printf("Not all is known: %s.\n", findings->begin_text);
     if (findings->end_text)
         printf("The trace is incomplete: %s. It was read to the last %s.\n", findings->end_text,
                findings->damaged ? "whole block before" : "complete record");

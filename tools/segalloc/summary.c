@@ -184,9 +184,12 @@ static void statistic(struct sg_summary *summary, const struct segalloc_trace_re
             hash[i] = sg_name_hash(sg_stat_info((enum sg_stat)i)->name);
     struct sg_summary_device *device = device_at(summary, record->stream);
     struct sg_stats *pending = &summary->pending[record->stream];
-    for (int i = 0; i < SG_STAT_COUNT; i++)
-        if (hash[i] == record->id)
-            (record->flags & SEGALLOC_FLAG_PEAK ? pending->peak : pending->value)[i] = record->size;
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        if (hash[i] != record->id)
+            continue;
+        (record->flags & SEGALLOC_FLAG_PEAK ? pending->peak : pending->value)[i] = record->size;
+        device->has_stat[i] = true;
+    }
     if (record->flags & SEGALLOC_FLAG_LAST) {
         device->used |= pending->peak[SG_STAT_requested_bytes] > 0;
         device->stats = *pending;

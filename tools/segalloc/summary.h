@@ -55,7 +55,7 @@ struct sg_summary_device {
     struct sg_live_set at_failure;    /* at the largest that failed */
     bool is_at_peak;                  /* `at_peak` is still to be taken */
     struct sg_stats stats; /* of the last complete snapshot */
-    bool has_stats;
+    bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */
     uint64_t stats_age; /* events since then */
 };
 

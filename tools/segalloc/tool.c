@@ -135,6 +135,14 @@ void sg_tool_json_string(const char *text)
     putchar('"');
 }
 
+void sg_tool_json_text(const char *text)
+{
+    if (text)
+        sg_tool_json_string(text);
+    else
+        fputs("null", stdout);
+}
+
 bool sg_tool_would_lose(const char *verb, const char *input, const char *output)
 {
     struct stat in, out;

@@ -49,6 +49,9 @@ bool sg_tool_card(const char *text, uint64_t *ret);
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);
 
+/* The same, or null for NULL. */
+void sg_tool_json_text(const char *text);
+
 /* Whether `output` (NULL: none) is the same file as `input`, whatever the two are called: says so, for it would be lost
    before it was read. */
 bool sg_tool_would_lose(const char *verb, const char *input, const char *output);

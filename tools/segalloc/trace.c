@@ -47,7 +47,8 @@ static int help(void)
          "       segalloc trace export FILE [--from SECONDS] [--to SECONDS|failure]\n"
          "                          -o SNAPSHOT\n"
          "       segalloc trace import FILE -o TRACE\n"
-         "Works on traces: ours, or RMM's replay CSV, also as .zst; - is standard input.\n\n"
+         "Works on traces: ours, memory snapshots of PyTorch, or RMM's replay CSV, also as\n"
+         ".zst; - is standard input.\n\n"
          "  info    what the trace holds: events, peak of live memory, allocations that\n"
          "          failed, devices, configuration, how it ends\n"
          "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what\n"
@@ -320,10 +321,9 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
     sg_tool_json_string(arguments->input);
     printf(",\"format\":\"%s\",\"compressed\":%s,\"end\":\"%s\",\"truncated\":%s,\"end_text\":", info->format,
            info->compressed ? "true" : "false", end_name(info->end), info->end_text ? "true" : "false");
-    if (info->end_text)
-        sg_tool_json_string(info->end_text);
-    else
-        fputs("null", stdout);
+    sg_tool_json_text(info->end_text);
+    fputs(",\"begin_text\":", stdout);
+    sg_tool_json_text(info->begin_text);
     printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64
            ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64
            ",\"unmatched_frees\":%" PRIu64 ",\"repeated_addresses\":%" PRIu64,
@@ -381,9 +381,11 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
     const struct sg_summary_device *first = summary->device;
-    printf("%-12s %s%s%s\n", "format", !strcmp(info->format, "rmm-csv") ? "RMM's CSV" : "segalloc's trace",
-           info->header.imported && strcmp(info->format, "rmm-csv") ? ", imported" : "",
-           info->compressed ? ", zstd" : "");
+    bool csv = !strcmp(info->format, "rmm-csv"), snapshot = !strcmp(info->format, "pytorch-snapshot");
+    printf("%-12s %s%s%s\n", "format", csv ? "RMM's CSV" : snapshot ? "PyTorch's memory snapshot" : "segalloc's trace",
+           info->header.imported && !csv && !snapshot ? ", imported" : "", info->compressed ? ", zstd" : "");
+    if (info->begin_text)
+        printf("%-12s %s\n", "beginning", info->begin_text);
     printf("%-12s %s\n", "end", !info->end_text                                       ? "complete"
                                 : sg_tool_runs(info->header.pid, info->command) ? "the program is still running"
                                                                                  : info->end_text);

@@ -88,7 +88,7 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
 
 char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size)
 {
-    char a[SG_SIZE_TEXT];
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     uint64_t asked = findings->allocs + findings->passed_on;
     if (findings->passed_on && !findings->allocs)
         snprintf(text, size, "Not served: all %" PRIu64 " allocation%s went to the driver, none to segalloc.", asked,
@@ -103,6 +103,11 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
         snprintf(text, size,
             "Peak use is %s%s. This file has no allocator statistics; `segalloc replay %s` computes them.",
             findings->at_least ? "at least " : "", sg_size_format(findings->peak_requested, a), findings->path);
+    else if (findings->imported)
+        snprintf(text, size,
+            "%s were asked for at the peak%s, and PyTorch held %s. `segalloc replay %s --min-limit` finds the smallest card.",
+            sg_size_format(findings->peak_requested, a), findings->at_least ? ", as far as is known" : "",
+            sg_size_format(findings->peak_reserved, b), findings->path);
     else if (findings->utilization < 0)
         snprintf(text, size, "Nothing was held: %" PRIu64 " allocation%s, and no memory reserved.", findings->allocs,
             plural(findings->allocs));
