@@ -30,6 +30,7 @@ struct sg_findings {
     char *conf, *command;
     int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
     uint64_t pid, duration_ns, events, requests, dropped, unmatched_frees, repeated; /* as in summary.h */
+    bool unplayed; /* there was no memory for the replay that adds the smallest card and what the end lacks */
     bool at_least; /* more may be needed than there is in the file: it has no end, or an allocation failed */
     bool running;  /* the process is: what is said of the end is of now */
     bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */

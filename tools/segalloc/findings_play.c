@@ -1,7 +1,9 @@
 /* What a replay of the trace adds to the findings. */
+#include <errno.h>
 #include <string.h>
 
 #include "findings.h"
+#include "meta.h"
 #include "recorded.h"
 #include "smallest.h"
 
@@ -24,7 +26,8 @@ static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t 
 {
     struct played *played = user;
     char error[SG_PLAY_ERROR];
-    (void)sg_trace_rewind(played->reader);
+    if (sg_trace_rewind(played->reader) != 0) /* it could be, so what fails now is memory */
+        return -ENOMEM;
     memcpy(played->play.card, card, sizeof played->play.card);
     played->play.stop_at_oom = stop;
     played->play.as_recorded = sg_recorded_is(played->recorded, &played->play);
@@ -65,35 +68,63 @@ static bool is_consistent(const struct sg_findings *findings, const struct sg_pl
     return true;
 }
 
-void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards)
+/* What the recorded devices held; 0 or a negative errno. */
+static int play_own(struct sg_findings *findings, struct played *played, struct sg_play_result *result)
 {
-    struct sg_recorded recorded;
-    struct sg_play_result result;
-    bool open = findings->end_text != NULL, wanted = open || findings->failures || (cards && findings->events <= EVENTS_MOST);
-    if (findings->imported || findings->dropped || !wanted || sg_trace_rewind(reader) != 0 ||
-        sg_recorded_read(reader, &recorded) != 0)
-        return;
-    struct played played = {.reader = reader, .recorded = &recorded};
-    played.play.next = next_records;
-    played.play.source = reader;
-    sg_recorded_play(&recorded, &played.play);
+    bool open = findings->end_text != NULL;
     uint64_t own[SG_DEVICES_MAX];
-    memcpy(own, played.play.card, sizeof own);
-    if (play_cards(&played, own, 0, &result) != 0 || !is_consistent(findings, &result))
-        return;
+    memcpy(own, played->play.card, sizeof own);
+    int status = play_cards(played, own, 0, result);
+    if (status)
+        return status;
+    if (sg_meta_ran_out())
+        return -ENOMEM;
+    if (!is_consistent(findings, result))
+        return -ENODATA;
     for (uint32_t i = 0; i < findings->devices; i++) {
         struct sg_findings_device *device = &findings->device[i];
-        const struct sg_play_device *as_played = &result.device[device->ordinal];
+        const struct sg_play_device *as_played = &result->device[device->ordinal];
         take_shortage(findings, device->ordinal, as_played);
-        if (open && played.play.as_recorded && !result.diverged_event) {
+        if (open && played->play.as_recorded && !result->diverged_event) {
             take_levels(device, &as_played->stats);
             findings->replayed = true;
         }
     }
-    struct sg_smallest smallest = {.play = play_cards, .user = &played, .most = SG_SMALLEST_MOST};
-    played.play.conf.limit_bytes = 0; /* a limit in bytes is none of the smallest card's */
-    if (!cards || findings->events > EVENTS_MOST || sg_smallest_find(&smallest, &result) != 0)
-        return;
-    for (uint32_t i = 0; i < findings->devices; i++)
+    return 0;
+}
+
+static int find_cards(struct sg_findings *findings, struct played *played, const struct sg_play_result *result)
+{
+    struct sg_smallest smallest = {.play = play_cards, .user = played, .most = SG_SMALLEST_MOST};
+    played->play.conf.limit_bytes = 0; /* a limit in bytes is none of the smallest card's */
+    int status = sg_smallest_find(&smallest, result);
+    if (!status && sg_meta_ran_out())
+        status = -ENOMEM;
+    for (uint32_t i = 0; !status && i < findings->devices; i++)
         findings->device[i].smallest_card = smallest.card[findings->device[i].ordinal];
+    return status;
+}
+
+void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards)
+{
+    struct sg_recorded recorded;
+    struct sg_play_result result;
+    bool short_enough = cards && findings->events <= EVENTS_MOST;
+    if (findings->imported || findings->dropped || !(findings->end_text || findings->failures || short_enough))
+        return;
+    int status = sg_trace_rewind(reader);
+    if (!status)
+        status = sg_recorded_read(reader, &recorded);
+    if (!status) {
+        struct played played = {.reader = reader, .recorded = &recorded};
+        played.play.next = next_records;
+        played.play.source = reader;
+        sg_recorded_play(&recorded, &played.play);
+        status = play_own(findings, &played, &result);
+        if (!status && short_enough)
+            status = find_cards(findings, &played, &result);
+    }
+    /* a pipe is read once; what contradicts itself, or is not whole, is said to be so elsewhere */
+    bool unplayable = status == -ESPIPE || status == SG_PLAY_CONTRADICTS || status == -ENODATA;
+    findings->unplayed = (status && !unplayable) || sg_meta_ran_out();
 }

@@ -1,5 +1,6 @@
 #include "play.h"
 
+#include <errno.h>
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,13 +61,13 @@ static int complain(struct player *player, const char *what, uint64_t id)
             next - player->left * sizeof(struct segalloc_trace_record));
     snprintf(player->error + length, SG_PLAY_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
         player->result->events, what, id);
-    return -1;
+    return SG_PLAY_CONTRADICTS;
 }
 
 static int no_memory(struct player *player)
 {
     snprintf(player->error, SG_PLAY_ERROR, "no host memory left at event %" PRIu64, player->result->events);
-    return -1;
+    return -ENOMEM;
 }
 
 static int device_of(const struct player *player, uint32_t stream)

@@ -14,7 +14,10 @@
 #include "stats.h"
 #include "torch_conf.h"
 
-enum { SG_PLAY_ERROR = 256 };
+enum {
+    SG_PLAY_ERROR = 256,
+    SG_PLAY_CONTRADICTS = -1 /* the records contradict each other */
+};
 
 /* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
 #define SG_PLAY_CARD SG_TIB
@@ -85,7 +88,7 @@ struct sg_play_result {
     } calls;
 };
 
-/* Returns 0, or -1 with one line in `error` (an inconsistent trace, no host memory). */
+/* Returns 0, or with one line in `error` SG_PLAY_CONTRADICTS or -ENOMEM. */
 int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
 
 #endif

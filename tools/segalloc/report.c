@@ -82,8 +82,8 @@ static int help(void)
          "                       [--fail-above KEY=VALUE]…\n"
          "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
          ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
-         "file, or of a running process that has live:True. Begins with a verdict. With several files: one line each, sorted\n"
-         "by rank if recorded with -o run.%r.trace.\n\n"
+         "file, or of a running process that has live:True. Begins with a verdict. With\n"
+         "several files: one line each, sorted by rank if recorded with -o run.%r.trace.\n\n"
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
@@ -280,6 +280,9 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
             status = worse(status, unreadable(arguments, paths[i], error));
         else
             good[goods++] = &all[i];
+        if (all[i].unplayed)
+            sg_tool_message(arguments->verb, "%s: out of memory: the smallest card, and what only a replay says, are left out",
+                paths[i]);
     }
     bool ranks = goods > 1;
     for (size_t i = 0; i < goods; i++)
