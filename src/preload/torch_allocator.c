@@ -39,6 +39,9 @@ enum function {
    C++ ABI has there. */
 enum { SLOTS_MAX = 120, SLOTS_MORE = 8, WORDS_BEFORE = 2 };
 
+/* Releases with more functions have statistics that begin otherwise: PyTorch 2.15 has 57, 2.11 has 50. */
+enum { FUNCTIONS_COUNTED = 50 };
+
 static struct {
     void **object;               /* the allocator, which begins with the address of its table; NULL: not taken */
     void *const *theirs;         /* its own table */
@@ -217,7 +220,8 @@ static bool take(void)
     REPLACE(RAW_DELETE, raw_delete);
     REPLACE(SHARE, share);
 #ifdef __x86_64__
-    REPLACE(STATISTICS, statistics);
+    if (count <= FUNCTIONS_COUNTED)
+        REPLACE(STATISTICS, statistics);
 #endif
     __atomic_store_n(allocator.object, ours + WORDS_BEFORE, __ATOMIC_RELEASE);
     return true;

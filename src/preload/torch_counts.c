@@ -7,7 +7,7 @@
 #include "torch.h"
 
 /* How DeviceStats begins. Source: c10/core/CachingDeviceAllocator.h, before PyTorch 2.6 c10/cuda/CUDACachingAllocator.h;
-   alike in all releases from 2.1 to 2.15. Each family has three counts: of all, of the small pool, of the large one. */
+   alike in PyTorch 2.8 to 2.11. Each family has three counts: of all, of the small pool, of the large one. */
 struct count {
     int64_t current, peak, allocated, freed;
 };

@@ -2,9 +2,9 @@
 
    c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
-   and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have the older one; of the names: PyTorch 2.1 to
-   2.15, whose libraries export them. Each is looked up when it is first needed; where one is missing, nothing is thrown.
-   Compiled with unwind tables. */
+   and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have an older one: nothing is thrown there; of the
+   names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed; where one is
+   missing, nothing is thrown. Compiled with unwind tables. */
 #include "glibc.h"
 
 #include "torch_error.h"
@@ -34,13 +34,6 @@ struct cxx_string {
     } room;
 };
 
-/* The older std::string is an address, of a text with this before it, which several strings may have in common. */
-struct cow_text {
-    size_t length, capacity;
-    atomic_int others;
-    char text[];
-};
-
 /* c10::SourceLocation. */
 struct source_location {
     const char *function, *file;
@@ -67,7 +60,7 @@ enum {
 };
 
 static struct cxx {
-    error_fn *construct, *construct_older; /* one of them; the other one is NULL */
+    error_fn *construct;
     allocate_fn *allocate, *new;
     delete_fn *delete;
     throw_fn *throw;
@@ -90,7 +83,7 @@ static void *resolve(const char *library, const char *name)
 }
 
 /* c10::Error::Error(c10::SourceLocation, std::string) */
-#define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationE"
+#define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
 
 static bool look_up(struct cxx *ret)
 {
@@ -117,11 +110,9 @@ static bool look_up(struct cxx *ret)
     memcpy(&ret->throw, &found[3], sizeof found[3]);
     ret->vtable = found[4];
     ret->type = found[5];
-    void *newer = resolve("libc10.so", CONSTRUCTOR "NSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE");
-    void *older = newer ? NULL : resolve("libc10.so", CONSTRUCTOR "Ss");
-    memcpy(&ret->construct, &newer, sizeof newer);
-    memcpy(&ret->construct_older, &older, sizeof older);
-    return newer || older;
+    void *constructor = resolve("libc10.so", CONSTRUCTOR);
+    memcpy(&ret->construct, &constructor, sizeof constructor);
+    return constructor;
 }
 
 /* Two threads that look at once find the same, and the first one's is kept: it may be in use by then. */
@@ -200,17 +191,6 @@ static void construct(void *object, struct source_location where, const char *te
         cxx.delete(message.text);
 }
 
-static void construct_older(void *object, struct source_location where, const char *text, size_t length)
-{
-    struct cow_text *shared = cxx.new(sizeof *shared + length + 1);
-    *shared = (struct cow_text){.length = length, .capacity = length};
-    memcpy(shared->text, text, length + 1);
-    char *message = shared->text;
-    cxx.construct_older(object, where, &message);
-    if (message == shared->text && atomic_fetch_sub(&shared->others, 1) <= 0)
-        cxx.delete(shared);
-}
-
 void sg_torch_throw_out_of_memory(int device, size_t bytes)
 {
     if (!can_throw())
@@ -219,7 +199,7 @@ void sg_torch_throw_out_of_memory(int device, size_t bytes)
     size_t length = compose(device, bytes, text, sizeof text);
     const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
     void **object = cxx.allocate(OBJECT_BYTES);
-    (cxx.construct ? construct : construct_older)(object, where, text, length);
+    construct(object, where, text, length);
     object[0] = cxx.vtable + VTABLE_FUNCTIONS;
     void (*destroy)(void *);
     memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);
