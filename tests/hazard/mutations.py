@@ -183,7 +183,7 @@ def by_test(mutation, folder, target):
 def under_library(library, command, conf, sim):
     """A program of the build under the library, with a configuration, on a card; noticed where it fails."""
     target, *arguments = command.split()
-    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf,
+    environment = dict(os.environ, LD_PRELOAD=library, SEGALLOC_SIM=sim, SEGALLOC_CONF="pytorch:direct," + conf,
                        LD_LIBRARY_PATH=os.path.join(BUILD, "src/sim") + ":" + os.path.join(BUILD, "src/sim/cudart"))
     try:
         done = subprocess.run([os.path.join(BUILD, target)] + arguments, env=environment, capture_output=True,

@@ -200,7 +200,7 @@ static void start(struct job *job, const struct options *options)
     char sim[256], conf[256], from[32], to[32], plan[8];
     const char *library = getenv("SEGALLOC_LIBRARY");
     snprintf(sim, sizeof sim, "%s,hazard,schedule=1", settings[setting].sim);
-    snprintf(conf, sizeof conf, "%s,oom_report:never,wait_limit:%s,free_sync:%s", settings[setting].conf,
+    snprintf(conf, sizeof conf, "%s,pytorch:direct,oom_report:never,wait_limit:%s,free_sync:%s", settings[setting].conf,
         /* who runs out in PyTorch's interface ends: on a busy machine work takes its time */
         job->plan->runs == KIND_AWARE ? "0.2" : "0.005", job->plan->policy);
     snprintf(from, sizeof from, "%llu", (unsigned long long)job->next);

@@ -143,7 +143,8 @@ class Doctor(unittest.TestCase):
                 script = "sleep 1000 & echo $! $$ >&2; exec sleep 1000"
                 process = subprocess.Popen([SEGALLOC, "doctor", "--sim", "1GiB", "--", "sh", "-c", script],
                                            env=dict(clean, TMPDIR=folder), stdout=subprocess.PIPE,
-                                           stderr=subprocess.PIPE, text=True)
+                                           stderr=subprocess.PIPE, text=True,  # under nohup HUP would be ignored
+                                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
                 left = process.stderr.readline().split()
                 process.send_signal(number)
                 self.assertIn("not served", process.communicate(timeout=60)[0])

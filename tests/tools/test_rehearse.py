@@ -163,7 +163,9 @@ class Rehearse(unittest.TestCase):
                 environment = dict(ENVIRONMENT, TMPDIR=folder)
                 script = f"sleep 1000 & echo $! >&2; '{LOOP}' 2000 return; exec sleep 1000"
                 process = subprocess.Popen([SEGALLOC, "rehearse", "--json", "--", "sh", "-c", script], env=environment,
-                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                           # what was begun by nohup ignores HUP
+                                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
                 self.addCleanup(process.stdout.close)
                 self.addCleanup(process.stderr.close)
                 left = int(process.stderr.readline())
