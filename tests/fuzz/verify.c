@@ -163,7 +163,7 @@ static uint64_t round_up(uint64_t value, uint64_t step)
 /* Bytes of whole pages that a block takes of a device of which nothing is reserved. */
 static uint64_t pages_of(const struct sg_device *device, uint64_t bytes)
 {
-    uint64_t rounded = sg_roundup(play.conf.roundup_divisions, bytes);
+    uint64_t rounded = bytes ? sg_roundup(play.conf.roundup_divisions, bytes) : 0;
     /* one block is never larger than its units can be counted */
     if (rounded == 0 || rounded > device->capacity_bytes || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return UINT64_MAX;
