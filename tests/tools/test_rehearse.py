@@ -171,7 +171,7 @@ class Rehearse(unittest.TestCase):
                 left = int(process.stderr.readline())
                 while process.stderr.readline() != "1000\n":  # the program is at work
                     pass
-                while "sleep" not in self.command_of(self.child_of(process.pid)):
+                while not self.command_of(self.child_of(process.pid)).startswith("sleep"):  # the shell's own has it too
                     time.sleep(0.01)
                 process.send_signal(number)
                 verdict = json.loads(process.communicate(timeout=60)[0])
