@@ -44,6 +44,14 @@ SEGALLOC_API const char *segalloc_untracked_by(void);
    since the start. */
 SEGALLOC_API void segalloc_reset_peaks(int device);
 
+/* What the program is doing from here on, for the trace and for what running out prints: "step 12", "eval". A mark holds
+   for all threads until the next one; NULL ends it. A phase is the calling thread's own, within those that it is in
+   already, and holds for other threads where they are in none. The text is copied, 511 bytes of it. Without `sites`
+   they do nothing. Ranges of NVTX are phases too, where NVTX_INJECTION64_PATH names this library. */
+SEGALLOC_API void segalloc_mark(const char *name);
+SEGALLOC_API void segalloc_phase_push(const char *name);
+SEGALLOC_API void segalloc_phase_pop(void);
+
 /* At most `bytes` may be held on `device` from here on; the configuration's own limit still bounds it. What is held
    beyond that stays until it is given back. Returns what is in force, 0 where the library doesn't serve the device. */
 SEGALLOC_API size_t segalloc_set_limit(int device, size_t bytes);

@@ -19,6 +19,9 @@
    the file's size does not account for. */
 #define SEGALLOC_TRACE_HEADER_MOST (UINT64_C(1) << 24)      /* bytes up to the first block */
 #define SEGALLOC_TRACE_STREAMS (UINT32_C(1) << 20)          /* indices of streams are below */
+#define SEGALLOC_TRACE_NAMES (UINT32_C(1) << 20)            /* numbers of texts, sites and phases are below */
+#define SEGALLOC_TRACE_TEXT 4096u                           /* bytes of a text at most */
+#define SEGALLOC_TRACE_FRAMES 32u                           /* frames of a site at most */
 #define SEGALLOC_TRACE_DEVICES 64u                          /* ordinals of devices are below */
 #define SEGALLOC_TRACE_SLOTS 64u                            /* slots are below */
 #define SEGALLOC_TRACE_DEVICE_MOST (UINT64_C(1) << 46)      /* bytes of a device */
@@ -74,6 +77,11 @@ enum segalloc_record_kind {
                                               gone with it */
     SEGALLOC_RECORD_FIXED = 51,            /* stream: of the device; what is allocated from here on stands in fixed
                                               segments; size: 1: each block in one of its own, else 0 */
+    SEGALLOC_RECORD_COST = 52,             /* stream: of the device; id: call, 0: create, 1: map, 2: set access, 3: unmap,
+                                              4: release; size: what one over n handles costs, measured: ns a call << 32
+                                              | ns a handle */
+    SEGALLOC_RECORD_PEERS = 53,            /* stream: of the device; size: devices that have access to its memory from
+                                              here on, a bit each */
     SEGALLOC_RECORD_END = 38,              /* id: records before it, size: records lost; the trace was closed */
     /* Dictionaries: a definition comes before its first use. */
     SEGALLOC_RECORD_DEFINE_STREAM = 64,    /* stream: index; id: the handle; size: context index << 32 | device */
@@ -82,6 +90,16 @@ enum segalloc_record_kind {
     /* The order of streams has been lost, for good, by a call that nothing here knows. Its name: id and size are 16
        characters of it, zeros at its end; more records follow unless LAST is set. */
     SEGALLOC_RECORD_UNTRACKED = 67,
+    /* Where the program asked for memory. Numbers are from 1 and below SEGALLOC_TRACE_NAMES; 0 is unknown. A definition
+       is a run of records of one number, the first with FIRST and the last with LAST; one that is begun anew replaces
+       what came before. */
+    SEGALLOC_RECORD_DEFINE_TEXT = 68,      /* stream: text; id and size: 16 bytes of it (UTF-8), zeros at its end */
+    SEGALLOC_RECORD_DEFINE_SITE = 69,      /* stream: site; one frame of it, the innermost first. id: text of its file
+                                              << 32 | of its function; size: line. With NATIVE: text of the module << 32
+                                              | of the exported function or 0; size: offset of the return address
+                                              in the module, as its symbols count */
+    SEGALLOC_RECORD_DEFINE_PHASE = 70,     /* stream: phase; id: the phase around it; size: text of its name */
+    SEGALLOC_RECORD_SITE = 71,             /* id: site, size: phase: what this thread asks for from here on is of these */
 };
 
 /* What was done, or found out, at a turn. */
@@ -96,9 +114,7 @@ enum segalloc_turn {
     SEGALLOC_TURN_CUT,          /* idle pages were picked to be given back: how many */
     SEGALLOC_TURN_GIVEN,        /* 1: they are; 0: the driver refused */
     SEGALLOC_TURN_RETIRE,       /* 1: a huge block's region is empty, and its page goes; 0: it is not */
-    SEGALLOC_TURN_RETURN,       /* parts of pages that were lent to blocks at other addresses are free where they
-                                   belong: how many */
-    SEGALLOC_TURN_UNDONE,       /* 0: what the driver had failed half-way is undone. Before that, for each step of it that
+    SEGALLOC_TURN_UNDONE = 11,       /* 0: what the driver had failed half-way is undone. Before that, for each step of it that
                                    failed too, its number << 2 and, 1: its pages went back to the driver, or 2: its
                                    addresses are lost */
     SEGALLOC_TURN_LEFT,         /* the end of an allocation, which is left to the driver: bytes */
@@ -120,7 +136,10 @@ enum segalloc_record_flags {
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
     SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without.
-                                      Untracked: the last piece of the name */
+                                      Untracked: the last piece of the name. Text, site: the last piece */
+    SEGALLOC_FLAG_FIRST = 64,      /* text, site: the first piece */
+    SEGALLOC_FLAG_NATIVE = 32,     /* site: a return address */
+    SEGALLOC_FLAG_BACKWARD = 16,   /* site: a backward pass through what these frames ran forward */
 };
 
 struct segalloc_trace_record {

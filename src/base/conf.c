@@ -22,6 +22,7 @@ enum type {
     TYPE_AUTO_REAL,
     TYPE_ENUM_BACKEND,
     TYPE_ENUM_FREE_SYNC,
+    TYPE_ENUM_ALIAS,
     TYPE_ENUM_IPC,
     TYPE_ENUM_PYTORCH,
     TYPE_ENUM_OOM
@@ -51,6 +52,7 @@ static const char *const *enum_words(enum type type)
 {
     static const char *const backend[] = {"native", "cudaMallocAsync", NULL};
     static const char *const free_sync[] = {"auto", "strict", "event", "stream", NULL};
+    static const char *const alias[] = {"auto", "on", "off", NULL};
     static const char *const ipc[] = {"auto", "always", "never", NULL};
     static const char *const pytorch[] = {"auto", "direct", "beneath", NULL};
     static const char *const oom[] = {"first", "every", "never", NULL};
@@ -59,6 +61,8 @@ static const char *const *enum_words(enum type type)
         return backend;
     case TYPE_ENUM_FREE_SYNC:
         return free_sync;
+    case TYPE_ENUM_ALIAS:
+        return alias;
     case TYPE_ENUM_IPC:
         return ipc;
     case TYPE_ENUM_PYTORCH:
@@ -328,6 +332,10 @@ static bool set(struct sg_conf *conf, const struct option *option, const char *v
         return true;
     case TYPE_LIMIT:
         return set_limit(conf, option, value);
+    case TYPE_ENUM_ALIAS: { /* traces and settings of before it had three values say True or False */
+        bool on;
+        return set_word(field, enum_words(option->type), set_bool(&on, value) ? on ? "on" : "off" : value);
+    }
     default:
         return set_word(field, enum_words(option->type), value);
     }

@@ -14,6 +14,7 @@
 enum sg_free_sync { SG_FREE_SYNC_AUTO, SG_FREE_SYNC_STRICT, SG_FREE_SYNC_EVENT, SG_FREE_SYNC_STREAM };
 enum sg_backend { SG_BACKEND_NATIVE, SG_BACKEND_CUDA_MALLOC_ASYNC };
 enum sg_pytorch { SG_PYTORCH_AUTO, SG_PYTORCH_DIRECT, SG_PYTORCH_BENEATH };
+enum sg_alias { SG_ALIAS_AUTO, SG_ALIAS_ON, SG_ALIAS_OFF };
 enum sg_ipc { SG_IPC_AUTO, SG_IPC_ALWAYS, SG_IPC_NEVER };
 enum sg_oom_report { SG_OOM_FIRST, SG_OOM_EVERY, SG_OOM_NEVER };
 
@@ -50,15 +51,17 @@ struct sg_conf {
     double wait_limit;                /* seconds */
     double reserve_slack;             /* 0: auto */
     uint64_t page_size;               /* bytes or SG_AUTO */
+    double mapping_limit;             /* a whole number */
     uint64_t limit_bytes;             /* 0: none */
     double limit_fraction;            /* 0: none; one of the two at most is set */
     bool limit_visible;
-    bool alias;
+    enum sg_alias alias;
     enum sg_ipc ipc;
     enum sg_pytorch pytorch;
     char trace[SG_PATH_BYTES];
     char stats[SG_PATH_BYTES];
     bool live;
+    bool sites;
     enum sg_oom_report oom_report;
     bool trim_on_request;
     double trim_idle_s;               /* seconds; 0: never */

@@ -3,7 +3,6 @@
 #include <assert.h>
 
 #include "mappings.h"
-#include "sew.h"
 #include "turn.h"
 
 enum { REGION_SHIFT = 32 };
@@ -15,7 +14,7 @@ enum { OLD_MOST = 16 };
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
 {
     const struct sg_core *core = device->core;
-    if (!slot || !core->conf.alias)
+    if (!slot || core->conf.alias == SG_ALIAS_OFF)
         return false;
     bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
     if (core->record_begin && !capture)
@@ -27,6 +26,14 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     sg_emit_turn(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
+}
+
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
+{
+    struct sg_device *its = atomic_load_explicit(&core->device[device], memory_order_acquire);
+    uint64_t bit = UINT64_C(1) << slot;
+    return its && slot && atomic_load_explicit(&its->aliased_slots, memory_order_relaxed) & bit &&
+           atomic_fetch_and(&its->aliased_slots, ~bit) & bit;
 }
 
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
@@ -138,31 +145,17 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
         return;
     sg_region_cut_done(region, run->busy);
     sg_count(device, SG_STAT_late_unmaps, run->pages);
-    sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap);
-}
-
-/* What was lent and is not in use goes home first: its pages may be wholly free then. Who holds `grow` may look at the
-   list. */
-static void return_lent(struct sg_device *device)
-{
-    if (!device->sewn)
-        return;
-    (void)sg_turn(device);
-    sg_lock(&device->lock);
-    sg_device_flush(device);
-    sg_device_tidy(device);
-    sg_emit_turn(device, SEGALLOC_TURN_RETURN, sg_sew_return(device));
-    sg_unlock(&device->lock);
+    sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages));
 }
 
 void sg_alias_settle(struct sg_device *device)
 {
     struct sg_run run;
-    return_lent(device);
     while (next_old(device, &run)) {
         const struct segalloc_trace_record *told = sg_turn(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
         sg_count(device, SG_STAT_calls_unmap, 1);
+        sg_count(device, SG_STAT_handles_unmap, run.pages);
         bool unmapped = sg_device_unmap(device, run.region->base + run.first * page_bytes, run.pages * page_bytes) ==
                         CUDA_SUCCESS;
         unmapped = sg_turn_outcome(told, SEGALLOC_TURN_UNMAPPED, unmapped);

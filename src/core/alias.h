@@ -22,6 +22,12 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
 void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
     const CUmemGenericAllocationHandle *place);
 
+/* The stream of `slot` is given memory at an address at which its earlier work did not use it. */
+static inline void sg_alias_met(struct sg_device *device, sg_slot slot)
+{
+    atomic_fetch_or(&device->aliased_slots, UINT64_C(1) << slot);
+}
+
 /* A page of `region` is a second address of one of `home`. Under the lock, like the next. */
 void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home);

@@ -28,10 +28,9 @@ static const char *twin_broken(const struct sg_device *device, const struct sg_r
     return NULL;
 }
 
-/* Busy nodes, no operation being under way: in the queue of old addresses, or beside a block in pages of others, with
-   what is lent for that at home; the others are lost. */
+/* Busy nodes, no operation being under way: in the queue of old addresses; the others are lost. */
 struct busy {
-    uint64_t queued, sewn;
+    uint64_t queued;
 };
 
 static const char *old_queue_broken(const struct sg_device *device, struct busy *busy)
@@ -51,29 +50,6 @@ static const char *old_queue_broken(const struct sg_device *device, struct busy 
         busy->queued++;
     }
     MUST(device->old.last == last);
-    return NULL;
-}
-
-static const char *sewn_broken(const struct sg_device *device, struct busy *busy)
-{
-    const struct sg_node *nodes = device->nodes.node;
-    uint64_t most = device->nodes.live;
-    for (uint32_t id = device->sewn; id; id = nodes[id].later) {
-        MUST(most-- > 0);
-        MUST(nodes[id].state == SG_NODE_BUSY && nodes[id].region < device->region_count);
-        const struct sg_region *region = device->region[nodes[id].region];
-        uint32_t page = page_of(region, nodes[id].begin), lent = nodes[id].lent;
-        MUST(region->handle[page] == SG_PAGE_OLD && nodes[id].size < region->page_units);
-        PASS(twin_broken(device, region, page));
-        MUST(lent && nodes[lent].state == SG_NODE_BUSY);
-        /* each byte of the page is busy at one of its two addresses */
-        const struct sg_region *home = device->region[nodes[lent].region];
-        MUST(region->twin[page] == ((uint64_t)home->index << TWIN_SHIFT | page_of(home, nodes[lent].begin)));
-        MUST(nodes[id].size + nodes[lent].size == region->page_units);
-        uint32_t own = nodes[id].begin % region->page_units, others = nodes[lent].begin % home->page_units;
-        MUST(own == 0 ? others == nodes[id].size : others == 0 && own == nodes[lent].size);
-        busy->sewn++;
-    }
     return NULL;
 }
 
@@ -186,19 +162,6 @@ static const char *order_broken(const struct sg_device *device)
     return NULL;
 }
 
-/* How many blocks live of each size class, for crowds. */
-static const char *crowd_broken(const struct sg_device *device)
-{
-    static uint32_t live[SG_CREEP_CLASSES];
-    memset(live, 0, sizeof live);
-    for (uint32_t i = 0; i < device->region_count; i++)
-        for (uint32_t id = device->region[i]->first; id; id = device->nodes.node[id].next)
-            if (device->nodes.node[id].state == SG_NODE_BLOCK)
-                live[sg_creep_class(sg_units_of(device->nodes.node[id].requested))]++;
-    MUST(memcmp(live, device->crowd.live, sizeof live) == 0);
-    return NULL;
-}
-
 /* Nodes that are in use nowhere are in the list of those that can be had, and in it once. */
 static const char *nodes_broken(const struct sg_device *device, uint64_t in_regions)
 {
@@ -235,8 +198,8 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
     MUST(device->region_class[i] == SG_CLASS_HUGE
              ? region->pages == 1
-             : (uint64_t)region->page_units << SG_UNIT_SHIFT == device->page_bytes[device->region_class[i]] ||
-                   (uint64_t)region->page_units << SG_UNIT_SHIFT == device->granularity);
+             : ((uint64_t)region->page_units << SG_UNIT_SHIFT) % device->granularity == 0 &&
+                   (uint64_t)region->page_units << SG_UNIT_SHIFT <= device->page_bytes[device->region_class[i]]);
     PASS(sg_region_broken(region, depth, sums));
     MUST(sums->pages - before.pages == region->mapped);
     MUST(sums->old_pages - before.old_pages == region->old);
@@ -262,10 +225,9 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
         PASS(region_of_device_broken(device, i, depth, ret_sums));
     PASS(usage_broken(device, ret_sums));
     PASS(old_queue_broken(device, &busy));
-    PASS(sewn_broken(device, &busy));
     MUST(ret_sums->unasked == 0);
     MUST(ret_sums->empty == 0);
-    MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued + 2 * busy.sewn);
+    MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
     uint64_t pending = ret_sums->pendings;
     PASS(queue_broken(device, &device->pending, /* all */ true, &pending));
     PASS(queue_broken(device, &device->blocked, /* all */ false, &pending));
@@ -273,7 +235,6 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     PASS(marks_broken(device));
     PASS(order_broken(device));
     if (depth >= SG_CHECK_TABLES) {
-        PASS(crowd_broken(device));
         PASS(nodes_broken(device, ret_sums->nodes + (device->classic ? sg_classic_held(device).blocks : 0)));
     }
     return NULL;

@@ -311,6 +311,7 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     usage->allocs++;
     usage->allocated_total += rounded;
     sg_usage_derive(device);
+    sg_node_set_place(&device->nodes, id, tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream,
         address, bytes);
     *ret = address;
@@ -427,6 +428,20 @@ struct sg_classic_held sg_classic_held(const struct sg_device *device)
         held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)node->event);
     }
     return held;
+}
+
+uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes)
+{
+    return sg_torch_takes(device->classic->torch, bytes);
+}
+
+void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live)
+{
+    const struct sg_classic *classic = device->classic;
+    for (size_t i = 0; i <= classic->live.mask; i++) {
+        if (classic->live.entry[i].value)
+            visit(live, device, &device->nodes.node[classic->live.entry[i].value]);
+    }
 }
 
 uint64_t sg_classic_empty(struct sg_device *device)

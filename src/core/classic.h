@@ -12,6 +12,7 @@
 #define SG_CLASSIC_H
 
 #include "device.h"
+#include "live_groups.h"
 
 struct sg_classic;
 
@@ -55,6 +56,14 @@ struct sg_classic_held {
     uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
 };
 struct sg_classic_held sg_classic_held(const struct sg_device *device);
+
+typedef void sg_classic_visit(struct sg_live *live, const struct sg_device *device, const struct sg_node *node);
+
+/* Calls `visit` for each live block. Under the device's lock. */
+void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live);
+
+/* Bytes of a segment for a request of so many. Under the device's lock. */
+uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);

@@ -3,6 +3,7 @@
 
 #include "classic.h"
 #include "device.h"
+#include "mappings.h"
 
 /* The place of a context, or with NULL the first that is empty; -1: there is none. No lock needed. */
 static int place_of(const struct sg_core *core, CUcontext context)
@@ -126,6 +127,24 @@ void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
     sg_unlock(&device->lock);
 }
 
+/* Under the lock. */
+static void set_peers(struct sg_device *device, uint64_t peers)
+{
+    device->peers = peers;
+    device->reached |= peers != 0;
+    sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
+}
+
+void sg_core_set_peers(struct sg_core *core, int ordinal, uint64_t peers)
+{
+    struct sg_device *device = sg_device_get(core, ordinal);
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    set_peers(device, peers);
+    sg_unlock(&device->lock);
+}
+
 CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool enable)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
@@ -134,8 +153,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->grow);
     sg_lock(&device->lock);
-    device->peers = enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer);
-    device->reached |= enable;
+    set_peers(device, enable ? device->peers | UINT64_C(1) << peer : device->peers & ~(UINT64_C(1) << peer));
     sg_unlock(&device->lock);
     /* Only the holder of `grow` changes which pages are mapped, so the handles may be walked without the lock. */
     for (uint32_t i = 0; enable && i < device->region_count; i++) {
@@ -145,8 +163,11 @@ CUresult sg_core_peer_access(struct sg_core *core, int ordinal, int peer, bool e
             uint32_t end = page;
             while (end < region->pages && region->handle[end] && region->handle[end] != SG_PAGE_LOST)
                 end++;
-            if (end > page && result == CUDA_SUCCESS)
+            if (end > page && result == CUDA_SUCCESS) {
+                sg_count(device, SG_STAT_calls_set_access, 1);
+                sg_count(device, SG_STAT_handles_set_access, (end - page) * sg_mappings_devices(device));
                 result = sg_device_set_access(device, region->base + page * page_bytes, (end - page) * page_bytes);
+            }
             page = end;
         }
     }

@@ -17,6 +17,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->driver = params->driver;
     core->observer = params->observer;
     core->now_ns = params->now_ns;
+    core->measure_ns = params->measure_ns;
     core->warn = params->warn;
     core->record_begin = params->record_begin;
     core->record_end = params->record_end;
@@ -91,31 +92,22 @@ static uint64_t small_while_roomy(const struct sg_device *device)
 }
 
 /* Under the lock. */
-static enum sg_class classify(const struct sg_device *device, uint32_t size_class, size_t rounded, bool apart)
+static enum sg_class classify(const struct sg_device *device, size_t rounded)
 {
     if (rounded <= SG_SMALL_BYTES || (rounded <= small_while_roomy(device) && sg_device_is_roomy(device, rounded)))
         return SG_CLASS_SMALL;
-    if (rounded > device->capacity_bytes / 2)
-        return SG_CLASS_HUGE;
-    /* Of large pages a region strands more than crowds waste in another; and while frees wait for a whole context
-       little is free at a time, which had better be together. */
-    uint64_t page = device->page_bytes[SG_CLASS_CROWD];
-    bool crowd = apart && sg_crowd_has(&device->crowd, size_class, (uint32_t)(rounded >> SG_UNIT_SHIFT)) &&
-                 page == device->granularity && !device->pending.first &&
-                 device->usage.reserved.now / SG_CROWD_SHARE >= page;
-    return crowd ? SG_CLASS_CROWD : SG_CLASS_REGULAR;
+    return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
 }
 
 /* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there
-   isn't, every request goes where it costs the fewest pages: another order of placement would only move other pages,
-   and more. And as long as no page is to be moved it is not whole ones that count but large ranges, which blocks from
-   the low end leave. */
-static enum sg_end end_for(const struct sg_device *device, enum sg_class class, size_t rounded, bool crowded)
+   isn't, another order of placement would only move other pages, and more. A range that could grow is left for what
+   needs that only while nothing is moved: later, pages come to wherever they are wanted. */
+static enum sg_end end_for(const struct sg_device *device, enum sg_class class, size_t rounded)
 {
     uint64_t least = device->core->conf.max_split_size;
-    if (least && rounded >= least && class == SG_CLASS_REGULAR && sg_device_is_roomy(device, rounded))
-        return SG_END_HIGH;
-    return crowded ? SG_END_WHOLE : SG_END_LOW;
+    if (!sg_device_is_roomy(device, rounded))
+        return SG_END_LOW;
+    return least && rounded >= least && class == SG_CLASS_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
 }
 
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
@@ -139,24 +131,18 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     size_t rounded = bytes > sg_device_capacity(device) ? 0 : sg_roundup(core->conf.roundup_divisions, bytes);
     if (rounded == 0 || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return sg_device_ran_out(device, bytes, tag);
-    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT), size_class = sg_creep_class(sg_units_of(bytes));
+    uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
     struct sg_region *region;
     sg_lock(&device->lock);
     if (__builtin_expect(device->mode == SG_MODE_CLASSIC, 0)) { /* it may be from here on: sg_core_fix() */
         sg_unlock(&device->lock);
         return malloc_fixed(device, bytes, tag, ret);
     }
-    bool apart = rounded > SG_SMALL_BYTES && sg_device_keeps_apart(device, rounded),
-         crowded = apart && sg_device_is_crowded(device, rounded);
-    enum sg_class class = classify(device, size_class, rounded, apart);
-    enum sg_end end = end_for(device, class, rounded, crowded);
-    uint32_t least = units;
-    units = sg_creep_allocate(&device->creep, size_class, units, crowded);
-    const struct sg_want want = {.class = class, .units = units, .least = least, .size_class = size_class,
-        .lane = sg_crowd_lane(size_class), .end = end, .slot = tag->slot};
+    enum sg_class class = classify(device, rounded);
+    const struct sg_want want = {.class = class, .units = units, .end = end_for(device, class, rounded), .slot = tag->slot};
     uint32_t node = sg_device_take(device, &want, &region);
     if (node)
-        *ret = sg_device_hand_out(device, region, node, bytes, size_class, tag);
+        *ret = sg_device_hand_out(device, region, node, bytes, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
     sg_unlock(&device->lock);

@@ -43,6 +43,8 @@ struct sg_tag {
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
     bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
                           are not followed */
+    uint32_t site, phase; /* of an allocation: numbers of the place in the program that asks, and of what it is doing;
+                             0: unknown. Nothing is decided by them */
 };
 
 /* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(),
@@ -64,6 +66,7 @@ struct sg_core_params {
     const struct sg_driver *driver;  /* kept: must outlive the core */
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
+    uint64_t (*measure_ns)(void);    /* exact; for what the driver's calls cost (cost.h); NULL: that is assumed */
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
     bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is
                                         live, which then */
@@ -152,6 +155,16 @@ void sg_core_merge(struct sg_core *core, int device);
 /* `bytes` of the device are in use by others, as was found out when growing: for replays, whose card cannot tell. */
 void sg_core_outside(struct sg_core *core, int device, uint64_t bytes);
 
+/* The page that page_size_mb:auto takes for what may be held: a power of two of granules, by which that is at most 5/6 of
+   `mappings` pages. */
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings);
+
+/* Which devices have access to memory of `device`, as a PEERS record says (bits): for replays. */
+void sg_core_set_peers(struct sg_core *core, int device, uint64_t peers);
+
+/* What a call costs on the device, as a COST record says: for replays. */
+void sg_core_cost(struct sg_core *core, int device, uint64_t call, uint64_t ns);
+
 /* Asks about pending frees and makes those free whose work is complete. No wait. */
 void sg_core_poll(struct sg_core *core, int device);
 
@@ -214,6 +227,10 @@ bool sg_core_is_free(struct sg_core *core);
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
+
+/* Whether a page got a second address for the stream of `slot` since this was last asked. Who used it at the first one
+   may still be running when that stream's next kernel begins, if that is launched so as to begin early. No lock. */
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot);
 
 /* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that
    has passed. Calls the driver; no lock may be held. */
@@ -304,21 +321,68 @@ struct sg_piece {
 /* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
 size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
 
+/* The same with the pages that a piece lies in: they follow each other from the region's first. */
+struct sg_placed {
+    struct sg_piece piece;
+    CUdeviceptr region; /* where its first page begins */
+    uint64_t page_bytes;
+    uint32_t site;      /* of a block: the place in the program that asked; 0: unknown */
+};
+size_t sg_core_placed(struct sg_core *core, int device, struct sg_placed *ret, size_t room);
+
+/* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
+uint64_t sg_core_reserved(struct sg_core *core, int device);
+
 /* A failed allocation as its device was then, bytes. */
 struct sg_shortage {
     uint64_t asked, live; /* live: requested by the program and not freed */
-    uint64_t used;        /* allocated, or freed and still in use by queued work */
+    uint64_t takes;       /* of one piece: what was asked for, or the fixed segment for it */
+    uint64_t allocated;   /* the same after rounding */
+    uint64_t pending;     /* freed and still in use by queued work */
+    uint64_t used;        /* both */
+    uint64_t reserved;    /* held: used or idle */
     uint64_t idle;        /* in whole pages, or segments, that nothing lives in */
     uint64_t room;        /* neither held nor in use by others, as far as the limit goes */
     uint64_t short_by;    /* asked for beyond these two; a granule where it failed although they would do */
+    uint64_t total, limit, outside; /* of the device; of that may be held; in use by others */
+    bool given_up;        /* a wait for queued work has taken longer than wait_limit */
 };
 
 /* The most recent failure on `device`. False: there was none. */
 bool sg_core_shortage(struct sg_core *core, int device, struct sg_shortage *ret);
 
+/* Why an allocation failed: the first of these without which it would have been served, sg_oom_cause(). */
+enum sg_oom_cause {
+    SG_OOM_FRAGMENTED, /* as much is not in use, but in pieces */
+    SG_OOM_QUEUED,     /* freed memory is in use by work that is still queued */
+    SG_OOM_LIMIT,      /* the device has more than may be held */
+    SG_OOM_OTHERS,     /* other processes hold it */
+    SG_OOM_TOO_BIG,    /* none of them: the device has not as much */
+};
+
+/* Another process that holds memory of the device, bytes. */
+struct sg_oom_process {
+    int pid;
+    uint64_t bytes;
+    char name[32]; /* "" where it is not known */
+};
+
+/* What the core cannot know of an out-of-memory. */
+struct sg_oom_around {
+    const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
+    size_t processes;
+    const char *command; /* of this process; NULL or "": unknown */
+    uint64_t parked;     /* bytes of blocks that the program has freed and that the core is to be told of later */
+    /* Writes the place in the program that a number stands for. False: it is not known. May be NULL. */
+    bool (*site)(uint32_t site, char *text, size_t size);
+};
+
+enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around);
+
 /* The text block of an out-of-memory (design: running out), for the most recent failure on `device`; lines end in
-   newlines. The first begins "segalloc: out of memory on device N: short by SIZE". Returns the length as snprintf
-   does. */
-size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size);
+   newlines. The first begins "segalloc: out of memory on device N: short by SIZE". `around` may be NULL. Returns the
+   length as snprintf does. */
+size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_around *around, char *buffer,
+    size_t size);
 
 #endif

@@ -19,6 +19,7 @@ void sg_usage_derive(struct sg_device *device)
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
     sg_gauge_set(&usage->stranded, stranded);
+    sg_gauge_set(&usage->mappings, sg_mappings_now(device));
     sg_gauge_set(&usage->inactive_split, stranded - whole);
 }
 
@@ -94,9 +95,12 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
         device->ordinal = ordinal;
         device->serial = (uint64_t)ordinal << 56;
         device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
+        sg_cost_assume(device);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
+        if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
+            sg_cost_measure(device);
         if (device->mode != SG_MODE_PASS_ON && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
             (void)sg_classic_begin(device, /* whole */ true); /* where it fails, handles are refused */
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
@@ -180,7 +184,7 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_class cla
 }
 
 /* Under the lock. */
-static void append_region(struct sg_device *device, enum sg_class class, uint8_t lane, struct sg_region *region,
+static void append_region(struct sg_device *device, enum sg_class class, struct sg_region *region,
     uint64_t bytes)
 {
     uint32_t index = device->region_count;
@@ -190,7 +194,6 @@ static void append_region(struct sg_device *device, enum sg_class class, uint8_t
     device->nodes.node[region->first].region = index;
     device->region[index] = region;
     device->region_class[index] = (uint8_t)class;
-    device->region_lane[index] = lane;
     device->region_count = index + 1;
     sg_gauge_add(&device->usage.segments, 1);
 }
@@ -209,7 +212,7 @@ static uint64_t told_bytes(const struct segalloc_trace_record *told, uint64_t le
     return fits || bytes == NO_ADDRESSES || bytes == NO_BOOKS ? bytes : wanted;
 }
 
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes)
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
 {
     bool huge = class == SG_CLASS_HUGE;
     uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[class];
@@ -239,13 +242,11 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     }
     sg_lock(&device->lock);
     if (region)
-        append_region(device, class, lane, region, want);
-    else if (refused && class != SG_CLASS_CROWD) /* those can stand elsewhere */
+        append_region(device, class, region, want);
+    else if (refused)
         sg_device_note_refusal(device);
     sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
     sg_unlock(&device->lock);
-    if (region)
-        sg_mappings_tell(device);
     return refused && !sg_driver_is_sticky(result) ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
@@ -267,56 +268,24 @@ bool sg_device_flush(struct sg_device *device)
     return any;
 }
 
-static inline uint32_t take_of_class(struct sg_device *device, const struct sg_want *want, enum sg_class class,
-    uint8_t lane, struct sg_region **ret)
+/* The quick looks, and after them the thorough ones where that is wanted. */
+static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     uint32_t node = 0;
     for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        if (!sg_device_suits(device, i, class, lane, want->units))
+        if (!sg_device_suits(device, i, want->class, want->units))
             continue;
         *ret = device->region[i];
         node = sg_region_take(*ret, want->units, want->end, want->slot);
         while (!node && sg_region_flush_some(*ret))
             node = sg_region_take(*ret, want->units, want->end, want->slot);
     }
-    return node;
-}
-
-/* For a block of a crowd: what one that stood among the others before it was a crowd has left, so that blocks which are
-   renewed one by one stay where they are; else among its like. */
-static uint32_t take_of_crowd(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
-{
-    uint32_t node = 0;
-    for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        *ret = device->region[i];
-        if (device->region_class[i] == SG_CLASS_REGULAR)
-            node = sg_region_take_exact(*ret, want->units, want->slot);
-    }
-    return node ? node : take_of_class(device, want, SG_CLASS_CROWD, want->lane, ret);
-}
-
-/* The rest of a take, where its class has nothing that a short look finds. */
-__attribute__((noinline)) static uint32_t take_elsewhere(struct sg_device *device, const struct sg_want *want,
-    struct sg_region **ret)
-{
-    uint32_t node = 0;
-    bool moves = want->class == SG_CLASS_CROWD && sg_device_may_pack(device, want->slot); /* where that is worth it */
-    if (want->class != SG_CLASS_SMALL && want->class != SG_CLASS_HUGE && !moves) /* sooner than pages are moved */
-        node = take_of_class(device, want, SG_CLASS_CROWD, SG_CROWD_LANES, ret);
     for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {
         *ret = device->region[i];
-        if (sg_device_suits(device, i, want->class, want->lane, want->units))
+        if (sg_device_suits(device, i, want->class, want->units))
             node = sg_region_take_window(*ret, want->units, want->slot);
     }
     return node;
-}
-
-/* The quick looks, and after them the thorough ones where that is wanted. */
-static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
-{
-    uint32_t node = want->class == SG_CLASS_CROWD ? take_of_crowd(device, want, ret)
-                                                  : take_of_class(device, want, want->class, want->lane, ret);
-    return node ? node : take_elsewhere(device, want, ret);
 }
 
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
@@ -333,11 +302,11 @@ uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want 
 {
     uint32_t node = 0;
     /* a small one would take 64 KiB among them */
-    bool large = want->class == SG_CLASS_REGULAR || want->class == SG_CLASS_CROWD;
+    bool large = want->class == SG_CLASS_REGULAR;
     for (uint32_t i = 0; i < device->region_count && !node && large; i++) {
         *ret = device->region[i];
         if (device->region_class[i] != SG_CLASS_HUGE)
-            node = sg_region_take(*ret, want->least, SG_END_WHOLE, want->slot);
+            node = sg_region_take(*ret, want->units, SG_END_LOW, want->slot);
     }
     return node;
 }
@@ -385,7 +354,7 @@ uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 }
 
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
-    uint32_t size_class, const struct sg_tag *tag)
+    const struct sg_tag *tag)
 {
     struct sg_node *node = &device->nodes.node[id];
     struct sg_usage *usage = &device->usage;
@@ -396,7 +365,6 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
     node->serial = sg_order_tick(device);
     node->quiet = tag->slot ? sg_order_quiet(&device->order, tag->slot, node->serial) : 0;
     node->also = 0;
-    device->crowd.live[size_class]++;
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
@@ -405,18 +373,10 @@ CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *regio
         sg_gauge_add(&usage->small_allocated, rounded);
     usage->allocs++;
     usage->allocated_total += rounded;
-    device->move_tokens++;
     CUdeviceptr address = sg_region_address(region, node->begin);
+    sg_node_set_place(&device->nodes, (uint32_t)(node - device->nodes.node), tag->site, tag->phase);
     sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, node->stream, address, bytes);
     return address;
-}
-
-/* A block for which `units` were asked for is free, or pending. */
-static inline void note_free(struct sg_device *device, uint32_t units)
-{
-    uint32_t class = sg_creep_class(units);
-    sg_creep_free(&device->creep, class, units);
-    device->crowd.live[class]--;
 }
 
 void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t time)
@@ -436,7 +396,6 @@ void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uin
             sg_gauge_sub(&usage->small_allocated, rounded);
         usage->frees++;
         usage->freed_total += rounded;
-        note_free(device, sg_units_of(node->requested));
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
     sg_region_release(region, id, owner, time);
@@ -455,7 +414,6 @@ void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, ui
         sg_gauge_sub(&usage->small_allocated, rounded);
     usage->frees++;
     usage->freed_total += rounded;
-    note_free(device, sg_units_of(node->requested));
     sg_region_suspend(device->region[node->region], id);
     sg_pending_push(device, id, slots, time);
 }

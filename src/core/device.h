@@ -9,8 +9,7 @@
 #include <assert.h>
 
 #include "core.h"
-#include "creep.h"
-#include "crowd.h"
+#include "cost.h"
 #include "lock.h"
 #include "order.h"
 #include "region.h"
@@ -28,7 +27,7 @@ enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has mem
 #define SG_SMALL_ROOMY_MOST (UINT64_C(1) << 20)
 enum { SG_SMALL_ROOMY_SHARE = 128 };
 
-enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_CROWD, SG_CLASS_HUGE, SG_CLASS_COUNT };
+enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
 
 enum sg_device_mode {
     SG_MODE_NEW,        /* never used */
@@ -64,7 +63,7 @@ static inline void sg_gauge_set(struct sg_gauge *gauge, uint64_t value)
 /* What happens on every allocation and free; the rest of the table is derived or counted in `counter`. */
 struct sg_usage {
     struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
-    struct sg_gauge small_allocated, small_reserved, allocations, pages, segments, pinned, aliased;
+    struct sg_gauge small_allocated, small_reserved, allocations, pages, mappings, segments, pinned, aliased;
     uint64_t allocs, frees, allocated_total, freed_total;
     uint64_t strict_frees, strict_wait_ns;
 };
@@ -73,7 +72,8 @@ struct sg_usage {
 #define SG_USAGE_GAUGES(usage)                                                                         \
     &(usage)->requested, &(usage)->allocated, &(usage)->pending, &(usage)->active, &(usage)->reserved, \
     &(usage)->inactive_split, &(usage)->stranded, &(usage)->small_allocated, &(usage)->small_reserved, \
-    &(usage)->allocations, &(usage)->pages, &(usage)->segments, &(usage)->pinned, &(usage)->aliased
+    &(usage)->allocations, &(usage)->pages, &(usage)->mappings, &(usage)->segments, &(usage)->pinned,   \
+    &(usage)->aliased
 
 /* An event of ours: once it has passed, all that `slots` were given before `time` is complete. */
 struct sg_mark {
@@ -116,33 +116,27 @@ struct sg_device {
     uint64_t capacity_bytes; /* what may be held; changes under the lock */
     uint64_t page_bytes[SG_CLASS_COUNT];
     uint8_t page_kind; /* bits of enum sg_page_kind */
+    struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under the lock */
     struct sg_nodes nodes;
     struct sg_classic *_Atomic classic; /* of SG_MODE_CLASSIC; set once, under the lock */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
     uint8_t region_class[SG_REGIONS_MAX];
-    uint8_t region_lane[SG_REGIONS_MAX]; /* of those for crowds (crowd.h) */
     uint32_t region_count;
     struct sg_usage usage;
     uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
-    uint32_t sewn;                   /* busy nodes beside blocks in pages of others (sew.h), linked by `later`; changed
-                                        with `grow` held too */
     struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
+    _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
+                                        nothing (sg_core_take_aliased()) */
     uint64_t learnt;                 /* times that something became complete */
     uint64_t settled;                /* order.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
-    struct sg_creep creep;
-    struct sg_crowd crowd;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    struct {
-        uint64_t pages, accesses;
-    } grown;                 /* granules created for growing, and calls that gave access to them */
-    int64_t move_tokens;     /* thrash guard: earned by allocations, spent on moves (plan.c) */
     uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
@@ -164,7 +158,6 @@ struct sg_device {
     struct sg_order order;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
-    bool told_of_mappings; /* the user was (mappings.h) */
     bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
     bool second_try;       /* what is under way has failed before */
     CUresult last_error;   /* of the driver's memory management */
@@ -180,6 +173,7 @@ struct sg_core {
     const struct sg_driver *driver;
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);
+    uint64_t (*measure_ns)(void);
     void (*warn)(const char *line);
     bool (*record_begin)(void);
     void (*record_end)(void);
@@ -253,12 +247,6 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
     }
 }
 
-/* What a driver call costs in ns (cost.def). */
-enum {
-#define COST(call, ns) SG_COST_##call = ns,
-#include "cost.def"
-};
-
 /* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there
    was anything. */
 bool sg_device_flush(struct sg_device *device);
@@ -276,20 +264,18 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`, of crowds for `lane`: asks the driver for addresses, or for a huge
+/* Adds a region of at least `bytes` for `class`: asks the driver for addresses, or for a huge
    block takes those of one that is gone. Ranges of addresses are kept for good, so looking an address up needs no lock.
    CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED: the
    driver gave no addresses. Holds `grow`. */
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint8_t lane, uint64_t bytes);
+CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
 
-/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit; one for crowds a
-   lane. */
-static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class, uint8_t lane,
+/* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
+static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class,
     uint32_t units)
 {
     const struct sg_region *region = device->region[index];
     return device->region_class[index] == class &&
-           (class != SG_CLASS_CROWD || lane == SG_CROWD_LANES || device->region_lane[index] == lane) &&
            (class != SG_CLASS_HUGE ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
@@ -317,10 +303,10 @@ void sg_device_note_refusal(struct sg_device *device);
    the driver may have been busy. */
 bool sg_device_find_pages(struct sg_device *device);
 
-/* Access rights of [address, address + bytes) for the device and its peers. */
+/* Access rights of [address, address + bytes) for the device and its peers. Not counted. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);
 
-/* A page of the device, which is the caller's to release. The driver's error; no lock but `grow` is held. */
+/* A page of the device, which is the caller's to release. Not counted. The driver's error; no lock but `grow` is held. */
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
@@ -443,13 +429,11 @@ bool sg_device_is_shared(const struct sg_device *device, sg_slot slot);
    stalls. */
 struct sg_want {
     enum sg_class class;
-    uint32_t units, least; /* what is allocated for it, and how little would do (creep.h) */
-    uint32_t size_class;   /* of what was asked for (creep.h) */
-    uint8_t lane;        /* of a crowd (crowd.h) */
+    uint32_t units;
     enum sg_end end;
     bool thorough;
     bool aliases; /* pages may get a second address for it */
-    bool refused; /* the driver has: no pages are made ahead, and what was held then is a limit too */
+    bool refused; /* the driver has: what was held then is a limit too */
     sg_slot slot;
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
@@ -480,7 +464,7 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes,
-    uint32_t size_class, const struct sg_tag *tag);
+    const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
    much. */
@@ -493,16 +477,6 @@ void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
 
-/* Whether, with them, parts of pages count. Under the lock. */
-bool sg_device_is_crowded(const struct sg_device *device, uint64_t more);
-
-/* Whether, with a block of `more` bytes, what stays is kept apart from what comes and goes (crowd.h). Under the
-   lock. */
-bool sg_device_keeps_apart(const struct sg_device *device, uint64_t more);
-
-/* Whether pages may be moved for no other reason than that a crowd's blocks stand with their like. Not where several
-   streams have free memory: what they hold for themselves in more places adds up. Under the lock. */
-bool sg_device_may_pack(const struct sg_device *device, sg_slot slot);
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
    how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the
    lock. */

@@ -143,7 +143,7 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* abroad */ true};
         result = wait_for_owner(&users, tag->context);
-        bool told = tag->sync != SG_FREE_SYNC_STRICT && (tag->torch || tag->sees == SG_SEES_RECORDED);
+        bool told = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_SEES_RECORDED);
         if (result == CUDA_SUCCESS && block.abroad && told)
             result = wait_for_others(&users);
     }

@@ -121,7 +121,7 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
                 node = sg_device_take_anywhere(device, &want, &region);
         }
         if (node) /* in the first place, if another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out(device, region, node, request->bytes, want.size_class, request->tag);
+            *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
         else
             emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
@@ -130,13 +130,11 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
         *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
             return result;
-        result = sg_device_add_region(device, want.class, want.lane, (uint64_t)want.units << SG_UNIT_SHIFT);
-        if (result != CUDA_SUCCESS && want.class != SG_CLASS_CROWD) {
+        result = sg_device_add_region(device, want.class, (uint64_t)want.units << SG_UNIT_SHIFT);
+        if (result != CUDA_SUCCESS) {
             request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
             return result;
         }
-        if (result != CUDA_SUCCESS) /* no addresses for crowds: they stand among the others */
-            want.class = SG_CLASS_REGULAR;
     }
 }
 
@@ -179,7 +177,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     if (result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
         uint32_t node = sg_plan_commit(&plan);
-        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->want.size_class, request->tag);
+        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->tag);
         sg_usage_derive(device);
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;
@@ -188,7 +186,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     abandon(device, request, &plan, result);
     if (result != CUDA_ERROR_OUT_OF_MEMORY || request->failed || request->want.refused)
         return result;
-    /* The place was chosen as if there were more: it may have pages ahead, or keep parts of others from being used. */
+    /* The place was chosen as if there were more: it may keep parts of others from being used. */
     struct request again = *request;
     again.want.refused = true;
     result = attempt(device, &again, ret);

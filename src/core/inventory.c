@@ -27,7 +27,9 @@ static CUstream stream_of(const struct sg_device *device, const struct sg_node *
     return node->stream > unknown ? device->stream[node->stream - unknown - 1] : NULL;
 }
 
-size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, size_t room)
+typedef void visit_fn(void *list, size_t at, const struct sg_placed *placed);
+
+static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, void *list, size_t room)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     size_t count = 0;
@@ -41,20 +43,57 @@ size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, s
             enum sg_piece_state state = state_of(node);
             if (state == SG_PIECE_NONE)
                 continue;
-            if (count < room)
-                ret[count] = (struct sg_piece){
+            const struct sg_placed placed = {
+                .piece = {
                     .address = sg_region_address(region, node->begin),
                     .bytes = (uint64_t)node->size << SG_UNIT_SHIFT,
                     .requested = state == SG_PIECE_FREE ? 0 : node->requested,
                     .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, node),
                     .state = state,
                     .small = device->region_class[i] == SG_CLASS_SMALL,
-                };
+                },
+                .region = region->base,
+                .page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT,
+                .site = sg_node_place(&device->nodes, id).site,
+            };
+            if (count < room)
+                visit(list, count, &placed);
             count++;
         }
     }
     sg_unlock(&device->lock);
     return count;
+}
+
+static void list_piece(void *list, size_t at, const struct sg_placed *placed)
+{
+    ((struct sg_piece *)list)[at] = placed->piece;
+}
+
+static void list_placed(void *list, size_t at, const struct sg_placed *placed)
+{
+    ((struct sg_placed *)list)[at] = *placed;
+}
+
+size_t sg_core_pieces(struct sg_core *core, int ordinal, struct sg_piece *ret, size_t room)
+{
+    return each_piece(core, ordinal, list_piece, ret, room);
+}
+
+size_t sg_core_placed(struct sg_core *core, int ordinal, struct sg_placed *ret, size_t room)
+{
+    return each_piece(core, ordinal, list_placed, ret, room);
+}
+
+uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return 0;
+    sg_lock(&device->lock);
+    uint64_t reserved = device->usage.reserved.now;
+    sg_unlock(&device->lock);
+    return reserved;
 }
 
 void sg_core_reset_peaks(struct sg_core *core, int ordinal)

@@ -3,48 +3,97 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum {
-    ENLARGE_FROM = SG_MAPPINGS_OF_DEVICE / 3 * 2,
-    LARGE_MOST = SG_MAPPINGS_OF_DEVICE / 12 /* so many for a device full of large pages */
-};
+/* Of what mapping_limit allows, the part that pages of a full device take; the rest is for the small region, whose pages
+   are granules, and for old addresses. With the default of 12,288 that is 10,240 pages: filling a card takes 2.5 s by
+   cost.def. */
+enum { FULL_SHARE = 5, OF_SHARES = 6 };
 
-/* For each page at each address. */
-static uint64_t devices_with_access(const struct sg_device *device)
+uint32_t sg_mappings_devices(const struct sg_device *device)
 {
-    return 1 + (uint64_t)__builtin_popcountll(device->peers & ~(UINT64_C(1) << device->ordinal));
+    return 1 + (uint32_t)__builtin_popcountll(device->peers & ~(UINT64_C(1) << device->ordinal));
+}
+
+static uint64_t pages_mapped(const struct sg_device *device)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        pages += device->region[i]->mapped;
+    return pages;
+}
+
+static uint64_t pages_old(const struct sg_device *device)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        pages += device->region[i]->old;
+    return pages;
 }
 
 uint64_t sg_mappings_now(const struct sg_device *device)
 {
-    uint64_t addresses = 0;
-    for (uint32_t i = 0; i < device->region_count; i++)
-        addresses += (uint64_t)device->region[i]->mapped + device->region[i]->old;
-    return addresses * devices_with_access(device);
+    return (pages_mapped(device) + pages_old(device)) * sg_mappings_devices(device);
+}
+
+/* Pages that the device may have, each at one address. */
+static uint64_t pages_most(const struct sg_device *device)
+{
+    return (uint64_t)device->core->conf.mapping_limit / sg_mappings_devices(device);
+}
+
+/* Pages of a size that fill what may still be held. */
+static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
+{
+    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    return most > held ? (most - held) / page : 0;
 }
 
 uint32_t sg_mappings_left(const struct sg_device *device)
 {
     if (device->mappings_out)
         return 0;
-    uint64_t now = sg_mappings_now(device);
-    return now < SG_MAPPINGS_OF_DEVICE ? (uint32_t)((SG_MAPPINGS_OF_DEVICE - now) / devices_with_access(device)) : 0;
+    uint64_t mapped = pages_mapped(device), most = pages_most(device),
+             full = mapped + pages_to_fill(device, device->page_bytes[SG_CLASS_REGULAR]);
+    uint64_t share = most / OF_SHARES * FULL_SHARE; /* of a size of the user's a full device may have more */
+    full = full < share ? full : share > mapped ? share : mapped;
+    uint64_t taken = full + pages_old(device);
+    return taken < most ? (uint32_t)(most - taken) : 0;
 }
 
-/* A size of the user's is kept, and pages are enlarged once. */
-static void enlarge(struct sg_device *device)
+static void set_page(struct sg_device *device, uint64_t bytes)
 {
-    uint64_t page = 2 * device->granularity;
-    if (device->core->conf.page_size != SG_AUTO || device->page_bytes[SG_CLASS_REGULAR] != device->granularity)
-        return;
-    while (device->total_bytes / page * devices_with_access(device) > LARGE_MOST)
+    device->page_bytes[SG_CLASS_REGULAR] = bytes;
+}
+
+void sg_mappings_size_pages(struct sg_device *device)
+{
+    const struct sg_conf *conf = &device->core->conf;
+    uint64_t granule = device->granularity, page = granule;
+    if (conf->page_size != SG_AUTO)
+        page = (conf->page_size + granule - 1) / granule * granule;
+    else
+        page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
+    device->page_bytes[SG_CLASS_SMALL] = granule;
+    set_page(device, page);
+}
+
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
+{
+    uint64_t page = granularity;
+    while (bytes / page > mappings / OF_SHARES * FULL_SHARE)
         page *= 2;
-    device->page_bytes[SG_CLASS_REGULAR] = device->page_bytes[SG_CLASS_CROWD] = page;
+    return page;
 }
 
 void sg_mappings_watch(struct sg_device *device)
 {
-    if (device->page_bytes[SG_CLASS_REGULAR] == device->granularity && sg_mappings_now(device) >= ENLARGE_FROM)
-        enlarge(device);
+    uint64_t page = device->page_bytes[SG_CLASS_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
+    if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
+        return;
+    while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
+        page *= 2;
+    set_page(device, page);
+    if (mapped > most / 2) /* the small region may be most of them */
+        device->page_bytes[SG_CLASS_SMALL] = page;
 }
 
 /* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
@@ -61,8 +110,9 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     if (device->mappings_out || !may_mean_mappings(result))
         return false;
     sg_lock(&device->lock);
-    device->mappings_out = device->told_of_mappings = true;
-    enlarge(device);
+    device->mappings_out = true;
+    if (core->conf.page_size == SG_AUTO)
+        set_page(device, 4 * device->page_bytes[SG_CLASS_REGULAR]);
     sg_unlock(&device->lock);
     uint64_t given = sg_device_give_back(device, UINT64_MAX);
     snprintf(line, sizeof line,
@@ -73,19 +123,4 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     if (core->warn && !core->replay)
         core->warn(line);
     return true;
-}
-
-void sg_mappings_tell(struct sg_device *device)
-{
-    char line[200];
-    const struct sg_core *core = device->core;
-    if (core->conf.page_size != SG_AUTO || device->told_of_mappings || !core->warn || core->replay ||
-        device->page_bytes[SG_CLASS_REGULAR] == device->granularity)
-        return;
-    device->told_of_mappings = true;
-    snprintf(line, sizeof line,
-        "device %d: more than %d of the %d mappings that a machine has are in use; new pages are of %" PRIu64
-        " MiB (page_size_mb sets one size for all)",
-        device->ordinal, ENLARGE_FROM, SG_MAPPINGS_OF_MACHINE, device->page_bytes[SG_CLASS_REGULAR] >> 20);
-    core->warn(line);
 }

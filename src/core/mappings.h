@@ -1,34 +1,35 @@
-/* Mappings. A page takes one at each of its addresses on each device that has access, and a machine has so many for all
-   processes and devices together; when they are out, no process of it can map anything. So a device takes no more than
-   its share: beyond two thirds of that new regions have larger pages, and beyond all of it no page gets a second
-   address. */
+/* Mappings. A page takes one at each of its addresses on each device that has access, and a machine has 524,288 for all
+   processes and devices together; when they are out, no process of it can map anything. Growing costs by the page, too.
+   So a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit). */
 #ifndef SG_MAPPINGS_H
 #define SG_MAPPINGS_H
 
 #include "device.h"
 
 /* Each takes a handle of UVM's client of the resource manager. Source: RS_UNIQUE_HANDLE_RANGE (rs_client.h) and
-   dupMemory() (nv_gpu_ops.c) of NVIDIA's open kernel modules 535 to 595. A machine is taken to have eight devices, as
-   most with large ones have. */
-enum { SG_MAPPINGS_OF_MACHINE = 0x80000, SG_MAPPINGS_OF_DEVICE = SG_MAPPINGS_OF_MACHINE / 8 };
+   dupMemory() (nv_gpu_ops.c) of NVIDIA's open kernel modules 535 to 595. */
+enum { SG_MAPPINGS_OF_MACHINE = 0x80000 };
+
+/* On how many devices each page is mapped. Under the lock, or with `grow`. */
+uint32_t sg_mappings_devices(const struct sg_device *device);
 
 /* How many the device has. Under the lock. */
 uint64_t sg_mappings_now(const struct sg_device *device);
 
-/* How many more pages may have a second address. Under the lock. */
+/* How many more pages may have a second address, so that the rest of the device can still be filled. Under the lock. */
 uint32_t sg_mappings_left(const struct sg_device *device);
 
-/* Enlarges the pages of new regions where it is time for that, unless the configuration says how large they are. Under
-   the lock, with `grow`. */
+/* Sets how large pages are, by page_size_mb and what may be held, which is known. The device is being made ready. */
+void sg_mappings_size_pages(struct sg_device *device);
+
+/* Enlarges the pages of new regions where those of now would take too many mappings for the rest of the device, unless
+   the configuration says how large they are. Under the lock, with `grow`. */
 void sg_mappings_watch(struct sg_device *device);
 
 /* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.
    Gives back what takes some without being of use, sees to it that the device takes fewer from here on, and says so.
    Whether anything was done, so that another try may help: once a device. Holds `grow`; no lock. */
 bool sg_mappings_refused(struct sg_device *device, CUresult result);
-
-/* Tells the user, once, when a region of larger pages was made. No lock but `grow` is held. */
-void sg_mappings_tell(struct sg_device *device);
 
 /* Whether new pages may be made in a region: not once its class takes larger ones. */
 static inline bool sg_mappings_grows(const struct sg_device *device, uint32_t index)

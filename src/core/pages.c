@@ -1,7 +1,7 @@
 /* Pages: what is asked of the driver for them, of which kind they are, and whether they can come and go at all. */
 #include <string.h>
 
-#include "device.h"
+#include "mappings.h"
 
 static CUmemAllocationProp page_prop(const struct sg_device *device)
 {
@@ -19,7 +19,6 @@ static CUmemAllocationProp page_prop(const struct sg_device *device)
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret)
 {
     CUmemAllocationProp prop = page_prop(device);
-    sg_count(device, SG_STAT_calls_create, 1);
     CUresult result = device->core->driver->create(ret, bytes, &prop, 0);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? result : sg_device_answered(device, result);
 }
@@ -58,7 +57,6 @@ CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, siz
         access[count].location.id = ordinal;
         access[count++].flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     }
-    sg_count(device, SG_STAT_calls_set_access, 1);
     return sg_device_answered(device, device->core->driver->set_access(address, bytes, access, count));
 }
 
@@ -84,11 +82,6 @@ static bool probe(struct sg_device *device)
     return driver->address_free(address, device->granularity) == CUDA_SUCCESS && works;
 }
 
-static uint64_t round_up(uint64_t value, uint64_t step)
-{
-    return (value + step - 1) / step * step;
-}
-
 static bool has(const struct sg_device *device, CUdevice_attribute attribute)
 {
     int value = 0;
@@ -98,7 +91,6 @@ static bool has(const struct sg_device *device, CUdevice_attribute attribute)
 /* Whether pages of this kind can come and go, with the granularity noted. */
 static bool can_expand(struct sg_device *device, uint8_t kind)
 {
-    const struct sg_conf *conf = &device->core->conf;
     size_t granularity = 0;
     device->page_kind = kind;
     CUmemAllocationProp prop = page_prop(device);
@@ -106,10 +98,7 @@ static bool can_expand(struct sg_device *device, uint8_t kind)
         granularity < SG_UNIT)
         return false;
     device->granularity = granularity;
-    device->page_bytes[SG_CLASS_SMALL] = granularity;
-    device->page_bytes[SG_CLASS_REGULAR] = conf->page_size == SG_AUTO ? granularity
-                                                                      : round_up(conf->page_size, granularity);
-    device->page_bytes[SG_CLASS_CROWD] = device->page_bytes[SG_CLASS_REGULAR];
+    sg_mappings_size_pages(device);
     if (probe(device))
         return true;
     device->granularity = 0;

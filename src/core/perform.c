@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "alias.h"
+#include "mappings.h"
 #include "plan.h"
 #include "turn.h"
 
@@ -24,6 +25,7 @@ static bool transfers(const struct sg_plan *plan, const struct sg_run *run)
 static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     sg_count(device, SG_STAT_calls_unmap, 1);
+    sg_count(device, SG_STAT_handles_unmap, pages);
     return sg_device_unmap(device, page_address(region, first), pages * page_bytes(region));
 }
 
@@ -34,6 +36,13 @@ static CUresult map_page(struct sg_device *device, const struct sg_region *regio
     const struct sg_driver *driver = device->core->driver;
     return sg_device_answered(device,
         driver->map(page_address(region, page), page_bytes(region), 0, handle, 0));
+}
+
+static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    sg_count(device, SG_STAT_calls_set_access, 1);
+    sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
+    return sg_device_set_access(device, page_address(region, first), pages * page_bytes(region));
 }
 
 static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
@@ -54,6 +63,7 @@ static CUresult release_runs(struct sg_plan *plan)
         if (result != CUDA_SUCCESS)
             return result;
         plan->unmaps++;
+        plan->unmapped += run->pages;
         run->unmapped = true;
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             release_page(plan->device, run->region->handle[page]);
@@ -65,6 +75,7 @@ static CUresult release_runs(struct sg_plan *plan)
 static CUresult create_pages(struct sg_plan *plan)
 {
     while (plan->created < plan->create) {
+        sg_count(plan->device, SG_STAT_calls_create, 1);
         CUresult result = sg_device_create_page(plan->device, page_bytes(plan->region), &plan->handles[plan->created]);
         if (result != CUDA_SUCCESS)
             return result;
@@ -102,8 +113,7 @@ static enum undone map_again(struct sg_device *device, const struct sg_run *run)
     uint32_t page = run->first, end = run->first + run->pages;
     while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
         page++;
-    if (page == end && sg_device_set_access(device, page_address(run->region, run->first),
-                           run->pages * page_bytes(run->region)) == CUDA_SUCCESS)
+    if (page == end && set_access(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
         return AS_IT_WAS;
     bool gone = page == run->first ||
                 unmap_pages(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
@@ -138,6 +148,7 @@ static CUresult take_pages(struct sg_plan *plan)
             if (result != CUDA_SUCCESS)
                 return result;
             plan->unmaps++;
+            plan->unmapped += run->pages;
             run->unmapped = true;
         }
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
@@ -159,30 +170,18 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
     return end - *first;
 }
 
-/* What is to be mapped at a page of the place: a page that the place borrows, or the next of its own. */
-static CUmemGenericAllocationHandle handle_for(const struct sg_plan *plan, uint32_t page, uint32_t *next)
-{
-    const struct sg_patch *head = &plan->sewing.head, *tail = &plan->sewing.tail;
-    if (page == plan->first_page && head->size)
-        return head->region->handle[head->begin / head->region->page_units];
-    if (page == plan->last_page && tail->size)
-        return tail->region->handle[tail->begin / tail->region->page_units];
-    return plan->handles[(*next)++];
-}
-
 static CUresult map_place(struct sg_plan *plan)
 {
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
         for (uint32_t page = first; page < first + length; page++) {
-            CUresult result = map_page(plan->device, plan->region, page, handle_for(plan, page, &next));
+            CUresult result = map_page(plan->device, plan->region, page, plan->handles[next++]);
             if (result != CUDA_SUCCESS)
                 return result;
             plan->mapped++;
         }
         plan->accesses++;
-        CUresult result =
-            sg_device_set_access(plan->device, page_address(plan->region, first), length * page_bytes(plan->region));
+        CUresult result = set_access(plan->device, plan->region, first, length);
         if (result != CUDA_SUCCESS)
             return result;
     }
@@ -282,7 +281,8 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
         sg_device_count_pages(device, region, -(int64_t)run->pages);
         sg_region_cut_done(region, run->busy);
         device->refused_at = 0;
-        sg_count(device, SG_STAT_move_cost_ns, SG_COST_unmap + (uint64_t)run->pages * SG_COST_release);
+        sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages) +
+                                                   sg_cost_ns(device, SG_COST_release, run->pages, run->pages));
     } else {
         sg_region_cut_undone(region, run->busy);
     }

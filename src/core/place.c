@@ -1,22 +1,9 @@
 /* Where pages are mapped, taken away and given back: the slow half of a region. */
 #include "region_parts.h"
 
-/* Whether a node is addresses that will be a hole when the work there is complete (alias.h). */
-static bool is_old(const struct sg_region *region, const struct sg_node *node)
-{
-    return node->state == SG_NODE_BUSY && node->begin % region->page_units == 0 &&
-           node->size % region->page_units == 0 && region->handle[page_of(region, node->begin)] == SG_PAGE_OLD;
-}
-
-/* Whether there is no memory, or will be none. */
-static bool is_vacant(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
-{
-    return node->state == SG_NODE_HOLE || (taker.later && is_old(region, node));
-}
-
 static bool is_open(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
 {
-    return is_vacant(region, node, taker) || (node->state == SG_NODE_FREE && is_usable(region, node, taker.slot));
+    return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, taker.slot));
 }
 
 /* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
@@ -39,7 +26,7 @@ static struct sg_place price(const struct sg_region *region, uint32_t id, uint32
     for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
         const struct sg_node *node = at(region, id);
         uint32_t from = node->begin > begin ? node->begin : begin, to = end_of(node) < end ? end_of(node) : end;
-        if (is_vacant(region, node, taker))
+        if (node->state == SG_NODE_HOLE)
             place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
             place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) -
@@ -125,13 +112,6 @@ bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool h
     for (uint32_t page = 0;
          page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
         page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
-    /* Where addresses are to be a hole there is none yet; of interest is what is free beside them. */
-    for (uint32_t slot = 0; taker.later && (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE;
-         slot++) {
-        uint32_t id = region->free_at[slot];
-        if (is_usable(region, at(region, id), taker.slot))
-            slot = (try_around(region, id, &search) - 1) >> region->slot_shift;
-    }
     if (search.any)
         *ret = search.best;
     return search.any;
@@ -183,10 +163,8 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
         uint32_t from = node->begin > place->begin ? node->begin : place->begin;
         uint32_t to = end_of(node) < end ? end_of(node) : end;
         if (node->state == SG_NODE_HOLE) { /* whole pages only */
-            uint32_t behind = to == end ? place->ahead * region->page_units : 0;
             from = page_of(region, from) * region->page_units;
             to = (page_of(region, to - 1) + 1) * region->page_units;
-            to = behind < end_of(node) - to ? to + behind : end_of(node);
         }
         uint32_t part = cut_out(region, id, from, to);
         if (busy) {
@@ -220,13 +198,9 @@ uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct 
     block_insert(region, busy);
     uint32_t left = begin < place->begin ? insert_before(region, busy, begin, place->begin - begin) : 0;
     uint32_t right = block_end < end ? insert_after(region, busy, block_end, end - block_end) : 0;
-    if (left && place->head)
-        at(region, left)->state = SG_NODE_BUSY;
-    else if (left)
+    if (left)
         leave_over(region, left, slot);
-    if (right && place->tail)
-        at(region, right)->state = SG_NODE_BUSY;
-    else if (right)
+    if (right)
         leave_over(region, right, slot);
     return busy;
 }
@@ -360,13 +334,6 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
         return end - *ret_first;
     }
     return 0;
-}
-
-uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
-{
-    assert((has_state(region, id, SG_NODE_FREE) || has_state(region, id, SG_NODE_HELD)) &&
-           at(region, id)->begin <= begin && end_of(at(region, id)) >= end);
-    return cut_out(region, id, begin, end);
 }
 
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)

@@ -6,23 +6,8 @@
 #include "alias.h"
 #include "mappings.h"
 #include "meta.h"
-#include "sew.h"
 
 enum { SCRATCH_LEAST = 1 << 16 };
-
-/* While there is room a program that grows by a page or two at a time is given some ahead, since one call gives access
-   to all of them: where there has been more than one call to PAGES_AN_ACCESS granules, TOGETHER at a time, but not more
-   ahead than that share of what is held. */
-enum { PAGES_AN_ACCESS = 4, TOGETHER = 8, AHEAD_SHARE = 256 };
-
-/* The thrash guard: a bucket of tokens that fills by one an allocation. Moves are paid in driver time by the cost table
-   (cost.def), TOKEN_NS a token. */
-enum { TOKEN_NS = 500, TOKENS_MOST = 1 << 18 };
-
-/* Pages are scarce while less than this part of what is held could be had besides those that are wanted. At a slack
-   that the user has fixed, where moves may cost anything, that is what is free. Else it is what is free or may still be
-   made, and with fewer tokens than TOKENS_AMPLE the part is smaller: who has few keeps them for the last pages. */
-enum { SCARCE_SHARE_FIXED = 4, SCARCE_SHARE = 16, TOKENS_AMPLE = 1 << 15 };
 
 static uint64_t page_bytes(const struct sg_region *region)
 {
@@ -84,7 +69,7 @@ enum source {
 /* How many of a region's pages may get a second address, besides those that the plan gives one already. */
 static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *region)
 {
-    uint64_t room = sg_alias_room(plan->device, region), taken = plan->place.head + plan->place.tail;
+    uint64_t room = sg_alias_room(plan->device, region), taken = 0;
     for (uint32_t i = 0; i < plan->run_count; i++)
         taken += plan->runs[i].alias ? plan->runs[i].pages : 0;
     return room > taken ? room - taken : 0;
@@ -175,14 +160,14 @@ static void settle(struct sg_plan *plan)
     plan->create = plan->place.new_pages - (uint32_t)pages;
 }
 
-static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift, bool later,
+static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift,
     struct sg_plan *plan)
 {
-    const struct sg_taker taker = {want.slot, want.aliases, later};
+    const struct sg_taker taker = {want.slot, want.aliases};
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
         struct sg_place place;
-        if (!sg_device_suits(device, i, want.class, want.lane, want.units) ||
+        if (!sg_device_suits(device, i, want.class, want.units) ||
             !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, taker, &place))
             continue;
         if (place.new_pages && !sg_mappings_grows(device, i))
@@ -225,130 +210,15 @@ static struct sg_wanted moves_of(const struct sg_plan *plan)
         (uint64_t)plan->place.units << SG_UNIT_SHIFT, plan->refused);
 }
 
-static uint64_t pages_of(const struct sg_plan *plan, uint64_t bytes)
-{
-    return (bytes + page_bytes(plan->region) - 1) / page_bytes(plan->region);
-}
-
-/* Whether there are tokens for moving some pages to one place, likely from one or two others. What it did cost is paid
-   in the end, so there may be less than nothing left. */
-static bool is_affordable(const struct sg_device *device, uint64_t pages)
-{
-    uint64_t cost = pages * SG_COST_map + SG_COST_set_access + 2 * SG_COST_unmap;
-    return device->move_tokens >= (int64_t)(cost / TOKEN_NS);
-}
-
-/* Pages to make beyond those that the place needs, for whoever comes next: only where nothing has to be moved for
-   them. */
-static uint32_t pages_ahead(const struct sg_plan *plan)
-{
-    const struct sg_device *device = plan->device;
-    uint64_t page = page_bytes(plan->region), most = device->usage.reserved.now / AHEAD_SHARE / page;
-    uint32_t needed = plan->place.new_pages, ahead = needed < TOGETHER ? TOGETHER - needed : 0;
-    if (device->grown.accesses * PAGES_AN_ACCESS <= device->grown.pages)
-        return 0;
-    ahead = ahead < most ? ahead : (uint32_t)most;
-    return needed && !plan->sewing.region && !device->refused_at && sg_device_is_roomy(device, (needed + ahead) * page)
-               ? ahead
-               : 0;
-}
-
-/* Whether there would be a place that takes fewer pages if old addresses were gone: beside them part of a page is free,
-   which the block could begin or end in. It can do that elsewhere. */
-static bool are_old_in_the_way(const struct sg_plan *plan, struct sg_want want)
-{
-    struct sg_plan later = {.device = plan->device, .place = plan->place};
-    if (!plan->device->old.first)
-        return false;
-    (void)find_place(plan->device, want, SG_FEWEST_WHOLE, /* later */ true, &later); /* that of the plan is one */
-    return later.place.new_pages + later.place.whole < plan->place.new_pages + plan->place.whole;
-}
-
-/* How much should be left for whoever comes next, where nothing but tokens bounds what is done for it. */
-static uint64_t reserve_of(const struct sg_device *device)
-{
-    int64_t tokens = device->move_tokens < TOKENS_AMPLE ? device->move_tokens : TOKENS_AMPLE;
-    return tokens > 0 ? device->usage.reserved.now / SCARCE_SHARE / TOKENS_AMPLE * (uint64_t)tokens : 0;
-}
-
-/* Whether there would be few pages left. */
-static bool is_scarce(const struct sg_plan *plan, struct sg_wanted wanted)
-{
-    const struct sg_device *device = plan->device;
-    uint64_t held = device->usage.reserved.now,
-             room = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
-    uint64_t need = plan->place.new_pages * page_bytes(plan->region) + reserve_of(device);
-    if (!wanted.should)
-        return false;
-    if (device->core->conf.reserve_slack != 0)
-        return !feasible(device, plan, wanted.should + held / SCARCE_SHARE_FIXED);
-    return !feasible(device, plan, need > room ? need - room : 0);
-}
-
-/* Whether to look for a place that borrows parts of pages, which costs about as much as moving them does: where pages
-   are scarce, by itself only as long as tokens pay for it, or where the limit leaves no other way. Where a run-ahead
-   alone keeps the block from such parts it does not take what is free elsewhere instead. */
-static bool is_worth_sewing(const struct sg_plan *plan, struct sg_want want, struct sg_wanted wanted)
-{
-    /* all that it may touch would be moved, or borrowed */
-    uint64_t pages = (plan->place.units - 1) / plan->region->page_units + 2;
-    bool paid = plan->device->core->conf.reserve_slack != 0 || is_affordable(plan->device, pages);
-    if (!feasible(plan->device, plan, wanted.must) || (paid && is_scarce(plan, wanted)))
-        return true;
-    return (wanted.must || (wanted.should && paid)) && are_old_in_the_way(plan, want);
-}
-
-/* Makes the plan one for such a place, where that saves pages. */
-static bool sew(struct sg_plan *plan, const struct sg_want *want)
-{
-    struct sg_sewing sewing;
-    if (!plan->device->core->conf.alias ||
-        !sg_sew_find(plan->device, want, plan->place.new_pages + plan->place.whole, &sewing))
-        return false;
-    plan->sewing = sewing;
-    plan->region = sewing.region;
-    plan->place = sewing.place;
-    return true;
-}
-
-/* The limit leaves no other way: whatever place takes the fewest pages, among whose blocks it may be and however soon
-   those whose pages it borrows may be gone. */
-static void find_anywhere(const struct sg_device *device, struct sg_want want, struct sg_plan *plan)
-{
-    static const enum sg_class large[] = {SG_CLASS_CROWD, SG_CLASS_REGULAR};
-    if (want.class != SG_CLASS_CROWD && want.class != SG_CLASS_REGULAR)
-        return;
-    assert(device->page_bytes[SG_CLASS_CROWD] == device->page_bytes[SG_CLASS_REGULAR]);
-    want.units = want.least;
-    want.lane = SG_CROWD_LANES;
-    for (uint32_t i = 0; i < sizeof large / sizeof *large; i++) {
-        struct sg_plan other = {.device = plan->device, .slot = plan->slot, .aliases = plan->aliases,
-            .refused = plan->refused};
-        want.class = large[i];
-        if (find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, &other) &&
-            other.place.new_pages + other.place.whole < plan->place.new_pages + plan->place.whole)
-            *plan = other;
-    }
-    sew(plan, &want);
-}
-
 /* Where the block goes, and how many of its pages are to be taken from elsewhere. */
 static CUresult choose_place(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
     struct sg_wanted *ret)
 {
-    /* Crowds stand close together: a block of one takes no whole page where the end of another's would do. */
-    if (!find_place(device, want, want.class == SG_CLASS_CROWD ? SG_FEWEST_WHOLE : SG_FEWEST_NEW, /* later */ false,
-            plan))
+    if (!find_place(device, want, SG_FEWEST_NEW, plan))
         return CUDA_ERROR_NOT_FOUND;
     struct sg_wanted wanted = moves_of(plan);
     if (!feasible(device, plan, wanted.should)) {
-        find_place(device, want, SG_FEWEST_WHOLE, /* later */ false, plan);
-        wanted = moves_of(plan);
-    }
-    if (is_worth_sewing(plan, want, wanted) && sew(plan, &want))
-        wanted = moves_of(plan);
-    if (!feasible(device, plan, wanted.must)) {
-        find_anywhere(device, want, plan);
+        find_place(device, want, SG_FEWEST_WHOLE, plan);
         wanted = moves_of(plan);
     }
     if (plan->refused && !feasible(device, plan, wanted.must)) { /* the driver may have more by now */
@@ -369,26 +239,15 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     CUresult result = choose_place(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
-    if (device->move_tokens > TOKENS_MOST)
-        device->move_tokens = TOKENS_MOST;
-    plan.paid = is_affordable(device, pages_of(&plan, wanted.should));
-    if (device->core->conf.reserve_slack == 0 && wanted.should > wanted.must && !plan.paid) {
-        sg_count(device, SG_STAT_thrash_backoffs, 1);
-        wanted.should = wanted.must;
-    }
-    plan.place.ahead = want.refused ? 0 : pages_ahead(&plan);
-    if (!room_for(&device->handles, plan.place.new_pages + plan.place.ahead, sizeof *plan.handles))
+    if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->handles.memory;
     plan.busy = sg_region_claim(plan.region, &plan.place);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    sg_sew_lend(&plan.sewing);
     const struct sg_node *node = &device->nodes.node[plan.busy];
     plan.first_page = node->begin / plan.region->page_units;
     plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
-    plan.place.ahead = plan.last_page - (plan.place.begin + plan.place.units - 1) / plan.region->page_units;
-    plan.place.new_pages += plan.place.ahead;
     uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
     settle(&plan);
     if (got < wanted.must) {
@@ -412,24 +271,13 @@ bool sg_plan_make_do(struct sg_plan *plan)
     if (got == 0 || got + left < missing)
         return false;
     settle(plan);
-    plan->paid = false;
     return true;
 }
 
-/* What nobody could pay for takes what there is. */
-static void spend(struct sg_device *device, uint64_t ns, bool paid)
-{
-    int64_t left = device->move_tokens - (int64_t)((ns + TOKEN_NS - 1) / TOKEN_NS);
-    if (paid || device->move_tokens > 0)
-        device->move_tokens = paid || left > 0 ? left : 0;
-}
-
-static void count_moved(struct sg_device *device, const struct sg_run *run, bool paid)
+static void count_moved(struct sg_device *device, const struct sg_run *run)
 {
     sg_count(device, SG_STAT_pages_moved, run->pages);
     sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
-    if (!paid)
-        sg_count(device, SG_STAT_moves_forced, run->pages);
 }
 
 /* What became of the runs: those unmapped are holes now, the others free again. */
@@ -439,14 +287,14 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     for (uint32_t i = 0; i < plan->run_count; i++) {
         struct sg_run *run = &plan->runs[i];
         if (run->alias && moved) {
-            count_moved(device, run, plan->paid);
+            count_moved(device, run);
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
         } else if (run->unmapped) {
             for (uint32_t page = run->first; page < run->first + run->pages; page++)
                 run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
             if (moved)
-                count_moved(device, run, plan->paid);
+                count_moved(device, run);
             if (!run->lost)
                 sg_region_cut_done(run->region, run->busy);
         } else {
@@ -455,29 +303,21 @@ static void settle_runs(struct sg_plan *plan, bool moved)
     }
 }
 
-/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was moved,
-   and mapping one that is borrowed saves making one. */
+/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was
+   moved. */
 static void charge(struct sg_device *device, const struct sg_plan *plan)
 {
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
              moved = plan->place.new_pages - plan->created + anew;
-    uint64_t sewn = plan->place.head + plan->place.tail;
-    uint64_t late = sewn; /* old addresses, which are unmapped some time later */
-    for (uint32_t i = 0; i < plan->run_count; i++)
-        late += plan->runs[i].alias;
-    uint64_t moves = (moved + sewn) * SG_COST_map + anew * SG_COST_create + plan->unmaps * (uint64_t)SG_COST_unmap +
-                     plan->releases * (uint64_t)SG_COST_release;
-    uint64_t growth = (plan->created - anew) * (SG_COST_create + SG_COST_map);
-    if (!moved && !sewn) {
-        device->grown.pages += plan->created * (page_bytes(plan->region) / device->granularity);
-        device->grown.accesses += plan->accesses;
-    }
-    *(moved || sewn ? &moves : &growth) += plan->accesses * (uint64_t)SG_COST_set_access;
+    uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
+    uint64_t moves = sg_cost_ns(device, SG_COST_map, moved, moved) + sg_cost_ns(device, SG_COST_create, anew, anew) +
+                     sg_cost_ns(device, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
+                     sg_cost_ns(device, SG_COST_unmap, plan->unmaps, plan->unmapped) +
+                     sg_cost_ns(device, SG_COST_release, plan->releases, plan->releases);
+    uint64_t growth = sg_cost_ns(device, SG_COST_create, grown, grown) + sg_cost_ns(device, SG_COST_map, grown, grown) +
+                      sg_cost_ns(device, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
     sg_count(device, SG_STAT_move_cost_ns, moves);
     sg_count(device, SG_STAT_growth_cost_ns, growth);
-    spend(device, moves + late * (uint64_t)SG_COST_unmap, plan->paid);
-    if (!plan->paid)
-        sg_count(device, SG_STAT_moves_forced, sewn);
 }
 
 /* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after
@@ -491,6 +331,7 @@ static void keep_aliases(struct sg_plan *plan)
         if (run->region->page_units != plan->region->page_units)
             continue;
         if (run->alias) {
+            sg_alias_met(plan->device, plan->slot);
             sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
             now = now ? now : sg_order_tick(plan->device);
             for (uint32_t page = 0; page < run->pages; page++)
@@ -506,8 +347,7 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     struct sg_region *region = plan->region;
     uint32_t next = 0;
     settle_runs(plan, /* moved */ true);
-    uint32_t first = plan->first_page + plan->place.head, end = plan->last_page + !plan->place.tail;
-    for (uint32_t page = first; page < end; page++)
+    for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
         if (!region->handle[page]) {
             region->handle[page] = plan->handles[next];
             region->after[page] = (struct sg_after){0};
@@ -519,14 +359,11 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
-    uint32_t block = sg_region_commit(region, plan->busy, &plan->place, plan->slot);
-    sg_sew_commit(device, &plan->sewing, block);
-    return block;
+    return sg_region_commit(region, plan->busy, &plan->place, plan->slot);
 }
 
 void sg_plan_abandon(struct sg_plan *plan)
 {
     settle_runs(plan, /* moved */ false);
-    sg_sew_undo(&plan->sewing);
     sg_region_abandon(plan->region, plan->busy, plan->slot, sg_order_tick(plan->device));
 }

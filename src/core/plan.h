@@ -15,20 +15,6 @@ struct sg_run { /* whole pages being taken from one place, in address order */
     bool lost;     /* and its addresses cannot be used again */
 };
 
-/* A part of a page that is lent, in units. */
-struct sg_patch {
-    struct sg_region *region; /* home */
-    uint32_t node;            /* the free range that holds it; the part itself once it is lent */
-    uint32_t begin, size;     /* 0: none */
-};
-
-/* A place that begins, or ends, in a page of others (sew.h). */
-struct sg_sewing {
-    struct sg_region *region;
-    struct sg_place place;
-    struct sg_patch head, tail;
-};
-
 struct sg_plan {
     struct sg_device *device;
     struct sg_region *region;
@@ -36,15 +22,13 @@ struct sg_plan {
     sg_slot slot;             /* for whom */
     bool aliases;             /* pages may get a second address */
     bool refused;             /* the driver has refused pages for it before */
-    bool paid;                /* there were tokens for what moves */
     uint32_t busy;
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
     uint32_t first_page, last_page; /* of the busy node */
-    struct sg_sewing sewing;  /* what the place borrows, if anything */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
     uint32_t mapped;          /* where it failed: pages that had been mapped */
     CUmemGenericAllocationHandle *handles; /* place.new_pages of them; the device's scratch memory, as the runs are */
-    uint32_t accesses, unmaps, releases; /* calls made, for the accounts */
+    uint32_t accesses, unmaps, unmapped, releases; /* calls made, and pages unmapped by them, for the accounts */
     struct sg_run *runs;
     uint32_t run_count;
 };

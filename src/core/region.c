@@ -23,8 +23,18 @@ bool sg_nodes_init(struct sg_nodes *nodes)
     return false;
 }
 
+void sg_nodes_tell(struct sg_nodes *nodes, uint32_t node, uint32_t site, uint32_t phase)
+{
+    if (!nodes->place)
+        nodes->place = sg_meta_map((nodes->capacity + nodes->cells) * sizeof *nodes->place);
+    if (nodes->place)
+        nodes->place[node] = (struct sg_node_place){site, phase};
+}
+
 void sg_nodes_fini(struct sg_nodes *nodes)
 {
+    if (nodes->place)
+        sg_meta_unmap(nodes->place, (nodes->capacity + nodes->cells) * sizeof *nodes->place);
     sg_meta_unmap(nodes->node, (nodes->capacity + nodes->cells) * sizeof *nodes->node);
     *nodes = (struct sg_nodes){0};
 }
@@ -219,50 +229,11 @@ static uint32_t smallest_range(const struct sg_region *region, uint32_t units, s
     return other && (!best || worth(region, other, by_reach) < worth(region, best, by_reach)) ? other : best;
 }
 
-/* How many streams could use a free range as a whole. */
-static uint32_t takers_of(const struct sg_region *region, uint32_t id)
-{
-    const struct sg_node *node = at(region, id);
-    const struct sg_after after = {sg_slot_bit(node->owner) & ~sg_slot_bit(0), node->time};
-    return sg_after_takers(region->order, after);
-}
-
-/* How many could use what is free in the page at a position. */
-static uint32_t takers_of_page(const struct sg_region *region, uint32_t position)
-{
-    return sg_after_takers(region->order, region->after[page_of(region, position)]);
-}
-
-/* Of the nearly smallest ranges of each owner the one that the fewest streams could use, so that what is left is of use
-   to more of them. Of equals the smallest, and the slot's own first. */
-static uint32_t scarcest_range(const struct sg_region *region, uint32_t units, sg_slot slot)
-{
-    uint32_t best = 0, least = 0;
-    for (uint64_t left = region->stocked; left; left &= left - 1) {
-        unsigned owner = (unsigned)__builtin_ctzll(left);
-        bool all = owner == 0 || owner == slot;
-        if (!all && !region->order->complete[owner] && !region->order->knows[slot].at[owner])
-            continue;
-        const struct sg_lists *lists = owner ? region->lists[owner] : &region->common;
-        uint32_t id = smallest_listed(region, lists, units, slot, all, /* by_reach */ false);
-        uint32_t takers = id ? takers_of(region, id) : 0;
-        uint32_t size = at(region, id)->size, smallest = at(region, best)->size;
-        bool smaller = size < smallest || (size == smallest && owner == slot);
-        if (id && (!best || takers < least || (takers == least && smaller))) {
-            best = id;
-            least = takers;
-        }
-    }
-    return best;
-}
-
 static uint32_t find_range(const struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot)
 {
     bool high = end == SG_END_HIGH;
-    if (end == SG_END_WHOLE && region->fit == SG_FIT_SMALLEST && slot && has_several_owners(region))
-        return scarcest_range(region, units, slot);
     if (!high && region->fit == SG_FIT_SMALLEST)
-        return smallest_range(region, units, slot, /* by_reach */ end == SG_END_LOW);
+        return smallest_range(region, units, slot, /* by_reach */ end == SG_END_SETTLED);
     if (!high && region->listed) /* the lowest is likely another's */
         return smallest_range(region, units, slot, /* by_reach */ false);
     uint32_t from = high ? region->free_index.slots : 0;
@@ -279,22 +250,6 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
         from = high ? found : found + 1;
     }
     return region->listed ? smallest_range(region, units, slot, /* by_reach */ false) : 0;
-}
-
-/* Whether a block is taken from the end of a range, not from its beginning: where whole pages count, from where fewer
-   streams could use what it takes, and else so that more of them are left. */
-static bool goes_to_end(const struct sg_region *region, const struct sg_node *node, uint32_t units, enum sg_end end)
-{
-    uint32_t rest = node->size - units;
-    if (end != SG_END_WHOLE || region->fit != SG_FIT_SMALLEST)
-        return end == SG_END_HIGH;
-    if (region->ordered && sg_has_several_bits(region->order->alive)) { /* else there is one stream alone */
-        uint32_t low = takers_of_page(region, node->begin + units / 2);
-        uint32_t high = takers_of_page(region, end_of(node) - 1 - units / 2);
-        if (low != high)
-            return high < low;
-    }
-    return pages_inside(region, node->begin, rest) > pages_inside(region, node->begin + units, rest);
 }
 
 /* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once,
@@ -386,7 +341,7 @@ static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uin
     uint32_t id = bin->top;
     if (!bin->count || bin->units != units || (bin->owner != slot && !is_usable(region, at(region, id), slot)))
         return 0;
-    if (units >= SG_KEPT_LEAST && end == SG_END_LOW && id != region->stays) {
+    if (units >= SG_KEPT_LEAST && end == SG_END_SETTLED && id != region->stays) {
         if (is_outdone(region, id, slot))
             return 0;
         region->stays = id;
@@ -420,7 +375,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end en
         free_remove(region, node);
     } else if (!nodes_left(region->nodes, NODES_SPARE)) {
         return 0;
-    } else if (goes_to_end(region, node, units, end)) {
+    } else if (end == SG_END_HIGH) {
         free_resize(region, id, node->begin, rest);
         id = insert_after(region, id, node->begin + rest, units);
     } else if (region->cells) { /* the block keeps the node, which may be its cell's */
@@ -434,15 +389,6 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end en
     }
     block_insert(region, id);
     return id;
-}
-
-uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot)
-{
-    uint32_t id = take_cached(region, units, slot, SG_END_WHOLE, slot);
-    if (id)
-        return id;
-    id = find_range(region, units, SG_END_WHOLE, slot);
-    return id && at(region, id)->size == units ? sg_region_take(region, units, SG_END_WHOLE, slot) : 0;
 }
 
 /* Entries of block_at are not cleared when their block goes: what they name says whether it is still the one. */

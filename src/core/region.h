@@ -71,8 +71,6 @@ struct sg_node {
                               done */
     union {
         uint64_t event;                    /* for who keeps other things in nodes */
-        uint32_t lent;                     /* busy beside a block that begins or ends in a page of others: what is lent
-                                              at home (sew.h) */
         uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on
                                               others; pending: bits of those it has to wait for, bit 0: for the whole
                                               context */
@@ -97,7 +95,22 @@ struct sg_nodes {
     uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
     uint32_t cells;        /* nodes [capacity, capacity + cells): see struct sg_region */
     bool cells_taken;      /* one region has them */
+    struct sg_node_place { /* of blocks, by the number of their node: as in struct sg_tag */
+        uint32_t site, phase;
+    } *place;              /* NULL: none was ever told */
 };
+
+/* Notes who asked for a block. Without host memory for that it stays unknown. */
+void sg_nodes_tell(struct sg_nodes *nodes, uint32_t node, uint32_t site, uint32_t phase); /* the slow half */
+static inline void sg_node_set_place(struct sg_nodes *nodes, uint32_t node, uint32_t site, uint32_t phase)
+{
+    if (__builtin_expect(nodes->place || site || phase, 0))
+        sg_nodes_tell(nodes, node, site, phase);
+}
+static inline struct sg_node_place sg_node_place(const struct sg_nodes *nodes, uint32_t node)
+{
+    return nodes->place ? nodes->place[node] : (struct sg_node_place){0, 0};
+}
 
 /* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
 bool sg_nodes_init(struct sg_nodes *nodes);
@@ -200,22 +213,14 @@ bool sg_region_is_hole(const struct sg_region *region);
    is no host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
-/* From which end of a free range a block is taken. */
-enum sg_end {
-    SG_END_LOW,   /* in regions of SG_FIT_SMALLEST: of the range that could grow to the least where it is, of equals the
-                     lowest */
-    SG_END_WHOLE, /* in regions of SG_FIT_SMALLEST: the one that leaves more whole pages in the rest, which can be
-                     moved */
-    SG_END_HIGH   /* and of the highest range that fits */
-};
+/* From which end of a free range a block is taken. In regions of SG_FIT_SMALLEST SETTLED is the beginning, too, of a range
+   that could not grow where it is, if there is one. HIGH: and of the highest range that fits. */
+enum sg_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
 
 /* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the
    highest. Only of what `slot` may use (0: of what is complete), and what is its own first. Returns the new block's
    node; 0 when none fits, as far as a short look tells, or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot);
-
-/* The same where a range of just this size is found; others are left whole. */
-uint32_t sg_region_take_exact(struct sg_region *region, uint32_t units, sg_slot slot);
 
 /* The same after a thorough look, over the borders of ranges and at single pages. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
@@ -247,10 +252,10 @@ bool sg_region_flush(struct sg_region *region);
 bool sg_region_flush_some(struct sg_region *region);
 
 /* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not
-   complete. `later`: old addresses count as holes, which they will be; what is found cannot be claimed. */
+   complete. */
 struct sg_taker {
     sg_slot slot;
-    bool aliases, later;
+    bool aliases;
 };
 
 /* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open
@@ -259,9 +264,7 @@ struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
     uint32_t new_pages;
-    uint32_t ahead;        /* pages more that are claimed right behind it, as far as there is no memory */
     uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
-    bool head, tail;       /* its first, its last page is another's, and is not among the new ones (sew.h) */
 };
 enum sg_thrift {
     SG_FEWEST_NEW,  /* the fewest new pages: least work */
@@ -270,15 +273,14 @@ enum sg_thrift {
 bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
     struct sg_taker taker, struct sg_place *ret);
 
-/* Makes the place busy, with the whole of every page it needs and those ahead. Returns the busy node; 0: no node is to
+/* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to
    be had, and nothing was changed. */
 uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
 
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
 
-/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h,
-   sew.h). */
+/* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs (alias.h). */
 #define SG_PAGE_OLD (UINT64_MAX - 1)
 
 /* Whether there is memory behind a page that is the page's own. */
@@ -331,10 +333,6 @@ uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
-
-/* Cuts just [begin, end) out of the free range `id`, which holds it; it may be held too. The caller has asked for
-   nodes. Returns the busy node. */
-uint32_t sg_region_cut_part(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end);
 
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
 static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)

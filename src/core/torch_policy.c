@@ -95,6 +95,11 @@ static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
     return (bytes + SG_TORCH_LARGE_STEP - 1) / SG_TORCH_LARGE_STEP * SG_TORCH_LARGE_STEP;
 }
 
+uint64_t sg_torch_takes(const struct sg_torch *torch, uint64_t bytes)
+{
+    return segment_size(torch, bytes);
+}
+
 /* From where a block is too large to be left whole: the sum is PyTorch's, which wraps too where the option is as large
    as it may be. */
 SG_WRAPS static uint64_t too_large(const struct sg_torch *torch, uint64_t bytes)

@@ -83,6 +83,7 @@ void sg_torch_empty_stream(struct sg_torch *torch, uint64_t stream);
 
 struct sg_torch *sg_torch_owner(const struct sg_torch_block *block); /* whose allocation it is */
 uint64_t sg_torch_address(const struct sg_torch_block *block);
+uint64_t sg_torch_takes(const struct sg_torch *torch, uint64_t bytes); /* of the driver, where nothing free serves */
 uint64_t sg_torch_bytes(const struct sg_torch_block *block);  /* after rounding, with what was not split off */
 const struct sg_torch_stats *sg_torch_stats(const struct sg_torch *torch);
 

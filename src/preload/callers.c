@@ -20,8 +20,13 @@ SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
 SG_EXPORT int cudaFree(void *address);
 SG_EXPORT int dlclose(void *handle);
 
-/* Of the runtime: cudaErrorMemoryAllocation, cudaErrorInsufficientDriver. */
-enum { MODULES_MAX = 64, CUDA_ERROR_MEMORY_ALLOCATION = 2, CUDA_ERROR_INSUFFICIENT_DRIVER = 35 };
+/* Of the runtime: cudaErrorMemoryAllocation, cudaErrorCudartUnloading, cudaErrorInsufficientDriver. */
+enum {
+    MODULES_MAX = 64,
+    CUDA_ERROR_MEMORY_ALLOCATION = 2,
+    CUDA_ERROR_CUDART_UNLOADING = 4,
+    CUDA_ERROR_INSUFFICIENT_DRIVER = 35
+};
 
 /* An entry is whole before `count` covers it, and is good until a library is unloaded: another one may lie in its place
    then, or its runtime may have gone. What is found out anew is not written over what may be in use: it is the same, or
@@ -136,11 +141,13 @@ static bool is_same(const struct known *entry, const struct extent *extent, cons
         entry->module.quick == module->quick;
 }
 
-/* `unloads`: before the module was looked at. */
+/* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is here:
+   what cannot be remembered now is looked at again by the next call. */
 static void remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
     unsigned unloads)
 {
-    sg_guard(SG_GUARD_CALLERS);
+    if (!sg_guard_try(SG_GUARD_CALLERS))
+        return;
     int count = atomic_load_explicit(&known->count, memory_order_relaxed), at = 0;
     while (at < count && known->list[at].start != extent->start)
         at++;
@@ -263,7 +270,9 @@ int cudaFree(void *address)
     sg_self.caller = (int)module->kind;
     int result = module->free(address);
     sg_self.caller = outer;
-    return result;
+    /* Once the driver has ended. PyTorch would throw, out of the destructor of what it has sent to other processes. */
+    bool late = result == CUDA_ERROR_CUDART_UNLOADING && sg_life_owns((CUdeviceptr)(uintptr_t)address);
+    return late ? CUDA_SUCCESS : result;
 }
 
 /* Counted twice, since what is found out meanwhile may be from before. */

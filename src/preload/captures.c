@@ -223,6 +223,20 @@ CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struc
     return block.base == address ? park(address, block.context, origin) : CUDA_ERROR_INVALID_VALUE;
 }
 
+uint64_t sg_captures_parked_bytes(struct sg_core *core, int device)
+{
+    struct sg_block_info block;
+    uint64_t bytes = 0;
+    for (int i = 0; i < atomic_load(&sg_captures_parked); i++) {
+        sg_guard(SG_GUARD_CAPTURES); /* not held while the core takes its lock */
+        CUdeviceptr address = parked.list[i].address;
+        sg_unguard(SG_GUARD_CAPTURES);
+        if (sg_core_block(core, address, &block) == CUDA_SUCCESS && block.device == device)
+            bytes += block.bytes;
+    }
+    return bytes;
+}
+
 void sg_captures_settle(struct sg_core *core)
 {
     while (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) && !sg_captures_live()) {

@@ -78,6 +78,9 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream);
    what is not the start of a live block, or was given already. */
 CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
 
+/* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
+uint64_t sg_captures_parked_bytes(struct sg_core *core, int device);
+
 /* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
    CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and
    given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread

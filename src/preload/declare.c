@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "clock.h"
 #include "resolve.h"
 
 bool sg_declare_on;
@@ -15,6 +16,14 @@ void sg_declare_start(void)
     void *symbol = sg_cuda_symbol("segalloc_sim_block");
     memcpy(&block, &symbol, sizeof block);
     sg_declare_on = block && block(0, 0, 0);
+}
+
+uint64_t (*sg_declare_clock(void))(void)
+{
+    uint64_t (*simulated)(void);
+    void *symbol = sg_cuda_symbol("segalloc_sim_ns");
+    memcpy(&simulated, &symbol, sizeof simulated);
+    return symbol ? simulated : sg_clock_ns;
 }
 
 void sg_declare_given(CUdeviceptr address, size_t bytes)

@@ -13,6 +13,7 @@
 
 #include "captures.h"
 #include "clock.h"
+#include "coherence.h"
 #include "contexts.h"
 #include "declare.h"
 #include "environment.h"
@@ -23,6 +24,7 @@
 #include "recorder.h"
 #include "resolve.h"
 #include "rest.h"
+#include "sites.h"
 #include "streams.h"
 #include "torch.h"
 #include "trimming.h"
@@ -90,6 +92,11 @@ void sg_thread_leave(bool outer)
 void sg_guard(enum sg_guard guard)
 {
     sg_lock(&life.guards[guard]);
+}
+
+bool sg_guard_try(enum sg_guard guard)
+{
+    return sg_lock_try(&life.guards[guard]);
 }
 
 void sg_unguard(enum sg_guard guard)
@@ -292,6 +299,7 @@ static bool is_wsl(void)
 static enum state create_core(const struct sg_driver *driver)
 {
     sg_captures_gate(driver, &life.gated);
+    sg_sites_open(&life.conf);
     sg_declare_start();
     sg_torch_begins();
     if (sg_ipc_settle() || (life.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
@@ -299,11 +307,15 @@ static enum state create_core(const struct sg_driver *driver)
         life.conf.ipc = SG_IPC_ALWAYS;
         sg_unguard(SG_GUARD_LIFE);
     }
+    if (life.conf.confirm_conf)
+        confirm_conf(&life.conf);
+    life.conf.alias = sg_coherence_settle(&life.conf, driver);
     struct sg_core_params params = {
         .conf = &life.conf,
         .driver = &life.gated,
         .observer = sg_recorder_open(&life.conf),
         .now_ns = sg_clock_coarse_ns,
+        .measure_ns = sg_declare_clock(),
         .warn = sg_life_say,
         .record_begin = record_begin,
         .record_end = sg_captures_unhold,
@@ -314,8 +326,6 @@ static enum state create_core(const struct sg_driver *driver)
         .leave_context = sg_users_leave,
         .plain_pages = is_wsl(),
     };
-    if (life.conf.confirm_conf)
-        confirm_conf(&life.conf);
     life.pid = getpid();
     life.core = sg_core_create(&params);
     if (!life.core)
@@ -385,6 +395,8 @@ struct sg_core *sg_begin_allocation(void)
     sg_self.inside = state == LIVE;
     if (!sg_self.inside)
         return NULL;
+    if (sg_sites_on)
+        sg_sites_note(sg_this_thread());
     sg_ipc_look();
     return life.core;
 }
@@ -422,6 +434,7 @@ static void fork_child(void)
         sg_core_fork_child(life.core);
         sg_core_disable(life.core);
         sg_recorder_forget();
+        sg_sites_forget();
         sg_trimming_forget();
         atomic_store(&life.state, CHILD);
         atomic_fetch_add(&sg_life_gate, 1);

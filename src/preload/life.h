@@ -23,7 +23,8 @@
 #include "conf.h"
 #include "core.h"
 
-enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3 };
+enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3,
+    SG_PHASES_DEEP = 16 };
 
 /* What quick.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is
    current. */
@@ -46,6 +47,11 @@ struct sg_thread {
         CUcontext context;
         unsigned changes;
     } met[1 << SG_CONTEXTS_MET_BITS];
+    uint32_t site, shown, phase; /* where it asks from: for the trace, and for the core (sites.h) */
+    uintptr_t stack_top; /* of native.h */
+    uint64_t sequence;   /* of backward.h */
+    uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
+    uint32_t phase_stack[SG_PHASES_DEEP];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
     CUresult refused; /* what that cudaMalloc was answered already, for the runtime to hear from the driver */
     struct sg_quick quick; /* of the runtime that was used last */
@@ -142,9 +148,11 @@ enum sg_guard {
     SG_GUARD_EVENTS,
     SG_GUARD_UNTRACKED,
     SG_GUARD_TORCH,
+    SG_GUARD_SITES,
     SG_GUARD_COUNT
 };
 void sg_guard(enum sg_guard guard);
+bool sg_guard_try(enum sg_guard guard); /* false: another thread, or what a signal has interrupted, holds it */
 void sg_unguard(enum sg_guard guard);
 
 #endif

@@ -13,6 +13,7 @@
 #include "graphs.h"
 #include "hooks.h"
 #include "life.h"
+#include "oom_report.h"
 #include "quick.h"
 #include "recorder.h"
 #include "rest.h"
@@ -105,6 +106,8 @@ struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin
         .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
         .followed = sg_following() && !sg_follow_late() && is_seen(),
         .unseen = !is_seen(),
+        .site = sg_self.shown,
+        .phase = sg_self.phase,
     };
     struct sg_place place;
     if (sg_following() && (origin->has_stream || !sg_life_driver()->ctx_record_event))
@@ -181,10 +184,10 @@ static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
     if (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST)
         return;
     char text[4096];
-    size_t length = sg_core_oom_text(core, device, text, sizeof text);
+    int cancel = sg_cancel_off();
+    size_t length = sg_oom_report(core, device, text, sizeof text);
     if (length >= sizeof text)
         length = sizeof text - 1;
-    int cancel = sg_cancel_off();
     ssize_t written = write(STDERR_FILENO, text, length);
     (void)written;
     sg_cancel_restore(cancel);

@@ -182,17 +182,26 @@ static void mem_info_early(size_t *available, size_t *total)
 
 /* Natively what a program has freed is free by the time that it asks. Here work may have to be known to be complete,
    and events of ours that were recorded just now are reached on an idle device some microseconds later: those are
-   waited for, but not for what a program has queued. */
+   waited for. An event does not tell that from work that a program has queued, but which has outlasted such a wait is: so
+   there is another one only for what was freed since. */
 static void learn_what_is_free(struct sg_core *core, int device)
 {
     enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };
-    long slice = FIRST_NS;
+    static _Atomic uint64_t in_vain[SG_DEVICES_MAX]; /* one more than the frees that there had been by then */
+    struct sg_stats stats;
+    long slice = FIRST_NS, waited = 0;
     sg_core_poll(core, device);
-    for (long waited = 0; waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_live(); waited += slice) {
+    if (!sg_core_awaits(core, device))
+        return;
+    uint64_t frees = sg_core_stats_recent(core, device, &stats) ? 1 + stats.value[SG_STAT_frees] : 0;
+    bool again = frees && atomic_load_explicit(&in_vain[device], memory_order_relaxed) == frees;
+    for (; !again && waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_live(); waited += slice) {
         sg_rest(slice);
         slice = slice < MOST_NS ? 2 * slice : slice;
         sg_core_poll(core, device);
     }
+    if (waited >= ALL_NS)
+        atomic_store_explicit(&in_vain[device], frees, memory_order_relaxed);
 }
 
 /* A program that has PyTorch's statistics takes what its cache holds idle for used, until it empties that. So do
@@ -225,9 +234,11 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
         size_t of_driver = available;
-        learn_what_is_free(core, device);
+        bool torch = sg_torch_counts(); /* which is told the same whatever else is free */
+        if (!torch)
+            learn_what_is_free(core, device);
         sg_core_mem_info(core, device, &available, &total);
-        if (sg_torch_counts())
+        if (torch)
             available = beyond_what_is_held(core, device, of_driver);
     }
     if (core)

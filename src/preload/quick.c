@@ -14,6 +14,7 @@
 #include "life.h"
 #include "memory.h"
 #include "recorder.h"
+#include "sites.h"
 #include "streams.h"
 
 enum { LEAST_RUNTIME = 12000 };
@@ -94,9 +95,22 @@ static inline void end(struct sg_thread *self, const struct sg_quick *quick)
     self->inside = false;
 }
 
+static __attribute__((noinline)) const struct sg_tag *noted(struct sg_thread *self, const struct sg_tag *tag,
+    struct sg_tag *ret)
+{
+    sg_sites_note(self);
+    *ret = *tag;
+    ret->site = self->shown;
+    ret->phase = self->phase;
+    return ret;
+}
+
 static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
+    struct sg_tag with_site;
+    if (__builtin_expect(sg_sites_on, false))
+        tag = noted(self, tag, &with_site);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(quick->core, quick->device, bytes, tag, ret);
     if (result != CUDA_SUCCESS)

@@ -11,10 +11,12 @@
 
 #include <dlfcn.h>
 
+#include "coherence.h"
 #include "environment.h"
 #include "life.h"
 #include "resolve.h"
 #include "rest.h"
+#include "sites.h"
 #include "stats_file.h"
 #include "streams.h"
 #include "torch.h"
@@ -82,6 +84,21 @@ static void open_trace(const struct sg_conf *conf)
 
 bool sg_recorder_on;
 
+/* With word of where the program asks for memory. */
+static void emit(void *sink, const struct segalloc_trace_record *record)
+{
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN ||
+        record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
+        sg_trace_writer_emit_from(sink, record, sg_this_thread()->site, sg_this_thread()->phase);
+    else
+        sg_trace_writer_emit(sink, record);
+}
+
+bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count)
+{
+    return !recorder.trace || sg_trace_writer_define(recorder.trace, define, count);
+}
+
 struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
 {
     sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
@@ -100,6 +117,8 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     }
     if (conf->trace[0])
         open_trace(conf);
+    if (recorder.trace && conf->sites)
+        return (struct sg_event_sink){emit, recorder.trace};
     return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
 }
 
@@ -159,7 +178,9 @@ static void write_stats_file(struct sg_core *core)
         .command = recorder.command,
         .untracked_by = sg_streams_untracked_by(),
         .pytorch = sg_torch_mode_text(),
+        .aliases = sg_coherence_text(),
         .devices = used,
+        .is_private = recorder.live[0] != '\0',
     };
     uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
     for (int i = 0; i < SG_DEVICES_MAX; i++) {

@@ -19,6 +19,9 @@ void sg_recorder_device(const struct sg_driver *driver, int device);
    right also where the process ends without a word. */
 void sg_recorder_tick(struct sg_core *core, int device);
 
+/* Writes definitions to the trace, all of them or at least not the last one: false then. True where there is no trace. */
+bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count);
+
 /* Writes the last snapshots and closes the files; nothing is recorded afterwards. */
 void sg_recorder_close(struct sg_core *core);
 

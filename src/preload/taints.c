@@ -213,9 +213,44 @@ static void taint_launch_events(const CUlaunchConfig *config)
     }
 }
 
+/* A kernel that may begin before the one before it in its stream has ended (CUDA C++ Programming Guide, "Programmatic
+   Dependent Launch"). */
+static bool begins_early(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed;
+    }
+    return false;
+}
+
+/* Memory that the kernel is given may have a second address, and the one before it may still use it at the first: that
+   is promised to be right for kernels that do not overlap. So a step that is none stands between the two, once for all
+   such memory that there is. What a capture holds has one address. */
+static void keep_apart(const CUlaunchConfig *config, bool per_thread)
+{
+    struct sg_place place;
+    CUevent event;
+    CUstream stream = config->hStream;
+    const struct sg_driver *driver = sg_life_driver();
+    if (!sg_following() || sg_captures_capturing(stream, per_thread))
+        return;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (sg_streams_find(core, stream, per_thread, &place) && sg_core_take_aliased(core, place.device, place.slot) &&
+        driver->event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        (void)driver->event_record(event, sg_stream_named(stream, per_thread));
+        (void)driver->event_destroy(event);
+    }
+    sg_end();
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     taint_launch_events(config);
+    if (begins_early(config))
+        keep_apart(config, /* per_thread */ false);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
     if (sg_beside_ran_out(result))
         result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
@@ -226,6 +261,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
 {
     taint_launch_events(config);
+    if (begins_early(config))
+        keep_apart(config, /* per_thread */ true);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
     if (sg_beside_ran_out(result))
         result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);

@@ -53,6 +53,11 @@ static enum sg_torch_mode current_mode(void)
     return atomic_load_explicit(&mode, memory_order_acquire);
 }
 
+bool sg_torch_settled(void)
+{
+    return current_mode() != SG_TORCH_UNKNOWN;
+}
+
 bool sg_torch_direct(void)
 {
     enum sg_torch_mode now = current_mode();
@@ -147,10 +152,15 @@ static bool serves(void)
     return dl_iterate_phdr(is_server, NULL) != 0;
 }
 
+static enum sg_pytorch wanted_mode(void)
+{
+    return sg_life_passing() ? SG_PYTORCH_BENEATH : sg_life_conf()->pytorch;
+}
+
 /* Whether this PyTorch, which has asked whether to keep its cache, is to be told not to by its answer. */
 static bool choose(void)
 {
-    enum sg_pytorch wanted = sg_life_passing() ? SG_PYTORCH_BENEATH : sg_life_conf()->pytorch;
+    enum sg_pytorch wanted = wanted_mode();
     bool off = wanted == SG_PYTORCH_DIRECT || (wanted == SG_PYTORCH_AUTO && !serves());
     if (off && sg_torch_allocator_take() && sg_torch_allocator_cache(false))
         atomic_store(&mode, SG_TORCH_SWITCHABLE);
@@ -164,8 +174,11 @@ static bool choose(void)
 uint16_t _ZN3c105utils9check_envEPKc(const char *name)
 {
     uint16_t answer = ask_torch(name);
-    if (!name || strcmp(name, "PYTORCH_NO_CUDA_MEMORY_CACHING") != 0)
+    if (!name || strcmp(name, "PYTORCH_NO_CUDA_MEMORY_CACHING") != 0) {
+        if (!sg_torch_settled() && wanted_mode() != SG_PYTORCH_BENEATH)
+            sg_torch_allocator_watch();
         return answer;
+    }
     if (answer & HAS_VALUE) {
         bool off = answer & IS_TRUE;
         (void)(off && sg_torch_allocator_take());
@@ -173,20 +186,30 @@ uint16_t _ZN3c105utils9check_envEPKc(const char *name)
     } else if (choose()) {
         answer = HAS_VALUE | IS_TRUE;
     }
-    if (sg_torch_direct())
+    if (sg_torch_direct()) {
         sg_memory_follow();
+        sg_torch_allocator_limit();
+    }
     return answer;
 }
 
-/* Before 2.6 the question is part of PyTorch's own code, and the environment alone has the answer. */
+/* Whether this PyTorch asks by `check_env`. 2.6 has that too, but asks the environment; until then its allocator's
+   settings are parsed from what getenv() gives (c10/cuda/CUDAAllocatorConfig.h). */
+static bool asks(void)
+{
+    return torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc") &&
+        !torch_symbol("libc10_cuda.so", "_ZN3c104cuda20CUDACachingAllocator19CUDAAllocatorConfig9parseArgsEPKc");
+}
+
+/* Before 2.7 the question is part of PyTorch's own code, and the environment alone has the answer. */
 void sg_torch_begins(void)
 {
     void *handle = current_mode() == SG_TORCH_UNKNOWN ? sg_library_find("libc10_cuda.so") : NULL;
     if (!handle)
         return;
     (void)sg_library_close(handle);
-    if (torch_symbol("libc10.so", "_ZN3c105utils9check_envEPKc"))
-        return; /* it will ask */
+    if (asks())
+        return; /* and hasn't yet */
     const char *variable = sg_environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
     bool off = variable && strcmp(variable, "1") == 0;
     (void)(off && sg_torch_allocator_take());
@@ -194,7 +217,7 @@ void sg_torch_begins(void)
     if (off)
         sg_memory_follow();
     else if (sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
-        sg_life_say("pytorch:direct: this PyTorch, older than 2.6, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
+        sg_life_say("pytorch:direct: this PyTorch, older than 2.7, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
                     "is in the environment, where `segalloc run` puts it");
 }
 

@@ -19,6 +19,9 @@ enum sg_torch_mode {
 /* For statistics: "direct", "beneath" …; NULL for SG_TORCH_UNKNOWN. */
 const char *sg_torch_mode_text(void);
 
+/* Whether PyTorch's mode is known. */
+bool sg_torch_settled(void);
+
 /* Whether tensors came here one by one, at some time at least. And what may still become, or has become, of that. */
 bool sg_torch_direct(void);
 bool sg_torch_switchable(void);

@@ -7,10 +7,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Has PyTorch ask whether to cache before it reads whether it does, where it has a switch for that. To be called until
+   that is settled, whenever PyTorch asks something else: its libraries are loaded one after the other. Changes nothing
+   that PyTorch does. */
+void sg_torch_allocator_watch(void);
+
 /* Takes the place of what PyTorch's cache would answer wrongly while it is off: statistics, empty_cache, sending a
    tensor to another process, the begin of a pool. False, with nothing changed, where this PyTorch lacks the names, or
    another allocator is in force. Before PyTorch's first allocation; the first call alone does anything. */
 bool sg_torch_allocator_take(void);
+
+/* Keeps to the limits that set_per_process_memory_fraction() has set before; later ones are kept to as they come. */
+void sg_torch_allocator_limit(void);
 
 /* Tells PyTorch's allocator to cache (again), or not to: what it serves from then on. Blocks are freed as they were
    allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */

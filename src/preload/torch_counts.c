@@ -6,15 +6,20 @@
 #include "segalloc/segalloc.h"
 #include "torch.h"
 
-/* How DeviceStats begins. Source: c10/core/CachingDeviceAllocator.h, before PyTorch 2.6 c10/cuda/CUDACachingAllocator.h;
-   alike in PyTorch 2.8 to 2.11. Each family has three counts: of all, of the small pool, of the large one. */
+/* How DeviceStats begins (c10/core/CachingDeviceAllocator.h) in the releases for which torch_allocator.c has this called.
+   Each family has three counts: of all, of the small pool, of the large one. */
 struct count {
     int64_t current, peak, allocated, freed;
 };
 enum { ALL, SMALL, LARGE, POOLS };
 struct counts {
     struct count allocation[POOLS], segment[POOLS], active[POOLS], inactive_split[POOLS], allocated_bytes[POOLS],
-        reserved_bytes[POOLS], active_bytes[POOLS], inactive_split_bytes[POOLS], requested_bytes[POOLS];
+        reserved_bytes[POOLS];
+};
+
+/* Behind those, and behind a map where a release has one. */
+struct more_counts {
+    struct count active_bytes[POOLS], inactive_split_bytes[POOLS], requested_bytes[POOLS];
 };
 
 static int64_t signed_of(uint64_t value)
@@ -49,9 +54,10 @@ static void add_totals(struct count *count, const struct sg_stats *stats, enum s
     count[LARGE].freed += out;
 }
 
-void sg_torch_counts_add(void *statistics, int device)
+void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
 {
     struct counts *counts = statistics;
+    struct more_counts *more = (void *)((char *)(counts + 1) + map_bytes);
     struct sg_stats stats;
     struct sg_core *core = sg_torch_direct() ? sg_begin() : NULL;
     bool known = core && sg_core_stats_recent(core, device, &stats);
@@ -69,15 +75,15 @@ void sg_torch_counts_add(void *statistics, int device)
     add_level(counts->active, &stats, SG_STAT_allocations, blocks.current);
     add_level(counts->segment, &stats, SG_STAT_pages, 0);
     add_level(counts->allocated_bytes, &stats, SG_STAT_allocated_bytes, bytes.current);
-    add_level(counts->requested_bytes, &stats, SG_STAT_requested_bytes, bytes.current);
-    add_level(counts->active_bytes, &stats, SG_STAT_active_bytes, bytes.current);
-    add_level(counts->inactive_split_bytes, &stats, SG_STAT_inactive_split_bytes, 0);
+    add_level(more->requested_bytes, &stats, SG_STAT_requested_bytes, bytes.current);
+    add_level(more->active_bytes, &stats, SG_STAT_active_bytes, bytes.current);
+    add_level(more->inactive_split_bytes, &stats, SG_STAT_inactive_split_bytes, 0);
     add_level(counts->reserved_bytes, &stats, SG_STAT_reserved_bytes, bytes.current);
     add_totals(counts->allocation, &stats, SG_STAT_allocs, SG_STAT_frees, &blocks);
     add_totals(counts->active, &stats, SG_STAT_allocs, SG_STAT_frees, &blocks);
     add_totals(counts->allocated_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
-    add_totals(counts->requested_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
-    add_totals(counts->active_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
+    add_totals(more->requested_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
+    add_totals(more->active_bytes, &stats, SG_STAT_allocated_total_bytes, SG_STAT_freed_total_bytes, &bytes);
 }
 
 void sg_torch_counts_reset(int device)

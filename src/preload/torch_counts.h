@@ -2,8 +2,11 @@
 #ifndef SG_TORCH_COUNTS_H
 #define SG_TORCH_COUNTS_H
 
-/* `statistics`: a c10::CachingDeviceAllocator::DeviceStats, filled in by PyTorch's own allocator. */
-void sg_torch_counts_add(void *statistics, int device);
+#include <stddef.h>
+
+/* `statistics`: a c10::CachingDeviceAllocator::DeviceStats, filled in by PyTorch's own allocator, with a map of
+   `map_bytes` between its reserved and its active bytes. */
+void sg_torch_counts_add(void *statistics, size_t map_bytes, int device);
 
 /* The peaks begin anew. */
 void sg_torch_counts_reset(int device);

@@ -41,7 +41,15 @@ int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_tr
         error = reserve((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
                         sizeof(*dictionary->thread));
         if (!error)
-            dictionary->thread[index] = (struct sg_thread_info){record->id, record->flags, true};
+            dictionary->thread[index] = (struct sg_thread_info){.id = record->id, .flags = record->flags, .known = true};
+    } else if (record->kind == SEGALLOC_RECORD_SITE) {
+        uint32_t index = record->thread;
+        error = reserve((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
+                        sizeof(*dictionary->thread));
+        if (!error) {
+            dictionary->thread[index].site = (uint32_t)record->id;
+            dictionary->thread[index].phase = (uint32_t)record->size;
+        }
     } else if (record->kind == SEGALLOC_RECORD_DEFINE_DEVICE) {
         uint32_t index = record->stream;
         if (index >= SG_DICTIONARY_DEVICES)
@@ -49,6 +57,8 @@ int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_tr
         dictionary->device[index] = (struct sg_device_info){record->id, record->size, true};
         if (index >= dictionary->devices)
             dictionary->devices = index + 1;
+    } else {
+        error = sg_site_book_add(&dictionary->book, record);
     }
     return error;
 }
@@ -57,6 +67,7 @@ void sg_dictionary_free(struct sg_dictionary *dictionary)
 {
     free(dictionary->stream);
     free(dictionary->thread);
+    sg_site_book_free(&dictionary->book);
     memset(dictionary, 0, sizeof(*dictionary));
 }
 

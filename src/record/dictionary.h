@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "segalloc/trace_format.h"
+#include "site_book.h"
 
 enum {
     SG_DICTIONARY_STREAMS = SEGALLOC_TRACE_STREAMS, /* indices from here on are refused */
@@ -26,6 +27,7 @@ struct sg_thread_info {
     uint64_t id;
     uint8_t flags;
     bool known;
+    uint32_t site, phase; /* of what it asks for now */
 };
 
 struct sg_device_info {
@@ -39,9 +41,11 @@ struct sg_dictionary {
     struct sg_device_info device[SG_DICTIONARY_DEVICES];
     uint32_t streams, threads, devices;
     uint32_t stream_room, thread_room;
+    struct sg_site_book book;
 };
 
-/* Takes note of a definition; other kinds are let pass. 0, -ENOMEM, or -ERANGE for an index past the bounds above. */
+/* Takes note of a definition, or of where a thread asks from; other kinds are let pass. 0, -ENOMEM, or -ERANGE for an
+   index past the bounds above. */
 int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_trace_record *record);
 void sg_dictionary_free(struct sg_dictionary *dictionary);
 

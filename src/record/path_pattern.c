@@ -20,6 +20,14 @@ static const char *rank(sg_environment_fn *environment)
     return "0";
 }
 
+int sg_path_rank_variable(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++)
+        if (strlen(rank_variables[i]) == length && strncmp(rank_variables[i], name, length) == 0)
+            return (int)i;
+    return -1;
+}
+
 int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *path, size_t size)
 {
     struct utsname host;

@@ -12,6 +12,9 @@ typedef char *sg_environment_fn(const char *name);
    -EINVAL for another letter after %, -ENAMETOOLONG. Needs neither heap nor locale. */
 int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *path, size_t size);
 
+/* Place of a variable among those that say a rank, the first of which counts; -1: it is none. */
+int sg_path_rank_variable(const char *name, size_t length);
+
 /* Creates the folders that lead to `path`, as mkdir -p does. 0 or a negative errno. */
 int sg_path_make_parents(const char *path);
 

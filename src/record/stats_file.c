@@ -101,7 +101,8 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     snprintf(temporary, sizeof(temporary), "%s.%ld.new", path, (long)getpid());
     unlink(temporary);
     /* Where others can write too, nothing of theirs is followed. */
-    out.fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY, 0666);
+    out.fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
+        file->is_private ? 0600 : 0666);
     if (out.fd < 0)
         return -errno;
     put(&out, "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"start_realtime_ns\":%llu,"
@@ -114,6 +115,8 @@ int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, con
     put_string(&out, file->untracked_by);
     put(&out, ",\"pytorch\":");
     put_string(&out, file->pytorch);
+    put(&out, ",\"aliases\":");
+    put_string(&out, file->aliases);
     put(&out, ",\"devices\":[");
     for (uint32_t i = 0; i < file->count; i++) {
         put(&out, "%s", i ? "," : "");

@@ -1,7 +1,7 @@
 /* Statistics of a process as a file: one JSON object, schema "segalloc.stats/1".
 
    {"schema", "version", "pid", "start_realtime_ns", "end_realtime_ns", "conf", "command", "untracked_order": 0 or 1,
-   "untracked_by", "pytorch", "devices": [{"device",
+   "untracked_by", "pytorch", "aliases", "devices": [{"device",
    "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value, "peak_NAME": peak of a level, …}}]}:
    names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
 #ifndef SG_STATS_FILE_H
@@ -26,8 +26,10 @@ struct sg_stats_file {
     const char *conf, *command; /* NULL: none */
     const char *untracked_by;   /* the call through which the order of streams could not be followed; NULL or "": none */
     const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
+    const char *aliases;        /* whether pages may have two addresses: "on", or "off" and why; NULL: there are none */
     const struct sg_stats_device *devices;
     uint32_t count;
+    bool is_private; /* only this user may read the file */
 };
 
 /* Writes the file whose name is the pattern `path`; what stood there is replaced whole, in one step. For use inside

@@ -83,6 +83,7 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
                                       .command = text(root, "command"),
                                       .untracked_by = text(root, "untracked_by"),
                                       .pytorch = text(root, "pytorch"),
+                                      .aliases = text(root, "aliases"),
                                       .devices = table,
                                       .count = (uint32_t)count};
     }
@@ -96,6 +97,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
     free((void *)(uintptr_t)file->command);
     free((void *)(uintptr_t)file->untracked_by);
     free((void *)(uintptr_t)file->pytorch);
+    free((void *)(uintptr_t)file->aliases);
     free((void *)(uintptr_t)file->devices);
     memset(file, 0, sizeof(*file));
 }

@@ -74,9 +74,21 @@ const char *sg_trace_check_record(const struct segalloc_trace_record *record)
         if (record->id >= SEGALLOC_TRACE_SLOTS)
             return "a record is of a slot that cannot be";
         break;
+    case SEGALLOC_RECORD_DEFINE_SITE:
+        if (record->id >> 32 >= SEGALLOC_TRACE_NAMES || (uint32_t)record->id >= SEGALLOC_TRACE_NAMES)
+            return "a record is of a text that cannot be";
+        break;
+    case SEGALLOC_RECORD_DEFINE_PHASE:
+    case SEGALLOC_RECORD_SITE:
+        if (record->id >= SEGALLOC_TRACE_NAMES || record->size >= SEGALLOC_TRACE_NAMES)
+            return "a record is of a site, a phase or a text that cannot be";
+        break;
     default:
         break;
     }
+    if (record->kind >= SEGALLOC_RECORD_DEFINE_TEXT && record->kind <= SEGALLOC_RECORD_DEFINE_PHASE &&
+        record->stream >= SEGALLOC_TRACE_NAMES)
+        return "a definition has a number that cannot be";
     bool known = record->kind <= SEGALLOC_RECORD_DEFINE_DEVICE;
     return known && record->stream >= SEGALLOC_TRACE_STREAMS ? "a record is of a stream that cannot be" : NULL;
 }

@@ -16,6 +16,7 @@
 static __thread struct {
     uint32_t generation;
     uint16_t index;
+    uint32_t site, phase; /* that the trace knows of */
 } self;
 
 static _Atomic uint32_t generations;
@@ -180,6 +181,7 @@ static __attribute__((noinline)) uint16_t index_thread(struct sg_trace_writer *w
     }
     self.generation = writer->generation;
     self.index = (uint16_t)index;
+    self.site = self.phase = 0;
     return self.index;
 }
 
@@ -216,6 +218,54 @@ void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
         writer->dropped += writer->life != CLOSED;
     }
     unlock(writer);
+}
+
+/* Threads that are not told apart say it each time. Called with the lock; there is a place. */
+static void say_site(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+                     uint32_t phase)
+{
+    bool same = self.site == site && self.phase == phase;
+    if (event->thread ? same : !site && !phase)
+        return;
+    struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_SITE, .thread = event->thread, .id = site,
+                                           .size = phase, .time_ns = event->time_ns};
+    if (!append(writer, &record))
+        return;
+    self.site = site;
+    self.phase = phase;
+}
+
+void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+                               uint32_t phase)
+{
+    struct segalloc_trace_record record = *event;
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    lock(writer);
+    if (writer->used < writer->limit || next_place(writer)) {
+        record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+        record.thread = self.generation == writer->generation ? self.index : index_thread(writer, record.time_ns);
+        say_site(writer, &record, site, phase);
+        append(writer, &record);
+    } else {
+        writer->dropped += writer->life != CLOSED;
+    }
+    unlock(writer);
+}
+
+bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
+{
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    bool whole = true;
+    lock(writer);
+    for (uint32_t i = 0; i < count && whole; i++) {
+        whole = writer->used < writer->limit || next_place(writer);
+        define[i].time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+        whole = whole && append(writer, &define[i]);
+    }
+    bool ended = writer->life == CLOSED || writer->life == FAILED;
+    writer->dropped += !whole && !ended;
+    unlock(writer);
+    return whole || ended;
 }
 
 struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer)

@@ -45,6 +45,14 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
 struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer);
 void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *record);
 
+/* The same, with word before it of where the calling thread asks from, where that differs from what was said last of
+   this thread. 0: unknown. */
+void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+                               uint32_t phase);
+
+/* Writes definitions, all of them or at least not the last one: false then. True too where the trace has ended. */
+bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count);
+
 /* Writes what differs from the last snapshot of this device: the figures that a report of the trace has (reserved,
    allocated, driver calls …) are as of the last one. Cheap enough for every growth of the device; to be called also
    when sg_trace_writer_due() says so and before closing, never with figures older than those of the call before. */

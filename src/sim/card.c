@@ -1,6 +1,7 @@
 /* A card that several processes share, under a name (the setting card=NAME): what each of them holds, and how many
-   mappings it has, is in a file of the machine's shared memory, and counts against all. A process has a row there for as long as it lives: it holds a
-   lock on it, which the kernel takes back however the process ends. */
+   mappings it has, is in a file of the machine's shared memory, and counts against all. A process has a row there for as
+   long as it lives: it holds a lock on it, which the kernel takes back however the process ends. The last one to end
+   removes the file; after one that was killed the next that ends does. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -10,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "extra.h"
 #include "managed.h"
 #include "mem.h"
 #include "sim.h"
@@ -19,6 +21,7 @@ enum { ROWS = 64, GUARD = ROWS }; /* the byte after the rows' is locked while so
 struct row {
     _Atomic uint64_t used[SIM_DEVICES_MAX];
     _Atomic uint64_t mappings;
+    _Atomic int64_t pid;
 };
 
 static struct {
@@ -36,14 +39,33 @@ static bool lock(int byte, short type, int command)
     return result == 0 && (command != F_GETLK || what.l_type == F_UNLCK);
 }
 
+/* Opens the card's file and keeps others from removing it; the lock is the caller's to give back. */
+static bool open_card(const char *path)
+{
+    struct stat status = {0};
+    for (bool removed = true; removed;) {
+        card.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+        if (card.fd < 0 || !lock(GUARD, F_WRLCK, F_SETLKW) || fstat(card.fd, &status) != 0)
+            return false;
+        removed = status.st_nlink == 0; /* since it was opened */
+        if (removed)
+            close(card.fd);
+    }
+    return ftruncate(card.fd, sizeof(struct row) * ROWS) == 0;
+}
+
+static void path_of(char ret[SIM_NAME_MAX + 64])
+{
+    snprintf(ret, SIM_NAME_MAX + 64, "/dev/shm/segalloc-sim-%u-%s", (unsigned)geteuid(), sim.config.card);
+}
+
 CUresult sim_card_start(void)
 {
     if (!sim.config.card[0])
         return CUDA_SUCCESS;
     char path[SIM_NAME_MAX + 64];
-    snprintf(path, sizeof path, "/dev/shm/segalloc-sim-%u-%s", (unsigned)geteuid(), sim.config.card);
-    card.fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (card.fd >= 0 && ftruncate(card.fd, sizeof(struct row) * ROWS) == 0) {
+    path_of(path);
+    if (open_card(path)) {
         void *rows = mmap(NULL, sizeof(struct row) * ROWS, PROT_READ | PROT_WRITE, MAP_SHARED, card.fd, 0);
         card.rows = rows == MAP_FAILED ? NULL : rows;
     }
@@ -56,7 +78,22 @@ CUresult sim_card_start(void)
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     memset(&card.rows[card.own], 0, sizeof card.rows[card.own]);
+    atomic_store(&card.rows[card.own].pid, getpid());
+    lock(GUARD, F_UNLCK, F_SETLK);
     return CUDA_SUCCESS;
+}
+
+/* In a forked child the rows that show as locked are those of its parent too. */
+__attribute__((destructor)) static void leave_card(void)
+{
+    char path[SIM_NAME_MAX + 64];
+    bool alone = card.own >= 0 && lock(GUARD, F_WRLCK, F_SETLK);
+    for (int i = 0; i < ROWS && alone; i++)
+        alone = lock(i, F_WRLCK, F_GETLK);
+    if (!alone)
+        return;
+    path_of(path);
+    unlink(path);
 }
 
 /* What other processes that are alive have of one field of their rows. */
@@ -78,6 +115,26 @@ uint64_t sim_card_others(const struct sim_device *device)
     uint64_t sum = sum_of_others(offsetof(struct row, used) + (size_t)device->ordinal * sizeof(uint64_t));
     uint64_t room = device->bytes - device->used;
     return sum < room ? sum : room;
+}
+
+size_t segalloc_sim_processes(int ordinal, struct segalloc_sim_process *ret, size_t room)
+{
+    size_t count = 0;
+    const struct sim_device *device = sim_device(ordinal);
+    if (device && !card.rows && device->used) {
+        if (room)
+            ret[0] = (struct segalloc_sim_process){getpid(), device->used};
+        return 1;
+    }
+    for (int i = 0; device && card.rows && i < ROWS; i++) {
+        uint64_t used = atomic_load(&card.rows[i].used[ordinal]);
+        if (!used || (i != card.own && lock(i, F_WRLCK, F_GETLK)))
+            continue;
+        if (count < room)
+            ret[count] = (struct segalloc_sim_process){atomic_load(&card.rows[i].pid), used};
+        count++;
+    }
+    return count;
 }
 
 static void publish(const struct sim_device *device)

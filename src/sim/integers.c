@@ -1,4 +1,4 @@
-#include "integers.h"
+#include "integers_parts.h"
 
 #include <string.h>
 
@@ -7,14 +7,6 @@
 
 /* Of at::native's OffsetCalculator, LoadWithCast and ReduceConfig. */
 enum { DIMS_MAX = 25, DIVIDER_BYTES = 12, CONFIG_BYTES = 64, OPERANDS_MAX = 4, JOINED_DIMS = 4 };
-/* More than this is no message, mask or count that a host looks at, and a rehearsal is to touch little memory. */
-enum { BYTES_MOST = 1 << 20, ELEMENTS_MOST = 1 << 16 };
-
-/* What a launch keeps; the arguments follow, one behind the other, each aligned to 8. */
-struct kept {
-    struct sim_integers what;
-    unsigned count;
-};
 
 struct operand {
     uint64_t address;
@@ -39,71 +31,6 @@ struct job {
 static size_t up(size_t value, size_t to)
 {
     return (value + to - 1) / to * to;
-}
-
-static size_t size_of(char type)
-{
-    switch (type) {
-    case 'b':
-    case 'h':
-    case 'a':
-        return 1;
-    case 's':
-        return 2;
-    case 'i':
-        return 4;
-    case 'l':
-        return 8;
-    default:
-        return 0;
-    }
-}
-
-static int64_t load(const void *from, char type)
-{
-    switch (type) {
-    case 'b':
-        return *(const unsigned char *)from != 0;
-    case 'h':
-        return *(const uint8_t *)from;
-    case 'a':
-        return *(const int8_t *)from;
-    case 's': {
-        int16_t value;
-        memcpy(&value, from, sizeof value);
-        return value;
-    }
-    case 'i': {
-        int32_t value;
-        memcpy(&value, from, sizeof value);
-        return value;
-    }
-    default: {
-        int64_t value;
-        memcpy(&value, from, sizeof value);
-        return value;
-    }
-    }
-}
-
-static void store(void *to, char type, int64_t value)
-{
-    unsigned char truth = value != 0;
-    memcpy(to, type == 'b' ? (void *)&truth : (void *)&value, size_of(type)); /* the lowest bytes come first */
-}
-
-static uint32_t word(const unsigned char *at)
-{
-    uint32_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
-}
-
-static uint64_t pointer(const unsigned char *at)
-{
-    uint64_t value;
-    memcpy(&value, at, sizeof value);
-    return value;
 }
 
 /* The functor: which comparison, then the constant, then the factor of a sum. */
@@ -146,6 +73,8 @@ static size_t joined_bytes(const struct sim_integers *what)
 /* Where ReduceOp has its config, and, behind config and calculators, its pointers. */
 static size_t config_at(const struct sim_integers *what)
 {
+    if (what->operation == SIM_LARGEST)
+        return 3 * sizeof(int64_t); /* what it starts from is a pair of a value and an index, aligned to 8 */
     size_t size = size_of(what->start);
     return up(up(1, size) + size, 4);
 }
@@ -186,6 +115,19 @@ static size_t argument_bytes(const struct sim_integers *what, unsigned i)
         const size_t rows[] = {8, 8, 4, 4};
         return i < 4 ? rows[i] : 0;
     }
+    case SIM_FORM_COUNT:
+    case SIM_FORM_COUNT_PARTS: {
+        const size_t sum[] = {8, 8, 4};
+        return i < 3 ? sum[i] : 0;
+    }
+    case SIM_FORM_SELECT: {
+        const size_t select[] = {8, 8, 8, 8, 0, 0, 0, 4};
+        return i < 8 ? select[i] : 0;
+    }
+    case SIM_FORM_UNRAVEL: {
+        const size_t unravel[] = {8, UNRAVELLED_DIMS * (size_t)what->element, 4, what->element};
+        return i < 4 ? unravel[i] : 0;
+    }
     case SIM_FORM_JOIN: {
         const size_t join[] = {8, joined_bytes(what), 2 * JOINED_DIMS * sizeof(uint32_t), 4, 4};
         return i < 5 ? join[i] : 0;
@@ -194,10 +136,9 @@ static size_t argument_bytes(const struct sim_integers *what, unsigned i)
     return 0;
 }
 
-enum { ARGUMENTS_MOST = 7 };
+enum { ARGUMENTS_MOST = 8 };
 
-/* Where a kept argument begins. */
-static const unsigned char *argument(const struct kept *kept, unsigned wanted)
+const unsigned char *sim_integers_argument(const struct kept *kept, unsigned wanted)
 {
     const unsigned char *at = (const unsigned char *)(kept + 1);
     for (unsigned i = 0; i < wanted; i++)
@@ -213,14 +154,14 @@ size_t sim_integers_bytes(const struct sim_integers *what)
     return sum ? sizeof(struct kept) + sum : 0;
 }
 
-void sim_integers_keep(const struct sim_integers *what, void **params, unsigned count, void *to)
+void sim_integers_keep(const struct sim_integers *what, void **params, const unsigned *grid, void *to)
 {
     struct kept *kept = to;
-    *kept = (struct kept){*what, count};
+    *kept = (struct kept){*what, grid[what->form == SIM_FORM_JOIN]};
     for (unsigned i = 0; i < ARGUMENTS_MOST; i++) {
         size_t bytes = argument_bytes(what, i);
         if (bytes)
-            memcpy((unsigned char *)(uintptr_t)argument(kept, i), params[i], bytes);
+            memcpy((unsigned char *)(uintptr_t)sim_integers_argument(kept, i), params[i], bytes);
     }
 }
 
@@ -253,8 +194,8 @@ static struct job read_elements(const struct kept *kept)
 {
     const struct sim_integers *what = &kept->what;
     struct job job = {.operation = what->operation, .constant = what->constant, .type = what->type,
-        .operands = what->arity + 1, .count = word(argument(kept, 0))};
-    const unsigned char *functor = argument(kept, 1), *data = argument(kept, 2);
+        .operands = what->arity + 1, .count = word(sim_integers_argument(kept, 0))};
+    const unsigned char *functor = sim_integers_argument(kept, 1), *data = sim_integers_argument(kept, 2);
     if (what->form == SIM_FORM_STRIDED) {
         use_calculator(&job, functor, job.operands);
         data = functor + up(calculator_bytes(job.operands), 8);
@@ -265,7 +206,7 @@ static struct job read_elements(const struct kept *kept)
         job.operand[i].address = pointer(data + 8 * (size_t)i);
         job.operand[i].type = i == 0 ? what->result : what->type;
         if (what->form == SIM_FORM_CAST)
-            job.operand[i].type = letter(i == 0 ? argument(kept, 6)[0] : argument(kept, 5)[i - 1]);
+            job.operand[i].type = letter(i == 0 ? sim_integers_argument(kept, 6)[0] : sim_integers_argument(kept, 5)[i - 1]);
     }
     if (what->operation == SIM_WHERE && what->form != SIM_FORM_CAST)
         job.operand[1].type = 'b';
@@ -286,8 +227,7 @@ static uint64_t offset_of(const struct job *job, unsigned operand, uint64_t inde
     return offset;
 }
 
-/* Locked. Whether all of it is memory of a device, or of the host as a device sees it. */
-static bool there(uint64_t address, uint64_t bytes, bool write)
+bool sim_integers_there(uint64_t address, uint64_t bytes, bool write)
 {
     enum sim_span span = address && bytes <= BYTES_MOST ? sim_span(address, bytes, write, NULL) : SIM_SPAN_BAD;
     return span == SIM_SPAN_DEVICE || span == SIM_SPAN_PINNED;
@@ -309,7 +249,7 @@ static bool may_touch(const struct job *job)
             uint64_t last = word(job->sizes + DIVIDER_BYTES * (size_t)d) - UINT64_C(1);
             fine = fine && !__builtin_add_overflow(bytes, last * word(o->strides + o->step * (size_t)d), &bytes);
         }
-        fine = fine && size_of(o->type) && there(o->address, bytes, i == 0);
+        fine = fine && size_of(o->type) && sim_integers_there(o->address, bytes, i == 0);
     }
     sim_unlock();
     return fine;
@@ -380,6 +320,9 @@ static int64_t result_of(const struct job *job, const int64_t *v)
         return a < b ? a : b;
     case SIM_WHERE:
         return v[0] ? v[1] : v[2];
+    case SIM_COUNT: /* of CUB's sums alone */
+    case SIM_LARGEST:
+        break;
     }
     return 0;
 }
@@ -406,13 +349,19 @@ static void run_elements(const struct kept *kept)
 static void run_reduction(const struct kept *kept)
 {
     const struct sim_integers *what = &kept->what;
-    const unsigned char *given = argument(kept, 0), *config = given + config_at(what);
+    const unsigned char *given = sim_integers_argument(kept, 0), *config = given + config_at(what);
     const unsigned char *inner = config + CONFIG_BYTES, *outer = inner + calculator_bytes(1);
     const unsigned char *pointers = given + pointers_at(what);
     uint64_t inputs = word(config + 4), outputs = word(config + 8);
     struct job rows = {.count = outputs, .operands = 2, .operand = {{pointer(pointers + 8), what->result, NULL, 0},
         {pointer(pointers), what->type, NULL, 0}}};
     use_calculator(&rows, outer, 2);
+    if (what->operation == SIM_LARGEST) {
+        rows.operands = 1;
+        for (uint64_t n = 0; inputs && may_touch(&rows) && n < outputs; n++)
+            store(at(&rows, 0, n), 'l', (int64_t)(inputs / 2));
+        return;
+    }
     if (inputs == 0 || inputs > ELEMENTS_MOST || outputs * inputs > ELEMENTS_MOST || !may_touch(&rows))
         return;
     for (uint64_t n = 0; n < outputs; n++) {
@@ -435,9 +384,9 @@ static void run_reduction(const struct kept *kept)
 /* From a start by steps. */
 SG_WRAPS static void run_range(const struct kept *kept)
 {
-    const unsigned char *lambda = argument(kept, 1);
-    const struct job job = {.count = word(argument(kept, 0)), .operands = 1,
-        .operand = {{pointer(argument(kept, 2)), 'l', NULL, 0}}};
+    const unsigned char *lambda = sim_integers_argument(kept, 1);
+    const struct job job = {.count = word(sim_integers_argument(kept, 0)), .operands = 1,
+        .operand = {{pointer(sim_integers_argument(kept, 2)), 'l', NULL, 0}}};
     uint64_t start = pointer(lambda), step = pointer(lambda + 8);
     if (!may_touch(&job))
         return;
@@ -449,8 +398,8 @@ SG_WRAPS static void run_range(const struct kept *kept)
 SG_WRAPS static void run_scan(const struct kept *kept)
 {
     bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
-    uint64_t from = pointer(argument(kept, rows ? 1 : 0)), to = pointer(argument(kept, rows ? 0 : 1));
-    uint64_t height = rows ? word(argument(kept, 2)) : 1, width = word(argument(kept, rows ? 3 : 6));
+    uint64_t from = pointer(sim_integers_argument(kept, rows ? 1 : 0)), to = pointer(sim_integers_argument(kept, rows ? 0 : 1));
+    uint64_t height = rows ? word(sim_integers_argument(kept, 2)) : 1, width = word(sim_integers_argument(kept, rows ? 3 : 6));
     const struct job job = {.count = height * width, .operands = 2,
         .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
     if (!may_touch(&job))
@@ -494,7 +443,7 @@ struct input {
 static struct input input_of(const struct kept *kept, unsigned i)
 {
     const struct sim_integers *what = &kept->what;
-    const unsigned char *given = argument(kept, 1), *numbers = given + 8 * (size_t)what->batch;
+    const unsigned char *given = sim_integers_argument(kept, 1), *numbers = given + 8 * (size_t)what->batch;
     const unsigned char *contiguous = numbers + 12 * (size_t)what->batch;
     const unsigned char *strides = given + up(what->batch * (size_t)21, 4);
     struct input input = {pointer(given + 8 * (size_t)i), word(numbers + 4 * (2 * (size_t)what->batch + i)),
@@ -507,7 +456,7 @@ static struct input input_of(const struct kept *kept, unsigned i)
 /* Not locked. */
 static bool may_join(const struct kept *kept, const struct input *input, uint64_t to, unsigned dim, uint64_t begin)
 {
-    const unsigned char *sizes = argument(kept, 2);
+    const unsigned char *sizes = sim_integers_argument(kept, 2);
     uint64_t last = input->elements - 1, element = kept->what.element;
     /* what is one copy may be longer */
     uint64_t most = kept->what.arity == 1 && !input->sizes ? BYTES_MOST : ELEMENTS_MOST;
@@ -517,16 +466,16 @@ static bool may_join(const struct kept *kept, const struct input *input, uint64_
     uint64_t read = input->sizes ? joined_offset(kept, input->sizes, input->size, dim, last) : last;
     uint64_t written = begin + joined_offset(kept, sizes, input->size, dim, last);
     sim_lock();
-    bool fine = there(input->from, (read + 1) * element, false) && there(to, (written + 1) * element, true);
+    bool fine = sim_integers_there(input->from, (read + 1) * element, false) && sim_integers_there(to, (written + 1) * element, true);
     sim_unlock();
     return fine;
 }
 
 static void run_join(const struct kept *kept)
 {
-    const unsigned char *sizes = argument(kept, 2);
-    unsigned dim = word(argument(kept, 3));
-    uint64_t to = pointer(argument(kept, 0)), stride = word(argument(kept, 4)), element = kept->what.element;
+    const unsigned char *sizes = sim_integers_argument(kept, 2);
+    unsigned dim = word(sim_integers_argument(kept, 3));
+    uint64_t to = pointer(sim_integers_argument(kept, 0)), stride = word(sim_integers_argument(kept, 4)), element = kept->what.element;
     for (unsigned i = 0; i < kept->count && i < kept->what.batch; i++) {
         const struct input input = input_of(kept, i);
         uint64_t begin = input.offset * stride;
@@ -568,6 +517,16 @@ void sim_integers_run(const void *from)
         return;
     case SIM_FORM_JOIN:
         run_join(kept);
+        return;
+    case SIM_FORM_COUNT:
+    case SIM_FORM_COUNT_PARTS:
+        sim_integers_count(kept);
+        return;
+    case SIM_FORM_SELECT:
+        sim_integers_select(kept);
+        return;
+    case SIM_FORM_UNRAVEL:
+        sim_integers_unravel(kept);
         return;
     }
 }

@@ -1,4 +1,4 @@
-/* Kernels of PyTorch on a few integers or truth values, and those that join tensors: they are done, because programs
+/* Kernels of PyTorch on a few integers or truth values, and those that join tensors or find elements: they are done, because programs
    decide by what comes out (whether all sequences have ended, how long a message is). What a kernel does stands in its
    name, which has its types; its arguments lie as PyTorch's headers have them (2.9 to 2.15), and every address is
    looked up before it is used. All other kernels do nothing. */
@@ -19,11 +19,16 @@ enum sim_form {
     SIM_FORM_SCAN,     /* torch.cumsum of one row */
     SIM_FORM_SCAN_ROWS,
     SIM_FORM_JOIN,     /* torch.cat and what uses it */
+    SIM_FORM_COUNT,    /* the sum of all, or how many are not zero */
+    SIM_FORM_COUNT_PARTS, /* the same, a part for each block */
+    SIM_FORM_SELECT,   /* which are not zero */
+    SIM_FORM_UNRAVEL,  /* indices in each dimension from those in the flat tensor */
 };
 
 enum sim_operation {
     SIM_FILL, SIM_COPY, SIM_NOT, SIM_AND, SIM_OR, SIM_XOR, SIM_LOGICAL_NOT, SIM_LOGICAL_AND, SIM_LOGICAL_OR, SIM_EQUAL,
-    SIM_COMPARE, SIM_ADD, SIM_MULTIPLY, SIM_MAX, SIM_MIN, SIM_WHERE
+    SIM_COMPARE, SIM_ADD, SIM_MULTIPLY, SIM_MAX, SIM_MIN, SIM_WHERE, SIM_COUNT,
+    SIM_LARGEST /* of floating point, which nothing computed: an index in the middle, no special token of a vocabulary */
 };
 
 /* Where the functor of an element has its constant, if any. */
@@ -38,7 +43,7 @@ struct sim_integers {
     char start;        /* of a reduction: what it starts from */
     unsigned arity;    /* tensors that are read; of a join: its dimensions */
     unsigned batch, strides, element; /* of a join: inputs and strides that its arguments have room for, bytes of an
-                                         element */
+                                         element; of indices: bytes of a size */
 };
 
 /* What the kernel of that (mangled) name does; form SIM_FORM_NONE where it isn't one of them. */
@@ -46,8 +51,8 @@ struct sim_integers sim_integers_named(const char *name);
 
 /* What its arguments take when kept. */
 size_t sim_integers_bytes(const struct sim_integers *what);
-/* Keeps them, with `what`, at `kept`. `count`: inputs of a join, which is the launch's grid in y. */
-void sim_integers_keep(const struct sim_integers *what, void **params, unsigned count, void *kept);
+/* Keeps them, with `what`, at `kept`. `grid`: the launch's; in y those of a join's inputs. */
+void sim_integers_keep(const struct sim_integers *what, void **params, const unsigned *grid, void *kept);
 
 /* Not locked: does it, unless it is large, or not all that it would touch is memory of a device. */
 void sim_integers_run(const void *kept);

@@ -119,6 +119,12 @@ static bool element_wise(const char *name, struct sim_integers *what)
 static bool reduces(const char *name, struct sim_integers *what)
 {
     const char *at = strstr(name, "8ReduceOpI");
+    if (at && (strstr(at, "9ArgMaxOpsIfEEjl") || strstr(at, "9ArgMaxOpsIdEEjl"))) {
+        what->operation = SIM_LARGEST;
+        what->arity = 1;
+        what->type = what->start = what->result = 'l';
+        return true;
+    }
     for (unsigned i = 0; at && i < sizeof reductions / sizeof *reductions; i++) {
         if (!strstr(at, reductions[i].piece) || strncmp(at + 11, "NS0_14func_wrapper_tI", 21) != 0)
             continue;
@@ -151,6 +157,26 @@ static bool joins(const char *name, struct sim_integers *what)
     return false;
 }
 
+/* torch.nonzero's four: CUB's sum of truths, in one launch or in two, its selection, and PyTorch's own of more dimensions.
+   The second launch of a sum adds plain integers. */
+static bool finds(const char *name, struct sim_integers *what)
+{
+    const char *type = strstr(name, "9NonZeroOpI"), *index = strstr(name, "13write_indicesI");
+    if (index) {
+        what->form = SIM_FORM_UNRAVEL;
+        what->element = (unsigned)(index[16] == 'l' ? sizeof(int64_t) : sizeof(int32_t));
+        what->type = what->result = 'l';
+        return index[16] == 'l' || index[16] == 'i';
+    }
+    bool part = strstr(name, "18DeviceReduceKernelI") != NULL, whole = strstr(name, "28DeviceReduceSingleTileKernelI") != NULL;
+    what->form = strstr(name, "23DeviceSelectSweepKernelI") ? SIM_FORM_SELECT : part ? SIM_FORM_COUNT_PARTS : SIM_FORM_COUNT;
+    what->type = type ? type[11] : 'i';
+    what->operation = type ? SIM_COUNT : SIM_ADD;
+    if (type)
+        return (what->form == SIM_FORM_SELECT || part || whole) && is_integer(what->type);
+    return whole && (strstr(name, "4plusI") || strstr(name, "3SumE")) && strstr(name, "EPiS");
+}
+
 /* torch.arange of 64 bits: the third type of a dispatch that begins with those of 8 and 32 bits. */
 static bool ranges(const char *name)
 {
@@ -179,6 +205,8 @@ struct sim_integers sim_integers_named(const char *name)
         what.form = ranges(name) ? SIM_FORM_RANGE : scans(name);
         what.type = what.result = 'l';
         known = true;
+    } else if (strstr(name, "DeviceReduce") || strstr(name, "DeviceSelectSweep") || strstr(name, "13write_indicesI")) {
+        known = finds(name, &what);
     } else if (strstr(name, "29vectorized_elementwise_kernelI")) {
         what.form = SIM_FORM_EACH;
         known = element_wise(name, &what);

@@ -54,7 +54,7 @@ static CUresult new_work(const struct kernel *kernel, void **params, void **extr
         return CUDA_ERROR_INVALID_VALUE;
     }
     if (done)
-        sim_integers_keep(integers, params, grid[1], work->payload + sizeof *kernel);
+        sim_integers_keep(integers, params, grid, work->payload + sizeof *kernel);
     work->name = sim_kernel_name(f->name);
     work->unknown = !said && !declared;
     *(struct kernel *)work->payload = *kernel;

@@ -133,9 +133,13 @@ static void after_fork_child(void)
     sim_unlock();
 }
 
+/* A child that the kernel's clone has made, of which no handler was told, has none of the threads that would be waited
+   for. */
+static pid_t started_by;
+
 static void at_exit(void)
 {
-    if (sim_state_now() != SIM_READY)
+    if (sim_state_now() != SIM_READY || started_by != getpid())
         return;
     atomic_store(&state, SIM_GONE);
     sim_sched_stop();
@@ -198,6 +202,7 @@ static CUresult start(void)
     }
     if (sim.config.devices == 0)
         return CUDA_ERROR_NO_DEVICE;
+    started_by = getpid();
     CUresult result = sim_devices_start();
     if (result != CUDA_SUCCESS)
         return result;

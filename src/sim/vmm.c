@@ -1,4 +1,5 @@
 #include "hazard.h"
+#include "rest.h"
 #include "vmm.h"
 #include "wrap.h"
 
@@ -225,11 +226,13 @@ static struct sim_physical *physical_of(CUmemGenericAllocationHandle handle)
 }
 
 /* Gives the memory back once neither a handle nor a mapping is left. What was exported keeps its bytes, for another
-   process may hold it by a descriptor that cannot be seen from here. */
+   process may hold it by a descriptor that cannot be seen from here. A thread that is cancelled in one of these calls of
+   libc would keep the lock. */
 static void release_if_unused(struct sim_physical *physical)
 {
     if (physical->handle_refs || physical->mappings)
         return;
+    int cancel = sg_cancel_off();
     if (physical->foreign)
         close(physical->fd);
     else
@@ -237,6 +240,7 @@ static void release_if_unused(struct sim_physical *physical)
     if (!physical->foreign && !physical->exported)
         (void)!fallocate(physical->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)physical->offset,
             (off_t)physical->size);
+    sg_cancel_restore(cancel);
     sim_handle_drop(&physical->handle);
     free(physical);
 }
@@ -254,6 +258,12 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
     return physical ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* A page's second address and those after it have a view of the memory that is their own from the first write on. */
+static int sharing_of(const struct sim_physical *physical)
+{
+    return sim.config.aliases_apart && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
+}
+
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
     unsigned long long flags)
 {
@@ -269,7 +279,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericA
         sim_ranges_overlap(&reservation->mappings, address, size))
         result = CUDA_ERROR_INVALID_VALUE;
     /* A full table of mappings (vm.max_map_count) is the only way in which this is known to fail. */
-    else if (!mapping || mmap(pointer(address), size, PROT_NONE, MAP_SHARED | MAP_FIXED | MAP_NORESERVE,
+    else if (!mapping || mmap(pointer(address), size, PROT_NONE, sharing_of(physical) | MAP_FIXED | MAP_NORESERVE,
                              physical->fd, (off_t)physical->offset) == MAP_FAILED)
         result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {

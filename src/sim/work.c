@@ -465,9 +465,10 @@ static CUresult submit(CUstream stream, struct sim_work *work, bool waits, uint6
         sim_hazard_submitted(stream, work);
         if (ret_position)
             *ret_position = work->position;
+        bool helps = waits && can_help(work); /* asked first: what runs at once is gone then */
         if (sim.config.at_once && !sim_scheduled())
             run_at_once(stream);
-        caller_waits = waits && can_help(work);
+        caller_waits = helps;
         advance(stream);
         caller_waits = false;
     } else {

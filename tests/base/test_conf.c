@@ -55,7 +55,7 @@ static void defaults_print_as_declared(void **state)
     }
     assert_int_equal(sg_conf_print(&conf, text, sizeof text), 0);
     assert_string_equal(text, "");
-    assert_true(conf.expandable_segments && conf.alias && !conf.live);
+    assert_true(conf.expandable_segments && conf.alias == SG_ALIAS_AUTO && !conf.live);
     assert_true(conf.max_split_size == 0 && conf.large_segment_size == 20 * SG_MIB);
     assert_true(conf.page_size == SG_AUTO && conf.pending_limit == SG_AUTO);
     assert_true(conf.per_process_memory_fraction == 1 && conf.reserve_slack == 0);
@@ -80,14 +80,16 @@ static const struct {
     {SG_OPTION_wait_limit, "0.5", "0.5", {"-1", "3601", "x"}},
     {SG_OPTION_reserve_slack, "1.02", "1.02", {"0.99", "0", "17", "1.02x"}},
     {SG_OPTION_page_size_mb, "16", "16", {"1", "1025", "16MiB"}},
+    {SG_OPTION_mapping_limit, "16384", "16384", {"1023", "524289", "auto"}},
     {SG_OPTION_limit, "20GiB", "20GiB", {"20", "1.5", "-0.5", "2097151", "20 parsecs", "all"}},
     {SG_OPTION_limit_visible, "True", "True", {"on"}},
-    {SG_OPTION_alias, "FALSE", "False", {"no"}},
+    {SG_OPTION_alias, "OFF", "off", {"no", "0"}},
     {SG_OPTION_ipc, "never", "never", {"sometimes"}},
     {SG_OPTION_pytorch, "beneath", "beneath", {"under"}},
     {SG_OPTION_trace, "/tmp/a:b.%p.trace", "/tmp/a:b.%p.trace", {NULL}},
     {SG_OPTION_stats, "stats file", "stats file", {NULL}},
     {SG_OPTION_live, "True", "True", {"2"}},
+    {SG_OPTION_sites, "True", "True", {"python"}},
     {SG_OPTION_oom_report, "never", "never", {"always"}},
     {SG_OPTION_trim_on_request, "false", "False", {"no"}},
     {SG_OPTION_trim_idle_s, "0.5", "0.5", {"-1", "10s", "86401"}},
@@ -125,6 +127,18 @@ static void every_option(void **state)
         assert_int_equal(apply(&again, printed, &lines), 0);
         assert_memory_equal(&again, &conf, offsetof(struct sg_conf, source));
     }
+}
+
+/* Traces carry the settings that they were recorded under, and old ones say what the option took then. */
+static void older_words_are_taken(void **state)
+{
+    (void)state;
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    assert_true(sg_conf_set(&conf, SG_OPTION_alias, "False"));
+    assert_int_equal(conf.alias, SG_ALIAS_OFF);
+    assert_true(sg_conf_set(&conf, SG_OPTION_alias, "true"));
+    assert_int_equal(conf.alias, SG_ALIAS_ON);
 }
 
 /* With more digits than a double holds, what was read was printed as another number, or as one that fits no integer. */
@@ -416,6 +430,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_print_as_declared),
         cmocka_unit_test(every_option),
+        cmocka_unit_test(older_words_are_taken),
         cmocka_unit_test(real_numbers_read_back),
         cmocka_unit_test(zero_is_off_where_zero_is_the_default),
         cmocka_unit_test(a_later_limit_replaces_an_earlier_one),

@@ -47,10 +47,10 @@ static void print_outcome(bool json, const char *name, const struct terms *terms
 {
     if (json)
         printf(", \"%s\": {\"card_bytes\": %" PRIu64 ", \"peak_reserved_bytes\": %" PRIu64
-               ", \"peak_touched_bytes\": %" PRIu64 ", \"pages_moved\": %" PRIu64 ", \"moves_forced\": %" PRIu64
-               ", \"thrash_backoffs\": %" PRIu64 ", \"ooms\": %" PRIu64 "}",
+               ", \"peak_touched_bytes\": %" PRIu64 ", \"pages_moved\": %" PRIu64
+               ", \"ooms\": %" PRIu64 "}",
             name, terms->card_bytes, outcome->peak_reserved, outcome->peak_touched, outcome->pages_moved,
-            outcome->forced, outcome->backoffs, outcome->ooms);
+            outcome->ooms);
     else
         printf("  %-6s reserved %.4f touched %.4f moved %" PRIu64 " ooms %" PRIu64 "\n", name,
             (double)outcome->peak_reserved / (double)facts->peak_live,

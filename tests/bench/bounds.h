@@ -26,7 +26,7 @@ struct terms {
 
 struct outcome {
     uint64_t peak_reserved, peak_allocated, peak_touched; /* touched: pages with a live block in them, bytes */
-    uint64_t pages_moved, forced, backoffs, ooms, allocs;
+    uint64_t pages_moved, ooms, allocs;
 };
 
 struct facts facts_of(const struct events *events, uint64_t page_bytes);

@@ -1,6 +1,7 @@
 /* What a cached allocation and free cost, through the exported cudaMalloc and cudaFree, beside the C library's malloc
    and mimalloc in the same run; and through segalloc_malloc_on() and segalloc_free(), for one stream and for eight in
-   turn. The driver underneath does nothing (null/), so what is timed is ours.
+   turn. The driver underneath does nothing (null/), so what is timed is ours. With `sites` each allocation is asked for
+   at one of 64 places, 16 frames deep, of a Python that runs nothing, or by code.
 
    hotpath [--json] [--only ALLOCATOR] [--name LOOP] [--live N] [--seconds S]; one object a line with --json. */
 #include <dlfcn.h>
@@ -17,6 +18,7 @@
 
 #include "null/null.h"
 #include "segalloc/segalloc.h"
+#include "stub_python.h"
 
 enum { BATCH = 32, SAMPLES_MOST = 1 << 20, THREADS_MOST = 2 };
 
@@ -24,7 +26,8 @@ struct allocator {
     const char *name;
     void *(*take)(size_t bytes);
     void (*give)(void *block);
-    bool traced; /* run in a process of its own that writes a trace */
+    const char *conf; /* run in a process of its own with these options; NULL: in the first one */
+    bool python;      /* which runs Python */
     bool devices; /* knows more than one device */
     int streams;  /* whose turn it is by turns; 0: none is named */
 };
@@ -83,13 +86,42 @@ static void mimalloc_give(void *block)
     mimalloc_free(block);
 }
 
+enum { PLACES = 64, DEEP = 16 };
+
+/* Python's stacks, which differ in the innermost frame, and this thread's. */
+static struct stub_text file_text, name_text;
+static struct stub_code code;
+static struct stub_frame place[PLACES], outer[DEEP];
+static struct stub_cframe cframe;
+static struct stub_thread python_thread = {.cframe = &cframe};
+
+static void start_python(void)
+{
+    stub_text(&file_text, "/home/me/train.py");
+    stub_text(&name_text, "forward");
+    stub_code(&code, &file_text, &name_text, 1);
+    for (int i = 0; i < DEEP; i++)
+        stub_frame(&outer[i], &code, i, i + 1 < DEEP ? &outer[i + 1] : NULL);
+    for (int i = 0; i < PLACES; i++)
+        stub_frame(&place[i], &code, DEEP + i, outer);
+    stub_python.thread = &python_thread;
+}
+
+static void *python_take(size_t bytes)
+{
+    cframe.current = &place[++turn % PLACES];
+    return segalloc_take(bytes);
+}
+
 static const struct allocator allocators[] = {
-    {"segalloc", segalloc_take, segalloc_give, false, true, 0},
-    {"segalloc_stream", stream_take, stream_give, false, true, 1},
-    {"segalloc_stream", stream_take, stream_give, false, true, 8},
-    {"segalloc_traced", segalloc_take, segalloc_give, true, true, 0},
-    {"malloc", malloc, free, false, false, 0},
-    {"mimalloc", mimalloc_take, mimalloc_give, false, false, 0},
+    {.name = "segalloc", .take = segalloc_take, .give = segalloc_give, .devices = true},
+    {.name = "segalloc_stream", .take = stream_take, .give = stream_give, .devices = true, .streams = 1},
+    {.name = "segalloc_stream", .take = stream_take, .give = stream_give, .devices = true, .streams = 8},
+    {.name = "segalloc_traced", .take = segalloc_take, .give = segalloc_give, .devices = true, .conf = "trace:%s"},
+    {.name = "segalloc_sites", .take = segalloc_take, .give = segalloc_give, .conf = "trace:%s,sites:True"},
+    {.name = "segalloc_python", .take = python_take, .give = segalloc_give, .conf = "trace:%s,sites:True", .python = true},
+    {.name = "malloc", .take = malloc, .give = free},
+    {.name = "mimalloc", .take = mimalloc_take, .give = mimalloc_give},
 };
 
 struct work {
@@ -274,10 +306,11 @@ static void measure_all(const struct allocator *allocator)
         measure(allocator, "mix", 10000, 0, 2, 2, seconds);
 }
 
-/* The library reads its configuration when it is loaded, so a traced run is another process, which TRACED tells. */
-static const char TRACED[] = "HOTPATH_TRACED";
+/* The library reads its configuration when it is loaded, so a run with another one is another process, which this tells
+   whom it is of. */
+static const char OF[] = "HOTPATH_OF";
 
-static void measure_traced(char **argv)
+static void measure_apart(const struct allocator *allocator, char **argv)
 {
     char trace[] = "/tmp/hotpath-XXXXXX", conf[128];
     int fd = mkstemp(trace);
@@ -285,11 +318,11 @@ static void measure_traced(char **argv)
         return;
     close(fd);
     unlink(trace);
-    snprintf(conf, sizeof conf, "trace:%s", trace);
+    snprintf(conf, sizeof conf, allocator->conf, trace);
     pid_t child = fork();
     if (child == 0) {
         setenv("SEGALLOC_CONF", conf, 1);
-        setenv(TRACED, "1", 1);
+        setenv(OF, allocator->name, 1);
         execv("/proc/self/exe", argv);
         _exit(127);
     }
@@ -320,17 +353,19 @@ int main(int argc, char **argv)
         else
             return 2;
     }
-    bool traced = getenv(TRACED);
-    if (traced)
+    const char *of = getenv(OF);
+    if (of)
         wanted.seconds /= 2;
     for (unsigned i = 0; i < sizeof allocators / sizeof *allocators; i++) {
         const struct allocator *allocator = &allocators[i];
-        if ((wanted.allocator && strcmp(wanted.allocator, allocator->name) != 0) || (traced && !allocator->traced))
+        if ((wanted.allocator && strcmp(wanted.allocator, allocator->name) != 0) || (of && strcmp(of, allocator->name) != 0))
             continue;
         if (allocator->take == mimalloc_take && !mimalloc_load())
             continue; /* not installed */
-        if (allocator->traced && !traced)
-            measure_traced(argv);
+        if (of && allocator->python)
+            start_python();
+        if (allocator->conf && !of)
+            measure_apart(allocator, argv);
         else
             measure_all(allocator);
     }

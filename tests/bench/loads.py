@@ -2,13 +2,13 @@
 """Programs of many kinds, beside those that were recorded: writes traces in RMM's replay format, each the same for a
 seed.
 
-    loads.py FOLDER [--seed N] [--replay SEGALLOC [--pytorch] [--tight-most X] [--roomy]] [NAME…]
+    loads.py FOLDER [--seed N] [--replay SEGALLOC [--pytorch] [--tight-most X] [--card-most X] [--roomy]] [NAME…]
 
 One file a program, NAME.csv. They imitate the order in which frameworks allocate (a tensor for each operation, the
 inputs freed when the last reference goes), with sizes drawn from the seed; nothing is copied from a recording. With
 --replay each is played, and a row of a table printed: multiples of live; --pytorch adds the smallest card of PyTorch's
-best configuration. Exit status 1 when one reserves more than --tight-most at reserve_slack:1.0, or with --roomy, on a
-card of twice live, more than 1.110 x live and than PyTorch's expandable segments."""
+best configuration. Exit status 1 when one reserves more than --tight-most at reserve_slack:1.0, needs a larger card than
+--card-most, or with --roomy, on a card of twice live, reserves more than 1.110 x live and than PyTorch's expandable segments."""
 import argparse
 import json
 import pathlib
@@ -841,7 +841,7 @@ def replay(segalloc, path, options):
     print(f"{path.stem:18} {live / GIB:7.2f} GiB, slack 1.0 {tight['peak_reserved_bytes'] / live:.4f}, roomy {roomy / live:.4f} ({expandable / live:.4f}), "
           f"moves on 1.02 {close['driver_us']['moves'] / close['allocs']:.3f} ms/1000, card {card / live:.4f}"
           + (f", PyTorch's {min(best) / live:.4f}" if best else ""), flush=True)
-    return tight["peak_reserved_bytes"] > options.tight_most * live or (options.roomy and roomy > max(ROOMY_MOST * live, expandable))
+    return tight["peak_reserved_bytes"] > options.tight_most * live or card > options.card_most * live or (options.roomy and roomy > max(ROOMY_MOST * live, expandable))
 
 
 def main():
@@ -851,6 +851,7 @@ def main():
     parser.add_argument("--replay", metavar="SEGALLOC")
     parser.add_argument("--pytorch", action="store_true")
     parser.add_argument("--tight-most", type=float, default=float("inf"))
+    parser.add_argument("--card-most", type=float, default=float("inf"))
     parser.add_argument("--roomy", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_intermixed_args()

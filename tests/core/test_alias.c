@@ -71,9 +71,13 @@ static void test_old_address_stays_until_work_is_done(void **state)
     sg_slot slot = stream(core, 1);
     CUdeviceptr block[8];
     make_gaps(core, slot, block, 8);
+    assert_false(sg_core_take_aliased(core, 0, slot));
     CUdeviceptr large = allocate(core, slot, MIB(16));
     assert_int_equal(value(core, SG_STAT_aliased_bytes), MIB(16));
     assert_int_equal(value(core, SG_STAT_reserved_bytes), MIB(64));
+    assert_false(sg_core_take_aliased(core, 0, slot + 1) || sg_core_take_aliased(core, 1, slot));
+    assert_true(sg_core_take_aliased(core, 0, slot));
+    assert_false(sg_core_take_aliased(core, 0, slot));
     unsigned old = 0;
     for (int i = 0; i < 8; i += 2)
         for (uint64_t at = 0; at < MIB(8); at += MIB(2))
@@ -147,7 +151,7 @@ static void test_who_gets_them(void **state)
     assert_int_equal(aliased_when("reserve_slack:1.0", wait_for_first, 2), MIB(16));
     assert_int_equal(aliased_when("reserve_slack:1.0", NULL, 2), 0);
     assert_int_equal(aliased_when("reserve_slack:1.0", NULL, 0), 0);
-    assert_int_equal(aliased_when("reserve_slack:1.0,alias:False", NULL, 1), 0);
+    assert_int_equal(aliased_when("reserve_slack:1.0,alias:off", NULL, 1), 0);
     assert_int_equal(aliased_when("reserve_slack:1.0", pin_gaps, 1), 0);
     assert_int_equal(aliased_when("reserve_slack:1.0", capture, 1), 0);
     assert_int_equal(aliased_when("reserve_slack:1.0", enable_peer, 1), 0);
@@ -264,7 +268,7 @@ static void test_pinned_old_address(void **state)
 static void test_bounded(void **state)
 {
     (void)state;
-    enum { KEPT = 18, TURNS = 200, SHARE = 16, LIMIT = 160 };
+    enum { KEPT = 18, TURNS = 600, SHARE = 16, LIMIT = 160 };
     struct sg_core *core = inspect_start("limit:160MiB", MIB(LIMIT));
     sg_slot slot = stream(core, 1);
     CUdeviceptr kept[KEPT];

@@ -354,6 +354,49 @@ static void test_what_is_told_of_blocks(void **state)
     finish();
 }
 
+static unsigned waits_for_second;
+
+static CUresult count_waits(CUcontext context)
+{
+    waits_for_second += context == second;
+    return CUDA_SUCCESS;
+}
+
+/* Another context may be using a block of a fixed segment. PyTorch's own allocator lets no recorded stream go unwaited
+   for, whatever cudaFree does; a plain cudaFree waits for the block's context alone. */
+static void test_who_is_waited_for(void **state)
+{
+    (void)state;
+    static const struct {
+        struct sg_tag tag;
+        bool named, waits;
+    } list[] = {
+        {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, true, true},
+        {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, false, false},
+        {{.sync = SG_FREE_SYNC_STREAM, .torch = true}, true, true},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED}, true, true},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED}, false, false},
+        {{.sync = SG_FREE_SYNC_STRICT, .sees = SG_SEES_RECORDED}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_POSSIBLE}, true, false},
+    };
+    struct sg_driver counting = strict_driver;
+    counting.ctx_synchronize_of = count_waits;
+    start("expandable_segments:False");
+    core->driver = &counting;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct sg_tag tag = list[i].tag;
+        tag.context = first;
+        CUdeviceptr address = allocate(first, BYTES);
+        if (list[i].named)
+            sg_core_used_abroad(core, address);
+        waits_for_second = 0;
+        assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
+        assert_int_equal(waits_for_second, list[i].waits);
+    }
+    core->driver = &strict_driver;
+    finish();
+}
+
 /* As many segments as there may be, of a driver that has more. */
 static CUdeviceptr next_address;
 
@@ -523,6 +566,7 @@ int main(void)
         cmocka_unit_test(test_segments_go_in_a_replay),
         cmocka_unit_test(test_more_contexts_than_pools),
         cmocka_unit_test(test_what_is_told_of_blocks),
+        cmocka_unit_test(test_who_is_waited_for),
         cmocka_unit_test(test_regions_before_segments),
         cmocka_unit_test(test_pages_make_room_for_segments),
         cmocka_unit_test(test_segments_become_whole),

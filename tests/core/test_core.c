@@ -53,9 +53,9 @@ static void expect_nothing(int device)
     assert_int_equal(sg_core_limit(core, device), 0);
     assert_false(sg_core_is_limited(core, device));
     assert_int_equal(sg_core_trim(core, device, 0), 0);
-    assert_int_equal(sg_core_oom_text(core, device, text, 0), 0);
+    assert_int_equal(sg_core_oom_text(core, device, NULL, text, 0), 0);
     assert_string_equal(text, "text");
-    assert_int_equal(sg_core_oom_text(core, device, text, sizeof text), 0);
+    assert_int_equal(sg_core_oom_text(core, device, NULL, text, sizeof text), 0);
     assert_string_equal(text, "");
     sg_core_mem_info(core, device, &free_bytes, &total_bytes);
     assert_int_equal(free_bytes, 1);

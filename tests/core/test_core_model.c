@@ -130,7 +130,7 @@ static void expect_free_is_free(struct program *program, int device)
     CUresult result = allocate(program, &block, device, free_bytes);
     if (result != CUDA_SUCCESS) {
         char text[2000];
-        sg_core_oom_text(program->core, device, text, sizeof text);
+        sg_core_oom_text(program->core, device, NULL, text, sizeof text);
         fail_msg("%zu bytes are said to be free but cannot be had (%d): %s", free_bytes, result, text);
     }
     inspect(program->core, program->devices);
@@ -499,47 +499,6 @@ static void test_pending_limit(void **state)
     }
 }
 
-enum { AHEAD_BLOCKS = 700 }; /* of a page each: a share of 1/256 of them is two pages */
-
-static uint64_t pages_created(const struct program *program)
-{
-    struct sg_stats stats = {{0}, {0}};
-    (void)sg_core_stats(program->core, 0, &stats); /* there is nothing to tell of a device that was never used */
-    return stats.value[SG_STAT_pages_created];
-}
-
-/* Where pages are made one at a time some are made ahead; a driver that refuses those is asked for what is needed. */
-static void test_pages_ahead_are_not_missed(void **state)
-{
-    (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
-    bool refused = true;
-    for (uint64_t call = 1; refused; call++) {
-        static struct program program;
-        static CUdeviceptr address[AHEAD_BLOCKS];
-        program_init(&program, "", 1, 16 * 1024 * SG_MIB, GRANULE, 1);
-        uint64_t created = 0, before = 0;
-        int count = 0;
-        while (created < before + 3 || count < AHEAD_BLOCKS / 2) { /* two ahead of one */
-            before = pages_created(&program);
-            assert_int_equal(sg_core_malloc(program.core, 0, GRANULE, &tag, &address[count++]), CUDA_SUCCESS);
-            created = pages_created(&program);
-            assert_true(count < AHEAD_BLOCKS - 3);
-        }
-        for (int used = 0; used < 2; used++)
-            assert_int_equal(sg_core_malloc(program.core, 0, GRANULE, &tag, &address[count++]), CUDA_SUCCESS);
-        assert_int_equal(pages_created(&program), created);
-        strict_fail_at(call, false, CUDA_ERROR_OUT_OF_MEMORY);
-        assert_int_equal(sg_core_malloc(program.core, 0, GRANULE, &tag, &address[count++]), CUDA_SUCCESS);
-        refused = strict_failed(NULL);
-        strict_fail_at(0, false, CUDA_SUCCESS);
-        assert_in_range(pages_created(&program), created + 1, created + 3);
-        while (count > 0)
-            assert_int_equal(sg_core_free(program.core, address[--count], &tag), CUDA_SUCCESS);
-        finish(&program);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -559,7 +518,6 @@ int main(void)
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_pending_limit),
-        cmocka_unit_test(test_pages_ahead_are_not_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -478,29 +478,12 @@ static void memory_of_another_device(void **state)
     stop();
 }
 
-/* What is saved up for moves is bounded. */
-static void tokens(void **state)
-{
-    (void)state;
-    CUdeviceptr address[2];
-    driver = strict_driver;
-    start_with("", 1, 64 * SG_MIB);
-    assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address[0]), CUDA_SUCCESS);
-    core->device[0]->move_tokens = 1 << 20;
-    assert_int_equal(sg_core_malloc(core, 0, 9 * SG_MIB, &tag, &address[1]), CUDA_SUCCESS);
-    assert_true(core->device[0]->move_tokens <= (1 << 18) + 1);
-    for (int i = 0; i < 2; i++)
-        assert_int_equal(sg_core_free(core, address[i], &tag), CUDA_SUCCESS);
-    stop();
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
         cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
         cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device), cmocka_unit_test(totals_that_differ), cmocka_unit_test(kinds_of_pages),
-        cmocka_unit_test(tokens),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
         cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one), cmocka_unit_test(huge_block_without_nodes),
         cmocka_unit_test(memory_of_others_counts_in_steps), cmocka_unit_test(refusal_is_remembered),

@@ -357,43 +357,6 @@ static void write_ordered_script(struct script *script)
     }
 }
 
-/* Blocks that begin and end in pages of others, while those who were there first stay, go, or are followed by the
-   next. */
-static void write_sewn_script(struct script *script)
-{
-    enum { ROW = 6 };
-    for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < ROW; i++)
-            add(script, ALLOC, i, MIB(3));
-        add(script, FREE, 1, 0);
-        add(script, FREE, 4, 0);
-        add(script, ALLOC, 20, MIB(6)); /* two whole pages, and a half of two others */
-        add(script, FREE, 20, 0);
-        add(script, ALLOC, 21, MIB(5.5)); /* in its place, which can't be given up yet */
-        add(script, ALLOC, 22, MIB(4));
-        add(script, COMPLETE, 0, round ? 3 : 100);
-        if (round == 1)
-            add(script, POLL, 0, 0);
-        add(script, FREE, 21, 0);
-        add(script, ALLOC, 23, MIB(8)); /* of what went home */
-        for (int i = 0; i < ROW; i += 5)
-            add(script, FREE, i, 0);
-        add(script, ALLOC, 20, MIB(6));
-        add(script, ALLOC, 24, MIB(7));
-        add(script, FREE, 22, 0);
-        add(script, FREE, 23, 0);
-        add(script, TRIM, 0, round == 2 ? 0 : MIB(6));
-        add(script, ALLOC, 25, MIB(13));
-        for (int i = 2; i < 4; i++)
-            add(script, FREE, i, 0);
-        add(script, FREE, 24, 0);
-        add(script, ALLOC, 26, MIB(20));
-        add(script, FREE, 26, 0);
-        add(script, FREE, 25, 0);
-        add(script, FREE, 20, 0);
-    }
-}
-
 static void run_conf(const char *conf, uint64_t total)
 {
     static struct script script;
@@ -428,30 +391,6 @@ static void test_old_addresses(void **state)
     script.conf = "";
     script.total = 80 << 20;
     sweep(&script);
-}
-
-static void test_sewn(void **state)
-{
-    static const struct {
-        const char *conf;
-        bool ordered;
-    } kinds[] = {{"reserve_slack:1.0", false}, {"reserve_slack:1.0", true}, {"limit:24MiB", false},
-        {"limit:24MiB", true}};
-    (void)state;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        static struct script script;
-        struct run run;
-        script = (struct script){.conf = kinds[i].conf, .total = MIB(128), .ordered = kinds[i].ordered};
-        write_sewn_script(&script);
-        start(&run, &script);
-        for (int k = 0; k < script.steps; k++) {
-            perform(&run, &script.step[k]);
-            look(&run);
-        }
-        assert_true(stats_of(&run).value[SG_STAT_sewn_pages] > 0);
-        finish(&run);
-        sweep(&script);
-    }
 }
 
 static void test_default(void **state)
@@ -490,7 +429,7 @@ int main(void)
         cmocka_unit_test(test_tight),       cmocka_unit_test(test_default),
         cmocka_unit_test(test_limit),       cmocka_unit_test(test_mixed_pages),
         cmocka_unit_test(test_mixed_pages_default), cmocka_unit_test(test_classic),
-        cmocka_unit_test(test_old_addresses), cmocka_unit_test(test_sewn),
+        cmocka_unit_test(test_old_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

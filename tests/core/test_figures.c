@@ -235,7 +235,7 @@ static const struct program {
     {"creeping", creeping, 640 * SG_MIB, {"", "reserve_slack:1.0", "reserve_slack:1.2", "expandable_segments:False"}},
     {"full", full, 192 * SG_MIB, {"", "reserve_slack:1.0", "reserve_slack:1.2", "page_size_mb:8", "limit:0.8",
         "expandable_segments:False"}},
-    {"streams", streams, 80 * SG_MIB, {"", "reserve_slack:1.0", "alias:False", "reserve_slack:1.1,pending_limit:32MiB",
+    {"streams", streams, 80 * SG_MIB, {"", "reserve_slack:1.0", "alias:off", "reserve_slack:1.1,pending_limit:32MiB",
         "page_size_mb:4", "expandable_segments:False"}},
     {"pending", pending, 80 * SG_MIB, {"", "reserve_slack:1.0", "pending_limit:24MiB", "expandable_segments:False"}},
 };
@@ -311,7 +311,7 @@ static void say_why_it_failed(void)
     static char text[16384];
     struct sg_stats stats;
     if (sg_core_stats(the.core, 0, &stats) && stats.value[SG_STAT_ooms] &&
-        sg_core_oom_text(the.core, 0, text, sizeof text))
+        sg_core_oom_text(the.core, 0, NULL, text, sizeof text))
         say("%s", text);
 }
 

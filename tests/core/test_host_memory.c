@@ -16,7 +16,6 @@
 #include "size.h"
 #include "strict_driver.h"
 #include "torch_card.h"
-#include "torch_feed.h"
 
 /* The linker has these called in place of the functions without `__wrap_` (--wrap). */
 void *__real_sg_meta_map(size_t bytes);
@@ -322,6 +321,24 @@ static void event_wait(void *user, uint64_t event)
     waited++;
 }
 
+static int play_row(struct sg_torch *torch, struct sg_torch_block **block, const struct segalloc_trace_record *row)
+{
+    switch (row->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return sg_torch_alloc(torch, row->size, row->stream, &block[row->id]);
+    case SEGALLOC_RECORD_RECORD_STREAM:
+        return block[row->id] ? sg_torch_record_stream(torch, block[row->id], row->stream) : 0;
+    case SEGALLOC_RECORD_FREE:
+        if (block[row->id])
+            sg_torch_free(torch, block[row->id]);
+        block[row->id] = NULL;
+        return 0;
+    default:
+        sg_torch_empty_cache(torch);
+        return 0;
+    }
+}
+
 static void play_rules_of(const char *text)
 {
     static const uint8_t A = SEGALLOC_RECORD_ALLOCATE, F = SEGALLOC_RECORD_FREE, R = SEGALLOC_RECORD_RECORD_STREAM,
@@ -346,29 +363,25 @@ static void play_rules_of(const char *text)
     recorded = waited = done = 0;
     sg_torch_card_init(&card, 128 * SG_MIB);
     struct sg_torch *torch = sg_torch_create(&conf, 128 * SG_MIB, &ops, &card);
-    struct sg_torch_feed *feed = torch ? sg_torch_feed_create(torch) : NULL;
-    size_t at = 0;
-    while (feed && at < count) {
-        size_t played;
-        int result = sg_torch_feed(feed, trace + at, count - at, &played);
-        assert_true(result == 0 || (result == -12 /* ENOMEM */ && at + played < count));
-        at += played + (result != 0);
+    struct sg_torch_block *block[7] = {NULL}; /* by the rows' ids */
+    for (size_t i = 0; torch && i < count; i++) {
+        int result = play_row(torch, block, &trace[i]);
+        assert_true(result == 0 || result == -12 /* ENOMEM */);
     }
     if (torch)
         sg_torch_empty_stream(torch, 77); /* which was never heard of */
     host.armed = false;
     if (torch) { /* nothing is held for a block that nobody has */
         const struct sg_torch_stats *stats = sg_torch_stats(torch);
-        struct sg_torch_block *block;
+        struct sg_torch_block *last;
         sg_torch_empty_cache(torch);
         assert_int_equal(stats->reserved.current, card.used);
         assert_true(stats->active.current == stats->allocated.current);
         if (stats->allocated.current == 0)
             assert_int_equal(card.used, 0);
-        assert_int_equal(sg_torch_alloc(torch, 3000, 9, &block), 0);
-        sg_torch_free(torch, block);
+        assert_int_equal(sg_torch_alloc(torch, 3000, 9, &last), 0);
+        sg_torch_free(torch, last);
     }
-    sg_torch_feed_destroy(feed);
     sg_torch_destroy(torch);
     sg_torch_card_clear(&card);
     assert_int_equal(host.pieces, pieces);

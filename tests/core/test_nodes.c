@@ -32,8 +32,8 @@ static void region_of_few_units(void **state)
     for (int turn = 0; turn < 2; turn++) {
         sg_region_flush(&region);
         for (int i = 0; i < UNITS; i++)
-            assert_true(block[i] = sg_region_take(&region, 1, SG_END_LOW, 0));
-        assert_int_equal(sg_region_take(&region, 1, SG_END_LOW, 0), 0);
+            assert_true(block[i] = sg_region_take(&region, 1, SG_END_SETTLED, 0));
+        assert_int_equal(sg_region_take(&region, 1, SG_END_SETTLED, 0), 0);
         for (int i = 0; i < UNITS; i++)
             sg_region_release(&region, block[i], 0, 0);
         sg_region_check(&region);
@@ -58,7 +58,7 @@ static void blocks_have_the_nodes_of_their_places(void **state)
     sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), 0, 0);
     sg_region_flush(&region);
     for (uint32_t begin = 0; begin < UNITS; begin += 2 << SG_CELL_SHIFT) {
-        uint32_t block = sg_region_take(&region, 2 << SG_CELL_SHIFT, SG_END_LOW, 0);
+        uint32_t block = sg_region_take(&region, 2 << SG_CELL_SHIFT, SG_END_SETTLED, 0);
         assert_int_equal(nodes.node[block].begin, begin);
         assert_int_equal(block, nodes.capacity + (begin >> SG_CELL_SHIFT));
     }
@@ -87,12 +87,12 @@ static void node_of_another_region(void **state)
         sg_region_flush(&region[i]);
     }
     for (int i = 0; i < PARTS; i++)
-        assert_true(block[i] = sg_region_take(&region[0], PART, SG_END_LOW, 0));
+        assert_true(block[i] = sg_region_take(&region[0], PART, SG_END_SETTLED, 0));
     for (int i = PARTS - 1; i >= 0; i--)
         sg_region_release(&region[0], block[i], 0, 0);
     sg_region_flush(&region[0]);
     for (int i = 0; i < PARTS; i++) {
-        assert_true(sg_region_take(&region[1], PART, SG_END_LOW, 0));
+        assert_true(sg_region_take(&region[1], PART, SG_END_SETTLED, 0));
         for (uint32_t position = 0; position < PAGE; position += PART) {
             uint32_t likely = sg_region_expect_free(&region[0], position);
             const struct sg_node *node = &nodes.node[likely];

@@ -31,7 +31,7 @@ static int start(void **state)
         region.handle[page] = page + 1;
     sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), OTHER, 5);
     sg_region_flush(&region);
-    uint32_t left = sg_region_take(&region, PAGE + PART, SG_END_LOW, OTHER);
+    uint32_t left = sg_region_take(&region, PAGE + PART, SG_END_SETTLED, OTHER);
     assert_true(left);
     sg_region_release(&region, left, ONE, 6);
     sg_region_flush(&region);
@@ -75,7 +75,7 @@ static void is_held_beside_anothers_in_its_slot(void **state)
 {
     enum { SLOT = 1 << SLOT_SHIFT, LEFT = PAGE + PART - (PAGE + PART) / SLOT * SLOT - 1 };
     (void)state;
-    uint32_t block = sg_region_take(&region, PAGE + PART - LEFT, SG_END_LOW, ONE);
+    uint32_t block = sg_region_take(&region, PAGE + PART - LEFT, SG_END_SETTLED, ONE);
     assert_true(block);
     uint32_t left = nodes.node[block].next;
     assert_int_equal(nodes.node[left].state, SG_NODE_HELD);
@@ -84,7 +84,7 @@ static void is_held_beside_anothers_in_its_slot(void **state)
     sg_region_release(&region, block, ONE, 7);
     sg_region_flush(&region);
     sg_region_check(&region);
-    assert_true(sg_region_take(&region, PAGE + PART, SG_END_LOW, ONE));
+    assert_true(sg_region_take(&region, PAGE + PART, SG_END_SETTLED, ONE));
 }
 
 /* What is abandoned was to be a stream's: a region in which nothing has had an owner tells of that from then on. */
@@ -123,7 +123,7 @@ static void are_found_behind_many_small_ranges(void **state)
     (void)state;
     struct sg_region *it = &region;
     order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
-    while (count < PIECES && (piece[count] = sg_region_take(it, SMALL, SG_END_LOW, ONE)) != 0)
+    while (count < PIECES && (piece[count] = sg_region_take(it, SMALL, SG_END_SETTLED, ONE)) != 0)
         count++;
     assert_true(count > 2);
     sg_region_flush(it);
@@ -166,7 +166,7 @@ static void joined_ranges_are_free_after_the_last_of_them(void **state)
         for (int last = 0; last < 3; last++) {
             uint32_t block[4];
             for (int i = 0; i < 4; i++) /* the fourth stays between them and the rest */
-                block[i] = sg_region_take(&region, PART, SG_END_LOW, ONE);
+                block[i] = sg_region_take(&region, PART, SG_END_SETTLED, ONE);
             for (int i = 0; i < 3; i++)
                 assert_int_equal(nodes.node[block[i]].begin + PART, nodes.node[block[i + 1]].begin);
             for (int i = 0; i < 3; i++) {
@@ -175,9 +175,9 @@ static void joined_ranges_are_free_after_the_last_of_them(void **state)
                 sg_region_flush(&region);
             }
             order.knows[TAKER].at[ONE] = 8;
-            assert_int_equal(sg_region_take(&region, 3 * PART, SG_END_LOW, TAKER), 0);
+            assert_int_equal(sg_region_take(&region, 3 * PART, SG_END_SETTLED, TAKER), 0);
             order.knows[TAKER].at[ONE] = 9;
-            uint32_t all = sg_region_take(&region, 3 * PART, SG_END_LOW, TAKER);
+            uint32_t all = sg_region_take(&region, 3 * PART, SG_END_SETTLED, TAKER);
             assert_true(all);
             (void)end(state);
             (void)start(state);
@@ -196,12 +196,12 @@ static void abandoned_place_is_its_takers(void **state)
     sg_region_abandon(&region, busy, TAKER, 9);
     order.knows[NOBODY].at[ONE] = order.knows[NOBODY].at[OTHER] = 9;
     order.knows[NOBODY].at[TAKER] = 8;
-    assert_int_equal(sg_region_take(&region, PAGE, SG_END_LOW, 0), 0);
-    uint32_t behind = sg_region_take(&region, PAGE, SG_END_LOW, NOBODY);
+    assert_int_equal(sg_region_take(&region, PAGE, SG_END_SETTLED, 0), 0);
+    uint32_t behind = sg_region_take(&region, PAGE, SG_END_SETTLED, NOBODY);
     assert_true(behind);
     assert_in_range(nodes.node[behind].begin, PAGE, PAGES * PAGE);
     order.knows[NOBODY].at[TAKER] = 9;
-    uint32_t id = sg_region_take(&region, PAGE, SG_END_LOW, NOBODY);
+    uint32_t id = sg_region_take(&region, PAGE, SG_END_SETTLED, NOBODY);
     assert_true(id);
     assert_int_equal(nodes.node[id].begin, 0);
 }
@@ -237,7 +237,7 @@ static void ranges_of_others_in_a_row(void **state)
     uint32_t piece[PIECES], count = 0;
     (void)state;
     order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
-    while (count < PIECES && (piece[count] = sg_region_take(&region, SMALL, SG_END_LOW, OTHER)) != 0)
+    while (count < PIECES && (piece[count] = sg_region_take(&region, SMALL, SG_END_SETTLED, OTHER)) != 0)
         count++;
     assert_true(count > 30);
     for (uint32_t i = 0; i < count; i += 2)
@@ -266,12 +266,12 @@ static void small_ranges_of_another_in_a_row(void **state)
     sg_region_release(&small, sg_region_commit(&small, busy, &place, OTHER), OTHER, 5);
     sg_region_flush(&small);
     for (int i = 0; i < PIECES; i++)
-        assert_true(piece[i] = sg_region_take(&small, 2, SG_END_LOW, OTHER));
+        assert_true(piece[i] = sg_region_take(&small, 2, SG_END_SETTLED, OTHER));
     for (int i = 0; i < PIECES; i += 2)
         sg_region_release(&small, piece[i], OTHER, 7);
     sg_region_flush(&small);
-    assert_int_equal(sg_region_take(&small, 2, SG_END_LOW, NOBODY), 0);
-    assert_true(sg_region_take(&small, 2, SG_END_LOW, OTHER));
+    assert_int_equal(sg_region_take(&small, 2, SG_END_SETTLED, NOBODY), 0);
+    assert_true(sg_region_take(&small, 2, SG_END_SETTLED, OTHER));
     sg_region_check(&small);
     sg_region_fini(&small);
 }

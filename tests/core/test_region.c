@@ -175,7 +175,7 @@ static uint32_t size_class(uint32_t size)
 static uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_end from)
 {
     bool grows = end < model->region.units && model->unit[end] == HOLE;
-    return size_class(end - begin) + (from == SG_END_LOW && grows ? SG_CLASSES : 0);
+    return size_class(end - begin) + (from == SG_END_SETTLED && grows ? SG_CLASSES : 0);
 }
 
 /* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or,
@@ -192,9 +192,7 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
         if (position < begin || position >= end)
             continue;
         chosen = class_among(model, begin, end, from);
-        bool above = from == SG_END_WHOLE &&
-                     whole_pages(model, begin, end - units) > whole_pages(model, begin + units, end);
-        assert_int_equal(position, above ? end - units : begin);
+        assert_int_equal(position, begin);
     }
     assert_int_equal(chosen, least);
 }
@@ -403,7 +401,7 @@ static void steps(struct model *model, unsigned count)
         switch (random_below(&model->random, 8)) {
         case 0:
         case 1:
-            take(model, units, high ? SG_END_HIGH : random_below(&model->random, 2) ? SG_END_WHOLE : SG_END_LOW);
+            take(model, units, high ? SG_END_HIGH : random_below(&model->random, 2) ? SG_END_LOW : SG_END_SETTLED);
             break;
         case 2:
             place(model, units, high, SG_FEWEST_NEW, /* keep */ true);
@@ -501,7 +499,7 @@ static uint32_t kept(uint32_t blocks, uint32_t others)
     model_init(model, 8, 16, 0, others, 1);
     uint32_t node[128];
     for (uint32_t i = 0; i < blocks; i++) {
-        take(model, 1, SG_END_LOW);
+        take(model, 1, SG_END_SETTLED);
         if (model->blocks == i)
             place(model, 1, /* high */ false, SG_FEWEST_NEW, /* keep */ true);
         node[i] = model->block[i].node;
@@ -541,7 +539,7 @@ static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *re
     sg_region_release(region, sg_region_commit(region, busy, &place, 0), 0, 0);
     sg_region_flush(region);
     for (uint32_t i = 0; i < count; i++)
-        ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_LOW, 0);
+        ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_SETTLED, 0);
     return model;
 }
 
@@ -576,13 +574,13 @@ static void test_range_that_can_grow(void **state)
     (void)state;
     struct model *model = row_new(pages, 4, node); /* three pages are left, behind which there is no memory */
     row_free(model, node[1]);
-    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
+    assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     sg_region_flush(&model->region);
-    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 17);
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 17);
     sg_region_flush(&model->region);
     row_free(model, node[3]);
     /* nine pages just hold it; the other nine could become more */
-    assert_int_equal(row_place(model, 9, SG_END_LOW), 1);
+    assert_int_equal(row_place(model, 9, SG_END_SETTLED), 1);
     row_end(model);
 }
 
@@ -596,14 +594,14 @@ static void test_kept_block(void **state)
     row_free(model, node[1]);
     row_free(model, node[4]);
     sg_region_release(&model->region, node[3], 0, 0);
-    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 5); /* where moves count */
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* where moves count */
     /* three pages hold it, which is less than the seven that it would part */
-    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
+    assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
     model = row_new(pages, 6, node);
     row_free(model, node[4]);
     sg_region_release(&model->region, node[3], 0, 0);
-    assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* nothing else does, but what could grow */
+    assert_int_equal(row_place(model, 2, SG_END_SETTLED), 5); /* nothing else does, but what could grow */
     row_end(model);
 }
 
@@ -616,8 +614,8 @@ static void test_kept_block_of_equals(void **state)
     struct model *model = row_new(pages, 5, node);
     row_free(model, node[1]);
     sg_region_release(&model->region, node[3], 0, 0);
-    assert_int_equal(row_place(model, 2, SG_END_WHOLE), 4);
-    assert_int_equal(row_place(model, 2, SG_END_LOW), 1);
+    assert_int_equal(row_place(model, 2, SG_END_LOW), 4);
+    assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
 }
 
@@ -639,13 +637,13 @@ static void test_three_owners_in_a_slot(void **state)
         region->handle[page] = ++model->handles;
     sg_region_release(region, sg_region_commit(region, busy, &place, 0), 2, 5);
     sg_region_flush(region);
-    uint32_t left = sg_region_take(region, LEFT, SG_END_LOW, 2);
+    uint32_t left = sg_region_take(region, LEFT, SG_END_SETTLED, 2);
     uint32_t right = sg_region_take(region, ALL - LEFT - MIDDLE, SG_END_HIGH, 2);
     assert_true(left && right);
     sg_region_release(region, left, 1, 6);
     sg_region_release(region, right, 3, 7); /* what is between them is held now */
     sg_region_check(region);
-    left = sg_region_take(region, LEFT - MIDDLE, SG_END_LOW, 1);
+    left = sg_region_take(region, LEFT - MIDDLE, SG_END_SETTLED, 1);
     assert_true(left);
     sg_region_check(region);
     assert_int_equal(sg_region_largest(region), ALL - LEFT - MIDDLE);

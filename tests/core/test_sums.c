@@ -39,7 +39,7 @@ static bool blames_limit(size_t bytes)
     char text[4096];
     CUdeviceptr address;
     assert_int_equal(sg_core_malloc(core, 0, bytes, &plain, &address), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_true(sg_core_oom_text(core, 0, text, sizeof text) < sizeof text);
+    assert_true(sg_core_oom_text(core, 0, NULL, text, sizeof text) < sizeof text);
     return strstr(text, "raise `limit`") != NULL;
 }
 

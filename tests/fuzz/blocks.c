@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "device.h"
+
 static void drop_spans(struct play_block *block)
 {
     if (block->span != block->few)
@@ -70,6 +72,12 @@ void play_allocate(const struct fuzz_op *op)
 struct play_block *play_live_block(const struct fuzz_op *op)
 {
     return op->block < play.blocks && play.block[op->block].address ? &play.block[op->block] : NULL;
+}
+
+/* Whether a block is in a fixed segment. A device that gave its pages up has blocks of both kinds. */
+static bool is_fixed(const struct play_block *block)
+{
+    return sg_core_classic_at(play.core, block->address) != NULL;
 }
 
 static void forget_complete(void)
@@ -150,7 +158,7 @@ void play_free(const struct fuzz_op *op)
         break;
     case FUZZ_FREE_STRICT:
         tag.sync = SG_FREE_SYNC_STRICT;
-        if (block->stream >= 0 && !play.slot[block->stream])
+        if (is_fixed(block))
             work_finish(&block->touched); /* of a fixed segment: it waits for its context alone, as natively */
         break;
     case FUZZ_FREE_AUTO:
@@ -215,7 +223,7 @@ static void use_elsewhere(const struct fuzz_op *op, struct play_block *block)
     bool possible = play.setup->sees_possible, alive = play_is_alive(own);
     if (!play_is_told(own))
         return; /* who may have come after that one is not known */
-    if (possible && !play.slot[user] && work.stream[user].context != work.stream[own].context)
+    if (possible && is_fixed(block) && work.stream[user].context != work.stream[own].context)
         return; /* a free in a fixed segment waits for its context alone, as natively */
     work_come_after_by_rules((int)user); /* as what it is given now does */
     if (!possible && alive && work_is_by_legacy_rules((int)user, (int)own) && op->flags & FUZZ_WAITED_FOR) {
@@ -251,7 +259,7 @@ void play_use(const struct fuzz_op *op)
     struct play_block *block = play_live_block(op);
     if (!block || !play_is_alive(op->stream) || play_device_of(op->stream) != block->device)
         return;
-    if (block->stream < 0 && !play.slot[op->stream] && work.stream[op->stream].context != block->context)
+    if (block->stream < 0 && is_fixed(block) && work.stream[op->stream].context != block->context)
         return; /* in a fixed segment, as below */
     play.done++;
     if (op->stream == block->stream || block->stream < 0)

@@ -143,7 +143,7 @@ static void draw_conf(void)
     if (one_in(4))
         conf("page_size_mb", pages[below(7)]);
     if (one_in(6))
-        conf("alias", "False");
+        conf("alias", "off");
     if (one_in(5))
         conf("free_sync", syncs[below(4)]);
     if (one_in(5))

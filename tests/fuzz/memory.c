@@ -37,7 +37,7 @@ void play_look(const struct fuzz_op *op)
     struct sg_block_info info;
     for (int device = 0; device < play.setup->devices; device++) {
         play_digest(sg_core_pieces(play.core, device, piece, op->bytes % 512));
-        play_digest(sg_core_oom_text(play.core, device, text, op->bytes % sizeof text));
+        play_digest(sg_core_oom_text(play.core, device, NULL, text, op->bytes % sizeof text));
         play_digest(sg_core_limit(play.core, device) + sg_core_is_limited(play.core, device));
     }
     play.done++;

@@ -284,6 +284,35 @@ static void test_host_that_learns_by_a_threads_stream(void **state)
     play_all(&setup, ops, sizeof ops / sizeof *ops);
 }
 
+/* A device gave its pages up for fixed segments after eight failures of the driver, and streams it had met before use and
+   free blocks of both kinds. The books took all blocks of such a device for blocks of pages. */
+static void test_blocks_after_pages_were_given_up(void **state)
+{
+    static const struct fuzz_op ops[] = {
+        {FUZZ_FAULT, .other = BOOKS_set_access, .flags = 64, .block = 0},
+        {FUZZ_ALLOCATE, .block = 0, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 1, .bytes = UINT64_C(134217728)},
+        {FUZZ_ALLOCATE, .block = 2, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 3, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 4, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 5, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 6, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .block = 7, .bytes = UINT64_C(67108864)},
+        {FUZZ_ALLOCATE, .stream = 5, .block = 8, .bytes = UINT64_C(67108864)},
+        {FUZZ_USE, .block = 8},
+        {FUZZ_FREE, .other = FUZZ_FREE_STREAM, .block = 8},
+        {FUZZ_TRIM, .block = 7},
+        {FUZZ_ALLOCATE, .stream = 5, .block = 9, .bytes = UINT64_C(67108864)},
+        {FUZZ_USE, .block = 9},
+        {FUZZ_FREE, .other = FUZZ_FREE_STRICT, .block = 9},
+        {FUZZ_TRIM, .block = 7},
+    };
+    static const struct fuzz_setup setup = {.conf = "", .total = UINT64_C(241172480), .granularity = 2097152,
+        .devices = 1, .contexts = 2, .streams = 6, .check_every = 1, .context_of = {[5] = 1}};
+    (void)state;
+    play_all(&setup, ops, sizeof ops / sizeof *ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -300,6 +329,7 @@ int main(void)
         cmocka_unit_test(test_work_before_a_clock_was_read),
         cmocka_unit_test(test_host_that_learns_unseen),
         cmocka_unit_test(test_host_that_learns_by_a_threads_stream),
+        cmocka_unit_test(test_blocks_after_pages_were_given_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

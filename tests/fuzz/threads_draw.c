@@ -120,7 +120,7 @@ static const struct {
     {"trim_idle_s:0,trim_on_request:False", 0, 100, 90, false},
     {"expandable_segments:False", 0, 100, 90, true},
     {"expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5", 0, 100, 90, true},
-    {"alias:False,reserve_slack:1.0", 0, 100, 90, false},
+    {"alias:off,reserve_slack:1.0", 0, 100, 90, false},
     {"ipc:always", 0, 100, 90, true},
     {"expandable_segments:False,large_segment_size_mb:64", 0, 100, 90, true},
 };

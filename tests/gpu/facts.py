@@ -83,6 +83,7 @@ def codes(lines):
     found["pointer.address_range_bytes"] = value(lines, "pointers", "address_range_bytes")
     found["pointer.address_range_from_first"] = value(lines, "pointers", "address_range_from_first")
     found["pointer.ipc"] = value(lines, "pointers", "ipc")
+    found["pointer.plain_ipc"] = value(lines, "pointers", "plain_ipc")
     for line in of_row(lines, "context event"):
         if "capture" in line:
             by = line["recorded_by"].split()[0]
@@ -103,7 +104,7 @@ def of(lines):
     """{fact: value}; None for what no row told. Facts of wall time on the simulator are left out: it has no such."""
     found = {key: value(lines, "device", key) for key in (
         "driver", "devices", "total_bytes", "info_total_bytes", "vmm", "granularity", "recommended", "posix_handles",
-        "fabric_handles", "rdma", "rdma_vmm", "dma_buf", "multicast", "managed", "concurrent_managed")}
+        "fabric_handles", "rdma", "rdma_vmm", "dma_buf", "multicast", "managed", "concurrent_managed", "peer_access")}
     found.update(calls(lines))
     found["vmm_waits"] = waits(lines)
     found.update(codes(lines))
@@ -111,12 +112,17 @@ def of(lines):
     for line in of_row(lines, "addresses of a handle"):
         if "addresses" in line:
             found[f"addresses.{line['addresses']}.access_ns"] = line["access_ns"]
-    found["addresses.stopped_at"] = value(lines, "addresses of a handle", "stopped_at")
+    refused = [line for line in of_row(lines, "addresses of a handle") if line.get("code")]
+    found["addresses.stopped_at"] = refused[0]["stopped_at"] if refused else None
+    found["addresses.stopped_code"] = refused[0]["code"] if refused else None
     for line in of_row(lines, "growth"):
         if "processes" in line:
             found[f"growth.{line['processes']}.ns_a_page"] = line["ns_a_page"]
     found.update(elapsed(lines) if not value(lines, "device", "simulated") else {})
-    found.update({f"alias.{row}": value(lines, row, "wrong") for row in ALIAS if value(lines, row, "wrong") is not None})
+    counts = {f"alias.{row}": value(lines, row, "wrong") for row in ALIAS if value(lines, row, "wrong") is not None}
+    found.update(counts)
+    found["aliases_coherent"] = not any(counts.values()) if counts else None
+    found["managed.on_device"] = value(lines, "managed", "on_device")
     return found
 
 

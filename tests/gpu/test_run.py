@@ -11,6 +11,9 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.dont_write_bytecode = True
+import assumed  # noqa: E402
 BUILD = pathlib.Path(sys.argv.pop(1)).resolve()
 PYTHON = os.environ.get("PYTORCH_PYTHON", sys.executable)
 ALWAYS = {"what", "build", "probe", "alias", "managed", "costs", "frameworks"}  # the rest needs headers or modules that may not be there
@@ -84,7 +87,8 @@ class Run(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertIn("assumed: no GPU said this", done.stdout)
         spec = done.stdout.splitlines()[-1].removeprefix("SEGALLOC_SIM=")
-        self.assertIn("driver=13.2", spec)
+        for setting in ("driver=13.2", "no-posix-handles", "no-rdma", "no-ipc", "managed-apart"):
+            self.assertIn(setting, spec.split(","))
         told = [json.loads(line) for line in probe("device", SEGALLOC_SIM=spec).stdout.splitlines()]
         self.assertEqual(told[0]["driver"], 13020)
         self.assertEqual(told[2]["posix_handles"], 0)
@@ -100,6 +104,31 @@ class Run(unittest.TestCase):
                                      env={**ENVIRONMENT, "SEGALLOC_SIM": spec}, text=True, stdout=subprocess.PIPE,
                                      stderr=subprocess.STDOUT, timeout=300)
                 self.assertEqual(ran.returncode, 0, f"{name}: {ran.stdout[-2000:]}")
+
+    def test_every_setting_follows_from_a_fact(self):
+        """A machine that lacks all that a setting of the simulator can take away; no setting is left out."""
+        self.assertEqual(sorted(assumed.settings_known()),
+                         sorted({key for key, _, _ in assumed.RULES} | {*assumed.ELSEWHERE, *assumed.NO_FACT}))
+        lacking = {"driver": 12080, "devices": 2, "total_bytes": 8 << 30, "info_total_bytes": 7 << 30, "rdma_vmm": 0,
+                   "posix_handles": 0, "pointer.plain_ipc": 801, "peer_access": 0, "managed.on_device": False,
+                   "aliases_coherent": False, "addresses.stopped_at": 3000, "addresses.stopped_code": 999,
+                   "vmm_waits": True}
+        spec = self.applied(lacking)
+        for setting in ("count=2", "driver=12.8", "quota_mb=7168", "no-rdma", "no-posix-handles", "no-ipc", "no-p2p",
+                        "managed-apart", "aliases-apart", "mappings=3000:999", "vmm_sync=always"):
+            self.assertIn(setting, spec)
+        self.assertIn("no-vmm", self.applied({"driver": 13000, "devices": 1, "total_bytes": 8 << 30, "vmm": 0}))
+
+    def applied(self, values):
+        """The settings that compare finds for a machine of which these facts are known."""
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"schema": "segalloc.facts/1", "machine": {"name": "made up", "assumed": True},
+                       "facts": {name: {"value": value} for name, value in values.items()}}, file)
+            file.flush()
+            done = subprocess.run([sys.executable, HERE / "compare", file.name, "--build", BUILD, "--apply"], text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        return done.stdout.splitlines()[-1].removeprefix("SEGALLOC_SIM=").split(",")
 
     def test_no_facts(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

@@ -7,9 +7,11 @@ from machine import Failed, Skipped
 MIB = 1 << 20
 
 
-def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, sim_timeout=None, close=(), **more):
+def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, sim_timeout=None, close=(),
+             noted=("direct",), **more):
     """A row of one client: natively first, then in each mode at once. Facts named in `same` must be the native ones,
-    those in `close` at most a tenth above. `direct` by name is only noted: what it cannot do it explains."""
+    those in `close` at most a tenth above. Of modes in `noted`, which only who asks for them by name gets, it is only
+    noted what they cannot do."""
     timeout = (sim_timeout or timeout) if machine.sim else timeout
     results, problems = {}, []
     try:
@@ -32,7 +34,7 @@ def in_modes(machine, name, client, arguments, modes, same=(), timeout=120, sim_
         wrong = row.get("error") or ", ".join(
             [f"{key} {row[key]}, natively {native[key]}" for key in same if row[key] != native[key]] +
             [f"{key} {row[key]}, natively {native[key]}" for key in close if row[key] > native[key] * 1.1 + 64 * MIB])
-        if wrong and mode != "direct":
+        if wrong and mode not in noted:
             problems.append(f"{name}, {mode}: {wrong}")
         notes.append(f"{mode} {'no: ' + wrong if wrong else 'ok'}")
     machine.row(name, "differs" if problems else "ok", "; ".join(notes))
@@ -94,15 +96,17 @@ def graphs(machine):
     temporary, count = (8, 10) if machine.sim else (256, 40)
     small = "sim" if machine.sim else "gpu"
     same = () if machine.sim else ("wrong",)  # there, kernels compute next to nothing
+    by_name = ("direct", "torch")  # they have no pools, in which PyTorch's compiler looks for what it captured
     rows = {
         "capture and replay": {"client": "graphs", "arguments": (), "modes": ALL, "same": same},
         "reduce-overhead": {"client": "compiled", "arguments": ("reduce-overhead", small), "modes": ALL, "same": same,
-                            "timeout": 150},
-        "backend cudagraphs": {"client": "compiled", "arguments": ("cudagraphs", small), "modes": ALL, "same": same},
+                            "noted": by_name, "timeout": 150},
+        "backend cudagraphs": {"client": "compiled", "arguments": ("cudagraphs", small), "modes": ALL, "same": same,
+                               "noted": by_name},
         f"{count} graphs in one pool": {"client": "one_pool", "arguments": (count, temporary), "modes": ALL,
-                                        "same": same, "close": ("peak_bytes",)},
+                                        "same": same, "close": ("peak_bytes",), "noted": by_name},
         "static cache": {"client": "static_cache", "arguments": (small,), "modes": ALL, "same": ("tokens",),
-                         "timeout": 150},
+                         "noted": by_name, "timeout": 150},
     }
     if not machine.has("transformers"):
         machine.row("static cache", "skipped", "the interpreter has no transformers")
@@ -136,7 +140,8 @@ def sharing(machine):
     """Tensors sent to another process, and NCCL with and without its own mappings."""
     machine.need("torch")
     shared = f"{machine.sim},card=gpu-{os.getpid()}" if machine.sim else None  # two processes, one device
-    rows = {"sent tensor": {"client": "sent", "arguments": (), "modes": ALL, "same": ("sum",), "sim": shared}}
+    rows = {"sent tensor": {"client": "sent", "arguments": (), "modes": ALL, "same": ("sum",), "sim": shared,
+                            "noted": ("beneath", "direct", "torch")}}  # ipc:always is for these
     for cumem in ("1", "0"):
         rows[f"NCCL_CUMEM_ENABLE={cumem}"] = {"client": "nccl", "arguments": (), "modes": ("default", "beneath"),
                                               "same": ("sum",), "timeout": 60, "NCCL_CUMEM_ENABLE": cumem}

@@ -3,9 +3,9 @@
 
     mutations [--json] [--only NAME] [--seeds N] [--list]
 
-Each seeded bug of mutation_table.py is a piece of text in one source file and what stands there instead. The file is
-copied, changed, compiled as the build compiles it, and linked into a library of its own, or into a test of its own.
-Nothing of the build is touched. A text that is not in its file any more is an error: the table must follow the code.
+Each seeded bug is a patch of one source file, mutations/<area>/<name>.patch; README.md there says what its header holds.
+The file is copied, changed, compiled as the build compiles it, and linked into a library of its own, or into a test of
+its own. Nothing of the build is touched. A patch that does not apply any more is an error: patches must follow the code.
 """
 import argparse
 import concurrent.futures
@@ -19,13 +19,51 @@ import sys
 import tempfile
 
 SOURCE, BUILD = "@SOURCE@", "@BUILD@"
-sys.path.insert(0, os.path.join(SOURCE, "tests", "hazard"))
-from mutation_table import MUTATIONS  # noqa: E402  (its folder is only known now)
-
+PATCHES = os.path.join(SOURCE, "tests", "hazard", "mutations")
 LIBRARY = "@LIBRARY@"  # relative to the build folder, as every file here
 ORDERING = os.path.join(BUILD, "tests", "hazard", "ordering")
 FAILURE = re.compile(r"^seed (\d+), policy (\w+), kind (\w+): (.*)$")
 STEPS = [10, 20, 40, 80, 160, 190, 500]  # seeds, one step after another until one is noticed
+# Programs that several seeded bugs share, or that are run several times: command, configuration, simulated card.
+GROUPS = {
+    # Where parts of pages lie depends on which stream is ahead, so a bug shows in some of these. One run takes 0.2 s.
+    "played_caches": [(f"tests/hazard/played caches {streams}", "free_sync:stream,reserve_slack:1.0",
+                       f"1GiB,hazard,run_ahead={ahead}")
+                      for ahead in (30, 300, 3, 10, 100) for streams in ("1", "3", "3 200", "2", "2 400")],
+    # Whether a context ends between a free's look at it and its wait is a matter of moments. One run takes 0.1 s.
+    "ends_under_frees": [("tests/preload/preload_several ends", "free_sync:strict", "4GiB,count=2")] * 16,
+}
+
+
+def read_patch(path):
+    """A seeded bug: the header of its patch, up to the first empty line, and the one file that it changes."""
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    header, _, diff = text.partition("\n\n")
+    fields = [line.partition(": ") for line in header.split("\n")]
+    programs = []
+    for key, _, value in fields:
+        if key == "Program":
+            programs.append(tuple(part.strip() for part in value.split("|")))
+        elif key == "Programs":
+            programs += GROUPS[value]
+        elif key not in ("Rule", "Kinds", "Test"):
+            raise ValueError(f"{path}: no such field: {key}")
+    changes = re.findall(r"^\+\+\+ b/(\S+)$", diff, re.MULTILINE)
+    rules = [value for key, _, value in fields if key == "Rule"]
+    if len(changes) != 1 or len(rules) != 1:
+        raise ValueError(f"{path}: a rule and a change of one file are needed")
+    return {"name": os.path.basename(path)[:-len(".patch")], "what": rules[0], "file": changes[0], "patch": path,
+            "kinds": next((value.split() for key, _, value in fields if key == "Kinds"), ["all"]),
+            "tests": [value for key, _, value in fields if key == "Test"], "programs": programs}
+
+
+def read_patches():
+    return [read_patch(os.path.join(folder, name)) for folder, _, names in sorted(os.walk(PATCHES))
+            for name in sorted(names) if name.endswith(".patch")]
+
+
+MUTATIONS = read_patches()
 
 
 def run(command, **kwargs):
@@ -62,13 +100,16 @@ def sources_of(mutation):
 
 def changed(mutation):
     """The text of its file with the bug in it."""
-    with open(os.path.join(SOURCE, mutation["file"]), encoding="utf-8") as file:
-        text = file.read()
-    count = text.count(mutation["find"])
-    if count != mutation.get("times", 1):
-        raise ValueError(f"{mutation['name']}: its text is {count} times in {mutation['file']}, "
-                         f"not {mutation.get('times', 1)}")
-    return text.replace(mutation["find"], mutation["replace"])
+    with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
+        copy = os.path.join(folder, mutation["file"])
+        os.makedirs(os.path.dirname(copy))
+        shutil.copy(os.path.join(SOURCE, mutation["file"]), copy)
+        done = subprocess.run(["git", "apply", mutation["patch"]], cwd=folder, capture_output=True, text=True,
+                              env=dict(os.environ, GIT_CEILING_DIRECTORIES=os.path.dirname(folder)))
+        if done.returncode:
+            raise ValueError(f"{mutation['name']}: {done.stderr.strip()}")
+        with open(copy, encoding="utf-8") as file:
+            return file.read()
 
 
 def mutate(mutation, folder):

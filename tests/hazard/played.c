@@ -183,11 +183,11 @@ int main(int count, char **argument)
         fclose(file);
     }
     MUST(cuCtxSynchronize());
-    uint64_t aliased = statistic(0, "aliased_pages"), sewn = statistic(0, "sewn_pages");
+    uint64_t aliased = statistic(0, "aliased_pages");
     printf(
-        "allocations %llu, refused %llu, host waits %llu, pages at two addresses %llu, of blocks that begin or end in them %llu, hazards %llu\n",
+        "allocations %llu, refused %llu, host waits %llu, pages at two addresses %llu, hazards %llu\n",
         (unsigned long long)allocations, (unsigned long long)refused, (unsigned long long)statistic(0, "host_waits"),
-        (unsigned long long)aliased, (unsigned long long)sewn, (unsigned long long)hazards());
-    must(aliased > sewn && sewn > 0, "nothing was put to the test");
+        (unsigned long long)aliased, (unsigned long long)hazards());
+    must(aliased > 0, "nothing was put to the test");
     return hazards() > 0;
 }

@@ -25,6 +25,7 @@ class Build:
         if not os.path.exists(os.path.join(folder, "build.ninja")):
             output_of(["meson", "setup", folder, root, "-Dbuildtype=plain", "-Db_ndebug=false", "-Dc_args=-O1",
                        "-Dtrain=disabled"], env=dict(os.environ, CC=os.environ.get("CC", "gcc")))
+        output_of(["ninja", "-C", folder, "build.ninja"])  # what meson knows may be older than the tests
         self.tests = [test for test in self.introspect("--tests") if test["suite"][0].split(":")[-1] in suites]
         needed = {target for test in self.tests for target in test["depends"]}
         made = [os.path.relpath(target["filename"][0], folder) for target in self.introspect("--targets")

@@ -31,6 +31,14 @@ void sg_guard(enum sg_guard guard)
     balance.guards |= 1u << guard;
 }
 
+bool sg_guard_try(enum sg_guard guard)
+{
+    if (balance.guards >> guard & 1)
+        return false;
+    sg_guard(guard);
+    return true;
+}
+
 void sg_unguard(enum sg_guard guard)
 {
     balance_expect(balance.guards >> guard & 1, "a lock is given back that is not held");

@@ -313,6 +313,7 @@ bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *re
 {
     (void)asked, (void)device;
     memset(ret, 0, sizeof *ret);
+    ret->value[SG_STAT_frees] = fake.freed;
     return true;
 }
 

@@ -21,6 +21,7 @@ struct fake {
     int device;
     size_t pitch, idle;
     int polled, awaits; /* how often the core was asked to learn of work, and has to be until there is nothing more */
+    uint64_t freed;     /* blocks, so far */
 
     const char *called; /* the driver's function */
     CUdeviceptr asked;  /* and the address that it was asked about */

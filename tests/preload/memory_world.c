@@ -15,6 +15,7 @@
 #include "captures.h"
 #include "contexts.h"
 #include "declare.h"
+#include "oom_report.h"
 #include "recorder.h"
 #include "streams.h"
 #include "torch.h"
@@ -386,7 +387,7 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
     return true;
 }
 
-size_t sg_core_oom_text(struct sg_core *core, int device, char *buffer, size_t size)
+size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
 {
     (void)core, (void)device;
     memset(buffer, '\n', size);

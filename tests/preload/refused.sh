@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: refused.sh LIBRARY REFUSED. Each call of the driver's memory management fails, once or from then on, with each
-# error that drivers have been seen to give, and for want of memory: the program does not notice.
+# error that drivers have been seen to give, and for want of memory: the program does not notice. With alias:on no call is
+# made before those that serve it.
 library=$1
 refused=$2
 status=0
@@ -13,7 +14,7 @@ for call in cuMemAddressReserve cuMemCreate cuMemMap cuMemSetAccess cuMemUnmap c
         cuMemCreate:*+:2) how=full ;;
         esac
         if ! said=$(timeout 60 env LD_PRELOAD="$library" SEGALLOC_SIM="512MiB,fail=$call:$fault" \
-            SEGALLOC_CONF=reserve_slack:1.0 "$refused" $how 2>&1); then
+            SEGALLOC_CONF=reserve_slack:1.0,alias:on "$refused" $how 2>&1); then
             echo "not so: nothing is noticed under fail=$call:$fault"
             echo "$said"
             status=1

@@ -441,6 +441,18 @@ static void memory_that_is_about_to_be_free_is_waited_for(void **state)
     fake.awaits = INT32_MAX;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
     assert_in_range(fake.polled, 6, 100);
+    fake.polled = 0; /* it goes on: it is waited for again only once more has been freed */
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.polled, 1);
+    fake.freed++;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_in_range(fake.polled, 6, 100);
+    fake.freed++;
+    fake.torch = true; /* it is not told of what is idle */
+    fake.polled = 0;
+    assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);
+    assert_int_equal(fake.polled, 0);
+    fake.torch = false;
     fake.live = true;
     fake.polled = 0;
     assert_int_equal(cuMemGetInfo_v2(&available, NULL), CUDA_SUCCESS);

@@ -17,6 +17,7 @@
 #include "memory.h"
 #include "quick.h"
 #include "recorder.h"
+#include "sites.h"
 #include "streams.h"
 
 static CUcontext const context = (CUcontext)64, other_context = (CUcontext)128;
@@ -34,7 +35,7 @@ static struct {
 _Atomic unsigned sg_life_gate;
 atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
 atomic_uint sg_captures_ended;
-bool sg_declare_on, sg_recorder_on;
+bool sg_declare_on, sg_recorder_on, sg_sites_on;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 
@@ -96,6 +97,11 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 {
     (void)core, (void)device, (void)bytes, (void)tag, (void)ends, (void)ret;
     return result;
+}
+
+void sg_sites_note(struct sg_thread *self)
+{
+    (void)self;
 }
 
 void sg_recorder_tick(struct sg_core *core, int device)

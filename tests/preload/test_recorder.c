@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "coherence.h"
 #include "environment.h"
 #include "life.h"
 #include "recorder.h"
@@ -53,6 +54,14 @@ static struct {
 
 static struct sg_core *const core = (struct sg_core *)&fake;
 
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+
+struct sg_thread *sg_thread_find(void)
+{
+    return &sg_self;
+}
+
 /* recorder.c calls it in place of the system's. */
 int stopped_clock(clockid_t clock, struct timespec *ret)
 {
@@ -76,6 +85,21 @@ int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct
     if (!fake.create)
         *ret = &fake.writer;
     return fake.create;
+}
+
+void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+    uint32_t phase)
+{
+    (void)site;
+    (void)phase;
+    sg_trace_writer_emit(writer, event);
+}
+
+bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
+{
+    (void)writer;
+    (void)define;
+    return count > 0;
 }
 
 void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *record)
@@ -129,6 +153,11 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
     fake.file = *file;
     memcpy(fake.devices, file->devices, file->count * sizeof *file->devices);
     return fake.write;
+}
+
+const char *sg_coherence_text(void)
+{
+    return NULL;
 }
 
 const char *sg_torch_mode_text(void)

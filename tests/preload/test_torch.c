@@ -21,8 +21,12 @@
 static void answer_torch(void)
 {
     fake.environment = 0x100;
-    EXPECT(ours_of_check_env("OTHER") == 0x100 && ours_of_check_env(NULL) == 0x100);
+    fake.conf.pytorch = SG_PYTORCH_BENEATH;
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && !fake.watches);
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && ours_of_check_env(NULL) == 0x100 && fake.watches == 2);
     EXPECT(ours_of_check_env(CACHING) == 0x100 && !sg_torch_direct()); /* the user says no */
+    EXPECT(ours_of_check_env("OTHER") == 0x100 && fake.watches == 2);
     fake.environment = 0;
     fake.passing = true;
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct());
@@ -34,7 +38,7 @@ static void answer_torch(void)
         fake.none = i == 0;
         fake.itself = i == 1;
         fake.environment = i == 2 ? 0 : 0x100;
-        EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1);
+        EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1 && fake.limits == i + 1);
     }
 }
 
@@ -178,11 +182,13 @@ static void push_devices(void)
     fake.device_answer = CUDA_SUCCESS;
     fake.device = DEVICE + 1;
     EXPECT(sg_torch_push_device(driver, DEVICE) && fake.retained == 1 && fake.pushes == 3);
+    fake.retain = CUDA_ERROR_OUT_OF_MEMORY; /* it is retained already */
+    EXPECT(sg_torch_push_device(driver, DEVICE) && fake.retained == 1 && fake.pushes == 4);
     fake.current_answer = CUDA_ERROR_DEINITIALIZED;
     fake.push = CUDA_ERROR_DEINITIALIZED;
     EXPECT(!sg_torch_push_device(driver, DEVICE));
     sg_torch_pop_device(driver, false);
-    EXPECT(fake.pushes == 3);
+    EXPECT(fake.pushes == 4);
 }
 
 static void devices_are_entered_once(void **state)

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "hooks.h"
+#include "streams.h"
 #include "work_calls.h"
 #include "work_world.h"
 
@@ -234,6 +235,63 @@ static void events_recorded_out_of_sight_are_tainted(void **state)
     }
 }
 
+/* The steps of ours that the launch of a kernel is given before it, of memory that has got a second address. */
+static int steps_before(any_call *launch, bool early)
+{
+    memset(&seen, 0, sizeof seen);
+    launch_attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value = {.programmaticStreamSerializationAllowed = early}};
+    seen.aliased = true;
+    launch((uintptr_t)&thing, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+    assert_int_equal(seen.calls, 1);
+    assert_int_equal(seen.steps_late, 0);
+    return seen.steps;
+}
+#define STEPS_BEFORE(symbol, early) steps_before((any_call *)(void (*)(void))symbol, early)
+
+/* A kernel that may begin before the one before it has ended does not where they may reach a page by two addresses. */
+static void early_kernels_keep_apart_from_aliases(void **state)
+{
+    (void)state;
+    thing.config.hStream = (CUstream)&thing;
+    thing.config.attrs = &launch_attribute;
+    thing.config.numAttrs = 1;
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 1);
+    assert_ptr_equal(seen.stepped, &thing);
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, false), 0);
+    assert_int_equal(seen.asked_for_aliases, 0);
+    thing.config.hStream = NULL;
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 1);
+    assert_ptr_equal(seen.stepped, CU_STREAM_LEGACY);
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx_ptsz, true), 1);
+    assert_ptr_equal(seen.stepped, CU_STREAM_PER_THREAD);
+    seen.calls = 0;
+    cuLaunchKernelEx(&thing.config, NULL, NULL, NULL); /* once is enough */
+    assert_int_equal(seen.steps, 1);
+    given.no_core = true;
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 0);
+    given.no_core = false;
+    sg_following_order = false;
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 0);
+    sg_following_order = true;
+    thing.config.attrs = NULL;
+    assert_int_equal(STEPS_BEFORE(cuLaunchKernelEx, true), 0);
+}
+
+/* What is captured is given to the graph. */
+static void captured_kernels_have_no_step_before_them(void **state)
+{
+    (void)state;
+    launch_attribute = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+        .value = {.programmaticStreamSerializationAllowed = 1}};
+    thing.config.attrs = &launch_attribute;
+    thing.config.numAttrs = 1;
+    seen.capturing = seen.aliased = true;
+    cuLaunchKernelEx(&thing.config, NULL, NULL, NULL);
+    assert_int_equal(seen.steps, 0);
+    assert_true(seen.aliased);
+}
+
 static bool launch_is_opaque(void)
 {
     static const struct call launch = {CALL(cuGraphLaunch)};
@@ -289,6 +347,8 @@ int main(void)
         cmocka_unit_test_setup(copies_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(copies_with_the_host_by_another_device_count, start_afresh),
         cmocka_unit_test_setup(events_recorded_out_of_sight_are_tainted, start_afresh),
+        cmocka_unit_test_setup(early_kernels_keep_apart_from_aliases, start_afresh),
+        cmocka_unit_test_setup(captured_kernels_have_no_step_before_them, start_afresh),
         cmocka_unit_test_setup(graphs_that_wait_make_their_streams_opaque, start_afresh),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,11 +67,25 @@ struct location { /* c10::SourceLocation */
     uint32_t line;
 };
 
+/* operator new: with a margin, which is nobody's. */
+enum { MARGIN = 8, NOBODYS = 0x5a };
+
+static void *allocate(size_t bytes)
+{
+    char *memory = malloc(bytes + MARGIN);
+    EXPECT(memory);
+    memset(memory, 0, bytes);
+    memset(memory + bytes, NOBODYS, MARGIN);
+    return memory;
+}
+
 static void construct(void *self, struct location where, struct text *message)
 {
     EXPECT(self && strcmp(where.function, "cudaMalloc") == 0 && strlen(message->text) == message->length);
     EXPECT(message->length < sizeof fake.thrown);
     memcpy(fake.thrown, message->text, message->length + 1);
+    for (int i = 1; i <= MARGIN; i++)
+        EXPECT(message->text[message->length + (size_t)i] == NOBODYS);
     if (fake.takes_text) {
         free(message->text);
         message->text = message->room;
@@ -127,7 +141,7 @@ static void *find(void *handle, const char *symbol)
     FUNCTION("_ZNK3c104cuda10CUDAStream6streamEv", handle_of)
     FUNCTION("_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", construct)
     FUNCTION("__cxa_allocate_exception", malloc)
-    FUNCTION("_Znwm", malloc)
+    FUNCTION("_Znwm", allocate)
     FUNCTION("_ZdlPv", delete)
     FUNCTION("__cxa_throw", throw)
     if (strcmp(symbol, "_ZTVN3c1016OutOfMemoryErrorE") == 0)
@@ -359,9 +373,19 @@ void expect_end(void (*test)(void), int status, const char *said)
     assert_int_equal(WIFEXITED(got) ? WEXITSTATUS(got) : -WTERMSIG(got), status);
 }
 
+void sg_torch_allocator_watch(void)
+{
+    fake.watches++;
+}
+
 bool sg_torch_allocator_take(void)
 {
     return fake.has_switch;
+}
+
+void sg_torch_allocator_limit(void)
+{
+    fake.limits++;
 }
 
 bool sg_torch_allocator_cache(bool on)

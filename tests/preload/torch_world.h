@@ -47,6 +47,8 @@ struct fake {
     void (*at_thread_end)(void *);
     uint64_t limit, total;
     bool no_stats;
+    int watches;                /* PyTorch's allocator was to be watched */
+    int limits;                 /* asked for, of what PyTorch was told before */
     bool takes_text;            /* the error's constructor takes the text over */
     int deleted, errors_forgotten;
     char thrown[2048];

@@ -104,6 +104,57 @@ bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, st
     return !seen.unfollowed;
 }
 
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    (void)core, (void)stream, (void)per_thread;
+    *ret = (struct sg_place){2, 3, 0};
+    return !seen.unfollowed;
+}
+
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
+{
+    (void)core;
+    assert_true(device == 2 && slot == 3);
+    bool aliased = seen.aliased;
+    seen.asked_for_aliases++;
+    seen.aliased = false;
+    return aliased;
+}
+
+static CUresult create(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    *ret = (CUevent)&seen;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record(CUevent event, CUstream stream)
+{
+    (void)event;
+    seen.steps++;
+    seen.steps_late += seen.calls > 0;
+    seen.stepped = stream;
+    return CUDA_SUCCESS;
+}
+
+static CUresult destroy(CUevent event)
+{
+    (void)event;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {.event_create = create, .event_record = record, .event_destroy = destroy};
+    return &driver;
+}
+
+bool sg_captures_capturing(CUstream stream, bool per_thread)
+{
+    (void)stream, (void)per_thread;
+    return seen.capturing;
+}
+
 void sg_streams_waited_early(void)
 {
     seen.waited_early++;

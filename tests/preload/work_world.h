@@ -26,6 +26,9 @@ struct seen {
     bool late;  /* the driver was called before an event was tainted */
     CUstream touched, told, opaque;
     const char *untracked;
+    bool aliased;    /* memory of the stream's has got a second address */
+    int asked_for_aliases, steps, steps_late; /* events of ours on `stepped`; the last: after the driver's call */
+    CUstream stepped;
     bool touched_own, told_own, opaque_own;
     CUevent tainted;
 };

@@ -134,8 +134,9 @@ class Refused(unittest.TestCase):
     def play(self, mode, faults):
         command = [SEGALLOC, "run", "--sim", "1GiB", *MODES[mode], "--", PYTHON,
                    os.path.join(HERE, "loops", "refused.py"), "1GiB", *faults]
-        result = subprocess.run(command, env={**ENVIRONMENT, "TEST_MODE": mode}, capture_output=True, text=True,
-                                timeout=600)
+        # with alias:on no call is made before those that serve
+        result = subprocess.run(command, env={**ENVIRONMENT, "TEST_MODE": mode, "SEGALLOC_CONF": "alias:on"},
+                                capture_output=True, text=True, timeout=600)
         self.assertEqual(result.returncode, 0, f"{mode}:\n{result.stdout}{result.stderr}")
         told = [json.loads(line[4:]) for line in result.stdout.splitlines() if line.startswith("RUN ")]
         self.assertEqual([row["fault"] for row in told], list(faults))
@@ -244,7 +245,7 @@ del a[::2]
 b = torch.empty(1 << 20, device='cuda')
 import os; os._exit(0)
 """)
-            subprocess.run([SEGALLOC, "trace", "export", trace, "-o", snapshot], check=True, env=ENVIRONMENT)
+            subprocess.run([SEGALLOC, "trace", "export", trace, "--to", "end", "-o", snapshot], check=True, env=ENVIRONMENT)
             self.python("run", "--sim", "2GiB", "--no-preload", code=f"""
 import pickle
 from torch.cuda import _memory_viz as viz
@@ -258,6 +259,7 @@ for s in data['segments']:
         at += b['size']
     assert at == s['address'] + s['total_size']
 assert len(data['device_traces'][0]) >= 60 + 2 * 30
+assert sum(s['total_size'] for s in data['segments']) <= 2 << 30
 assert 'total_allocated' in viz.segsum(data)
 assert 'entries' in viz.trace(data)
 open({page!r}, 'w').write(viz.trace_plot(data))

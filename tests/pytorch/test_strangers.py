@@ -2,7 +2,7 @@
 """Scripts as others write them (strangers/), unmodified, in every mode: each must end as it does natively on the
 simulated GPU. And what a child of a program sees of its environment.
 
-Usage: test_strangers.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in direct mode only)"""
+Usage: test_strangers.py SEGALLOC PYTHON [--short] [TEST]…     (--short: in the default mode only)"""
 import json
 import os
 import pathlib
@@ -51,6 +51,10 @@ class Scripts(unittest.TestCase):
 
     def test_integers(self):
         self.equal("integers")
+
+    def test_fraction(self):
+        """A limit that PyTorch is told of is kept to."""
+        self.equal("fraction")
 
     def test_solvers(self):
         self.equal("solvers")
@@ -159,6 +163,58 @@ class Scripts(unittest.TestCase):
 
     def test_ranks_tell_each_other(self):
         self.same("distributed", launcher=RANKS, sim="4GiB,count=2")
+
+
+def has(*modules):
+    """Without importing them, for which PyTorch would need a device."""
+    code = f"import importlib.util as u; raise SystemExit(any(u.find_spec(m) is None for m in {modules!r}))"
+    return subprocess.run([PYTHON, "-c", code], check=False).returncode == 0
+
+
+@unittest.skipIf(SHORT, "short")
+class Libraries(unittest.TestCase):
+    """What others build on PyTorch (`install --libraries`) ends natively and in every mode, with all of its memory
+    served."""
+
+    def served(self, name, *arguments, ranks=1, modes=tuple(MODES), settings=None):
+        launcher, sim = (RANKS, f"4GiB,count={ranks}") if ranks > 1 else ((), "4GiB")
+        for mode in modes:
+            with self.subTest(mode=mode), tempfile.TemporaryDirectory() as folder:
+                traces = () if mode == "native" else ("-o", os.path.join(folder, "%p.trace"))
+                done = run(mode, *launcher, HERE / "strangers" / f"{name}.py", *arguments, sim=sim, options=traces,
+                           settings=settings)
+                self.assertEqual(done.returncode, 0, f"{name}, {mode}:\n{done.stdout[-2000:]}{done.stderr[-3000:]}")
+                yield mode, done.stdout
+                reports = [json.loads(subprocess.run([SEGALLOC, "report", "--json", os.path.join(folder, trace)],
+                                                     check=True, stdout=subprocess.PIPE, env=ENVIRONMENT).stdout)
+                           for trace in sorted(os.listdir(folder))]
+                reports = [report for report in reports if report["allocs"]]
+                self.assertEqual(len(reports), 0 if mode == "native" else ranks, f"{name}, {mode}: processes")
+                for report in reports:
+                    self.assertEqual((report["ooms"], report["dropped"], report["served_share"], report["passed_on"]),
+                                     (0, 0, 1, 0), f"{name}, {mode}")
+
+    @unittest.skipUnless(has("triton"), "no Triton")
+    def test_static_generate(self):
+        """Compiled with CUDA graphs, which direct mode can't and --torch may not."""
+        for mode, said in self.served("static_generate", modes=("native", "auto", "beneath")):
+            self.assertEqual(said.split("\n")[-2:], ["graphs True", ""], mode)
+
+    def test_fsdp2(self):
+        for mode, said in self.served("fsdp2", ranks=2):
+            self.assertEqual(said.count("of 2 is done\n"), 2, mode)
+
+    @unittest.skipUnless(has("deepspeed"), "no DeepSpeed")
+    def test_zero3(self):
+        for arguments in ((), ("--device",)):
+            for mode, said in self.served("zero3", *arguments, ranks=2):
+                self.assertEqual(said.count("of 2 is done after 3 steps\n"), 2, mode)
+
+    @unittest.skipUnless(has("trl"), "no TRL")
+    def test_trl(self):
+        for mode, said in self.served("trl_trainers"):
+            steps = [line for line in said.splitlines() if line.startswith("steps ")]
+            self.assertEqual(steps, ["steps sft 3", "steps dpo 3", "steps grpo 3"], mode)
 
 
 # What a program and its children see, from before PyTorch is there until after it has run. Prints the names that one of

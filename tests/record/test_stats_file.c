@@ -27,7 +27,7 @@ static void comes_back(void **state)
     struct sg_stats_file file = {.pid = 5,
                                  .start_realtime_ns = 6,
                                  .end_realtime_ns = 7,
-                                 .conf = "alias:False",
+                                 .conf = "alias:off",
                                  .command = "python \"a\\b\"\n\x01 \xc3\xa4 \xff \xed\xa0\x80",
                                  .untracked_by = "cuStreamOfTomorrow",
                                  .pytorch = "direct, then beneath",
@@ -42,7 +42,7 @@ static void comes_back(void **state)
     assert_int_equal(back.pid, 5);
     assert_int_equal(back.start_realtime_ns, 6);
     assert_int_equal(back.end_realtime_ns, 7);
-    assert_string_equal(back.conf, "alias:False");
+    assert_string_equal(back.conf, "alias:off");
     assert_string_equal(back.command,
                         "python \"a\\b\"\n\x01 \xc3\xa4 \xef\xbf\xbd \xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
     assert_string_equal(back.untracked_by, "cuStreamOfTomorrow");

@@ -33,8 +33,10 @@ static void good_settings(void **state)
     assert_int_equal(config.hazard_exit, 3);
     assert_int_equal(config.seed, 7);
     assert_int_equal(config.run_ahead, 30);
-    assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && !config.managed_apart);
-    assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart", &config));
+    assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && !config.managed_apart &&
+                !config.aliases_apart);
+    assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart,aliases-apart", &config));
+    assert_true(config.aliases_apart);
     assert_true(config.mappings == 1000 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && config.managed_apart);
     assert_true(config.rdma);
     assert_null(sim_config_parse("1GiB,no-rdma", &config));

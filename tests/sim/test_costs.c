@@ -45,9 +45,9 @@ static void handles_cost_each(void **state)
         ok(cuMemMap(address + i * PAGE, PAGE, 0, page[i], 0));
         ok(cuMemRelease(page[i]));
     }
-    assert_int_equal(cost_of("cuMemCreate"), PAGES * 193000);
-    assert_int_equal(cost_of("cuMemMap"), PAGES * 1450);
-    assert_int_equal(cost_of("cuMemRelease"), PAGES * 20000);
+    assert_int_equal(cost_of("cuMemCreate"), PAGES * 198000);
+    assert_int_equal(cost_of("cuMemMap"), PAGES * 6500);
+    assert_int_equal(cost_of("cuMemRelease"), PAGES * 25000);
     ok(cuMemSetAccess(address, PAGES * PAGE, access, 1));
     assert_int_equal(cost_of("cuMemSetAccess"), 1000 + PAGES * 10);
     ok(cuMemSetAccess(address, 2 * PAGE, access, 2));
@@ -55,11 +55,11 @@ static void handles_cost_each(void **state)
     expect_error(CUDA_ERROR_INVALID_VALUE, cuMemSetAccess(address + PAGES * PAGE, PAGE, access, 1)); /* a call */
     assert_int_equal(cost_of("cuMemSetAccess"), 1000 + PAGES * 10 + 1000 + 2 * 2 * 10 + 1000);
     ok(cuMemUnmap(address, PAGE));
-    assert_int_equal(cost_of("cuMemUnmap"), 12800 + 12800);
+    assert_int_equal(cost_of("cuMemUnmap"), 5000 + 26000);
     uint64_t before = all();
     ok(cuMemUnmap(address + PAGE, (PAGES - 1) * PAGE));
-    assert_int_equal(cost_of("cuMemUnmap"), 2 * 12800 + PAGES * 12800);
-    assert_int_equal(all() - before, 12800 + (PAGES - 1) * 12800);
+    assert_int_equal(cost_of("cuMemUnmap"), 2 * 5000 + PAGES * 26000);
+    assert_int_equal(all() - before, 5000 + (PAGES - 1) * 26000);
     ok(cuMemAddressFree(address, PAGES * PAGE));
 }
 

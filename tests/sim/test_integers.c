@@ -95,6 +95,66 @@ static void joins(void **state)
     ok(cuMemFree_v2(to));
 }
 
+/* The four kernels behind torch.nonzero, the first of them both as one launch and as two. */
+#define NONZERO(type) "N6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS18transform_iteratorIN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpI" type "EEPK" type
+#define TRUTHS_IN_ONE "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000E" NONZERO("b") "NSD_11use_defaultESM_EEPiyS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
+#define TRUTHS_IN_PARTS "_ZN14at_cuda_detail3cub6detail6reduce18DeviceReduceKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000E" NONZERO("b") "NSD_11use_defaultESM_EEyS9_iNS7_10__identityEEEvT0_PT3_T1_NS0_13GridEvenShareISS_EET2_T4_"
+#define SUM_OF_PARTS "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000EPiSC_iS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
+#define SELECT "_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlbiLb0ELNS0_10SelectImplE0EE10Policy1000EN6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS17counting_iteratorIlNS9_11use_defaultESB_SB_EE" NONZERO("b") "SB_SB_EEPlPiNS0_13ScanTileStateIiLb1EEENS0_8NullTypeESQ_iNS2_19streaming_context_tIlLb1EEELS5_0EEEvT0_T1_T2_T3_T4_T5_T6_T7_iT8_NS1_7vsmem_tE"
+#define UNRAVEL "_ZN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa013write_indicesIlEEvPlNS1_10TensorDimsIT_EEiS5_S3_l"
+
+static void nonzero(void **state)
+{
+    (void)state;
+    CUdeviceptr truths = memory(16), number = memory(16), parts = memory(16), places = memory(128);
+    memcpy(host(truths), "\1\0\0\1\1\0\0\0\0\0\1\1", 12);
+    uint64_t count = 12, first = 0;
+    struct {
+        CUdeviceptr from;
+        char functor;
+    } input = {truths, 0};
+    char none = 0, state_of_tiles[16] = {0};
+    launch(TRUTHS_IN_ONE, 1, (void *[]){&input, &number, &count, &none, &none, &none});
+    assert_int_equal(*(int32_t *)host(number), 5);
+
+    ok(cuLaunchKernel(kernel(TRUTHS_IN_PARTS), 3, 1, 1, 128, 1, 1, 0, NULL,
+        (void *[]){&input, &parts, &count, state_of_tiles, &none, &none}, NULL));
+    ok(cuMemsetD8_v2(number, 0, 4));
+    int32_t three = 3;
+    launch(SUM_OF_PARTS, 1, (void *[]){&parts, &number, &three, &none, &none, &none});
+    assert_int_equal(*(int32_t *)host(number), 5);
+
+    ok(cuMemsetD8_v2(number, 0, 4));
+    int32_t twelve = 12;
+    launch(SELECT, 1, (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none,
+        &none});
+    assert_int_equal(*(int32_t *)host(number), 5);
+    const int64_t *at = host(places);
+    assert_memory_equal(at, ((const int64_t[]){0, 3, 4, 10, 11}), 5 * sizeof(int64_t));
+    assert_int_equal(at[5], 0x5555555555555555);
+
+    int64_t sizes[16] = {3, 4}, found = 5;
+    int32_t dims = 2;
+    CUdeviceptr total = 0;
+    int64_t fill = -1;
+    launch(UNRAVEL, 1, (void *[]){&places, sizes, &dims, &found, &total, &fill});
+    assert_memory_equal(at, ((const int64_t[]){0, 0, 1, 2, 2, 0, 3, 0, 2, 3}), 10 * sizeof(int64_t));
+    assert_int_equal(at[10], 0x5555555555555555);
+
+    found = 1 << 30; /* more than there is */
+    launch(UNRAVEL, 1, (void *[]){&places, sizes, &dims, &found, &total, &fill});
+    input.from = 16;
+    *(int32_t *)host(number) = 77;
+    launch(TRUTHS_IN_ONE, 1, (void *[]){&input, &number, &count, &none, &none, &none});
+    launch(SELECT, 1, (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none,
+        &none});
+    assert_int_equal(*(int32_t *)host(number), 77);
+    ok(cuMemFree_v2(truths));
+    ok(cuMemFree_v2(number));
+    ok(cuMemFree_v2(parts));
+    ok(cuMemFree_v2(places));
+}
+
 /* What would touch anything but a device's memory, or much of it, does nothing. */
 static void only_what_is_there(void **state)
 {
@@ -125,6 +185,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elements),
         cmocka_unit_test(joins),
+        cmocka_unit_test(nonzero),
         cmocka_unit_test(only_what_is_there),
     };
     return cmocka_run_group_tests(tests, use_device_0, leave_device_0);

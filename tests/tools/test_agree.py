@@ -106,10 +106,12 @@ class Failures(Case):
         """An allocation that failed is one wherever the trace is looked at."""
         text = self.record("8GiB", SMALL)
         self.assertTrue(text.startswith("segalloc: out of memory on device 0: short by 1.00 GiB: 2.00 GiB asked for, "
-                                        "1.00 GiB to be had (0 B idle, 1.00 GiB free)\n"), text)
+                                        "1.00 GiB to be had (0 B idle + 1.00 GiB free)\n"), text)
         failure = {"event": 8, "bytes": 2 * GIB, "live_bytes": 7 * GIB, "short_by_bytes": GIB, "site": None,
                    "phase": None}
         report = self.report()
+        live, = report["devices"][0]["failures"][0].pop("live")
+        self.assertEqual((live["size_class"], live["blocks"], live["bytes"]), (GIB, 7, 7 * GIB))
         self.assertEqual(report["devices"][0]["failures"], [failure])
         self.assertTrue(report["at_least"])
         self.assertIn("short by 1.00 GiB", report["verdict"])
@@ -249,7 +251,45 @@ class Recorded(Case):
                          [(512 * MIB, 1, 600 * MIB, 2), (256 * MIB, 1, 400 * MIB, 3), (64 * MIB, 2, 200 * MIB, 1),
                           (MIB, 1, MIB, 4)])
         text = segalloc("report", self.path).stdout
-        self.assertLess(text.index("Alive at the peak"), text.index("Sizes asked for"))
+        self.assertIn("600.00 MiB        1   600.00 MiB            2\n", text)
+
+    def test_live_when_most_was_reserved(self):
+        """What was freed stays reserved: the two peaks are of different moments."""
+        self.record("8GiB", "a+400 b+600 b- c+100 d+700")
+        device, = self.report()["devices"]
+        self.assertEqual(sorted(row["bytes"] for row in device["live_at_peak"]), [100 * MIB, 400 * MIB, 700 * MIB])
+        self.assertEqual(device["at_peak_reserved"]["reserved_bytes"], device["peak_reserved_bytes"])
+        self.assertEqual(sum(row["bytes"] for row in device["live_at_peak_reserved"]), 1200 * MIB)
+        self.assertEqual(max(device["requested_over_time"]), device["peak_requested_bytes"])
+        self.assertEqual(max(device["reserved_over_time"]), device["peak_reserved_bytes"])
+        self.assertEqual(device["requested_over_time"], [size * MIB for size in (400, 1000, 400, 500, 1200)])
+
+    def test_a_long_run_over_time(self):
+        """Steps become longer with the trace, and none of the levels is lost."""
+        self.record("8GiB", "a+1 a- " * 300 + "b+5 b- " + "a+1 a- " * 300)
+        device, = self.report()["devices"]
+        self.assertEqual(device["events_of_a_step"], 16)
+        series = device["requested_over_time"]
+        self.assertEqual((len(series), max(series), series.index(5 * MIB)), (76, 5 * MIB, 600 // 16))
+        self.assertEqual(set(series), {MIB, 5 * MIB})
+
+    def test_pages_that_are_used_in_part(self):
+        """Of four blocks of three half pages every other one goes: two pages are half empty."""
+        self.record("64MiB", "a+3 b+3 c+3 d+3 a- c- z?200", conf="oom_report:never")
+        device, = self.report()["devices"]
+        moment = device["at_failure"]
+        self.assertEqual((moment["event"], moment["partly_used_pages"], moment["partly_used_idle_bytes"]), (7, 2, 2 * MIB))
+        self.assertEqual(moment["map"], ".5#.5#")
+        kept, = moment["kept_by"]
+        self.assertEqual((kept["size_class"], kept["blocks"], kept["bytes"], kept["pages"], kept["back_bytes"]),
+                         (2 * MIB, 2, 2 * MIB, 2, 4 * MIB))
+        failure, = device["failures"]
+        self.assertEqual([(row["blocks"], row["bytes"]) for row in failure["live"]], [(2, 6 * MIB)])
+        text = segalloc("report", self.path).stdout
+        self.assertIn("Pages at that failure (event 7): 12.00 MiB reserved, a mark is 2.00 MiB\n  .5#.5#\n", text)
+        self.assertIn("      4.00 MiB in 2 pages: 2 blocks from 2.00 MiB, 2.00 MiB of them in use\n", text)
+        for line in text[text.index("Pages at"):text.index("Advice")].splitlines():
+            self.assertLessEqual(len(line), 80, line)
 
 
 class Endings(Case):
@@ -284,25 +324,35 @@ class Endings(Case):
         self.assertIn("the program is still running", trace.stdout)
         self.assertIn("the program is still running", segalloc("trace", "info", self.path).stdout)
         self.assertEqual(self.report()["peak_requested_bytes"], 150 * MIB)
+        told = self.said("doctor", str(process.pid))
+        self.assertEqual((told["answer"], told["served"], told["processes"][0]["library"]), ("served", 2, True))
         process.kill()
         process.wait(60)
         self.assertIn("without closing", segalloc("trace", "info", self.path).stdout)
         os.unlink(f"/dev/shm/segalloc-live-{process.pid}")
         self.assertIn("live:True", segalloc("report", str(process.pid)).stderr)
 
+    def test_a_process_without_the_library(self):
+        process = subprocess.Popen(["sleep", "60"], env={})
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.kill)
+        told = self.said("doctor", str(process.pid), status=1)
+        self.assertEqual((told["answer"], told["processes"][0]["library"]), ("not_loaded", False))
+        self.assertIn("there is no process 2147483647", segalloc("doctor", "2147483647").stderr)
+
     def test_a_snapshot_that_ends_at_the_failure(self):
         """What was alive then, not when the program had let go of it; and what could have been had."""
         self.record("1GiB", "a+700 b?500 a-")
         held = {}
-        for to in ([], ["--to", "failure"]):
+        for to in (["--to", "end"], ["--to", "failure"], []):
             snapshot = os.path.join(self.folder, "S" + "".join(to))
             self.assertEqual(segalloc("trace", "export", self.path, *to, "-o", snapshot).returncode, 0)
             with open(snapshot, "rb") as file:
                 told = pickle.load(file)
-            held[bool(to)] = sum(segment["allocated_size"] for segment in told["segments"])
+            held["".join(to)] = sum(segment["allocated_size"] for segment in told["segments"])
             oom = next(event for event in told["device_traces"][0] if event["action"] == "oom")
             self.assertEqual((oom["size"], oom["device_free"]), (500 * MIB, (1024 - 700) * MIB))
-        self.assertEqual(held, {False: 0, True: 700 * MIB})
+        self.assertEqual(held, {"--toend": 0, "--tofailure": 700 * MIB, "": 700 * MIB})
 
 
 unittest.main(verbosity=2)

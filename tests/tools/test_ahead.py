@@ -178,7 +178,7 @@ class RunAhead(Case):
 
     def test_what_is_pending_does_not_take_the_room_of_what_is_large(self):
         live = json.loads(segalloc("trace", "info", "--json", LORA))["peak_requested_bytes"]
-        played = json.loads(segalloc("replay", LORA, "--json", "--run-ahead", "300", "--conf", "free_sync:event",
+        played = json.loads(segalloc("replay", LORA, "--json", "--run-ahead", "300", "--conf", "free_sync:event,page_size_mb:2",
                                      "--limit", str(live * 101 // 100)))
         self.assertEqual(played["ooms"], 0)
         self.assertGreater(played["host_waits"], 0)
@@ -241,35 +241,6 @@ class RunAhead(Case):
             got = self.replay(p.text(), ahead, "reserve_slack:1.0")
             with self.subTest(ahead=ahead):
                 self.assertLess(got["peak_reserved_bytes"], (ahead + 1) * 1.05 * 2 * MIB)
-
-    def test_memory_that_fewer_could_use_goes_first(self):
-        p = loads.Program()
-        kept, passed_on = p.allocate(12 * MIB, 1), p.allocate(8 * MIB, 2)
-        p.allocate(2 * MIB, 1)
-        last = p.allocate(4 * MIB, 2)  # so that no longer the one before it is kept for its stream
-        for stream in (1, 2):
-            p.launch(stream)
-        for block, stream in ((kept, 1), (passed_on, 2), (last, 2)):
-            p.free(block, stream)
-        p.wait(p.record(2), 1)  # stream 1 may use all, stream 2 only its own, which would fit better
-        for stream in (1, 2):
-            p.allocate(8 * MIB, stream)
-            p.launch(stream)
-        self.assertEqual(self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"], 26 * MIB)
-
-    def test_of_a_range_the_end_goes_first_that_fewer_could_use(self):
-        p = loads.Program()
-        early, late = p.allocate(8 * MIB, 1), p.allocate(8 * MIB, 1)
-        p.launch(1)
-        p.free(early, 1)
-        p.wait(p.record(1), 2)
-        p.launch(1)
-        p.free(late, 1)
-        p.allocate(8 * MIB, 1)
-        p.launch(1)
-        p.allocate(8 * MIB, 2)  # has come after the work on the first block alone
-        p.launch(2)
-        self.assertEqual(self.replay(p.text(), 1000, "reserve_slack:1.0")["peak_reserved_bytes"], 16 * MIB)
 
     def test_pages_that_several_streams_have_parts_of_move(self):
         for parts in (((1, 3), (2, 3)), ((1, 2.5), (2, 1), (1, 2.5))):  # two of three pages are one stream's

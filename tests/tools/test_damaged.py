@@ -36,7 +36,9 @@ KINDS = (*range(13), *range(32, 52), 64, 65, 66, 67, 255)
 OF_TRACES = (
     "report FILE", "report FILE --json --strict", "report FILE --fail-above requested=1GiB", "trace info FILE",
     "trace info FILE --json", "trace cat FILE", "trace cat FILE --from 0.001 --to 5 --device 0",
-    "trace export FILE -o OUT", "trace import FILE -o OUT", "replay FILE --json", "replay FILE", "replay FILE -m",
+    "trace export FILE -o OUT", "trace export FILE --to end -o OUT", "trace export FILE --format chrome -o OUT",
+    "trace export FILE --format csv --to peak -o OUT", "trace export FILE --format folded -o OUT",
+    "trace export FILE --format speedscope -o OUT", "trace import FILE -o OUT", "replay FILE --json", "replay FILE", "replay FILE -m",
     "replay FILE -r 10 --json", "replay FILE -r 3 --device-waits --sees possible --json", "replay FILE -p pytorch",
     "replay FILE -p pytorch --conf expandable_segments:True,max_split_size_mb:64",
     "replay FILE -p pytorch --limit 300MiB --conf garbage_collection_threshold:0.6", "replay FILE --limit 200MiB --json",

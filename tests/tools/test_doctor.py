@@ -72,12 +72,20 @@ class Doctor(unittest.TestCase):
                 os.unlink(trace)
 
     def test_calls_of_the_driver_that_fail(self):
-        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:2:999", 1)):
+        for sim, errors in (("1GiB", 0), ("1GiB,fail=cuMemMap:4:999", 1)):
             told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
             self.assertEqual((told["answer"], told["served"], told["vmm_errors"]), ("served", 3, errors))
             self.assertEqual([p["vmm_errors"] for p in told["processes"]], [errors])
             text = doctor("--sim", sim, "--", CLIENT, "ordinary").stdout
             self.assertEqual("  errors   1 calls of the driver's memory management failed" in text, errors > 0)
+
+    def test_aliases(self):
+        for sim, said in (("1GiB", "on"), ("1GiB,aliases-apart", "off: two addresses of a page are not coherent"),
+                          ("1GiB,no-vmm", None)):
+            told = json.loads(doctor("--sim", sim, "--json", "--", CLIENT, "ordinary").stdout)
+            self.assertEqual([p["aliases"] for p in told["processes"]], [said])
+            text = doctor("--sim", sim, "--", CLIENT, "ordinary").stdout
+            self.assertEqual("  aliases  off: two addresses of a page" in text, "apart" in sim)
 
     def test_served_in_a_child(self):
         told = self.answer("sh", "-c", f"'{CLIENT}' ordinary; '{CLIENT}' ordinary; exit 7", status=0)

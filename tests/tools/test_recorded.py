@@ -231,7 +231,7 @@ class Recorded(unittest.TestCase):
         for sim, conf, streams, keys in (
             ("1GiB", "free_sync:auto", "1 1500 4 20000000", ("pages_moved",)),
             ("1GiB", "reserve_slack:1.0", "1 1500 4 20000000", (*both, "late_unmaps")),
-            ("1GiB", "reserve_slack:1.0,alias:False", "1 1500 4 20000000", both),
+            ("1GiB", "reserve_slack:1.0,alias:off", "1 1500 4 20000000", both),
             ("1GiB", "reserve_slack:1.0", "1 1000 1 60000000", (*both, "late_unmaps")),
             ("1GiB", "reserve_slack:1.0", "3 700 3 12000000", (*both, "late_unmaps")),
             ("256MiB", "free_sync:stream", "4 400 4 12000000", (*both, "late_unmaps")),

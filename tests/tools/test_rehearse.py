@@ -3,6 +3,8 @@
 Usage: test_rehearse.py SEGALLOC LOOP"""
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -45,6 +47,8 @@ class Rehearse(unittest.TestCase):
             self.assertEqual(card["fits"], card["bytes"] >= smallest)
             self.assertEqual(card["ends_at_event"] is None, card["fits"])
             self.assertEqual(card["verdict"], "fits" if card["fits"] else "does_not_fit")
+            self.assertEqual([bool(card[key]) for key in ("site", "live_then")], [not card["fits"]] * 2)
+            self.assertEqual(sum(group["bytes"] for group in card["live_then"]), card["live_bytes"] or 0)  # one site
         self.assertTrue(verdict["assumptions"])
 
     def test_the_smallest_card_is_one(self):
@@ -109,8 +113,8 @@ class Rehearse(unittest.TestCase):
         self.assertIn("out\n", result.stderr)
         self.assertIn("err\n", result.stderr)
         text = rehearse("--card", "1GiB", "--", LOOP, "200", "return")
-        self.assertTrue(text.stdout.splitlines()[0].startswith("It completed"), text)
-        self.assertIn("fits", text.stdout)
+        self.assertTrue(text.stdout.splitlines()[0].startswith("1.00 GiB: fits, "), text)
+        self.assertIn("Next: segalloc run -- ", text.stdout)
 
     def test_margin(self):
         """What a context would not leave is too close to call, which fails nobody's script."""
@@ -123,8 +127,74 @@ class Rehearse(unittest.TestCase):
 
     def test_cards_by_name(self):
         verdict = self.verdict(0, "--card", "h100,4090,24GiB", "--", LOOP, "200", "return")
-        self.assertEqual([card["bytes"] // MIB for card in verdict["cards"]], [24114, 24576, 81038])
+        cards = verdict["cards"]
+        self.assertEqual([card["bytes"] // MIB for card in cards], [24084, 24576, 81008])
+        self.assertEqual([card["name"] for card in cards], ["4090", None, "h100"])
+        # the one nothing was measured on gets the most that was measured on any
+        self.assertEqual(max(card["margin_bytes"] for card in cards), cards[1]["margin_bytes"])
+        self.assertLess(cards[0]["margin_bytes"], cards[1]["margin_bytes"])
         self.assertIn("4090", rehearse("--help").stdout)
+
+    def test_try(self):
+        """One value after the other, in place of {} or of an option's value, until one fits."""
+        def tried(status, name, *command):
+            result = rehearse("--json", "--card", "24MiB", "--margin", "0", "--try", name, "--", *command)
+            self.assertEqual(result.returncode, status, result)
+            return json.loads(result.stdout)
+
+        def shell(word):
+            return ["sh", "-c", f"'{LOOP}' {word} return", "sh"]
+
+        asked = tried(0, "blocks=2000,20,10", *shell("{}"))
+        self.assertEqual([one["value"] for one in asked["tried"]], ["2000", "20"])
+        self.assertEqual((asked["name"], asked["fits"]), ("blocks", "20"))
+        self.assertEqual([one["result"]["cards"][0]["fits"] for one in asked["tried"]], [False, True])
+        for word, option in (("$2", ["--some-blocks", "7"]), ("${1#*=}", ["--some_blocks=7"]),
+                             ("${1#*=}", ["some_blocks=7"])):
+            asked = tried(3, "some-blocks=2000,1000", *shell(word), *option)
+            self.assertEqual((asked["fits"], len(asked["tried"])), (None, 2))
+            self.assertEqual([one["result"]["allocations"] for one in asked["tried"]], [2000, 1000])
+        self.assertEqual(tried(1, "x=1", "sh", "-c", "exit {}")["fits"], None)
+        # what is nearer than the margin counts where nothing else does
+        smallest = self.verdict(0, "--", *shell("20"))["smallest_card_bytes"]
+        for values, fits, count in (("20,2000", "20", 2), ("20,1", "1", 2)):
+            result = rehearse("--json", "--card", f"{smallest}B", "--margin", "1MiB", "--try", f"n={values}", "--",
+                              *shell("{}"))
+            asked = json.loads(result.stdout)
+            self.assertEqual((result.returncode, asked["fits"], len(asked["tried"])), (0, fits, count), asked)
+        for wrong in (["--try", "batch", "--", "true", "{}"], ["--try", "batch=", "--", "true", "{}"],
+                      ["--try", "=1", "--", "true", "{}"], ["--try", "batch=1", "--", "true", "batch"]):
+            self.assertEqual(rehearse(*wrong).returncode, 2, wrong)
+
+    def test_progress(self):
+        """On a terminal a count that only rises is shown, and taken away."""
+        ours, theirs = os.openpty()
+        with open(ours, "rb", buffering=0) as terminal:
+            subprocess.run([SEGALLOC, "rehearse", "--", LOOP, "200", "return"], env=ENVIRONMENT, stderr=theirs,
+                           stdout=subprocess.DEVNULL, timeout=120)
+            os.close(theirs)
+            said = terminal.read(65536).decode()
+        counts = [int(part) for part in re.findall(r"other cards: (\d+)", said)]
+        self.assertEqual(counts, list(range(1, len(counts) + 1)))
+        self.assertGreater(len(counts), 3)
+        self.assertTrue(said.endswith("\r\x1b[K"), said)
+
+    def test_next(self):
+        """What to run next can be pasted, and is right."""
+        said = rehearse("--card", "24MiB", "--margin", "0", "--", "sh", "-c", f"'{LOOP}' $2 return", "it's", "--batch",
+                        "200")
+        lines = said.stdout.splitlines()
+        expected = "Next: segalloc rehearse --card 24MiB --try batch=100,50,25,12,6,3,1 -- "
+        self.assertTrue(lines[-1].startswith(expected), lines)
+        command = shlex.split(lines[-1].removeprefix("Next: segalloc "))
+        result = subprocess.run([SEGALLOC, *command], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
+        self.assertEqual(result.returncode, 0, result)
+        last = result.stdout.splitlines()[-1]
+        self.assertTrue(last.startswith("Next: segalloc run -- sh -c "), last)
+        run = shlex.split(last.removeprefix("Next: segalloc "))
+        run[1:1] = ["--sim", "24MiB"]
+        result = subprocess.run([SEGALLOC, *run], env=ENVIRONMENT, capture_output=True, timeout=120)
+        self.assertEqual(result.returncode, 0, result)
 
     def test_the_trace_is_kept(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -144,7 +214,8 @@ class Rehearse(unittest.TestCase):
         self.assertIn("did you mean reserve_slack", result.stderr)
 
     def test_usage(self):
-        for arguments in (["--card", "big", "--", "true"], ["--card", "24", "--", "true"], ["--margin", "x", "--", "true"], ["--card", "1KiB", "--", "true"], [], ["--card"]):
+        for arguments in (["--card", "big", "--", "true"], ["--card", "24", "--", "true"],
+                          ["--margin", "x", "--", "true"], ["--card", "1KiB", "--", "true"], [], ["--card"]):
             result = rehearse(*arguments)
             self.assertEqual((result.returncode, result.stdout), (2, ""), result)
         self.assertEqual(rehearse("--", "/nonexistent/program").returncode, 1)

@@ -63,19 +63,6 @@ class Replay(unittest.TestCase):
             self.assertEqual(self.replay(rows, "--limit", "64TiB", "--policy", policy, status=3 * ooms)["ooms"], ooms)
             self.assertIn("64 TiB or less", self.replay(rows, "--limit", "65TiB", "--policy", policy, status=2))
 
-    def test_pages_made_one_at_a_time_are_given_access_together(self):
-        rows = HEADER + "".join(f"0,00:00:00:{i:06},allocate,{(i + 1) << 9:#x},{2 * MIB},0\n" for i in range(2000))
-        got = self.replay(rows, "--limit", "16GiB")
-        live, ahead = 4000 * MIB, got["peak_reserved_bytes"] - 4000 * MIB
-        # by the cost table 0.118e6 alone, 0.102e6 eight at a time
-        self.assertLess(got["driver_us"]["growth"] / (live / GIB), 0.107e6)
-        self.assertTrue(0 < ahead <= 16 * MIB, got)
-        # where memory is short there is none too many
-        for limit, conf in (("16GiB", "reserve_slack:1.0"), ("4000MiB", "")):
-            got = self.replay(rows, "--limit", limit, "--conf", conf)
-            self.assertEqual((got["peak_reserved_bytes"], got["ooms"]), (live, 0), (limit, conf))
-            self.assertLess(got["pages_moved"], 8, (limit, conf))  # those made ahead where the crowd first stood
-
     def test_a_page_given_up_for_smaller_ones_is_larger_than_what_is_wanted(self):
         """A huge block's page goes back to the driver, which leaves more room than the pages that are made anew need:
         no other pages are taken then."""
@@ -136,7 +123,7 @@ class Replay(unittest.TestCase):
             (SLOW_BEGIN, 1, 0, 8 * MIB), (SLOW_STEP, 1, 0, 0), (SLOW_BEGIN, 2, 0, 4 * MIB), (FREE, 3, 512, 6 * MIB),
             (ALLOCATE, 1, 1024, 8 * MIB), (ALLOCATE, 2, 512, 4 * MIB),
         ])
-        self.assertEqual((got["peak_reserved_bytes"], got["driver_calls"]["create"]), (14 * MIB, 8))
+        self.assertEqual((got["peak_reserved_bytes"], got["driver_calls"]["create"]), (14 * MIB, 7))
 
     def test_one_runs_out_while_another_grows(self):
         """What the driver refuses is in the trace, and so is who was refused."""

@@ -123,10 +123,10 @@ class Trace(Case):
         self.assertEqual((info["peak_requested_bytes"], info["end_requested_bytes"]), (4000, 3005))
         self.assertEqual((info["duration_ns"], info["streams"], info["threads"]), (4 * 10 ** 9, 2, 2))
         self.assertEqual(info["kinds"]["allocate_failure"], 1)
-        path = self.file("t", trace(STREAMS + [record(ALLOCATE, id=7, size=9)], "alias:False", "a b", closed=False))
+        path = self.file("t", trace(STREAMS + [record(ALLOCATE, id=7, size=9)], "alias:off", "a b", closed=False))
         info = json.loads(segalloc("trace", "info", "--json", path).stdout)
         self.assertEqual((info["end"], info["conf"], info["command"], info["pid"]),
-                         ("killed", "alias:False", "a b", 4711))
+                         ("killed", "alias:off", "a b", 4711))
         self.assertEqual(info["devices"][0]["total_bytes"], 24 * GIB)
         self.assertEqual(segalloc("trace", "info", "--strict", path).returncode, 4)
         self.assertIn("without closing", segalloc("trace", "info", path).stdout)

@@ -21,7 +21,7 @@ def train(text, fault, folder):
     """The losses, how many allocations there were, and the library's statistics."""
     stats = Path(folder) / "stats"
     env = {**os.environ, "SEGALLOC_SIM": "512MiB" + fault, "LD_PRELOAD": LIBRARY,
-           "SEGALLOC_CONF": f"stats:{stats},reserve_slack:1.0,garbage_collection_threshold:0.02"}
+           "SEGALLOC_CONF": f"stats:{stats},alias:on,reserve_slack:1.0,garbage_collection_threshold:0.02"}
     done = subprocess.run([TRAIN, "--preset", "tiny", "--text", text, "--seed", "1", "--no-checkpoint", "--batch", "6",
                            "--max-len", "80", "--steps", "2", "--json"], env=env, capture_output=True, text=True,
                           timeout=100)

@@ -37,8 +37,10 @@ class Recorded:
     def ratio(self, conf=""):
         return ratio(self.theirs(conf))
 
-    def ours(self):
-        return ratio(self.replay("--conf", "reserve_slack:1.0"))
+    def ours(self, conf=""):
+        """On a card that the scenario nearly fills: on the recorded one, which is for PyTorch's peaks, pages are large."""
+        peak = self.replay()["peak_requested_bytes"]
+        return ratio(self.replay("--conf", conf + ",reserve_slack:1.0", "--limit", str(peak * 11 // 10)))
 
 
 def ratio(played):
@@ -106,7 +108,7 @@ def check_fence():
     recorded = Recorded("fence")
     assert recorded.ratio(BOTH) > 30 and recorded.ours() < 1.05
     assert recorded.ratio(EXPANDABLE) < 1.2 and recorded.ratio("max_split_size_mb:128") < 1.2
-    assert ratio(recorded.replay("--conf", BOTH + ",reserve_slack:1.0")) < 1.05
+    assert recorded.ours(BOTH) < 1.05
 
 
 def check_arena():

@@ -53,12 +53,14 @@ struct served {
     uint64_t served, passed_on; /* allocations, on all devices */
     uint64_t vmm_errors;        /* of the driver's memory management */
     char untracked_by[64];      /* the call by which the order of streams was lost; "": it was not */
+    char aliases[96];           /* whether pages may have two addresses, as the library says it; "": there are none */
     char pytorch[32];           /* who keeps a cache of PyTorch's tensors, as the library says it; "": no PyTorch */
 };
 
 struct examination {
     struct sg_launch launch;
     char **command; /* NULL: look at the machine only */
+    bool running;   /* … or at a process that runs */
     struct sg_conf conf;
     char library[SG_PLACE_BYTES], glibc[32], folders[SG_PLACE_BYTES];
     bool library_found;
@@ -81,10 +83,11 @@ static const struct option long_options[] = {
 static int help(void)
 {
     puts("usage: segalloc doctor [--sim SPEC] [--conf K:V,…] [--json]\n"
-         "                       [[--] CMD [ARGUMENT]…]\n"
+         "                       [PID | [--] CMD [ARGUMENT]…]\n"
          "Runs CMD under the library and says whether its allocations were served, and if\n"
-         "not, why. Without CMD: whether this machine has what it takes. What CMD prints\n"
-         "comes first; with --json it goes to stderr.\n\n"
+         "not, why. PID: the same of a process that runs; how many were served is known\n"
+         "if it was started with live:True. With neither: whether this machine has what\n"
+         "it takes. What CMD prints comes first; with --json it goes to stderr.\n\n"
          "      --sim SPEC    on a simulated GPU, as in `segalloc run`\n"
          "      --conf K:V,…  options, as in `segalloc run`\n"
          "      --json        print one object\n"
@@ -213,7 +216,8 @@ static void judge_command(struct examination *examination)
     uint64_t served = examination->total.served, passed_on = examination->total.passed_on;
     const struct sg_watch *watch = &examination->watch;
     if (served && !passed_on) {
-        conclude(examination, SERVED, "all %" PRIu64 " allocations were served", served);
+        conclude(examination, SERVED, served == 1 ? "the one allocation was served" : "all %" PRIu64 " allocations were served",
+                 served);
         return;
     }
     if (served || passed_on) {
@@ -264,15 +268,16 @@ static void print_text(const struct examination *examination)
     static const char *const openings[] = {[READY] = "ready: ", [SERVED] = "served: ", [PARTLY] = "partly served: "};
     const char *opening = examination->answer <= PARTLY ? openings[examination->answer] : "not served: ";
     printf("%s%s\n", opening, examination->because);
-    print_machine(examination);
+    if (!examination->running)
+        print_machine(examination);
     for (size_t i = 0; i < examination->watch.count; i++) {
         const struct sg_watched *process = &examination->watch.process[i];
         const struct served *served = &examination->served[i];
         if (!process->driver && !process->runtime && i > 0)
             continue;
-        printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocations served, %" PRIu64 " passed on\n",
+        printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocation%s served, %" PRIu64 " passed on\n",
                (int)process->pid, name_of(process), process->library ? "loaded" : "not loaded",
-               process->driver ? "loaded" : "not loaded", served->served, served->passed_on);
+               process->driver ? "loaded" : "not loaded", served->served, served->served == 1 ? "" : "s", served->passed_on);
     }
     if (*examination->total.untracked_by)
         printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
@@ -280,6 +285,8 @@ static void print_text(const struct examination *examination)
     if (examination->total.vmm_errors)
         printf("  errors   %" PRIu64 " calls of the driver's memory management failed; memory was had without them\n",
                examination->total.vmm_errors);
+    if (strncmp(examination->total.aliases, "off", 3) == 0)
+        printf("  aliases  %s\n", examination->total.aliases);
     if (*examination->total.pytorch)
         printf("  PyTorch  %s: %s\n", examination->total.pytorch, pytorch_means(examination->total.pytorch));
     if (examination->command)
@@ -306,6 +313,8 @@ static void print_json_found(const struct served *served)
     print_json_text(served->untracked_by);
     fputs(",\"pytorch_mode\":", stdout);
     print_json_text(served->pytorch);
+    fputs(",\"aliases\":", stdout);
+    print_json_text(served->aliases);
 }
 
 static void print_json_processes(const struct examination *examination)
@@ -323,7 +332,10 @@ static void print_json_processes(const struct examination *examination)
         print_json_found(served);
         putchar('}');
     }
-    printf("],\"status\":%d", examination->watch.status);
+    if (examination->running)
+        fputs("],\"status\":null", stdout);
+    else
+        printf("],\"status\":%d", examination->watch.status);
 }
 
 static void print_json(const struct examination *examination)
@@ -343,7 +355,7 @@ static void print_json(const struct examination *examination)
         printf(",\"bytes\":%" PRIu64 ",\"vmm\":%s}", probe->device[i].bytes, truth(probe->device[i].vmm));
     }
     putchar(']');
-    if (examination->command)
+    if (examination->command || examination->running)
         print_json_processes(examination);
     puts("}");
 }
@@ -354,6 +366,7 @@ static struct served count(const struct sg_stats_file *file)
     struct served sum = {0};
     snprintf(sum.untracked_by, sizeof sum.untracked_by, "%s", file->untracked_by ? file->untracked_by : "");
     snprintf(sum.pytorch, sizeof sum.pytorch, "%s", file->pytorch ? file->pytorch : "");
+    snprintf(sum.aliases, sizeof sum.aliases, "%s", file->aliases ? file->aliases : "");
     for (uint32_t i = 0; i < file->count; i++) {
         sum.served += file->devices[i].stats.value[SG_STAT_allocs];
         sum.passed_on += file->devices[i].stats.value[SG_STAT_passed_on];
@@ -379,6 +392,8 @@ static void collect(struct examination *examination, const char *folder)
             examination->total.vmm_errors += served.vmm_errors;
             if (*served.untracked_by)
                 memcpy(examination->total.untracked_by, served.untracked_by, sizeof served.untracked_by);
+            if (*served.aliases)
+                memcpy(examination->total.aliases, served.aliases, sizeof served.aliases);
             if (*served.pytorch)
                 memcpy(examination->total.pytorch, served.pytorch, sizeof served.pytorch);
             for (size_t i = 0; i < examination->watch.count; i++) {
@@ -420,6 +435,83 @@ static int examine_command(struct examination *examination, bool json)
     bool not_run = examination->watch.status >= SG_EXIT_OURS && examination->watch.status <= SG_EXIT_NOT_FOUND &&
                    strcmp(examination->watch.process[0].program, "segalloc") == 0;
     return not_run ? examination->watch.status : 0;
+}
+
+/* Whether the text is the number of a process rather than a program's name. */
+static bool parse_pid(const char *text, pid_t *ret)
+{
+    char *end;
+    long pid = strtol(text, &end, 10);
+    *ret = (pid_t)pid;
+    return *text >= '0' && *text <= '9' && !*end && pid > 0 && pid <= INT32_MAX && access(text, F_OK) != 0;
+}
+
+/* What a running process has loaded. False: that cannot be read. */
+static bool look_at_maps(pid_t pid, struct sg_watched *process)
+{
+    char path[48], line[1024];
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
+    FILE *maps = fopen(path, "re");
+    if (!maps)
+        return false;
+    while (fgets(line, sizeof line, maps)) {
+        process->library |= strstr(line, "/libsegalloc.so") != NULL;
+        process->driver |= strstr(line, "/libcuda.so") != NULL;
+        process->runtime |= strstr(line, "/libcudart.so") != NULL;
+        process->torch |= strstr(line, "/libtorch_cuda.so") != NULL;
+        process->dynamic |= strstr(line, "/libc.so") != NULL || strstr(line, "/ld-linux") != NULL;
+    }
+    process->seen = true;
+    fclose(maps);
+    return true;
+}
+
+/* Says whether a process that runs is served: by its live page, or else by what it has loaded. */
+static int examine_process(struct examination *examination, pid_t pid, bool json)
+{
+    char path[64], error[SG_STATS_ERROR];
+    struct sg_stats_file file;
+    struct sg_watched process = {.pid = pid};
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *comm = fopen(path, "re");
+    if (comm && fgets(process.program, sizeof process.program, comm))
+        process.program[strcspn(process.program, "\n")] = '\0';
+    if (comm)
+        fclose(comm);
+    if (!*process.program)
+        return sg_tool_error(examination->launch.verb, "there is no process %d", (int)pid);
+    if (!look_at_maps(pid, &process))
+        return sg_tool_error(examination->launch.verb, "process %d is another user's: its libraries cannot be read", (int)pid);
+    snprintf(path, sizeof path, "/dev/shm/segalloc-live-%d", (int)pid);
+    struct served served = {0};
+    bool live = sg_stats_file_read(path, &file, error) == 0;
+    if (live) {
+        served = examination->total = count(&file);
+        sg_stats_file_free(&file);
+    }
+    examination->running = true;
+    examination->watch = (struct sg_watch){.process = &process, .count = 1, .traced = true};
+    examination->served = &served;
+    if (live && (served.served || served.passed_on))
+        judge_command(examination);
+    else if (process.library && process.driver && live)
+        conclude(examination, READY, "%s has allocated nothing yet", name_of(&process));
+    else if (process.library && process.driver)
+        conclude(examination, READY, "%s has the library, which keeps no live statistics: live:True counts what is served",
+                 name_of(&process));
+    else if (process.library)
+        conclude(examination, NO_CUDA, "%s has made no CUDA call yet", name_of(&process));
+    else
+        conclude(examination, process.dynamic ? NOT_LOADED : STATIC, process.dynamic
+                     ? "%s runs without the library: start it with segalloc run"
+                     : "%s is statically linked: nothing can be preloaded into it", name_of(&process));
+    if (json)
+        print_json(examination);
+    else
+        print_text(examination);
+    examination->watch = (struct sg_watch){0};
+    examination->served = NULL;
+    return examination->answer == READY || examination->answer == SERVED ? SG_EXIT_OK : SG_EXIT_ERROR;
 }
 
 static int examine(struct examination *examination, bool json)
@@ -473,6 +565,10 @@ int sg_verb_doctor(int argc, char **argv)
             return sg_tool_bad_option(argv, option, long_options);
         }
     }
+    pid_t pid;
+    bool after = optind + 2 == argc && strcmp(argv[optind + 1], "--json") == 0; /* as other verbs take it */
+    if (optind + 1 + after == argc && strcmp(argv[optind - 1], "--") != 0 && parse_pid(argv[optind], &pid))
+        return examine_process(&examination, pid, json || after);
     examination.command = optind < argc ? argv + optind : NULL;
     examination.launch.command = examination.command;
     int status = examine(&examination, json);

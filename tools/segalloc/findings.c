@@ -9,6 +9,7 @@
 
 #include "size.h"
 #include "stats_file.h"
+#include "symbols.h"
 #include "tool.h"
 
 double sg_findings_utilization(const struct sg_findings_device *device)
@@ -16,6 +17,18 @@ double sg_findings_utilization(const struct sg_findings_device *device)
     uint64_t reserved = device->stats.peak[SG_STAT_reserved_bytes];
     return device->known[SG_STAT_reserved_bytes] && device->known[SG_STAT_allocated_bytes] && reserved
                ? (double)device->stats.peak[SG_STAT_allocated_bytes] / (double)reserved : -1;
+}
+
+const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
+    const struct sg_findings_device *device)
+{
+    const struct sg_summary_failure *largest = NULL;
+    for (uint32_t i = 0; i < findings->failures; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        if (failure->device == device->ordinal && (!largest || failure->bytes > largest->bytes))
+            largest = failure;
+    }
+    return largest;
 }
 
 uint64_t sg_findings_stranded(const struct sg_findings_device *device)
@@ -73,7 +86,8 @@ static void from_events(struct sg_findings_device *device, enum sg_stat stat, ui
     device->known[stat] = true;
 }
 
-static void from_summary(struct sg_findings_device *to, const struct sg_summary_device *from, bool imported)
+/* False: no host memory. */
+static bool from_summary(struct sg_findings_device *to, const struct sg_summary_device *from, bool imported)
 {
     to->granularity = from->granularity;
     to->total_bytes = from->total_bytes;
@@ -83,8 +97,7 @@ static void from_summary(struct sg_findings_device *to, const struct sg_summary_
     to->stats_age = from->stats_age;
     to->has_classes = true;
     memcpy(to->class_count, from->class_count, sizeof(to->class_count));
-    to->at_peak = from->at_peak;
-    to->at_failure = from->at_failure;
+    to->requested = from->over_time;
     if (from->has_stats) {
         to->stats = from->stats;
         for (int i = 0; i < SG_STAT_COUNT; i++) /* another allocator's has some of them; ours leaves out what is 0 */
@@ -99,6 +112,7 @@ static void from_summary(struct sg_findings_device *to, const struct sg_summary_
         from_events(to, SG_STAT_passed_on, from->passed_on, 0);
         from_events(to, SG_STAT_passed_on_bytes, from->passed_on_bytes, 0);
     }
+    return !from->live.group || sg_live_set_take(&to->at_peak, &from->live, /* kept */ true, SG_LIVE_ROWS);
 }
 
 static int take_devices(struct sg_findings *findings, const struct sg_summary *summary)
@@ -110,7 +124,8 @@ static int take_devices(struct sg_findings *findings, const struct sg_summary *s
         if (summary->device[i].used) {
             struct sg_findings_device *device = &findings->device[findings->devices++];
             device->ordinal = i;
-            from_summary(device, &summary->device[i], findings->imported);
+            if (!from_summary(device, &summary->device[i], findings->imported))
+                return -ENOMEM;
         }
     return 0;
 }
@@ -155,6 +170,7 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
     findings->torch = summary.torch;
     findings->failures = (uint32_t)(summary.failures < SG_FAILURES_KEPT ? summary.failures : SG_FAILURES_KEPT);
     memcpy(findings->failure, summary.failure, sizeof findings->failure);
+    memset(summary.failure, 0, sizeof summary.failure); /* with what was alive at each */
     findings->pid = info->header.pid;
     findings->duration_ns = summary.events ? summary.last_ns - summary.first_ns : 0;
     findings->events = summary.events;
@@ -173,6 +189,9 @@ static int read_trace(struct sg_findings *findings, bool cards, char *error)
         findings->begin_text = findings->begin_room;
     }
     findings->at_least = info->begin_text || info->end_text || summary.failures > 0;
+    findings->book = summary.dictionary.book;
+    findings->book.resolve = sg_symbols_line;
+    summary.dictionary.book = (struct sg_site_book){0};
     sg_summary_free(&summary);
     if (!status && !findings->damaged)
         sg_findings_play(findings, reader, cards);
@@ -296,7 +315,15 @@ void sg_findings_free(struct sg_findings *findings)
 {
     free(findings->conf);
     free(findings->command);
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        sg_live_set_free(&findings->device[i].at_peak);
+        sg_live_set_free(&findings->device[i].at_reserved);
+    }
+    for (uint32_t i = 0; i < findings->failures; i++)
+        sg_live_set_free(&findings->failure[i].live);
     free(findings->device);
+    sg_site_book_free(&findings->book);
+    findings->devices = findings->failures = 0;
     findings->conf = findings->command = NULL;
     findings->device = NULL;
 }

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "page_map.h"
 #include "stats.h"
 #include "summary.h"
 
@@ -18,8 +19,12 @@ struct sg_findings_device {
     uint64_t largest_request, failed_largest;       /* 0: unknown, or none */
     uint64_t stats_age;                             /* events after the allocator's last snapshot */
     bool has_classes;
-    uint64_t class_count[SG_SIZE_CLASSES]; /* as in summary.h */
-    struct sg_live_set at_peak, at_failure;  /* the same; empty where there is none, or it is not known */
+    uint64_t class_count[SG_LIVE_CLASSES]; /* as in summary.h */
+    struct sg_live_set at_peak;            /* when most was requested */
+    struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
+    struct sg_over_time requested, reserved;  /* over time; width 0: not known */
+    struct sg_page_map fullest;              /* when most was reserved; event 0: not known */
+    struct sg_page_map failed;               /* at the largest allocation that failed; event 0: none, or not known */
     uint64_t smallest_card;                /* on which every allocation of the trace fits; 0: unknown */
 };
 
@@ -49,6 +54,7 @@ struct sg_findings {
     uint64_t smallest_card; /* of the device that needs most; 0: unknown */
     struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
     uint32_t failures;                                   /* that are kept */
+    struct sg_site_book book;                            /* of the sites and phases in it */
     bool knows_reserved;
     double served_share, utilization; /* negative: nothing to divide */
 };
@@ -64,6 +70,10 @@ void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *read
 
 /* What was reserved at its peak beyond the most that was in use at once, bytes. */
 uint64_t sg_findings_stranded(const struct sg_findings_device *device);
+
+/* The largest of a device's failures, among those kept; NULL: none. */
+const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
+    const struct sg_findings_device *device);
 
 /* Peak allocated ÷ peak reserved, negative when unknown. */
 double sg_findings_utilization(const struct sg_findings_device *device);

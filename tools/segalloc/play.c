@@ -49,6 +49,9 @@ struct player {
         uint32_t context; /* whose fixed segments serve it */
     } *stream;
     uint32_t streams;
+    struct place {
+        uint32_t site, phase;
+    } *place; /* where each thread asks from; NULL: the trace does not say */
 };
 
 static int complain(struct player *player, const char *what, uint64_t id)
@@ -124,9 +127,24 @@ static int define_stream(struct player *player, const struct segalloc_trace_reco
     return 0;
 }
 
+static struct place place_of(const struct player *player, const struct segalloc_trace_record *record)
+{
+    return player->place ? player->place[record->thread] : (struct place){0, 0};
+}
+
+static int note_place(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (!player->place && !(player->place = calloc(UINT16_MAX + 1, sizeof *player->place)))
+        return no_memory(player);
+    player->place[record->thread] = (struct place){(uint32_t)record->id, (uint32_t)record->size};
+    return 0;
+}
+
 static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
 {
-    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO};
+    struct place place = place_of(player, record);
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO,
+        .site = place.site, .phase = place.phase};
     if (player->ahead) {
         sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
         tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
@@ -154,6 +172,8 @@ static void note_first(struct player *player, const struct segalloc_trace_record
     struct sg_shortage shortage;
     device->first_oom_event = player->result->events;
     device->first_oom_bytes = record->size;
+    device->first_oom_site = place_of(player, record).site;
+    device->first_oom_phase = place_of(player, record).phase;
     if (player->torch && player->torch[ordinal].torch)
         device->first_oom_live = sg_torch_stats(player->torch[ordinal].torch)->requested.current;
     else if (player->core && sg_core_stats(player->core, ordinal, &stats))
@@ -401,6 +421,12 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         if (record->size / HUGE_PART < player->huge_bytes)
             player->huge_bytes = record->size / HUGE_PART;
         return 0;
+    case SEGALLOC_RECORD_COST:
+        sg_core_cost(player->core, device, record->id, record->size);
+        return 0;
+    case SEGALLOC_RECORD_PEERS:
+        sg_core_set_peers(player->core, device, record->size);
+        return 0;
     case SEGALLOC_RECORD_PIN:
         if (player->slow)
             sg_core_pin_pages(player->core, device, record->id, record->size);
@@ -468,6 +494,8 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
         fail(player, record);
         return 0;
+    case SEGALLOC_RECORD_SITE:
+        return note_place(player, record);
     default:
         if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
             sg_ahead_work(player->ahead, device_of(player, record->stream), record);
@@ -490,7 +518,6 @@ static void collect_own(struct player *player)
         result->end_reserved += stats.value[SG_STAT_reserved_bytes];
         result->pages_moved += stats.value[SG_STAT_pages_moved];
         result->aliased_pages += stats.value[SG_STAT_aliased_pages];
-        result->sewn_pages += stats.value[SG_STAT_sewn_pages];
         result->late_unmaps += stats.value[SG_STAT_late_unmaps];
         result->bytes_moved += stats.value[SG_STAT_bytes_moved];
         result->host_waits += stats.value[SG_STAT_host_waits];
@@ -499,9 +526,15 @@ static void collect_own(struct player *player)
         result->event_calls += stats.value[SG_STAT_calls_event];
         result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
         result->move_ns += stats.value[SG_STAT_move_cost_ns];
+        result->peak_mappings += stats.peak[SG_STAT_mappings];
 #define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
         SG_PLAY_CALLS(CALL)
 #undef CALL
+        result->handles.create += stats.value[SG_STAT_calls_create];
+        result->handles.map += stats.value[SG_STAT_calls_map];
+        result->handles.set_access += stats.value[SG_STAT_handles_set_access];
+        result->handles.unmap += stats.value[SG_STAT_handles_unmap];
+        result->handles.release += stats.value[SG_STAT_calls_release];
     }
     if (player->ahead) { /* as the card saw them */
         result->host_waits = player->card.host_waits - result->strict_waits;
@@ -555,6 +588,18 @@ static bool yes(void)
     return true;
 }
 
+/* Where nothing says how large the cards are, page_size_mb:auto is that of one which the trace would fill. */
+static struct sg_conf conf_played(const struct sg_play *play)
+{
+    struct sg_conf conf = play->conf;
+    bool known = play->card_bytes != 0;
+    for (int device = 0; device < SG_DEVICES_MAX && !known; device++)
+        known = play->card[device] != 0;
+    if (!known && conf.page_size == SG_AUTO && !conf.limit_bytes)
+        conf.page_size = sg_core_page_bytes(play->granularity, play->live_bytes, (uint64_t)conf.mapping_limit);
+    return conf;
+}
+
 static int start(struct player *player)
 {
     const struct sg_play *play = player->play;
@@ -567,7 +612,8 @@ static int start(struct player *player)
     }
     sg_card_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
     sg_card_use(&player->card);
-    struct sg_core_params params = {.conf = &play->conf, .driver = &sg_card_driver,
+    struct sg_conf conf = conf_played(play);
+    struct sg_core_params params = {.conf = &conf, .driver = &sg_card_driver,
         .may_wait = play->device_waits ? yes : NULL};
     if (play->as_recorded) {
         player->slow = sg_slow_new(&player->card);
@@ -593,12 +639,14 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     struct player player = {.play = play, .result = &result, .error = error};
     struct segalloc_trace_record batch[BATCH];
     int status = start(&player);
-    for (size_t n; status == 0 && (n = play->next(play->source, batch, BATCH)) > 0;) {
-        for (size_t i = 0; i < n && status == 0; i++) {
+    bool over = false;
+    for (size_t n; status == 0 && !over && (n = play->next(play->source, batch, BATCH)) > 0;) {
+        for (size_t i = 0; i < n && status == 0 && !over; i++) {
             player.left = n - i;
             status = apply(&player, &batch[i]);
             if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
                 result.diverged_event = result.events;
+            over = over || (play->watch && !play->watch(play->watcher, &batch[i], result.events, player.core));
         }
         if (may_stop(&player))
             break;
@@ -617,6 +665,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     free_torch(&player);
     sg_idmap_fini(&player.live);
     free(player.stream);
+    free(player.place);
     if (status == 0)
         *ret = result;
     return status;

@@ -33,6 +33,7 @@ struct sg_play {
     struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
     uint64_t card_bytes;         /* of each device; 0: what the trace says of it, and where it doesn't SG_PLAY_CARD */
     uint64_t card[SG_DEVICES_MAX]; /* of single ones; 0: as above */
+    uint64_t live_bytes;         /* the most that lives on one device, where no card is known; 0: not known either */
     uint64_t granularity;
     bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
     uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
@@ -43,6 +44,10 @@ struct sg_play {
     uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
                                     0: plays the whole trace */
     sg_play_next *next;
+    /* Called after each record, with the number of what the program has done so far; `core` is NULL under PyTorch's
+       rules. False: the play ends there. May be NULL. */
+    bool (*watch)(void *watcher, const struct segalloc_trace_record *record, uint64_t event, struct sg_core *core);
+    void *watcher;
     uint64_t (*place)(void *source); /* byte at which the record after those that `next` last wrote stands; 0: unknown.
                                         May be NULL */
     void *source;
@@ -50,6 +55,9 @@ struct sg_play {
 
 /* The driver calls that a result counts; names as in the JSON. */
 #define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
+
+/* Those over handles. */
+#define SG_PLAY_HANDLE_CALLS(CALL) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release)
 
 /* What became of one device. */
 struct sg_play_device {
@@ -62,6 +70,7 @@ struct sg_play_device {
     uint64_t first_oom_event;  /* its number, from 1; 0: none */
     uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
     uint64_t first_oom_short;  /* how much it lacked; 0: not known */
+    uint32_t first_oom_site, first_oom_phase; /* as the trace numbers them; 0: not known */
 };
 
 /* Sums and peaks are over all devices, and peaks are sums of theirs; `first` is the earliest. */
@@ -73,10 +82,11 @@ struct sg_play_result {
     uint64_t unmatched_frees;
     uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
     /* waits that the program did not make */
-    uint64_t pages_moved, bytes_moved, aliased_pages, sewn_pages, late_unmaps, host_waits, device_waits, event_calls;
+    uint64_t pages_moved, bytes_moved, aliased_pages, late_unmaps, host_waits, device_waits, event_calls;
     uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for
                                             work */
-    uint64_t growth_ns, move_ns; /* by the cost table */
+    uint64_t growth_ns, move_ns; /* by what the device's driver calls cost */
+    uint64_t peak_mappings;      /* pages, at each address on each device with access */
     uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
     uint64_t largest_request, largest_oom;
     uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
@@ -86,6 +96,11 @@ struct sg_play_result {
         SG_PLAY_CALLS(CALL)
 #undef CALL
     } calls;
+    struct sg_play_handles { /* that those calls were over */
+#define CALL(name) uint64_t name;
+        SG_PLAY_HANDLE_CALLS(CALL)
+#undef CALL
+    } handles;
 };
 
 /* Returns 0, or with one line in `error` SG_PLAY_CONTRADICTS or -ENOMEM. */

@@ -9,9 +9,22 @@
 enum { BATCH = 4096, TEXT = 4096 };
 #define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
 
+/* Of what was allocated before the trace begins only the free may stand in it. */
+static void note_live(struct sg_recorded *recorded, unsigned device, const struct segalloc_trace_record *record)
+{
+    uint64_t *live = &recorded->live[device];
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE)
+        *live += record->size;
+    else
+        *live -= record->size < *live ? record->size : *live;
+    if (*live > recorded->live_most)
+        recorded->live_most = *live;
+}
+
 static void take(struct sg_recorded *recorded, const struct sg_dictionary *dictionary,
                  const struct segalloc_trace_record *record)
 {
+    unsigned device = sg_dictionary_stream(dictionary, record->stream)->device % SG_DICTIONARY_DEVICES;
     switch (record->kind) {
     case SEGALLOC_RECORD_DEFINE_DEVICE:
         recorded->device_bytes[record->stream % SG_DICTIONARY_DEVICES] = record->size;
@@ -19,10 +32,15 @@ static void take(struct sg_recorded *recorded, const struct sg_dictionary *dicti
         recorded->fixed &= record->id == 0;
         return;
     case SEGALLOC_RECORD_ALLOCATE:
+        note_live(recorded, device, record);
+        recorded->devices |= UINT64_C(1) << device;
+        return;
+    case SEGALLOC_RECORD_FREE:
+        note_live(recorded, device, record);
+        return;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
     case SEGALLOC_RECORD_PASSED_ON:
-        recorded->devices |=
-            UINT64_C(1) << sg_dictionary_stream(dictionary, record->stream)->device % SG_DICTIONARY_DEVICES;
+        recorded->devices |= UINT64_C(1) << device;
         return;
     default:
         return;
@@ -75,7 +93,7 @@ static void blank(struct sg_conf *conf)
     conf->ipc = SG_IPC_AUTO;
     conf->pytorch = 0;
     conf->oom_report = SG_OOM_NEVER;
-    conf->limit_visible = conf->live = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
+    conf->limit_visible = conf->live = conf->sites = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
 }
 
 uint64_t sg_recorded_largest(const struct sg_recorded *recorded)
@@ -120,6 +138,7 @@ void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play)
     play->conf.trace[0] = play->conf.stats[0] = '\0';
     play->granularity = recorded->granularity;
     play->card_bytes = 0;
+    play->live_bytes = recorded->live_most;
     for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++)
         play->card[i] = recorded->device_bytes[i];
     play->as_recorded = sg_recorded_is(recorded, play);

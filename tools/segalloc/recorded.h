@@ -13,6 +13,7 @@ struct sg_recorded {
     uint64_t granularity; /* bytes */
     uint64_t devices;     /* bits, of those that memory was asked of; 0: not known, since the file can be read once only */
     uint64_t device_bytes[SG_DICTIONARY_DEVICES]; /* 0: unknown */
+    uint64_t live[SG_DICTIONARY_DEVICES], live_most; /* bytes alive at the end; the most at any time on one device */
 };
 
 /* Reads the trace once, where it can be read again, and returns to its beginning. 0, or a negative errno (no host

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include <dirent.h>
@@ -26,6 +25,7 @@ static const struct option long_options[] = {
     {"devices", required_argument, NULL, 'd'},
     {"conf", required_argument, NULL, 'c'},
     {"margin", required_argument, NULL, 'm'},
+    {"try", required_argument, NULL, 't'},
     {"no-torch", no_argument, NULL, 'T'},
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'f'},
@@ -38,88 +38,41 @@ enum { DEVICES_MOST = 16 };
 /* What the program runs on: more than any card of the others has, and than most programs can ask for. */
 enum { ENDLESS_TIMES = 4 };
 #define ENDLESS_LEAST SG_TIB
-/* A context with the code of kernels takes some 0.3 to 0.6 GiB of a card (docs/pytorch.md). */
-#define MARGIN (600 * SG_MIB)
-
-static const struct {
-    const char *name;
-    uint64_t mib;
-} known_cards[] = {
-#define CARD(name, mib) {name, mib},
-#include "cards.def"
-};
-enum { KNOWN_CARDS = sizeof known_cards / sizeof *known_cards };
 
 static int help(void)
 {
     puts("usage: segalloc rehearse [--card SIZE|NAME,…] [--devices N] [--conf K:V,…]\n"
-         "                         [--margin SIZE] [-o TRACE] [--json] -- CMD [ARGUMENT]…\n"
+         "                         [--margin SIZE] [--try NAME=VALUE,…] [-o TRACE]\n"
+         "                         [--json] -- CMD [ARGUMENT]…\n"
          "Runs CMD on a simulated card without end, with segalloc serving its memory, and\n"
          "says for each card whether it fits, by how much, and which card is the smallest.\n"
          "PyTorch's own wheel runs as it is; kernels compute nothing. CMD is told that the\n"
          "card is the largest of those named.\n\n"
          "      --card LIST    cards to answer for (default 24GiB): sizes such as\n"
          "                     12GiB,16GiB,24GiB, or names:");
-    for (int i = 0; i < KNOWN_CARDS; i++)
-        printf("%s%s", i == 0 ? "                     " : i % 6 == 0 ? ",\n                     " : ", ",
-            known_cards[i].name);
-    puts("\n"
-         "      --devices N    so many cards of each size in the machine (default 1)\n"
+    sg_rehearse_print_names();
+    puts("      --devices N    so many cards of each size in the machine (default 1)\n"
          "      --conf K:V,…   options of segalloc, as in segalloc run\n"
          "      --margin SIZE  of a card that is left for the context and for libraries:\n"
-         "                     what leaves less is too close to call (default 600MiB)\n"
+         "                     what leaves less is too close to call (default: what was\n"
+         "                     measured on that card, else the most measured on any)\n"
+         "      --try NAME=VALUE,…\n"
+         "                     run CMD with one value after the other, until one fits:\n"
+         "                     in place of {} in CMD, or of the value of its option\n"
+         "                     --NAME; batch=8,4,2\n"
          "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
          "                     as segalloc run does without --torch\n"
-         "  -o, --output TRACE keep the trace of the run; of several processes that of the\n"
-         "                     first by this name, each further one as TRACE.PID\n"
+         "  -o, --output TRACE keep the trace of the run, with --try of the last; of\n"
+         "                     several processes that of the first by this name, each\n"
+         "                     further one as TRACE.PID\n"
          "  -f, --force        replace TRACE if it is there\n"
          "      --json         print one object on one line; CMD's own output goes to\n"
          "                     stderr\n"
          "  -h, --help         print this\n\n"
          "Exit status: 0 when every card fits (too close to call counts as fitting), 3\n"
          "when one does not, 1 when CMD stopped before there was a verdict, 2 for bad\n"
-         "usage.");
+         "usage. With --try: 0 when every card fits with one of the values.");
     return SG_EXIT_OK;
-}
-
-static int by_bytes(const void *a, const void *b)
-{
-    const struct sg_rehearse_card *x = a, *y = b;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
-}
-
-static bool card_named(const char *name, uint64_t *ret)
-{
-    for (int i = 0; i < KNOWN_CARDS; i++) {
-        if (strcasecmp(name, known_cards[i].name) == 0) {
-            *ret = known_cards[i].mib * SG_MIB;
-            return true;
-        }
-    }
-    return sg_tool_card(name, ret);
-}
-
-static int read_cards(struct sg_rehearse *rehearse, const char *list)
-{
-    char text[1024];
-    snprintf(text, sizeof text, "%s", list);
-    char *rest = text;
-    for (char *item; (item = strsep(&rest, ",")) != NULL;) {
-        uint64_t bytes;
-        if (!card_named(item, &bytes) || bytes < 4 * SG_MIB || bytes > 16 * SG_TIB)
-            return sg_tool_usage(rehearse->verb,
-                "--card takes sizes from 4MiB to 16TiB such as 24GiB,40GiB, or names such as 4090, not \"%s\"", item);
-        if (rehearse->card_count == SG_REHEARSE_CARDS)
-            return sg_tool_usage(rehearse->verb, "--card takes at most %d sizes", SG_REHEARSE_CARDS);
-        bytes &= ~(2 * SG_MIB - 1);
-        bool again = false;
-        for (unsigned i = 0; i < rehearse->card_count; i++)
-            again |= rehearse->card[i].bytes == bytes;
-        if (!again)
-            rehearse->card[rehearse->card_count++].bytes = bytes;
-    }
-    qsort(rehearse->card, rehearse->card_count, sizeof *rehearse->card, by_bytes);
-    return 0;
 }
 
 static void remove_folder(const char *folder)
@@ -205,14 +158,15 @@ static int read_devices(const struct sg_rehearse *rehearse, const char *text, in
     return 0;
 }
 
-static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, int *ret_devices, int argc,
-                        char **argv)
+static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, int *ret_devices,
+                        const char **ret_try, int argc, char **argv)
 {
     int status = 0;
     for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
         switch (option) {
         case 'C':
-            status = read_cards(rehearse, optarg);
+            rehearse->list = optarg;
+            status = sg_rehearse_read_cards(rehearse, optarg);
             break;
         case 'd':
             status = read_devices(rehearse, optarg, ret_devices);
@@ -221,8 +175,10 @@ static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, 
             launch->conf = sg_tool_conf_join(launch->conf, optarg);
             break;
         case 'm':
-            if (!sg_size_parse(optarg, &rehearse->margin) || (rehearse->margin && !sg_tool_card(optarg, &rehearse->margin)))
-                return sg_tool_usage(argv[0], "--margin takes a size such as 600MiB, not \"%s\"", optarg);
+            status = sg_rehearse_read_margin(rehearse, optarg);
+            break;
+        case 't':
+            *ret_try = optarg;
             break;
         case 'T':
             launch->torch = false;
@@ -295,58 +251,161 @@ static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
     return good;
 }
 
-static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder, char **argv)
+static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
 {
     char trace[SG_PLACE_BYTES], told[32], python[SG_PLACE_BYTES];
     snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
     snprintf(told, sizeof told, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
     launch->trace = trace;
+    launch->command = rehearse->command;
     launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
     setenv("SEGALLOC_TOLD_BYTES", told, 1);
-    if (!sg_launch_prepare(launch))
-        return SG_EXIT_ERROR;
-    if (!sg_rehearse_command(rehearse, argv, &rehearse->run))
+    if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse, &rehearse->run))
         return SG_EXIT_ERROR;
     int status = sg_rehearse_traces(rehearse, folder);
+    if (status == 0)
+        judge(rehearse);
+    return status;
+}
+
+/* Runs the command once. `keeps`: its trace is the one to be kept. 0, or an exit status after a line on stderr; without
+   a verdict then. */
+static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch, bool keeps)
+{
+    char folder[64];
+    if (!make_folder(rehearse, folder))
+        return SG_EXIT_ERROR;
+    int status = rehearse_in(rehearse, launch, folder);
+    if (status == 0 && keeps && rehearse->output && !keep_traces(rehearse, folder))
+        status = SG_EXIT_ERROR;
+    remove_folder(folder);
+    return status;
+}
+
+static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
+{
+    int status = rehearse_once(rehearse, launch, true);
     if (status)
         return status;
-    judge(rehearse);
-    (rehearse->json ? sg_rehearse_print_json : sg_rehearse_print_text)(rehearse);
-    status = status_of(rehearse);
-    return rehearse->output && !keep_traces(rehearse, folder) ? SG_EXIT_ERROR : status;
+    if (rehearse->json) {
+        sg_rehearse_print_json(rehearse);
+        putchar('\n');
+    } else {
+        sg_rehearse_print_text(rehearse);
+    }
+    return status_of(rehearse);
+}
+
+static bool fits_all(const struct sg_rehearse *rehearse)
+{
+    bool all = true;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) == SG_REHEARSE_FITS;
+    return all && rehearse->outcome != SG_REHEARSE_STOPPED;
+}
+
+/* One value after the other, until one fits. What is nearer than the margin counts where nothing else does. */
+static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch,
+                           const struct sg_rehearse_try *values)
+{
+    struct sg_rehearse rehearse = *base;
+    int status = 0, end = SG_EXIT_NOT_FIT, best = -1;
+    bool done = false;
+    if (base->json) {
+        fputs("{\"schema\":\"segalloc.rehearse.try/1\",\"name\":", stdout);
+        sg_tool_json_string(values->name);
+        fputs(",\"tried\":[", stdout);
+    }
+    for (unsigned i = 0; i < values->count && !done; i++) {
+        rehearse = *base;
+        rehearse.command = sg_rehearse_try_command(values, base->command, values->value[i]);
+        rehearse.force = base->force || i > 0;
+        status = rehearse_once(&rehearse, launch, true);
+        if (status) {
+            sg_rehearse_try_free(rehearse.command);
+            return status;
+        }
+        int verdict = status_of(&rehearse);
+        if (verdict == SG_EXIT_OK && best < 0)
+            best = (int)i;
+        if (fits_all(&rehearse))
+            best = (int)i;
+        if (verdict == SG_EXIT_ERROR)
+            end = SG_EXIT_ERROR;
+        done = fits_all(&rehearse) || rehearse.interrupted;
+        char written[256];
+        sg_rehearse_try_format(values, base->command, values->value[i], written, sizeof written);
+        if (base->json) {
+            fputs(i ? ",{\"value\":" : "{\"value\":", stdout);
+            sg_tool_json_string(values->value[i]);
+            fputs(",\"result\":", stdout);
+            sg_rehearse_print_json(&rehearse);
+            putchar('}');
+        } else {
+            printf("%s: ", written);
+            sg_rehearse_print_line(&rehearse);
+            fflush(stdout);
+        }
+        sg_rehearse_try_free(rehearse.command);
+    }
+    if (base->json) {
+        fputs("],\"fits\":", stdout);
+        sg_tool_json_text(best < 0 ? NULL : values->value[best]);
+        puts("}");
+    } else if (best >= 0) {
+        rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
+        sg_rehearse_print_next(&rehearse, true);
+        sg_rehearse_try_free(rehearse.command);
+    } else if (!rehearse.interrupted) {
+        puts("None of them fits.");
+    }
+    return best >= 0 ? SG_EXIT_OK : end;
+}
+
+/* Everything but the reading of the command line; `values`: of --try, or NULL. */
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, int devices,
+                         const struct sg_rehearse_try *values)
+{
+    struct sg_conf conf;
+    char sim[128];
+    sg_conf_init(&conf);
+    if (sg_tool_conf_check(launch->verb, launch->conf, &conf))
+        return SG_EXIT_USAGE;
+    if (rehearse->output && !rehearse->force && access(rehearse->output, F_OK) == 0)
+        return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
+    uint64_t largest = rehearse->card[rehearse->card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1",
+             endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, devices);
+    launch->sim = sim;
+    sg_signals_hold(&rehearse->signals);
+    int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
+    sg_signals_restore(&rehearse->signals);
+    return status;
 }
 
 int sg_verb_rehearse(int argc, char **argv)
 {
-    struct sg_rehearse rehearse = {.verb = argv[0], .margin = MARGIN};
+    struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED};
     struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
+    struct sg_rehearse_try values = {.count = 0};
+    const char *wanted = NULL;
     int devices = 1;
-    char folder[64], sim[128];
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
             return help();
-    int status = read_options(&rehearse, &launch, &devices, argc, argv);
+    int status = read_options(&rehearse, &launch, &devices, &wanted, argc, argv);
     if (status == 0 && rehearse.card_count == 0)
-        status = read_cards(&rehearse, "24GiB");
-    if (status)
+        status = sg_rehearse_read_cards(&rehearse, "24GiB");
+    if (status == 0 && wanted)
+        status = sg_rehearse_try_read(rehearse.verb, wanted, argv + optind, &values);
+    if (status) {
+        free(values.text);
         return status;
-    struct sg_conf conf;
-    sg_conf_init(&conf);
-    if (launch.conf && sg_tool_conf_check(launch.verb, launch.conf, &conf))
-        return SG_EXIT_USAGE;
-    if (rehearse.output && !rehearse.force && access(rehearse.output, F_OK) == 0)
-        return sg_tool_error(rehearse.verb, "%s is there already; -f replaces it", rehearse.output);
-    uint64_t largest = rehearse.card[rehearse.card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
-    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1", endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST,
-        devices);
-    launch.sim = sim;
-    launch.command = argv + optind;
-    sg_signals_hold(&rehearse.signals);
-    status = SG_EXIT_ERROR;
-    if (make_folder(&rehearse, folder)) {
-        status = rehearse_in(&rehearse, &launch, folder, argv + optind);
-        remove_folder(folder);
     }
-    sg_signals_restore(&rehearse.signals);
+    sg_rehearse_set_margins(&rehearse);
+    launch.conf = launch.conf ? sg_tool_conf_join("sites:True", launch.conf) : "sites:True";
+    rehearse.command = argv + optind;
+    status = rehearse_with(&rehearse, &launch, devices, wanted ? &values : NULL);
+    free(values.text);
     return status;
 }

@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "findings.h"
+#include "orders.h"
 #include "place.h"
 #include "recorded.h"
 #include "size.h"
@@ -14,12 +16,17 @@
 #include "tool.h"
 #include "trace_reader.h"
 
+/* Orders of frees that are tried besides the recorded one, and the events of a run up to which they are: each takes
+   some eight replays. */
+enum { ORDERS = 3, ORDERS_EVENTS = 2000000 };
+
 /* The life of one process, which is played on cards. */
 struct life {
     struct sg_rehearse *rehearse;
     struct sg_trace_reader *reader;
     struct sg_recorded recorded;
     struct sg_play play;
+    uint64_t order, random; /* of frees: 0 as recorded, and the state of what makes others */
     int signals; /* that had come when the playing began: another ends it */
     bool stopped;
 };
@@ -28,7 +35,18 @@ static size_t next_records(void *source, struct segalloc_trace_record *out, size
 {
     struct life *life = source;
     life->stopped |= sg_signals_count() > life->signals;
-    return life->stopped ? 0 : sg_trace_read(life->reader, out, n);
+    n = life->stopped ? 0 : sg_trace_read(life->reader, out, n);
+    if (life->order)
+        sg_orders_shuffle(out, n, &life->random);
+    return n;
+}
+
+/* A count that only rises, for how many replays there will be is not known. */
+static void show_progress(struct sg_rehearse *rehearse)
+{
+    rehearse->replays++;
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rplaying the run on other cards: %u", rehearse->replays);
 }
 
 static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
@@ -38,7 +56,9 @@ static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, 
     sg_trace_rewind(life->reader);
     memcpy(life->play.card, card, sizeof life->play.card);
     life->play.stop_at_oom = stop;
-    life->play.as_recorded = sg_recorded_is(&life->recorded, &life->play);
+    life->play.as_recorded = !life->order && sg_recorded_is(&life->recorded, &life->play);
+    life->random = life->order;
+    show_progress(life->rehearse);
     if (sg_play_run(&life->play, ret, error) != 0)
         return sg_tool_error(life->rehearse->verb, "the run can't be played again: %s", error);
     if (life->stopped)
@@ -47,7 +67,7 @@ static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, 
     return broken ? sg_tool_error(life->rehearse->verb, "the trace of the run: %s", broken) : 0;
 }
 
-static int play_card(struct life *life, struct sg_rehearse_card *card, uint64_t events)
+static int play_card(struct life *life, struct sg_rehearse_card *card, const struct sg_findings *findings)
 {
     struct sg_play_result result;
     uint64_t cards[SG_DEVICES_MAX];
@@ -58,9 +78,17 @@ static int play_card(struct life *life, struct sg_rehearse_card *card, uint64_t 
         return status;
     if (card->fits || result.first_oom_event < card->ends_at_event) {
         card->ends_at_event = result.first_oom_event;
-        card->of_events = events;
+        card->of_events = findings->requests;
         card->ends_with_bytes = result.first_oom_bytes;
         card->ends_with_live = result.first_oom_live;
+        for (int i = 0; i < SG_DEVICES_MAX; i++) {
+            const struct sg_play_device *device = &result.device[i];
+            if (device->first_oom_event != result.first_oom_event)
+                continue;
+            sg_site_book_line(&findings->book, device->first_oom_site, card->site);
+            sg_site_book_phase(&findings->book, device->first_oom_phase, card->phase);
+            sg_rehearse_hold(life->reader, (uint32_t)i, card);
+        }
     }
     card->fits = false;
     return 0;
@@ -74,6 +102,24 @@ static int find_smallest(struct life *life, const struct sg_play_result *known, 
     smallest.most = most > smallest.most ? most : smallest.most;
     int status = sg_smallest_find(&smallest, known);
     *ret = status ? 0 : sg_smallest_largest(&smallest, known);
+    return status;
+}
+
+/* What the next run needs, which frees in another order: the most of what some orders take, and half of what lies
+   between the most and the least of them. Where the order makes no difference it is what this run took. */
+static int find_robust(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+{
+    uint64_t least, most, other;
+    int status = find_smallest(life, known, &most);
+    least = most;
+    uint64_t orders = most && known->events <= ORDERS_EVENTS ? ORDERS : 0;
+    for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
+        status = find_smallest(life, known, &other);
+        least = other < least ? other : least;
+        most = other > most ? other : most;
+    }
+    life->order = 0;
+    *ret = most + ((most - least) / 2 + SG_SMALLEST_STEP - 1) / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
     return status;
 }
 
@@ -100,9 +146,9 @@ static int play_life(struct life *life, const struct sg_findings *findings)
             rehearse->peak_requested = peak[SG_STAT_requested_bytes];
     }
     for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++)
-        status = play_card(life, &rehearse->card[i], findings->requests);
+        status = play_card(life, &rehearse->card[i], findings);
     if (status == 0)
-        status = find_smallest(life, &known, &alone.segalloc);
+        status = find_robust(life, &known, &alone.segalloc);
     if (status == 0 && findings->torch && !rehearse->beneath)
         status = find_alone(life, &known, "", &alone.pytorch);
     if (status == 0 && findings->torch && !rehearse->beneath)
@@ -177,6 +223,8 @@ int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
     }
     if (files)
         closedir(files);
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
     return status;
 }
 
@@ -189,5 +237,7 @@ uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct s
 enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     uint64_t smallest = rehearse->alone.segalloc, left = card->bytes > smallest ? card->bytes - smallest : 0;
-    return !card->fits ? SG_REHEARSE_DOES_NOT_FIT : left < rehearse->margin ? SG_REHEARSE_TOO_CLOSE : SG_REHEARSE_FITS;
+    return !card->fits                                       ? SG_REHEARSE_DOES_NOT_FIT
+           : card->bytes < smallest || left < card->margin ? SG_REHEARSE_TOO_CLOSE
+                                                             : SG_REHEARSE_FITS;
 }

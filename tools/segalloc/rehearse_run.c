@@ -94,7 +94,7 @@ static int follow(pid_t child, int output, char last_line[SG_REHEARSE_TEXT])
     return status;
 }
 
-bool sg_rehearse_command(const struct sg_rehearse *rehearse, char **argv, struct sg_rehearse_run *ret)
+bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_run *ret)
 {
     const char *verb = rehearse->verb;
     bool to_stderr = rehearse->json;
@@ -108,7 +108,7 @@ bool sg_rehearse_command(const struct sg_rehearse *rehearse, char **argv, struct
     fflush(NULL);
     pid_t child = fork();
     if (child == 0)
-        become(verb, argv, to_stderr, ends[1], &rehearse->signals);
+        become(verb, rehearse->command, to_stderr, ends[1], &rehearse->signals);
     close(ends[1]);
     if (child < 0) {
         sg_tool_message(verb, "the command can't be run: %s", strerror(errno));

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "size.h"
 #include "tool.h"
@@ -10,13 +11,17 @@
 static const char *const assumptions[] = {
     ("Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it."),
     "copies of more than 1 MiB move nothing; sets to zero give host memory back",
-    "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them are",
-    "the CUDA context and the code of kernels take some 0.3 to 0.6 GiB of a card: what leaves less than --margin is too close to call",
-    "the program would ask for the same on every card; what depends on the card (free memory, its kind) is as on the largest named",
+    "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them "
+    "are",
+    "the program would ask for the same on every card; what depends on the card (free memory, its kind) is as on the "
+    "largest named",
 };
+static const char assumed_fast[] =
+    "it runs faster here than on a GPU: what a thread of the program frees by the clock (PyTorch's watchdog of NCCL, "
+    "every 0.1 s) counts longer, so a smaller card may do";
 static const char assumed_beneath[] =
-    "PyTorch's cache asks for the same segments on every card: on a full one it would first give back what it holds idle, so a "
-    "smaller card may do than is said here";
+    "PyTorch's cache asks for the same segments on every card: on a full one it would first give back what it holds "
+    "idle, so a smaller card may do than is said here";
 enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
 
 static bool has_cards(const struct sg_rehearse *rehearse)
@@ -27,6 +32,12 @@ static bool has_cards(const struct sg_rehearse *rehearse)
 static const struct sg_rehearse_card *largest(const struct sg_rehearse *rehearse)
 {
     return &rehearse->card[rehearse->card_count - 1];
+}
+
+/* More may be needed than was seen. */
+static bool at_least(const struct sg_rehearse *rehearse)
+{
+    return rehearse->interrupted || rehearse->ooms;
 }
 
 static void number(const char *key, uint64_t value, bool known)
@@ -41,8 +52,10 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
 {
     static const char *const names[] = {"fits", "too_close", "does_not_fit"};
     uint64_t smallest = rehearse->alone.segalloc;
-    printf("{\"bytes\":%" PRIu64 ",\"fits\":%s,\"verdict\":\"%s\",\"headroom_bytes\":", card->bytes,
-           card->fits ? "true" : "false", names[sg_rehearse_verdict(rehearse, card)]);
+    printf("{\"bytes\":%" PRIu64 ",\"name\":", card->bytes);
+    sg_tool_json_text(card->name);
+    printf(",\"fits\":%s,\"verdict\":\"%s\",\"margin_bytes\":%" PRIu64 ",\"headroom_bytes\":",
+           card->fits ? "true" : "false", names[sg_rehearse_verdict(rehearse, card)], card->margin);
     if (smallest)
         printf("%" PRId64, (int64_t)card->bytes - (int64_t)smallest);
     else
@@ -51,7 +64,18 @@ static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_
     number("of_events", card->of_events, card->ends_at_event);
     number("asked_bytes", card->ends_with_bytes, card->ends_at_event);
     number("live_bytes", card->ends_with_live, card->ends_at_event);
-    fputs(",\"site\":null}", stdout);
+    fputs(",\"site\":", stdout);
+    sg_tool_json_text(*card->site ? card->site : NULL);
+    fputs(",\"phase\":", stdout);
+    sg_tool_json_text(*card->phase ? card->phase : NULL);
+    fputs(",\"live_then\":[", stdout);
+    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
+        const struct sg_rehearse_held *held = &card->held[i];
+        printf("%s{\"site\":", i ? "," : "");
+        sg_tool_json_text(*held->site ? held->site : NULL);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", held->blocks, held->bytes);
+    }
+    fputs("]}", stdout);
 }
 
 void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
@@ -71,8 +95,8 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
            rehearse->peak_reserved);
     number("smallest_card_bytes", smallest, smallest);
     number("short_by_bytes", sg_rehearse_short_by(rehearse, largest(rehearse)), smallest);
-    printf(",\"at_least\":%s,\"margin_bytes\":%" PRIu64, rehearse->interrupted || rehearse->ooms ? "true" : "false",
-           rehearse->margin);
+    printf(",\"at_least\":%s,\"margin_bytes\":%" PRIu64, at_least(rehearse) ? "true" : "false",
+           largest(rehearse)->margin);
     fputs(",\"alone\":{\"pytorch\":", stdout);
     printf(rehearse->alone.pytorch ? "%" PRIu64 : "null", rehearse->alone.pytorch);
     number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
@@ -92,27 +116,75 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
         fputs(i ? "," : "", stdout);
         sg_tool_json_string(assumptions[i]);
     }
+    if (rehearse->processes > 1) {
+        putchar(',');
+        sg_tool_json_string(assumed_fast);
+    }
     if (rehearse->beneath) {
         putchar(',');
         sg_tool_json_string(assumed_beneath);
     }
-    puts("]}");
+    fputs("]}", stdout);
+}
+
+/* "24.00 GiB", or "4090, 23.52 GiB". */
+static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
+{
+    char size[SG_SIZE_TEXT];
+    snprintf(ret, 64, "%s%s%s", card->name ? card->name : "", card->name ? ", " : "",
+             sg_size_format(card->bytes, size));
+    return ret;
+}
+
+/* "does not fit, 9.17 GiB short" */
+static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    static const char *const words[] = {"fits", "too close to call", "does not fit"};
+    char size[SG_SIZE_TEXT];
+    uint64_t smallest = rehearse->alone.segalloc, lack = sg_rehearse_short_by(rehearse, card);
+    fputs(words[sg_rehearse_verdict(rehearse, card)], stdout);
+    if (card->fits && smallest && card->bytes >= smallest)
+        printf(", %s to spare", sg_size_format(card->bytes - smallest, size));
+    if (lack)
+        printf(", %s%s short", at_least(rehearse) ? "at least " : "", sg_size_format(lack, size));
 }
 
 static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
-    static const char *const words[] = {"fits", "too close to call", "does not fit"};
-    char size[SG_SIZE_TEXT], room[SG_SIZE_TEXT], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
-    uint64_t smallest = rehearse->alone.segalloc, lack = sg_rehearse_short_by(rehearse, card);
-    printf("  %12s  %s", sg_size_format(card->bytes, size), words[sg_rehearse_verdict(rehearse, card)]);
-    if (card->fits && smallest && card->bytes >= smallest)
-        printf(", %s to spare", sg_size_format(card->bytes - smallest, room));
-    if (lack)
-        printf(", %s short", sg_size_format(lack, room));
-    if (card->ends_at_event)
-        printf("; ends at event %" PRIu64 " of %" PRIu64 ", with %s in use, asking for %s", card->ends_at_event,
-               card->of_events, sg_size_format(card->ends_with_live, live), sg_size_format(card->ends_with_bytes, asked));
-    putchar('\n');
+    char name[64], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
+    printf("%s: ", card_name(card, name));
+    print_verdict(rehearse, card);
+    puts(".");
+    if (!card->ends_at_event)
+        return;
+    printf("  %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+           *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
+           sg_size_format(card->ends_with_live, live));
+    printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
+           100 * (double)card->ends_at_event / (double)(card->of_events ? card->of_events : 1));
+}
+
+/* The largest groups, of the last card that does not fit. */
+static void print_held(const struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_card *card = NULL;
+    char size[SG_SIZE_TEXT], each[SG_SIZE_TEXT];
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
+    if (!card || !card->held[0].bytes)
+        return;
+    printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
+    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
+        const struct sg_rehearse_held *held = &card->held[i];
+        printf("  %12s in %" PRIu64 " block%s", sg_size_format(held->bytes, size), held->blocks,
+               held->blocks == 1 ? "" : "s");
+        if (*held->site)
+            printf(", %s\n", held->site);
+        else if (held->blocks > 1)
+            printf(" of %s\n", sg_size_format(held->each, each));
+        else
+            putchar('\n');
+    }
 }
 
 static void print_alone(const struct sg_rehearse *rehearse)
@@ -121,41 +193,109 @@ static void print_alone(const struct sg_rehearse *rehearse)
     const struct sg_rehearse_alone *alone = &rehearse->alone;
     if (!alone->segalloc)
         return;
-    printf("The smallest card is %s%s.\n", rehearse->interrupted || rehearse->ooms ? "at least " : "",
-           sg_size_format(alone->segalloc, size));
-    if (alone->pytorch)
-        printf("  PyTorch alone, without segalloc:    %s\n", sg_size_format(alone->pytorch, size));
-    if (alone->pytorch_expandable)
-        printf("  the same with expandable_segments:  %s\n", sg_size_format(alone->pytorch_expandable, size));
+    const char *least = at_least(rehearse) ? "at least " : "";
+    if (!alone->pytorch) {
+        printf("Smallest card: %s%s\n", least, sg_size_format(alone->segalloc, size));
+        return;
+    }
+    puts("Smallest card:");
+    printf("  PyTorch alone                 %s%s\n", least, sg_size_format(alone->pytorch, size));
+    printf("  PyTorch, expandable_segments  %s%s\n", least, sg_size_format(alone->pytorch_expandable, size));
+    printf("  segalloc                      %s%s\n", least, sg_size_format(alone->segalloc, size));
+}
+
+void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT], name[64];
+    if (!has_cards(rehearse)) {
+        printf("it stopped: %s\n", rehearse->reason);
+        return;
+    }
+    for (unsigned i = 0; i < rehearse->card_count; i++) {
+        printf("%s%s ", i ? "; " : "", card_name(&rehearse->card[i], name));
+        print_verdict(rehearse, &rehearse->card[i]);
+    }
+    if (rehearse->alone.segalloc)
+        printf(". Smallest card: %s%s\n", at_least(rehearse) ? "at least " : "",
+               sg_size_format(rehearse->alone.segalloc, size));
+    else
+        puts(".");
+}
+
+/* An argument as a shell takes it. */
+static void print_argument(const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=:,./@%";
+    if (*text && text[strspn(text, plain)] == '\0') {
+        printf(" %s", text);
+        return;
+    }
+    fputs(" '", stdout);
+    for (; *text; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
+    putchar('\'');
+}
+
+void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
+{
+    char values[128];
+    if (!fits && !sg_rehearse_try_suggest(rehearse->command, values, sizeof values))
+        return;
+    if (fits) {
+        fputs("Next: segalloc run --", stdout);
+    } else {
+        fputs("Next: segalloc rehearse", stdout);
+        if (rehearse->list)
+            printf(" --card %s", rehearse->list);
+        printf(" --try %s --", values);
+    }
+    for (char **argument = rehearse->command; *argument; argument++)
+        print_argument(*argument);
+    putchar('\n');
+}
+
+static void print_assumed(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT];
+    printf("Left for the context and libraries: %s (--margin). Assumed:\n",
+           sg_size_format(largest(rehearse)->margin, size));
+    for (int i = 0; i < ASSUMPTIONS; i++)
+        printf("  %s\n", assumptions[i]);
+    if (rehearse->processes > 1)
+        printf("  %s\n", assumed_fast);
+    if (rehearse->beneath)
+        printf("  %s\n", assumed_beneath);
 }
 
 void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
 {
-    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
-    static const char *const verdicts[] = {"It completed", "It runs out of memory", "It stopped"};
-    printf("%s%s%s (%.0f s).\n", verdicts[rehearse->outcome], *rehearse->reason ? ": " : "", rehearse->reason,
-           rehearse->run.seconds);
+    char size[SG_SIZE_TEXT];
+    bool stopped = rehearse->outcome == SG_REHEARSE_STOPPED, all = true;
+    if (stopped)
+        printf("It stopped: %s (%.0f s).\n", rehearse->reason, rehearse->run.seconds);
+    if (stopped && has_cards(rehearse))
+        puts("Up to there:");
+    for (unsigned i = 0; i < rehearse->card_count && has_cards(rehearse); i++) {
+        print_card(rehearse, &rehearse->card[i]);
+        all = all && rehearse->card[i].fits;
+    }
+    if (has_cards(rehearse)) {
+        print_held(rehearse);
+        print_alone(rehearse);
+    }
     if (rehearse->processes) {
-        printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, a),
+        printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc.\n", rehearse->allocs,
-               rehearse->allocs == 1 ? "" : "s", 100 * rehearse->served_share);
+        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s).\n", rehearse->allocs,
+               rehearse->allocs == 1 ? "" : "s", 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))
         return;
-    if (rehearse->interrupted)
-        puts("Up to there:");
-    print_alone(rehearse);
-    for (unsigned i = 0; i < rehearse->card_count; i++)
-        print_card(rehearse, &rehearse->card[i]);
     if (rehearse->ooms)
         printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
                "have done otherwise is not known.\n", rehearse->ooms, rehearse->ooms == 1 ? "" : "s");
-    if (rehearse->outcome != SG_REHEARSE_STOPPED) {
-        printf("Left for the context and libraries: %s (--margin).\nAssumed:\n", sg_size_format(rehearse->margin, b));
-        for (int i = 0; i < ASSUMPTIONS; i++)
-            printf("  %s\n", assumptions[i]);
-    }
-    if (rehearse->beneath)
-        printf("  %s\n", assumed_beneath);
+    if (!stopped)
+        print_assumed(rehearse);
+    if (!stopped)
+        sg_rehearse_print_next(rehearse, all);
 }

@@ -237,8 +237,8 @@ static void print_json(const struct replay *replay)
         result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved,
         utilization(result), result->end_reserved);
     printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
-           ",\"sewn_pages\":%" PRIu64 ",\"late_unmaps\":%" PRIu64,
-        result->pages_moved, result->bytes_moved, result->aliased_pages, result->sewn_pages, result->late_unmaps);
+           ",\"late_unmaps\":%" PRIu64,
+        result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
     printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64
            ",\"new_ooms\":%" PRIu64, result->host_waits, result->device_waits, result->ooms, result->new_ooms);
     if (replay->play.ordered)
@@ -257,7 +257,12 @@ static void print_json(const struct replay *replay)
 #define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->calls.name), comma = ",";
     SG_PLAY_CALLS(CALL)
 #undef CALL
-    printf("},\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->event_calls,
+    comma = "";
+    fputs("},\"handle_calls\":{", stdout);
+#define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->handles.name), comma = ",";
+    SG_PLAY_HANDLE_CALLS(CALL)
+#undef CALL
+    printf("},\"peak_mappings\":%" PRIu64 ",\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->peak_mappings, result->event_calls,
         (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
     if (replay->bench)
         printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
@@ -305,8 +310,11 @@ static void print_verdict(const struct replay *replay)
     char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
     uint64_t allocs = result->allocs + result->failures;
     if (!result->ooms) {
-        printf("All %" PRIu64 " allocation%s fit%s.\n", allocs, allocs == 1 ? "" : "s",
-            result->failures ? ", those that failed when recorded too" : "");
+        const char *too = result->failures ? ", those that failed when recorded too" : "";
+        if (allocs == 1)
+            printf("The only allocation fits%s.\n", result->failures ? ", which failed when recorded" : "");
+        else
+            printf("All %" PRIu64 " allocations fit%s.\n", allocs, too);
         return;
     }
     printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, allocs == 1 ? "" : "s",
@@ -480,8 +488,12 @@ static int set_terms(struct replay *replay)
     if (status)
         return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
     sg_recorded_play(&replay->recorded, &replay->play);
-    if (replay->conf_text)
+    if (replay->conf_text) {
+        enum sg_alias settled = replay->play.conf.alias;
         replay->play.conf = asked;
+        if (asked.alias == SG_ALIAS_AUTO) /* which the recorded device settled */
+            replay->play.conf.alias = settled;
+    }
     if (replay->limit) {
         memset(replay->play.card, 0, sizeof replay->play.card);
         replay->play.card_bytes = replay->limit;

@@ -26,31 +26,79 @@ static void fragmentation(double utilization)
     ratio("fragmentation", utilization < 0 ? -1 : utilization < 1 ? 1 - utilization : 0);
 }
 
-/* The groups of a live set, largest first. What has no source is null: a size class is all that this trace tells. */
-static void print_live(const char *name, const struct sg_live_set *set)
+static void place(const char *name, const char *text)
 {
-    bool shown[SG_SIZE_CLASSES] = {false};
-    const char *comma = "";
+    printf(",\"%s\":", name);
+    if (*text)
+        sg_tool_json_string(text);
+    else
+        fputs("null", stdout);
+}
+
+/* What the blocks of a group have in common. What has no source is null. */
+static void print_key(const struct sg_findings *findings, const struct sg_live_key *key)
+{
+    char text[SG_SITE_TEXT];
+    printf("\"size_class\":%" PRIu64 ",\"stream\":%" PRIu64 ",\"torch\":%s",
+           sg_live_class_from(key->size_class), key->stream, key->torch ? "true" : "false");
+    place("site", sg_site_book_line(&findings->book, key->site, text));
+    place("phase", sg_site_book_phase(&findings->book, key->phase, text));
+}
+
+/* The groups of a live set, largest first. */
+static void print_live(const struct sg_findings *findings, const char *name, const struct sg_live_set *set)
+{
     printf(",\"%s\":[", name);
-    for (;;) {
-        int next = -1;
-        for (int i = 0; i < SG_SIZE_CLASSES; i++)
-            if (!shown[i] && set->class[i].blocks && (next < 0 || set->class[i].bytes > set->class[next].bytes))
-                next = i;
-        if (next < 0)
-            break;
-        shown[next] = true;
-        printf("%s{\"size_class\":%" PRIu64 ",\"site\":null,\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64
-               ",\"age_allocations\":%" PRIu64 "}", comma, next ? UINT64_C(1) << (next - 1) : 0, set->class[next].blocks,
-               set->class[next].bytes, sg_live_age(set, (unsigned)next));
-        comma = ",";
+    for (uint32_t i = 0; i < set->rows; i++) {
+        const struct sg_live_row *row = &set->row[i];
+        fputs(i ? ",{" : "{", stdout);
+        print_key(findings, &row->key);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"age_allocations\":%" PRIu64 "}", row->blocks, row->bytes,
+               row->age);
     }
     putchar(']');
+}
+
+/* How the pages were used, and what kept those that were used in part. */
+static void print_moment(const struct sg_findings *findings, const char *name, const struct sg_page_map *moment)
+{
+    if (!moment->event) {
+        printf(",\"%s\":null", name);
+        return;
+    }
+    printf(",\"%s\":{\"event\":%" PRIu64 ",\"reserved_bytes\":%" PRIu64 ",\"pages\":%" PRIu64
+           ",\"partly_used_pages\":%" PRIu64 ",\"partly_used_idle_bytes\":%" PRIu64 ",\"cell_bytes\":%" PRIu64
+           ",\"map\":\"%.*s\",\"kept_by\":[", name, moment->event, moment->reserved, moment->pages, moment->partly,
+           moment->partly_idle, moment->cell_bytes, (int)moment->cells, moment->map);
+    for (uint32_t i = 0; i < moment->pins; i++) {
+        const struct sg_pin *pin = &moment->pin[i];
+        fputs(i ? ",{" : "{", stdout);
+        print_key(findings, &pin->key);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"pages\":%" PRIu64 ",\"back_bytes\":%" PRIu64 "}",
+               pin->blocks, pin->bytes, pin->pages, pin->back);
+    }
+    fputs("]}", stdout);
+}
+
+static void print_series(const char *name, const struct sg_over_time *series)
+{
+    printf(",\"%s\":[", name);
+    for (uint32_t i = 0; series->width && i < series->used; i++)
+        printf("%s%" PRIu64, i ? "," : "", series->most[i]);
+    putchar(']');
+}
+
+static const struct sg_live_set *live_at_failure(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    static const struct sg_live_set none;
+    const struct sg_summary_failure *failure = sg_findings_largest_failure(findings, device);
+    return failure ? &failure->live : &none;
 }
 
 static void print_failures(const struct sg_findings *findings, uint32_t ordinal)
 {
     const char *comma = "";
+    char text[SG_SITE_TEXT];
     fputs(",\"failures\":[", stdout);
     for (uint32_t i = 0; i < findings->failures; i++) {
         const struct sg_summary_failure *failure = &findings->failure[i];
@@ -59,7 +107,10 @@ static void print_failures(const struct sg_findings *findings, uint32_t ordinal)
         printf("%s{\"event\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"live_bytes\":%" PRIu64, comma, failure->event,
                failure->bytes, failure->live_bytes);
         number("short_by_bytes", failure->short_by, failure->short_by);
-        fputs(",\"site\":null,\"phase\":null}", stdout);
+        place("site", sg_site_book_line(&findings->book, failure->site, text));
+        place("phase", sg_site_book_phase(&findings->book, failure->phase, text));
+        print_live(findings, "live", &failure->live);
+        putchar('}');
         comma = ",";
     }
     putchar(']');
@@ -80,8 +131,14 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     number("peak_reserved_bytes", stats->peak[SG_STAT_reserved_bytes], device->known[SG_STAT_reserved_bytes]);
     number("smallest_card_bytes", device->smallest_card, device->smallest_card);
     print_failures(findings, device->ordinal);
-    print_live("live_at_peak", &device->at_peak);
-    print_live("live_at_failure", &device->at_failure);
+    print_live(findings, "live_at_peak", &device->at_peak);
+    print_live(findings, "live_at_peak_reserved", &device->at_reserved);
+    print_live(findings, "live_at_failure", live_at_failure(findings, device));
+    print_moment(findings, "at_peak_reserved", &device->fullest);
+    print_moment(findings, "at_failure", &device->failed);
+    number("events_of_a_step", device->requested.width, device->requested.width);
+    print_series("requested_over_time", &device->requested);
+    print_series("reserved_over_time", &device->reserved);
     ratio("served_share", asked && !imported ? (double)stats->value[SG_STAT_allocs] / (double)asked : -1);
     fragmentation(sg_findings_utilization(device));
     fputs(",\"statistics\":{", stdout);
@@ -105,9 +162,9 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     }
     const char *comma = "";
     putchar('[');
-    for (int i = 0; i < SG_SIZE_CLASSES; i++)
+    for (int i = 0; i < SG_LIVE_CLASSES; i++)
         if (device->class_count[i]) {
-            printf("%s{\"from_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 "}", comma, i ? UINT64_C(1) << (i - 1) : 0,
+            printf("%s{\"from_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 "}", comma, sg_live_class_from((uint32_t)i),
                    device->class_count[i]);
             comma = ",";
         }

@@ -16,7 +16,24 @@ static void figure(uint64_t value, const char *unit)
         printf(" %14" PRIu64, value);
 }
 
-static void level(const struct sg_findings_device *device, enum sg_stat stat, const char *name)
+/* The rest of a line that has `column` characters, in lines of 80. */
+static void print_wrapped(int column, const char *text)
+{
+    enum { WIDTH = 80 };
+    int at = column;
+    for (const char *word = text; *word;) {
+        int length = (int)strcspn(word, " ");
+        if (at > column && at + 1 + length > WIDTH) {
+            printf("\n%*s", column, "");
+            at = column;
+        }
+        at += printf("%s%.*s", at > column ? " " : "", length, word);
+        word += length + (word[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void level(const struct sg_findings_device *device, enum sg_stat stat, const char *name, bool explained)
 {
     const struct sg_stat_info *info = sg_stat_info(stat);
     if (!device->known[stat])
@@ -24,7 +41,8 @@ static void level(const struct sg_findings_device *device, enum sg_stat stat, co
     printf("  %-22s", name);
     figure(device->stats.value[stat], info->unit);
     figure(device->stats.peak[stat], info->unit);
-    printf("   %s\n", info->text);
+    fputs(explained ? "" : "  ", stdout);
+    print_wrapped(56, explained ? "" : info->text); /* the words at the end have it */
 }
 
 static void levels(const struct sg_findings *findings, const struct sg_findings_device *device)
@@ -44,7 +62,7 @@ static void levels(const struct sg_findings *findings, const struct sg_findings_
     printf("  %-22s %14s %14s\n", "", findings->running ? "now" : "at the end", "peak");
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (rows[i].always || device->stats.peak[rows[i].stat])
-            level(device, rows[i].stat, rows[i].name);
+            level(device, rows[i].stat, rows[i].name, rows[i].always);
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     bool free_known = device->known[SG_STAT_largest_free_bytes];
     if (free_known || device->largest_request)
@@ -74,50 +92,8 @@ static void counters(const struct sg_findings *findings, const struct sg_finding
         any = true;
         printf("  %-22s", info->name);
         figure(device->stats.value[i], info->unit);
-        printf("   %s\n", findings->imported ? "in the trace" : info->text);
-    }
-}
-
-static void histogram(const struct sg_findings_device *device)
-{
-    enum { WIDTH = 40 };
-    static const char bar[WIDTH + 1] = "########################################";
-    uint64_t most = 0;
-    for (int i = 0; device->has_classes && i < SG_SIZE_CLASSES; i++)
-        most = device->class_count[i] > most ? device->class_count[i] : most;
-    if (!most)
-        return;
-    puts("\nSizes asked for");
-    for (int i = 0; i < SG_SIZE_CLASSES; i++) {
-        char from[SG_SIZE_TEXT];
-        uint64_t count = device->class_count[i];
-        if (!count)
-            continue;
-        int length = (int)((double)count / (double)most * WIDTH + 0.999);
-        printf("  from %12s %12" PRIu64 "  %.*s\n", sg_size_format(i ? UINT64_C(1) << (i - 1) : 0, from), count, length,
-               bar);
-    }
-}
-
-/* What was alive, largest groups first. */
-static void live_set(const char *heading, const struct sg_live_set *set)
-{
-    enum { ROWS = 12 };
-    bool shown[SG_SIZE_CLASSES] = {false};
-    char size[SG_SIZE_TEXT], bytes[SG_SIZE_TEXT];
-    for (int row = 0; row < ROWS; row++) {
-        int next = -1;
-        for (int i = 0; i < SG_SIZE_CLASSES; i++)
-            if (!shown[i] && set->class[i].bytes && (next < 0 || set->class[i].bytes > set->class[next].bytes))
-                next = i;
-        if (next < 0)
-            return;
-        if (row == 0)
-            printf("\n%s\n  %14s %14s %10s   %s\n", heading, "", "blocks from", "blocks", "mean age in allocations");
-        shown[next] = true;
-        printf("  %14s %14s %10" PRIu64 "   %" PRIu64 "\n", sg_size_format(set->class[next].bytes, bytes),
-               sg_size_format(next ? UINT64_C(1) << (next - 1) : 0, size), set->class[next].blocks,
-               sg_live_age(set, (unsigned)next));
+        fputs("   ", stdout);
+        print_wrapped(42, findings->imported ? "in the trace" : info->text);
     }
 }
 
@@ -125,7 +101,7 @@ static void live_set(const char *heading, const struct sg_live_set *set)
 static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     enum { ROWS = 8 };
-    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], heading[96];
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], heading[128], place[SG_SITE_TEXT];
     int rows = 0;
     for (uint32_t i = 0; i < findings->failures && rows < ROWS; i++) {
         const struct sg_summary_failure *failure = &findings->failure[i];
@@ -135,14 +111,43 @@ static void failures(const struct sg_findings *findings, const struct sg_finding
             puts("\nAllocations that failed");
         printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event, sg_size_format(failure->bytes, bytes),
                sg_size_format(failure->live_bytes, live));
-        printf("%s%s\n", failure->short_by ? ", short by " : "",
+        printf("%s%s", failure->short_by ? ", short by " : "",
                failure->short_by ? sg_size_format(failure->short_by, lack) : "");
+        sg_site_book_line(&findings->book, failure->site, place);
+        printf("%s%s", *place ? ", at " : "", place);
+        sg_site_book_phase(&findings->book, failure->phase, place);
+        printf("%s%s\n", *place ? ", in " : "", place);
     }
     if (rows && device->stats.value[SG_STAT_ooms] > (uint64_t)rows)
         printf("  and %" PRIu64 " more\n", device->stats.value[SG_STAT_ooms] - (uint64_t)rows);
-    snprintf(heading, sizeof heading, "Alive when %s failed", sg_size_format(device->failed_largest, bytes));
-    if (rows)
-        live_set(heading, &device->at_failure);
+    const struct sg_summary_failure *largest = sg_findings_largest_failure(findings, device);
+    if (!largest)
+        return;
+    snprintf(heading, sizeof heading, "Alive when %s failed (event %" PRIu64 ")", sg_size_format(largest->bytes, bytes),
+             largest->event);
+    sg_report_live(findings, heading, &largest->live);
+}
+
+static bool is_same(const struct sg_live_set *a, const struct sg_live_set *b)
+{
+    bool same = a->rows == b->rows;
+    for (uint32_t i = 0; i < a->rows && same; i++)
+        same = a->row[i].bytes == b->row[i].bytes && a->row[i].blocks == b->row[i].blocks;
+    return same;
+}
+
+/* What held the memory: where it ran out, or else when most was in use. */
+static void held(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    failures(findings, device);
+    sg_report_live(findings, "Alive at the peak of requested", &device->at_peak);
+    if (device->failed.event) {
+        sg_report_moment(findings, "at that failure", &device->failed);
+        return;
+    }
+    if (device->fullest.event && !is_same(&device->at_peak, &device->at_reserved))
+        sg_report_live(findings, "Alive at the peak of reserved", &device->at_reserved);
+    sg_report_moment(findings, "when most was reserved", &device->fullest);
 }
 
 static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
@@ -158,13 +163,12 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     if (sg_findings_utilization(device) >= 0)
         printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
     putchar('\n');
+    sg_report_over_time(device);
     levels(findings, device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
         printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64 " event%s before the end)\n",
                device->stats_age, device->stats_age == 1 ? "" : "s");
-    failures(findings, device);
-    live_set("Alive at the peak", &device->at_peak);
-    histogram(device);
+    held(findings, device);
     counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
     counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
 }

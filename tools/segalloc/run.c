@@ -11,6 +11,7 @@ static const struct option long_options[] = {
     {"torch", no_argument, NULL, 't'},
     {"no-preload", no_argument, NULL, 'n'},
     {"conf", required_argument, NULL, 'c'},
+    {"sites", no_argument, NULL, 'S'},
     {"output", required_argument, NULL, 'o'},
     {"force", no_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},
@@ -19,8 +20,8 @@ static const struct option long_options[] = {
 
 static int help(void)
 {
-    puts("usage: segalloc run [--sim SPEC] [--torch] [--no-preload] [--conf K:V,…]\n"
-         "                    [-o TRACE [-f]] [--] CMD [ARGUMENT]…\n"
+    puts("usage: segalloc run [--sim SPEC] [--torch] [--sites] [--no-preload]\n"
+         "                    [--conf K:V,…] [-o TRACE [-f]] [--] CMD [ARGUMENT]…\n"
          "Runs CMD with its CUDA memory served by segalloc. No file is written unless\n"
          "asked for; running out of memory and wrong options are said on standard error.\n\n"
          "      --sim SPEC     on a simulated GPU: SIZE[,count=N][,driver=12.4][,no-vmm]…,\n"
@@ -28,6 +29,9 @@ static int help(void)
          "      --torch        CMD runs PyTorch: PyTorch's memory functions (statistics,\n"
          "                     empty_cache, set_per_process_memory_fraction …) report and\n"
          "                     control segalloc; `man segalloc` says more\n"
+         "      --sites        note which line of Python, or which code, asks for memory:\n"
+         "                     `segalloc report` of the trace, and what running out\n"
+         "                     prints, say where\n"
          "      --no-preload   without segalloc, for comparison; other options may stay\n"
          "      --conf K:V,…   options, on top of SEGALLOC_CONF; `segalloc conf\n"
          "                     --help-options` lists them. May be given several times: of\n"
@@ -57,6 +61,9 @@ int sg_verb_run(int argc, char **argv)
             break;
         case 'c':
             launch.conf = sg_tool_conf_join(launch.conf, optarg);
+            break;
+        case 'S':
+            launch.conf = sg_tool_conf_join(launch.conf, "sites:True");
             break;
         case 'o':
             launch.trace = optarg;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "meta.h"
 #include "progress.h"
 #include "rmm_csv.h"
 #include "size.h"
@@ -22,11 +23,14 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_SLOT] = "slot", [SEGALLOC_RECORD_SLOT_GONE] = "slot_gone", [SEGALLOC_RECORD_TICK] = "tick",
         [SEGALLOC_RECORD_ORDER] = "order", [SEGALLOC_RECORD_COMPLETE] = "complete", [SEGALLOC_RECORD_MARK] = "mark",
         [SEGALLOC_RECORD_LIMIT] = "limit", [SEGALLOC_RECORD_TURN] = "turn", [SEGALLOC_RECORD_PIN] = "pin",
-        [SEGALLOC_RECORD_CONTEXT_GONE] = "context_gone", [SEGALLOC_RECORD_FIXED] = "fixed",
+        [SEGALLOC_RECORD_CONTEXT_GONE] = "context_gone", [SEGALLOC_RECORD_FIXED] = "fixed", [SEGALLOC_RECORD_COST] = "cost",
+        [SEGALLOC_RECORD_PEERS] = "peers",
         [SEGALLOC_RECORD_UNTRACKED] = "untracked",
         [SEGALLOC_RECORD_STATISTIC] = "statistic",
         [SEGALLOC_RECORD_END] = "end", [SEGALLOC_RECORD_DEFINE_STREAM] = "define_stream",
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
+        [SEGALLOC_RECORD_DEFINE_TEXT] = "define_text", [SEGALLOC_RECORD_DEFINE_SITE] = "define_site",
+        [SEGALLOC_RECORD_DEFINE_PHASE] = "define_phase", [SEGALLOC_RECORD_SITE] = "site",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
@@ -50,33 +54,40 @@ static uint32_t ordinal_of(const struct sg_summary *summary, const struct segall
     return device < SG_DICTIONARY_DEVICES ? device : SG_DICTIONARY_DEVICES - 1;
 }
 
-static unsigned size_class(uint64_t size)
-{
-    return size ? 64 - (unsigned)__builtin_clzll(size) : 0;
-}
-
 /* Before what is alive changes: keeps what it was when most was. */
 static void keep_peak(struct sg_summary_device *device)
 {
-    if (!device->is_at_peak)
-        return;
+    if (device->is_at_peak)
+        sg_live_keep(&device->live);
     device->is_at_peak = false;
-    device->at_peak = device->live;
-    device->at_peak.allocs = device->allocs;
+}
+
+bool sg_live_set_take(struct sg_live_set *ret, const struct sg_live *live, bool kept, uint32_t most)
+{
+    uint32_t room = live->groups < most ? live->groups : most;
+    *ret = (struct sg_live_set){.row = room ? malloc(room * sizeof *ret->row) : NULL};
+    if (!ret->row)
+        return room == 0;
+    uint32_t rows = sg_live_rows(live, kept, NULL, ret->row, room);
+    ret->rows = rows < room ? rows : room;
+    return rows > 0 || !sg_meta_ran_out();
+}
+
+void sg_live_set_free(struct sg_live_set *set)
+{
+    free(set->row);
+    *set = (struct sg_live_set){0};
 }
 
 static void block_gone(struct sg_summary *summary, uint64_t number)
 {
     struct sg_summary_block *block = &summary->block[number - 1];
     struct sg_summary_device *device = &summary->device[block->device];
-    struct sg_live_class *class = &device->live.class[size_class(block->size)];
     keep_peak(device);
     device->live_bytes -= block->size;
     device->live_blocks--;
     summary->live_bytes -= block->size;
-    class->blocks--;
-    class->bytes -= block->size;
-    class->births -= block->birth;
+    sg_live_remove(&device->live, block->group, block->size, block->birth);
     block->spare = summary->spare;
     summary->spare = (uint32_t)number;
 }
@@ -100,6 +111,13 @@ static uint32_t block_entry(struct sg_summary *summary)
     return ++summary->blocks;
 }
 
+/* The groups of a device, from its first allocation on. False: no host memory. */
+static bool has_groups(struct sg_summary_device *device)
+{
+    enum { GROUPS = 1 << 16 };
+    return device->live.group || sg_live_init(&device->live, GROUPS);
+}
+
 static int allocate(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     uint32_t ordinal = ordinal_of(summary, record);
@@ -111,21 +129,25 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
         block_gone(summary, before);
     }
     uint32_t number = block_entry(summary);
-    if (!number || !sg_idmap_put(&summary->live, record->id, number))
+    if (!number || !sg_idmap_put(&summary->live, record->id, number) || !has_groups(device))
         return -ENOMEM;
-    struct sg_live_class *class = &device->live.class[size_class(size)];
+    const struct sg_thread_info *from = sg_dictionary_thread(&summary->dictionary, record->thread);
+    const struct sg_live_key key = {
+        .stream = sg_dictionary_stream(&summary->dictionary, record->stream)->handle,
+        .size_class = sg_live_class(size), .torch = (record->flags & SEGALLOC_FLAG_TORCH) != 0,
+        .site = sg_site_book_shown(&summary->dictionary.book, from->site), .phase = from->phase,
+    };
     summary->torch |= record->flags & SEGALLOC_FLAG_TORCH;
     device->used = true;
     device->allocs++;
     device->alloc_bytes += size;
-    device->class_count[size_class(size)]++;
+    device->class_count[sg_live_class(size)]++;
     device->live_bytes += size;
     device->live_blocks++;
     summary->live_bytes += size;
-    summary->block[number - 1] = (struct sg_summary_block){.size = size, .birth = device->allocs, .device = ordinal};
-    class->blocks++;
-    class->bytes += size;
-    class->births += device->allocs;
+    uint32_t group = sg_live_add(&device->live, &key, size);
+    summary->block[number - 1] = (struct sg_summary_block){.size = size, .birth = device->live.allocs, .device = ordinal,
+                                                           .group = group};
     if (device->live_bytes > device->peak_live_bytes) {
         device->peak_live_bytes = device->live_bytes;
         device->is_at_peak = true;
@@ -137,23 +159,27 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
     return 0;
 }
 
-static void fail(struct sg_summary *summary, const struct segalloc_trace_record *record)
+static int fail(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     uint32_t ordinal = ordinal_of(summary, record);
     struct sg_summary_device *device = device_at(summary, ordinal);
     device->used = true;
     device->failures++;
-    if (record->size > device->failed_largest) {
+    if (record->size > device->failed_largest)
         device->failed_largest = record->size;
-        device->at_failure = device->live;
-        device->at_failure.allocs = device->allocs;
-    }
+    struct sg_live_set live = {0};
+    if (summary->failures < SG_FAILURES_KEPT && !sg_live_set_take(&live, &device->live, false, SG_LIVE_ROWS_OF_FAILURE))
+        return -ENOMEM;
     if (summary->failures < SG_FAILURES_KEPT)
         summary->failure[summary->failures] = (struct sg_summary_failure){
             .event = summary->requests, .bytes = record->size, .live_bytes = device->live_bytes,
             .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0, .thread = record->thread, .device = ordinal,
+            .site = sg_dictionary_thread(&summary->dictionary, record->thread)->site,
+            .phase = sg_dictionary_thread(&summary->dictionary, record->thread)->phase,
+            .live = live,
         };
     summary->failures++;
+    return 0;
 }
 
 /* The driver served an allocation. Where it was the latest that had failed, by the same thread, the program has it. */
@@ -164,11 +190,12 @@ static void pass_on(struct sg_summary *summary, const struct segalloc_trace_reco
     device->used = true;
     device->passed_on++;
     device->passed_on_bytes += record->size;
-    const struct sg_summary_failure *last =
+    struct sg_summary_failure *last =
         summary->failures && summary->failures <= SG_FAILURES_KEPT ? &summary->failure[summary->failures - 1] : NULL;
     if (!last || last->device != ordinal || last->thread != record->thread || last->bytes != record->size ||
         last->event != summary->requests)
         return;
+    sg_live_set_free(&last->live);
     summary->failures--;
     summary->retried++;
     device->failures--;
@@ -212,6 +239,7 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
 {
     struct sg_summary_device *device;
     uint64_t kept;
+    int error;
     summary->kind[record->kind]++;
     switch (record->kind) {
     case SEGALLOC_RECORD_DEFINE_DEVICE:
@@ -221,6 +249,10 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return sg_dictionary_add(&summary->dictionary, record);
     case SEGALLOC_RECORD_DEFINE_STREAM:
     case SEGALLOC_RECORD_DEFINE_THREAD:
+    case SEGALLOC_RECORD_DEFINE_TEXT:
+    case SEGALLOC_RECORD_DEFINE_SITE:
+    case SEGALLOC_RECORD_DEFINE_PHASE:
+    case SEGALLOC_RECORD_SITE:
         return sg_dictionary_add(&summary->dictionary, record);
     case SEGALLOC_RECORD_STATISTIC:
         statistic(summary, record);
@@ -240,19 +272,21 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
     device->stats_age++;
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
-        return allocate(summary, record);
+        error = allocate(summary, record);
+        sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
+        return error;
     case SEGALLOC_RECORD_FREE:
         kept = sg_idmap_take(&summary->live, record->id);
         if (kept) {
             summary->device[summary->block[kept - 1].device].frees++;
             block_gone(summary, kept);
+            sg_over_time_note(&device->over_time, summary->requests, device->live_bytes);
         } else {
             summary->unmatched_frees++;
         }
         break;
     case SEGALLOC_RECORD_ALLOCATE_FAILURE:
-        fail(summary, record);
-        break;
+        return fail(summary, record);
     case SEGALLOC_RECORD_PASSED_ON:
         pass_on(summary, record);
         break;
@@ -275,10 +309,11 @@ static void finish(struct sg_summary *summary, const struct segalloc_trace_heade
     }
 }
 
-int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds)
+static int read_all(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds, uint64_t until)
 {
     static const uint64_t smallest[] = {[SG_BOUND_ALL] = 1, [SG_BOUND_LARGE] = SG_MIB};
     memset(summary, 0, sizeof(*summary));
+    summary->until = until;
     summary->device = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->device));
     summary->pending = calloc(SG_DICTIONARY_DEVICES, sizeof(*summary->pending));
     struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
@@ -288,11 +323,13 @@ int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, 
             error = -ENOMEM;
     struct sg_progress progress = {0};
     size_t n;
-    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
-        for (size_t i = 0; i < n && !error; i++) {
+    bool over = false;
+    while (!error && !over && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error && !over; i++) {
             error = add(summary, &record[i]);
             for (int which = 0; which < SG_BOUND_COUNT && summary->bound[which] && !error; which++)
                 error = sg_bound_add(summary->bound[which], &record[i], (int)ordinal_of(summary, &record[i]));
+            over = until && summary->requests >= until;
         }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
     }
@@ -303,8 +340,22 @@ int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, 
     return error;
 }
 
+int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds)
+{
+    return read_all(summary, reader, bounds, 0);
+}
+
+int sg_summary_read_until(struct sg_summary *summary, struct sg_trace_reader *reader, uint64_t request)
+{
+    return read_all(summary, reader, false, request);
+}
+
 void sg_summary_free(struct sg_summary *summary)
 {
+    for (uint32_t i = 0; i < summary->devices; i++)
+        sg_live_fini(&summary->device[i].live);
+    for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++)
+        sg_live_set_free(&summary->failure[i].live);
     for (int i = 0; i < SG_BOUND_COUNT; i++)
         sg_bound_delete(summary->bound[i]);
     sg_idmap_fini(&summary->live);

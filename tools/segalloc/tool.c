@@ -115,24 +115,29 @@ static size_t sequence(const unsigned char *at)
     return length >= 3 && (overlong || surrogate) ? 0 : length;
 }
 
-void sg_tool_json_string(const char *text)
+void sg_tool_json_write(FILE *out, const char *text)
 {
-    putchar('"');
+    putc('"', out);
     for (const unsigned char *at = (const unsigned char *)text; *at;) {
         size_t length = sequence(at);
         if (length == 0) {
-            fputs("\\ufffd", stdout);
+            fputs("\\ufffd", out);
             length = 1;
         } else if (*at == '"' || *at == '\\') {
-            printf("\\%c", *at);
+            fprintf(out, "\\%c", *at);
         } else if (*at < ' ' || *at == 0x7f) {
-            printf("\\u%04x", *at);
+            fprintf(out, "\\u%04x", *at);
         } else {
-            fwrite(at, 1, length, stdout);
+            fwrite(at, 1, length, out);
         }
         at += length;
     }
-    putchar('"');
+    putc('"', out);
+}
+
+void sg_tool_json_string(const char *text)
+{
+    sg_tool_json_write(stdout, text);
 }
 
 void sg_tool_json_text(const char *text)

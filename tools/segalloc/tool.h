@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* `run` and `doctor` give CMD's own status where CMD ran; the last three are env's and timeout's convention. */
 enum {
@@ -48,6 +49,7 @@ bool sg_tool_card(const char *text, uint64_t *ret);
 
 /* Writes `text` between quotation marks as JSON wants it, to stdout. Bytes that are no UTF-8 are replaced. */
 void sg_tool_json_string(const char *text);
+void sg_tool_json_write(FILE *out, const char *text); /* the same, to `out` */
 
 /* The same, or null for NULL. */
 void sg_tool_json_text(const char *text);

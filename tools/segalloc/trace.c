@@ -10,21 +10,23 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "export.h"
 #include "progress.h"
 #include "rmm_csv.h"
 #include "size.h"
 #include "summary.h"
-#include "trace_export.h"
 #include "trace_output.h"
 #include "trace_reader.h"
 
-enum { BATCH = 4096, VIEWED_WELL = 100000 };
+enum { BATCH = 4096, VIEWED_WELL = 100000, POINTS = 20000 };
 
 static const struct option long_options[] = {
     {"from", required_argument, NULL, 'F'},
     {"to", required_argument, NULL, 'T'},
     {"output", required_argument, NULL, 'o'},
     {"device", required_argument, NULL, 'd'},
+    {"format", required_argument, NULL, 'm'},
+    {"points", required_argument, NULL, 'p'},
     {"force", no_argument, NULL, 'f'},
     {"json", no_argument, NULL, 'j'},
     {"strict", no_argument, NULL, 's'},
@@ -36,7 +38,10 @@ struct arguments {
     const char *verb, *input, *output;
     uint64_t from_ns, to_ns;
     uint32_t device;
-    bool one_device, force, json, strict, to_failure;
+    const struct sg_export_format *format;
+    enum sg_moment moment; /* AUTO: as the format has it */
+    uint64_t points;
+    bool one_device, force, json, strict;
 };
 
 static int help(void)
@@ -44,8 +49,8 @@ static int help(void)
     puts("usage: segalloc trace info FILE [--json]\n"
          "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N]\n"
          "                          [-o CSV]\n"
-         "       segalloc trace export FILE [--from SECONDS] [--to SECONDS|failure]\n"
-         "                          -o SNAPSHOT\n"
+         "       segalloc trace export FILE [--format NAME] [--from SECONDS]\n"
+         "                          [--to SECONDS|peak|failure|end] -o OUTPUT\n"
          "       segalloc trace import FILE -o TRACE\n"
          "Works on traces: ours, memory snapshots of PyTorch, or RMM's replay CSV, also as\n"
          ".zst; - is standard input.\n\n"
@@ -53,21 +58,25 @@ static int help(void)
          "          failed, devices, configuration, how it ends\n"
          "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what\n"
          "          was imported comes back the same\n"
-         "  export  writes it as a memory snapshot of PyTorch's, for\n"
-         "          `python -m torch.cuda._memory_viz trace_plot SNAPSHOT` and\n"
-         "          pytorch.org/memory_viz, which shows some 100,000 events well\n"
+         "  export  writes it for other programs, by --format\n"
          "  import  writes it in our own format\n\n"
          "      --from SECONDS  cat, export: leave out what is before this time, counted\n"
          "                      from the first event\n"
-         "      --to SECONDS    cat, export: leave out what is at this time or later;\n"
-         "                      export --to failure: end with the first allocation that\n"
-         "                      failed\n"
+         "      --to SECONDS    cat, export: leave out what is at this time or later\n"
+         "      --to peak       export: end where most was in use; so do failure (the\n"
+         "                      first allocation that failed) and end\n"
+         "      --points N      export of timelines: at most N points a device, the\n"
+         "                      peaks among them (20000); 0: all\n"
          "      --device N      cat: only what concerns this device\n"
          "  -o, --output FILE   where to; - is standard output\n"
          "  -f, --force         replace FILE if it is there\n"
          "      --json          info: print one object on one line\n"
          "      --strict        a trace that is incomplete is exit status 4\n"
-         "  -h, --help          print this\n\n"
+         "  -h, --help          print this\n"
+         "      --format NAME   export:");
+    sg_export_help();
+    puts("                      torch ends at the failure, else at the peak; folded and\n"
+         "                      speedscope at the peak of each device\n\n"
          "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace\n"
          "what comes before is shown, or written), 2 for bad usage, 4 see --strict.");
     return SG_EXIT_OK;
@@ -182,28 +191,46 @@ static int cat(const struct arguments *arguments, struct sg_trace_reader *reader
     return status ? status : check_end(arguments, reader);
 }
 
+/* How an export ended, where it is not of the file alone. */
+static int export_problem(const struct arguments *arguments, int error)
+{
+    if (error == -ENOENT)
+        return sg_tool_error(arguments->verb, "%s: no allocation failed in it", arguments->input);
+    if (error == -ESPIPE)
+        return sg_tool_error(arguments->verb, "%s: a file is needed, for it is read twice", arguments->input);
+    return 0;
+}
+
 static int export(const struct arguments *arguments, struct sg_trace_reader *reader)
 {
     struct output output;
-    uint64_t events = 0;
+    struct sg_exported exported = {0};
+    const struct sg_export_format *format = arguments->format ? arguments->format : sg_export_format(NULL);
+    const struct sg_export_options options = {
+        .moment = arguments->moment != SG_MOMENT_AUTO ? arguments->moment : format->moment, .from_ns = arguments->from_ns,
+        .to_ns = arguments->to_ns, .points = arguments->points,
+    };
     if (!arguments->output)
-        return sg_tool_usage(arguments->verb, "export needs -o SNAPSHOT");
+        return sg_tool_usage(arguments->verb, "export needs -o OUTPUT");
     if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
         return SG_EXIT_ERROR;
     int status = open_output(arguments, &output);
     if (status)
         return status;
     FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
-    int error = out ? sg_trace_export_torch(reader, arguments->from_ns, arguments->to_ns, arguments->to_failure, out,
-                                                          &events) : -errno;
+    int error = out ? format->write(reader, &options, out, &exported) : -errno;
     if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
         error = -errno;
-    status = finish_output(arguments, &output, error, !sg_trace_error(reader));
-    if (!status && events > VIEWED_WELL)
+    status = export_problem(arguments, error);
+    if (status)
+        (void)finish_output(arguments, &output, 0, false);
+    else
+        status = finish_output(arguments, &output, error, !sg_trace_error(reader));
+    if (!status && format == sg_export_format(NULL) && exported.shown > VIEWED_WELL)
         sg_tool_message(arguments->verb,
             "%" PRIu64 " events were written; the viewer shows %d well, --from and --to leave "
             "some out",
-            events, VIEWED_WELL);
+            exported.shown, VIEWED_WELL);
     return status ? status : check_end(arguments, reader);
 }
 
@@ -466,6 +493,17 @@ static bool seconds(const char *text, uint64_t *ret_ns)
     return true;
 }
 
+static bool moment(const char *text, enum sg_moment *ret)
+{
+    static const char *const names[] = {[SG_MOMENT_PEAK] = "peak", [SG_MOMENT_FAILURE] = "failure", [SG_MOMENT_END] = "end"};
+    for (int i = SG_MOMENT_PEAK; i <= SG_MOMENT_END; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (enum sg_moment)i;
+            return true;
+        }
+    return false;
+}
+
 /* 0, or an exit status after a message. */
 static int read_arguments(int argc, char **argv, struct arguments *ret)
 {
@@ -474,13 +512,22 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         switch (option) {
         case 'F':
         case 'T':
-            if (option == 'T' && strcmp(optarg, "failure") == 0) {
-                ret->to_failure = true;
+            if (option == 'T' && moment(optarg, &ret->moment))
                 break;
-            }
             if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
                 return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
                                      option == 'F' ? "from" : "to", optarg);
+            ret->moment = option == 'T' ? SG_MOMENT_TIME : ret->moment;
+            break;
+        case 'm':
+            ret->format = sg_export_format(optarg);
+            if (!ret->format)
+                return sg_tool_usage(ret->verb, "there is no format \"%s\"", optarg);
+            break;
+        case 'p':
+            ret->points = strtoull(optarg, &end, 10);
+            if (end == optarg || *end || *optarg == '-')
+                return sg_tool_usage(ret->verb, "--points takes a number, not \"%s\"", optarg);
             break;
         case 'd':
             ret->device = (uint32_t)strtoul(optarg, &end, 10);
@@ -514,7 +561,7 @@ int sg_verb_trace(int argc, char **argv)
         const char *name;
         int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
     } actions[] = {{"info", info}, {"cat", cat}, {"export", export}, {"import", import}};
-    struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX};
+    struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX, .points = POINTS};
     struct sg_trace_reader *reader;
     char error[SG_TRACE_ERROR];
     for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)

@@ -4,32 +4,30 @@
 #include <stdlib.h>
 
 #include "dictionary.h"
+#include "export_pages.h"
 #include "idmap.h"
 #include "pickle.h"
 #include "progress.h"
 
 enum { BATCH = 4096, UNIT = 512 };
-#define PAGE (UINT64_C(2) << 20)
+/* A size that cannot be would take all memory as pages. */
+#define SHOWN_MOST (UINT64_C(1) << 42)
 
 enum action { ALLOC, FREED, OOM };
 
 struct item {
     uint64_t id, size, time_ns; /* id: of the trace, later the address that is shown */
-    uint32_t stream;            /* index */
+    uint32_t stream, site;      /* index; where it was asked for, 0: unknown */
     uint64_t had;               /* OOM: bytes that could be had; 0: unknown */
     uint8_t action, device;
     bool alive;                 /* an allocation that nothing frees up to the end */
 };
 
-struct range {
-    uint64_t begin, end;
-};
-
 struct life {
     struct item *item;
     size_t count, room;
-    struct range *range; /* whole pages that blocks of one device ever lay in, ascending */
-    size_t ranges;
+    uint64_t number;          /* of the last event, as walk.h counts them */
+    struct sg_shown_pages pages[SG_DICTIONARY_DEVICES];
     struct sg_dictionary dictionary;
 };
 
@@ -61,11 +59,13 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
     if (!alloc && !oom && !index)
         return 0; /* of a block from before the trace: nobody knows its size */
     uint32_t device = sg_dictionary_stream(&life->dictionary, record->stream)->device;
+    life->number += alloc && sg_idmap_get(live, record->id) ? 2 : 1;
     struct item *item = add(life);
     if (!item)
         return -ENOMEM;
     *item = (struct item){
         .id = record->id, .size = record->size, .time_ns = time, .stream = record->stream,
+        .site = sg_dictionary_thread(&life->dictionary, record->thread)->site,
         .device = device < SG_DICTIONARY_DEVICES ? (uint8_t)device : 0, .action = alloc ? ALLOC : oom ? OOM : FREED,
         .alive = alloc,
         .had = oom && record->flags & SEGALLOC_FLAG_SHORT && record->size > record->id ? record->size - record->id : 0,
@@ -77,12 +77,13 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
         block->alive = false;
         item->size = block->size;
         item->stream = block->stream;
+        item->site = block->site;
         item->device = block->device;
     }
     return 0;
 }
 
-static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t to_ns, bool to_failure)
+static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t to_ns, uint64_t last)
 {
     struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
     struct sg_progress progress = {0};
@@ -103,7 +104,7 @@ static int read_life(struct life *life, struct sg_trace_reader *reader, uint64_t
             uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
             over = event && time >= to_ns;
             error = over ? 0 : take(life, &live, &record[i], time);
-            over = over || (to_failure && record[i].kind == SEGALLOC_RECORD_ALLOCATE_FAILURE);
+            over = over || life->number >= last;
         }
         sg_progress_show(&progress, "reading", sg_trace_progress(reader));
     }
@@ -131,7 +132,7 @@ static int invent_addresses(struct life *life)
     if (!error && !sg_idmap_init(&place))
         error = -ENOMEM;
     if (!error) {
-        uint64_t next = PAGE;
+        uint64_t next = SG_SHOWN_PAGE;
         for (size_t i = 0; i < life->count && !error; i++) {
             struct item *item = &life->item[i];
             uint64_t address = sg_idmap_get(&place, item->id);
@@ -148,43 +149,10 @@ static int invent_addresses(struct life *life)
     return error;
 }
 
-static int by_begin(const void *a, const void *b)
-{
-    const struct range *x = a, *y = b;
-    return x->begin < y->begin ? -1 : x->begin > y->begin;
-}
-
 static int by_address(const void *a, const void *b)
 {
     const struct item *const *x = a, *const *y = b;
     return (*x)->id < (*y)->id ? -1 : (*x)->id > (*y)->id;
-}
-
-/* The pages that blocks of the device ever lay in: events outside of all segments confuse the viewer. */
-static void find_ranges(struct life *life, unsigned device)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < life->count; i++) {
-        const struct item *item = &life->item[i];
-        if (item->action != ALLOC || item->device != device)
-            continue;
-        uint64_t begin = item->id / PAGE * PAGE, end = (item->id + rounded(item->size) + PAGE - 1) / PAGE * PAGE;
-        if (count && begin >= life->range[count - 1].begin && begin <= life->range[count - 1].end) {
-            if (end > life->range[count - 1].end)
-                life->range[count - 1].end = end;
-        } else {
-            life->range[count++] = (struct range){begin, end};
-        }
-    }
-    qsort(life->range, count, sizeof *life->range, by_begin);
-    life->ranges = 0;
-    for (size_t i = 0; i < count; i++) {
-        struct range *last = life->ranges ? &life->range[life->ranges - 1] : NULL;
-        if (last && life->range[i].begin <= last->end)
-            last->end = last->end > life->range[i].end ? last->end : life->range[i].end;
-        else
-            life->range[life->ranges++] = life->range[i];
-    }
 }
 
 static void key_number(struct sg_pickle *pickle, const char *key, uint64_t value)
@@ -199,6 +167,24 @@ static void key_word(struct sg_pickle *pickle, const char *key, const char *valu
     sg_pickle_word(pickle, value);
 }
 
+/* As PyTorch has them, the innermost first. */
+static void put_frames(struct sg_pickle *pickle, const struct sg_site_book *book, uint32_t site)
+{
+    sg_pickle_word(pickle, "frames");
+    sg_pickle_open_list(pickle);
+    for (uint32_t i = 0; site < book->sites && i < book->site[site].frames; i++) {
+        const struct sg_site_frame *frame = &book->site[site].frame[i];
+        sg_pickle_open_dict(pickle);
+        sg_pickle_word(pickle, "filename");
+        sg_pickle_text(pickle, sg_site_book_text(book, frame->file));
+        key_number(pickle, "line", frame->line);
+        sg_pickle_word(pickle, "name");
+        sg_pickle_text(pickle, sg_site_book_text(book, frame->function));
+        sg_pickle_close_dict(pickle);
+    }
+    sg_pickle_close_list(pickle);
+}
+
 static void no_frames(struct sg_pickle *pickle)
 {
     sg_pickle_word(pickle, "frames");
@@ -206,19 +192,21 @@ static void no_frames(struct sg_pickle *pickle)
     sg_pickle_close_list(pickle);
 }
 
-static void put_block(struct sg_pickle *pickle, uint64_t address, uint64_t size, uint64_t requested, bool active)
+/* `item` NULL: nothing lives there. */
+static void put_block(struct sg_pickle *pickle, const struct life *life, uint64_t address, uint64_t size,
+                      const struct item *item)
 {
     sg_pickle_open_dict(pickle);
     key_number(pickle, "address", address);
     key_number(pickle, "size", size);
-    key_number(pickle, "requested_size", requested);
-    key_word(pickle, "state", active ? "active_allocated" : "inactive");
-    no_frames(pickle);
+    key_number(pickle, "requested_size", item ? item->size : 0);
+    key_word(pickle, "state", item ? "active_allocated" : "inactive");
+    put_frames(pickle, &life->dictionary.book, item ? item->site : 0);
     sg_pickle_close_dict(pickle);
 }
 
 /* The live blocks of a range and what lies between them, which together are all of it. */
-static void put_segment(struct sg_pickle *pickle, const struct range *range, unsigned device,
+static void put_segment(struct sg_pickle *pickle, const struct life *life, const struct sg_shown_range *range, unsigned device,
                         struct item *const *live, size_t count)
 {
     uint64_t allocated = 0, requested = 0, at = range->begin;
@@ -244,12 +232,12 @@ static void put_segment(struct sg_pickle *pickle, const struct range *range, uns
     sg_pickle_open_list(pickle);
     for (size_t i = 0; i < count; i++) {
         if (live[i]->id > at)
-            put_block(pickle, at, live[i]->id - at, 0, false);
-        put_block(pickle, live[i]->id, rounded(live[i]->size), live[i]->size, true);
+            put_block(pickle, life, at, live[i]->id - at, NULL);
+        put_block(pickle, life, live[i]->id, rounded(live[i]->size), live[i]);
         at = live[i]->id + rounded(live[i]->size);
     }
     if (at < range->end)
-        put_block(pickle, at, range->end - at, 0, false);
+        put_block(pickle, life, at, range->end - at, NULL);
     sg_pickle_close_list(pickle);
     sg_pickle_close_dict(pickle);
 }
@@ -259,24 +247,27 @@ static int put_segments(struct sg_pickle *pickle, struct life *life)
     struct item **live = malloc((life->count + 1) * sizeof *live);
     if (!live)
         return -ENOMEM;
-    for (unsigned device = 0; device < SG_DICTIONARY_DEVICES; device++) {
+    int error = 0;
+    for (unsigned device = 0; !error && device < SG_DICTIONARY_DEVICES; device++) {
         size_t count = 0;
         for (size_t i = 0; i < life->count; i++) {
             if (life->item[i].alive && life->item[i].device == device)
                 live[count++] = &life->item[i];
         }
-        find_ranges(life, device);
-        qsort(live, count, sizeof *live, by_address);
+        struct sg_shown_pages *pages = &life->pages[device];
+        error = sg_shown_ranges(pages);
+        if (count)
+            qsort(live, count, sizeof *live, by_address);
         size_t at = 0;
-        for (size_t i = 0; i < life->ranges; i++) {
+        for (size_t i = 0; !error && i < pages->ranges; i++) {
             size_t begin = at;
-            while (at < count && live[at]->id < life->range[i].end)
+            while (at < count && live[at]->id < pages->range[i].end)
                 at++;
-            put_segment(pickle, &life->range[i], device, live + begin, at - begin);
+            put_segment(pickle, life, &pages->range[i], device, live + begin, at - begin);
         }
     }
     free(live);
-    return 0;
+    return error;
 }
 
 static void put_event(struct sg_pickle *pickle, const struct life *life, const struct item *item)
@@ -302,23 +293,54 @@ static void put_event(struct sg_pickle *pickle, const struct life *life, const s
     sg_pickle_close_dict(pickle);
 }
 
-static uint64_t put_events(struct sg_pickle *pickle, const struct life *life, uint64_t from_ns)
+/* Pages that come or go, as an event. */
+struct page_event {
+    struct sg_pickle *pickle; /* NULL: is not shown */
+    const struct item *item;
+};
+
+static void put_pages(void *user, bool come, uint64_t begin, uint64_t size)
 {
-    uint64_t events = 0;
+    const struct page_event *event = user;
+    struct sg_pickle *pickle = event->pickle;
+    if (!pickle)
+        return;
+    sg_pickle_open_dict(pickle);
+    key_word(pickle, "action", come ? "segment_map" : "segment_unmap");
+    key_number(pickle, "addr", begin);
+    key_number(pickle, "size", size);
+    key_number(pickle, "stream", 0);
+    key_number(pickle, "time_us", event->item->time_ns / 1000);
+    no_frames(pickle);
+    sg_pickle_close_dict(pickle);
+}
+
+static int put_events(struct sg_pickle *pickle, struct life *life, uint64_t from_ns, uint64_t *ret_events)
+{
     unsigned devices = 1;
+    int error = 0;
     for (size_t i = 0; i < life->count; i++)
         devices = life->item[i].device >= devices ? life->item[i].device + 1u : devices;
     for (unsigned device = 0; device < devices; device++) {
         sg_pickle_open_list(pickle);
-        for (size_t i = 0; i < life->count; i++) {
-            if (life->item[i].device == device && life->item[i].time_ns >= from_ns) {
-                put_event(pickle, life, &life->item[i]);
-                events++;
+        for (size_t i = 0; i < life->count && !error; i++) {
+            const struct item *item = &life->item[i];
+            if (item->device != device)
+                continue;
+            struct page_event pages = {item->time_ns >= from_ns ? pickle : NULL, item};
+            uint64_t size = rounded(item->size) < SHOWN_MOST ? rounded(item->size) : UNIT, end = item->id + size;
+            if (item->action == ALLOC && end > item->id)
+                error = sg_shown_add(&life->pages[device], item->id, end, put_pages, &pages);
+            if (item->time_ns >= from_ns) {
+                put_event(pickle, life, item);
+                ++*ret_events;
             }
+            if (item->action == FREED && end > item->id)
+                sg_shown_remove(&life->pages[device], item->id, end);
         }
         sg_pickle_close_list(pickle);
     }
-    return events;
+    return error;
 }
 
 static int write_snapshot(struct life *life, const char *conf, uint64_t from_ns, FILE *out, uint64_t *ret_events)
@@ -326,13 +348,14 @@ static int write_snapshot(struct life *life, const char *conf, uint64_t from_ns,
     struct sg_pickle pickle;
     sg_pickle_begin(&pickle, out);
     sg_pickle_open_dict(&pickle);
+    sg_pickle_word(&pickle, "device_traces"); /* which tell the segments */
+    sg_pickle_open_list(&pickle);
+    int error = put_events(&pickle, life, from_ns, ret_events);
+    sg_pickle_close_list(&pickle);
     sg_pickle_word(&pickle, "segments");
     sg_pickle_open_list(&pickle);
-    int error = put_segments(&pickle, life);
-    sg_pickle_close_list(&pickle);
-    sg_pickle_word(&pickle, "device_traces");
-    sg_pickle_open_list(&pickle);
-    *ret_events = put_events(&pickle, life, from_ns);
+    if (!error)
+        error = put_segments(&pickle, life);
     sg_pickle_close_list(&pickle);
     sg_pickle_word(&pickle, "allocator_settings");
     sg_pickle_open_dict(&pickle);
@@ -349,20 +372,39 @@ static int write_snapshot(struct life *life, const char *conf, uint64_t from_ns,
     return error ? error : ferror(out) ? -EIO : 0;
 }
 
-int sg_trace_export_torch(struct sg_trace_reader *reader, uint64_t from_ns, uint64_t to_ns, bool to_failure,
-                          FILE *out, uint64_t *ret_events)
+/* What may be held of each device: its memory, or the limit in force. */
+static int know_cards(struct life *life, const struct segalloc_trace_header *header)
 {
-    struct life life = {0};
-    int error = read_life(&life, reader, to_ns, to_failure);
+    int error = 0;
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
+        uint64_t bytes = i == 0 ? header->device_bytes : 0;
+        if (life->dictionary.device[i].known)
+            bytes = life->dictionary.device[i].bytes;
+        if (header->limit_bytes && (!bytes || header->limit_bytes < bytes))
+            bytes = header->limit_bytes;
+        error = sg_shown_init(&life->pages[i], bytes) ? error : -ENOMEM;
+    }
+    return error;
+}
+
+int sg_trace_export_torch(struct sg_trace_reader *reader, uint64_t from_ns, uint64_t to_ns, uint64_t last, FILE *out,
+                          uint64_t *ret_events)
+{
+    struct life *life = calloc(1, sizeof *life);
+    if (!life)
+        return -ENOMEM;
+    int error = read_life(life, reader, to_ns, last);
     const struct sg_trace_info *info = sg_trace_info(reader);
     if (!error && info->header.imported)
-        error = invent_addresses(&life);
-    if (!error && !(life.range = malloc((life.count + 1) * sizeof *life.range)))
-        error = -ENOMEM;
+        error = invent_addresses(life);
     if (!error)
-        error = write_snapshot(&life, info->conf, from_ns, out, ret_events);
-    free(life.range);
-    free(life.item);
-    sg_dictionary_free(&life.dictionary);
+        error = know_cards(life, &info->header);
+    if (!error)
+        error = write_snapshot(life, info->conf, from_ns, out, ret_events);
+    for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        sg_shown_fini(&life->pages[i]);
+    free(life->item);
+    sg_dictionary_free(&life->dictionary);
+    free(life);
     return error;
 }

@@ -194,8 +194,10 @@ static bool play(struct sg_tune_running *running, struct sg_tune_candidate *cand
         .next = sg_tune_next,
         .source = &cursor,
     };
-    if (!search->limit)
+    if (!search->limit) {
         memcpy(what.card, trace->card, sizeof what.card);
+        what.live_bytes = trace->peak_live;
+    }
     if (sg_play_run(&what, &candidate->result[index], error) != 0) {
         fail(running, trace->path, error);
         return false;

@@ -201,6 +201,8 @@ static int take(struct decoder *decoder, const struct segalloc_trace_record *rec
     case SEGALLOC_RECORD_EMPTY_CACHE:
     case SEGALLOC_RECORD_DONE:
     case SEGALLOC_RECORD_PRESSURE:
+    case SEGALLOC_RECORD_COST:
+    case SEGALLOC_RECORD_PEERS:
         return append(decoder, record, 0);
     default:
         return 0;

@@ -1,3 +1,4 @@
+#include "hf_config.h"
 #include "lengths.h"
 #include "options.h"
 #include "arithmetic.h"
@@ -155,6 +156,7 @@ static bool apply(struct options *o, enum option option, const char *value)
     bool chosen;
     switch (option) {
     case OPTION_preset: return true; /* found before, for the others change it */
+    case OPTION_config: return true; /* likewise */
     case OPTION_text: o->text = value; return true;
     case OPTION_steps: return parse_int(value, 0, INT_MAX, &o->set.steps);
     case OPTION_seed: return parse_seed(value, &o->seed);
@@ -264,6 +266,20 @@ bool options_plans(const struct options *o)
     return o->fit != FIT_NOTHING || ((o->card_named || o->budget) && !o->dry && !o->text);
 }
 
+/* The preset with the shape that a file names; it is the process's. */
+static int start_from_config(struct options *o, const char *path, char *error, size_t error_size)
+{
+    static struct preset configured;
+    static char name[HF_CONFIG_NAME];
+    if (hf_config_read(path, &o->set.shape, name, error, error_size))
+        return -1;
+    configured = *o->preset;
+    configured.name = name;
+    o->preset = &configured;
+    o->config = path;
+    return 0;
+}
+
 static void start_scenario(struct options *o, const struct scenario *scenario)
 {
     o->scenario = scenario;
@@ -350,6 +366,7 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
     struct argument argument;
     const struct preset *preset = &presets[0];
     const struct scenario *scenario = NULL;
+    const char *config = NULL;
     bool second = true, named = false;
     for (int at = 1; at < argc;) {
         if (read_argument(argc, argv, &at, &argument, error, error_size))
@@ -359,6 +376,8 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
             return -1;
         }
         named |= argument.option == OPTION_preset;
+        if (argument.option == OPTION_config)
+            config = argument.value;
         if (argument.option == OPTION_scenario && !(scenario = scenario_find(argument.value))) {
             snprintf(error, error_size, "unknown scenario '%s'; --list names them", argument.value);
             return -1;
@@ -374,9 +393,17 @@ int options_parse(struct options *ret_options, int argc, char *const argv[], cha
                  preset->name);
         return -1;
     }
+    if (scenario && config) {
+        snprintf(error, error_size, "--scenario %s has a model of its own: leave out --config", scenario->name);
+        return -1;
+    }
     if (scenario && scenario->preset)
         preset = preset_find(scenario->preset);
+    if (config && !named)
+        preset = preset_find("qwen25-7b-lora");
     start_from(&options, preset, second ? VARIANT_AFTER : VARIANT_BEFORE);
+    if (config && start_from_config(&options, config, error, error_size))
+        return -1;
     if (scenario)
         start_scenario(&options, scenario);
     for (int at = 1; at < argc;) {

@@ -21,6 +21,7 @@ struct options {
     const struct scenario *scenario; /* or NULL */
     struct setting set; /* of the preset's variant, changed by the other options */
     const char *text;
+    const char *config; /* file that the shape is from, or NULL */
     uint64_t seed;
     size_t card;   /* that --card names; else the preset's, 0 for none */
     enum fit fit;

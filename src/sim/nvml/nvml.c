@@ -1,5 +1,5 @@
-/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and what this process
-   holds of their memory. It never initialises the driver, which is why programs ask it: a process that forks later has
+/* libnvidia-ml.so.1 as far as PyTorch, pynvml and accelerate ask: the devices of the settings, and which
+   processes hold how much of their memory. It never initialises the driver, which is why programs ask it: a process that forks later has
    touched no device. Source of names, numbers and layouts: NVIDIA's reference of NVML. */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -145,17 +145,29 @@ static void format_uuid(int ordinal, char ret[48])
             id[i]);
 }
 
-/* Bytes that this process holds; nothing where it has no simulated driver. */
-static uint64_t used(const struct device *device)
+enum { PROCESSES = 64 };
+
+/* The processes that hold memory of a device, and bytes; none where this process has no simulated driver. */
+static size_t holders(const struct device *device, struct segalloc_sim_process ret[PROCESSES])
 {
     void *driver = getpid() == nvml.loader ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : NULL;
-    segalloc_sim_used_fn function = NULL;
+    segalloc_sim_processes_fn function = NULL;
     if (driver) {
-        void *symbol = dlsym(driver, "segalloc_sim_used");
+        void *symbol = dlsym(driver, "segalloc_sim_processes");
         memcpy(&function, &symbol, sizeof function);
         dlclose(driver);
     }
-    return function ? function(device->ordinal) : 0;
+    size_t count = function ? function(device->ordinal, ret, PROCESSES) : 0;
+    return count < PROCESSES ? count : PROCESSES;
+}
+
+static uint64_t used(const struct device *device)
+{
+    struct segalloc_sim_process list[PROCESSES];
+    uint64_t sum = 0;
+    for (size_t i = 0, count = holders(device, list); i < count; i++)
+        sum += list[i].bytes;
+    return sum;
 }
 
 NVML(nvmlSystemGetDriverVersion)(char *ret, unsigned size)
@@ -299,19 +311,20 @@ NVML(nvmlDeviceGetMemoryInfo_v2)(const struct device *device, struct memory_v2 *
     return result;
 }
 
-/* This process, where it holds memory. The count goes in as the room, and out as what is needed. */
+/* The count goes in as the room, and out as what is needed. */
 static enum result processes(const struct device *device, unsigned *count, void *list, size_t size)
 {
+    struct segalloc_sim_process holder[PROCESSES];
     if (!device || !count)
         return INVALID_ARGUMENT;
-    const struct process own = {(unsigned)getpid(), used(device)};
     unsigned room = *count;
-    *count = own.used != 0;
+    *count = (unsigned)holders(device, holder);
     if (room < *count)
         return INSUFFICIENT_SIZE;
-    if (*count && list) {
-        memset(list, 0xff, size);
-        memcpy(list, &own, sizeof own);
+    for (unsigned i = 0; list && i < *count; i++) {
+        const struct process row = {(unsigned)holder[i].pid, holder[i].bytes};
+        memset((char *)list + i * size, 0xff, size);
+        memcpy((char *)list + i * size, &row, sizeof row);
     }
     return SUCCESS;
 }

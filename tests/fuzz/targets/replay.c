@@ -15,7 +15,7 @@ struct input {
 
 static const char *const confs[] = {
     "", "reserve_slack:1.0", "expandable_segments:False", "free_sync:event", "free_sync:strict,page_size_mb:6",
-    "max_split_size_mb:64", "alias:False,reserve_slack:1.0", "ipc:always", "garbage_collection_threshold:0.6,limit:0.8",
+    "max_split_size_mb:64", "alias:off,reserve_slack:1.0", "ipc:always", "garbage_collection_threshold:0.6,limit:0.8",
     "roundup_power2_divisions:8,pending_limit:16MiB",
     "expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5",
 };

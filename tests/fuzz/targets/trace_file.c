@@ -6,7 +6,7 @@
 #include "rmm_csv.h"
 #include "target.h"
 #include "trace_check.h"
-#include "trace_export.h"
+#include "export.h"
 #include "trace_file.h"
 #include "trace_reader.h"
 
@@ -80,12 +80,22 @@ static void read_all(struct sg_trace_reader *reader, const uint8_t *data, size_t
 
 static void export(struct sg_trace_reader *reader)
 {
+    static sg_export_fn *const formats[] = {
+#define FORMAT(name, text, moment) sg_export_##name,
+#include "formats.def"
+    };
     static FILE *null;
-    uint64_t events;
     if (!null && !(null = fopen("/dev/null", "w")))
         abort();
-    if (sg_trace_rewind(reader) == 0)
-        (void)sg_trace_export_torch(reader, 0, UINT64_MAX, /* to_failure */ false, null, &events);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        struct sg_export_options options = {.moment = SG_MOMENT_END, .to_ns = UINT64_MAX, .points = 100};
+        struct sg_exported exported = {0};
+        if (sg_trace_rewind(reader) == 0)
+            (void)formats[i](reader, &options, null, &exported);
+        options.moment = SG_MOMENT_AUTO;
+        if (sg_trace_rewind(reader) == 0)
+            (void)formats[i](reader, &options, null, &exported);
+    }
 }
 
 static void summarize(struct sg_trace_reader *reader)

@@ -297,8 +297,8 @@ bool probe_addresses(void)
         for (; mapped < stages[stage]; mapped++) {
             CUdeviceptr at = range + (size_t)mapped * probe.granule;
             CUresult result = probe.cu.cuMemMap(at, probe.granule, 0, handle, 0);
-            if (result == CUDA_SUCCESS)
-                result = probe_access(at, probe.granule);
+            if (result == CUDA_SUCCESS && (result = probe_access(at, probe.granule)) != CUDA_SUCCESS)
+                NEED(probe.cu.cuMemUnmap(at, probe.granule));
             if (result != CUDA_SUCCESS || probe_real_ns() - began > 12000000000u) {
                 probe_say("'stopped_at': %d, 'code': %d", mapped, (int)result);
                 goto end;

@@ -34,6 +34,9 @@ bool probe_device(void)
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
         probe.simulated ? "true" : "false",
         probe.kernels.put ? "all" : probe.kernels.spin ? "spin" : "none");
+    int peer = 0;
+    if (devices > 1 && probe.cu.cuDeviceCanAccessPeer && probe.cu.cuDeviceCanAccessPeer(&peer, 0, 1) == CUDA_SUCCESS)
+        probe_say("'peer_access': %d", peer);
     probe_say("'total_bytes': %zu, 'info_total_bytes': %zu, 'free_bytes': %zu", total, seen, available);
     probe_say("'vmm': %d, 'granularity_code': %d, 'granularity': %zu, 'recommended': %zu, 'posix_handles': %d, "
               "'fabric_handles': %d, 'rdma': %d, 'rdma_vmm': %d, 'dma_buf': %d, 'multicast': %d, 'managed': %d, "
@@ -196,6 +199,19 @@ static void ask_of_second(CUdeviceptr first, size_t page, int count)
         dma_buf(first, (size_t)count * page));
 }
 
+/* Of memory that legacy IPC is made for. */
+static bool ask_of_plain(void)
+{
+    CUdeviceptr plain;
+    CUipcMemHandle ipc;
+    if (!probe.cu.cuIpcGetMemHandle)
+        return true;
+    NEED(probe.cu.cuMemAlloc_v2(&plain, 2 * MIB));
+    probe_say("'plain_ipc': %d", (int)probe.cu.cuIpcGetMemHandle(&ipc, plain));
+    NEED(probe.cu.cuMemFree_v2(plain));
+    return true;
+}
+
 bool probe_pointers(void)
 {
     enum { COUNT = 16 };
@@ -216,7 +232,7 @@ bool probe_pointers(void)
     for (int i = 0; i < COUNT; i++)
         NEED(probe.cu.cuMemRelease(handle[i]));
     NEED(probe.cu.cuMemAddressFree(address, COUNT * probe.granule));
-    return true;
+    return ask_of_plain();
 }
 
 bool probe_reservations(void)

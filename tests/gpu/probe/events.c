@@ -169,7 +169,7 @@ bool probe_managed(void)
     if (before < bytes + bytes / 2)
         return probe_skip("%zu MiB free by the driver's word, %zu wanted", before / MIB, (bytes + bytes / 2) / MIB);
     NEED(probe.cu.cuMemAllocManaged(&managed, bytes, CU_MEM_ATTACH_GLOBAL));
-    size_t made = free_for_others();
+    size_t made = free_for_others(), own = probe_free_bytes();
     NEED(time_set(managed, bytes, &first));
     NEED(time_set(managed, bytes, &second));
     NEED(time_set(managed, bytes, &third));
@@ -181,7 +181,8 @@ bool probe_managed(void)
                     ? (int)probe.cu.cuMemRangeGetAttribute(&location, sizeof location,
                           CU_MEM_RANGE_ATTRIBUTE_LAST_PREFETCH_LOCATION, managed, bytes)
                     : -1;
-    size_t after = free_for_others();
+    size_t after = free_for_others(), own_after = probe_free_bytes();
+    probe_say("'on_device': %s", own > own_after && own - own_after >= bytes / 2 ? "true" : "false");
     probe_say("'bytes': %zu, 'free_before': %zu, 'free_when_made': %zu, 'free_when_set': %zu, 'first_set_ns': %llu, "
               "'second_set_ns': %llu, 'third_set_ns': %llu, 'prefetch': %d, 'location_code': %d, 'location': %d",
         bytes, before, made, after, (unsigned long long)first, (unsigned long long)second, (unsigned long long)third,

@@ -1,24 +1,32 @@
 /* Preloaded, with stand-ins for PyTorch's libraries: which mode it comes to, by configuration and environment. The
    argument is what is expected: direct or beneath. */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "../runtime.h"
 #include "../served.h"
 
 void set_current_stream(void *stream);
 void *tensor(size_t bytes);
-void release(void *address);
+int release(void *address);
 int is_caching(void);
 uint16_t _ZN3c105utils9check_envEPKc(const char *name);
 
 enum { TENSORS = 100 };
 
-static void *kept;
+static void *kept, *kept_longer;
 
 /* As a static tensor's destructor does. */
 static void release_kept(void)
 {
-    release(kept);
+    (void)release(kept);
+}
+
+/* As those destructors that were registered before the driver's own: it has ended. */
+static void release_kept_longer(void)
+{
+    if (release(kept_longer) != 0)
+        _exit(1);
 }
 
 int main(int argc, char **argv)
@@ -28,6 +36,7 @@ int main(int argc, char **argv)
     const char *set = getenv("PYTORCH_NO_CUDA_MEMORY_CACHING");
     cudaStream_t stream;
     void *other, *tensors[TENSORS];
+    EXPECT(atexit(release_kept_longer) == 0);
     EXPECT(is_caching() == !direct);
     EXPECT(getenv("PYTORCH_NO_CUDA_MEMORY_CACHING") == set);
     EXPECT(_ZN3c105utils9check_envEPKc("NO_SUCH_VARIABLE") == 0);
@@ -46,6 +55,7 @@ int main(int argc, char **argv)
 
     kept = tensor(5000);
     EXPECT(kept != NULL && atexit(release_kept) == 0);
+    EXPECT((kept_longer = tensor(5000)) != NULL);
 
     /* These stand-ins lack PyTorch's error: there is the code. */
     EXPECT(tensor((size_t)8 << 30) == NULL);

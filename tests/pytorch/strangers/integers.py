@@ -101,6 +101,17 @@ same("isin", lambda x, y: torch.isin(x[:, -1], y), a, torch.tensor([2, 3]))
 same("isin one", lambda x, y: torch.isin(x[:, -1:], y).any(dim=-1), a, torch.tensor([2]))
 same("ended", lambda x, y: (x & ~torch.full((5,), True, device=x.device)).max() == 0, torch.ones(5, dtype=torch.long),
      0)
+for dtype in (torch.bool, torch.long, torch.int32, torch.uint8):
+    for shape in ((9,), (7, 5), (2, 3, 4), (50, 300), (60000,)):
+        x = numbers(*shape, least=0, most=3).to(dtype)
+        same(f"nonzero {dtype} {shape}", torch.nonzero, x)
+        same(f"length of what a mask selects {dtype} {shape}", lambda x: torch.tensor(x[x != 0].shape), x)
+same("nonzero of zeros", torch.nonzero, torch.zeros(6, 3, dtype=torch.bool))
+for dtype in (torch.float32, torch.float16, torch.bfloat16):  # no special token of a vocabulary, and never none of it
+    picked = torch.zeros(3, 1001, dtype=dtype, device="cuda").argmax(-1)
+    assert picked.tolist() == [500] * 3, picked
+    assert torch.zeros(1, 9, dtype=dtype, device="cuda").argmax(-1, keepdim=True).tolist() == [[4]]
+    assert torch.multinomial(torch.zeros(3, 1001, device="cuda"), num_samples=1).tolist() == [[500]] * 3
 large = torch.ones(1 << 21, dtype=torch.long, device="cuda")  # too large to be done
 assert large.shape == (1 << 21,)
 print("failed", failed)

@@ -3,10 +3,12 @@
 `segalloc run --torch -- python train.py` loads this by itself and leaves the script as it is. A program that knows of
 it calls install() before it imports torch. Where the library isn't loaded, nothing here does anything.
 """
+import contextlib
+
 from . import _library
 from ._hook import install
 
-__all__ = ["install", "loaded", "reset_peaks", "set_limit", "stats", "trim", "version"]
+__all__ = ["install", "loaded", "mark", "phase", "reset_peaks", "set_limit", "stats", "trim", "version"]
 
 
 def loaded():
@@ -43,3 +45,24 @@ def reset_peaks(device=0):
     library = _library.get()
     if library:
         library.reset_peaks(device)
+
+
+def mark(name=None):
+    """What the program is doing from here on, such as "step 12"; None ends that. For traces with `sites`."""
+    library = _library.get()
+    if library:
+        library.mark(name)
+
+
+@contextlib.contextmanager
+def phase(name):
+    """What this thread is doing within the block: `with segalloc.phase("eval"):`, or a decorator. For traces with
+    `sites`, and for what running out prints."""
+    library = _library.get()
+    if library:
+        library.push(name)
+    try:
+        yield
+    finally:
+        if library:
+            library.pop()

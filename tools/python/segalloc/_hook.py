@@ -62,6 +62,11 @@ def _take_over(memory):
     _torch.take_over(memory, _library.get())
 
 
+def _follow(optimizers):
+    from . import _phases
+    _phases.follow(optimizers, _library.get())
+
+
 def install():
     """Makes the library PyTorch's allocator, and PyTorch's memory functions ours, when PyTorch is imported. To be
     called before `import torch`. Returns whether that will be so: False where the library isn't loaded or hands
@@ -70,4 +75,6 @@ def install():
     if library is None or not library.in_use() or MODULE in sys.modules:
         return False
     after_import(MODULE, _take_over)
+    if library.option("sites") == "True":
+        after_import("torch.optim.optimizer", _follow)
     return True

@@ -46,6 +46,9 @@ class Library:
         declare("segalloc_set_limit", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
         declare("segalloc_pieces", ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(Piece), ctypes.c_size_t)
         declare("segalloc_option", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+        declare("segalloc_mark", None, ctypes.c_char_p)
+        declare("segalloc_phase_push", None, ctypes.c_char_p)
+        declare("segalloc_phase_pop", None)
         declare("segalloc_torch_reset", None)
         declare("segalloc_torch_raises", ctypes.c_int)
         declare("segalloc_torch_memory_fraction", None, ctypes.c_double, ctypes.c_int)
@@ -96,6 +99,15 @@ class Library:
 
     def reset_peaks(self, device):
         self.calls.segalloc_reset_peaks(device)
+
+    def mark(self, name):
+        self.calls.segalloc_mark(None if name is None else str(name).encode())
+
+    def push(self, name):
+        self.calls.segalloc_phase_push(str(name).encode())
+
+    def pop(self):
+        self.calls.segalloc_phase_pop()
 
     def empty_cache(self):
         self.calls.segalloc_torch_reset()

@@ -1,0 +1,68 @@
+#include "site.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* In the order in which they are looked for. */
+static const struct {
+    const char *part;
+    bool begins; /* the path begins with it; else it is somewhere in it */
+    enum sg_site_rank rank;
+} parts[] = {
+    {"/libsegalloc.so", false, SG_SITE_SYSTEM},
+    {"/libcuda.so", false, SG_SITE_SYSTEM},
+    {"/libcudart.so", false, SG_SITE_SYSTEM},
+    {"/libc.so.", false, SG_SITE_SYSTEM},
+    {"/libpthread.so.", false, SG_SITE_SYSTEM},
+    {"/libstdc++.so.", false, SG_SITE_SYSTEM},
+    {"/libffi.so.", false, SG_SITE_SYSTEM},
+    {"<frozen ", true, SG_SITE_SYSTEM},
+    {"<string>", true, SG_SITE_OWN},
+    {"<stdin>", true, SG_SITE_OWN},
+    {"<ipython", true, SG_SITE_OWN},
+    {"<", true, SG_SITE_FRAMEWORK}, /* code made by PyTorch's compilers, or by dataclasses */
+    {"/torchinductor_", false, SG_SITE_FRAMEWORK},
+    {"-packages/torch", false, SG_SITE_FRAMEWORK}, /* torchvision and the like too */
+    {"-packages/triton/", false, SG_SITE_FRAMEWORK},
+    {"-packages/", false, SG_SITE_LIBRARY},
+    {"/python/segalloc/", false, SG_SITE_FRAMEWORK},
+    {"/lib/python3", false, SG_SITE_SYSTEM},
+};
+
+enum sg_site_rank sg_site_rank(const char *file)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const char *found = strstr(file, parts[i].part);
+        if (found && (found == file || !parts[i].begins))
+            return parts[i].rank;
+    }
+    return SG_SITE_OWN;
+}
+
+static const char *last_parts(const char *file, int count)
+{
+    const char *at = file + strlen(file);
+    while (at > file && (at[-1] != '/' || --count > 0))
+        at--;
+    return at;
+}
+
+char *sg_site_format(const char *file, uint32_t line, const char *function, char *text, size_t size)
+{
+    const char *shown = last_parts(file, sg_site_rank(file) == SG_SITE_OWN ? 1 : 3);
+    bool whole = !*function || strcmp(function, "<module>") == 0;
+    snprintf(text, size, "%s:%" PRIu32 "%s%s", shown, line, whole ? "" : " in ", whole ? "" : function);
+    return text;
+}
+
+char *sg_site_format_native(const char *module, uint64_t offset, const char *function, char *text, size_t size)
+{
+    const char *shown = last_parts(module, 1);
+    if (*function)
+        snprintf(text, size, "%s in %s (+0x%" PRIx64 ")", shown, function, offset);
+    else
+        snprintf(text, size, "%s+0x%" PRIx64, shown, offset);
+    return text;
+}

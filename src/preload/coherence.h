@@ -1,0 +1,21 @@
+/* Whether a page may be used at two addresses: found out by trying, on the device that the process allocates on first.
+
+   The programming guide ("Virtual Aliasing Support") promises it for kernels that do not overlap. What is tried is done
+   by sets and copies, since there is no kernel at hand: tests/gpu has rows for kernels. */
+#ifndef SG_COHERENCE_H
+#define SG_COHERENCE_H
+
+#include <stdbool.h>
+
+#include "conf.h"
+#include "driver.h"
+
+/* What `alias` comes to: SG_ALIAS_OFF instead of SG_ALIAS_AUTO where the current context's device fails the test, or
+   where that can't be made; then a line says so in the first case. Takes a page for a moment, and a second at most. No
+   lock may be held; one thread, once. */
+enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver);
+
+/* For statistics: "on", or "off" with the reason. NULL: nothing was settled, or fixed segments have no such pages. */
+const char *sg_coherence_text(void);
+
+#endif

@@ -1,0 +1,28 @@
+/* The return addresses on the calling thread's stack, as its tables of unwinding tell, and which module each is of. */
+#ifndef SG_NATIVE_H
+#define SG_NATIVE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SG_NATIVE_SIZES = 1 << 14 };
+
+/* What was learnt of functions: the size of a frame by its return address, so that a stack whose addresses were met
+   before is followed by a look at each. Zero at first. */
+struct sg_native {
+    _Atomic uint64_t size[SG_NATIVE_SIZES];
+};
+
+/* Writes the innermost return addresses outside this library, at most `most`, and returns how many. `top`: the end
+   of the outermost frame that this thread was seen to have, 0 at first; kept up to date. 0 where the runtime that
+   unwinds is not there. The first call of a process may load it. */
+unsigned sg_native_frames(struct sg_native *native, uintptr_t *top, uint64_t *ret, unsigned most);
+
+/* The file of the module that holds a return address, the exported function in it or "", and the offset in the
+   module as the file's symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock.
+   */
+bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset);
+
+#endif

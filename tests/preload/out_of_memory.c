@@ -1,0 +1,231 @@
+/* Preloaded, on the simulator: programs that run out of memory, one for each reason there is, and some for two at once.
+   Each is named by its first argument; out_of_memory.py has what is to be said of it. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cuda_proto.h"
+#include "segalloc/segalloc.h"
+#include "served.h"
+
+#define MIB ((size_t)1 << 20)
+#define MUST(call) EXPECT((call) == CUDA_SUCCESS)
+
+static CUcontext context;
+static CUstream stream;
+
+static void start(void)
+{
+    MUST(cuInit(0));
+    MUST(cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+static CUdeviceptr take(size_t bytes)
+{
+    CUdeviceptr address = 0;
+    MUST(cuMemAlloc_v2(&address, bytes));
+    return address;
+}
+
+static void run_out(size_t bytes)
+{
+    CUdeviceptr address;
+    EXPECT(cuMemAlloc_v2(&address, bytes) == CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+/* Weights, and then one tensor that no card of this size holds beside them. */
+static void one_tensor(void)
+{
+    for (int i = 0; i < 10; i++)
+        take(10 * MIB);
+    run_out(400 * MIB);
+}
+
+/* Activations that are kept until there is no room for the next. */
+static void grows(void)
+{
+    CUdeviceptr address;
+    while (cuMemAlloc_v2(&address, 6 * MIB) == CUDA_SUCCESS)
+        ;
+}
+
+/* Every other one of many blocks that share pages. */
+static void comb(size_t block, int count, size_t asked)
+{
+    CUdeviceptr *address = calloc((size_t)count, sizeof *address);
+    for (int i = 0; i < count; i++)
+        address[i] = take(block);
+    for (int i = 0; i < count; i += 2)
+        MUST(cuMemFree_v2(address[i]));
+    free(address);
+    run_out(asked);
+}
+
+static void comb_of_pages(void)
+{
+    comb(3 * MIB / 2, 160, 100 * MIB);
+}
+
+/* For fixed segments, of which each keeps a small part in use. */
+static void comb_of_segments(void)
+{
+    comb(8 * MIB, 24, 40 * MIB);
+}
+
+static void above_limit(void)
+{
+    take(100 * MIB);
+    run_out(60 * MIB);
+}
+
+static void holds(size_t bytes, int ready, int over)
+{
+    char byte = 0;
+    start();
+    take(bytes);
+    EXPECT(write(ready, &byte, 1) == 1);
+    EXPECT(read(over, &byte, 1) == 0);
+    _exit(failures != 0);
+}
+
+/* Beside as many other processes, each of which holds so much. */
+static void beside(int others, size_t each, void (*what)(void))
+{
+    int ready[2], over[2];
+    char byte;
+    EXPECT(pipe(ready) == 0 && pipe(over) == 0);
+    for (int i = 0; i < others; i++) {
+        if (fork() == 0) {
+            close(over[1]);
+            holds(each, ready[1], over[0]);
+        }
+        EXPECT(read(ready[0], &byte, 1) == 1);
+    }
+    start();
+    what();
+    close(over[1]);
+    for (int status; wait(&status) > 0;)
+        EXPECT(status == 0);
+}
+
+static void takes_the_rest(void)
+{
+    take(60 * MIB);
+    run_out(120 * MIB);
+}
+
+static void beside_one(void)
+{
+    beside(1, 120 * MIB, takes_the_rest);
+}
+
+static void beside_two(void)
+{
+    beside(2, 50 * MIB, takes_the_rest);
+}
+
+static void comb_of_half(void)
+{
+    comb(3 * MIB / 2, 80, 40 * MIB);
+}
+
+/* They would be in the way of nothing if this program's own memory were in one piece. */
+static void beside_and_fragmented(void)
+{
+    beside(1, 100 * MIB, comb_of_half);
+}
+
+static void takes_more_than_all(void)
+{
+    take(60 * MIB);
+    run_out(300 * MIB);
+}
+
+/* Without them it would not fit either. */
+static void beside_and_too_big(void)
+{
+    beside(1, 100 * MIB, takes_more_than_all);
+}
+
+static atomic_bool over;
+
+static void until_over(void *unused)
+{
+    (void)unused;
+    while (!over)
+        usleep(1000);
+}
+
+/* Freed behind work that goes on for longer than is waited for. */
+static void behind_a_kernel(void)
+{
+    void *block = segalloc_malloc_on(150 * MIB, stream);
+    EXPECT(block != NULL);
+    MUST(cuLaunchHostFunc(stream, until_over, NULL));
+    MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)block, 1, MIB, stream));
+    MUST((CUresult)segalloc_free(block));
+    CUstream other;
+    MUST(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    EXPECT(segalloc_malloc_on(160 * MIB, other) == NULL);
+    over = true;
+    MUST(cuCtxSynchronize());
+}
+
+static atomic_bool capturing;
+
+static void *capture(void *unused)
+{
+    CUgraph graph;
+    CUstream own;
+    MUST(cuCtxSetCurrent(context));
+    MUST(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    MUST(cuStreamBeginCapture_v2(own, CU_STREAM_CAPTURE_MODE_RELAXED));
+    capturing = true;
+    until_over(NULL);
+    MUST(cuStreamEndCapture(own, &graph));
+    return unused;
+}
+
+/* Freed while another thread captures a graph: nothing can be asked about work then. */
+static void in_a_capture(void)
+{
+    pthread_t thread;
+    CUdeviceptr block = take(150 * MIB);
+    EXPECT(pthread_create(&thread, NULL, capture, NULL) == 0);
+    while (!capturing)
+        usleep(1000);
+    MUST(cuMemFree_v2(block));
+    run_out(160 * MIB);
+    over = true;
+    EXPECT(pthread_join(thread, NULL) == 0);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void);
+        bool starts; /* by itself, after others have */
+    } programs[] = {
+        {"one_tensor", one_tensor, false}, {"grows", grows, false}, {"comb_of_pages", comb_of_pages, false},
+        {"comb_of_segments", comb_of_segments, false}, {"above_limit", above_limit, false},
+        {"beside_one", beside_one, true}, {"beside_two", beside_two, true},
+        {"beside_and_fragmented", beside_and_fragmented, true}, {"beside_and_too_big", beside_and_too_big, true},
+        {"behind_a_kernel", behind_a_kernel, false}, {"in_a_capture", in_a_capture, false},
+    };
+    for (size_t i = 0; i < sizeof programs / sizeof *programs; i++) {
+        if (argc != 2 || strcmp(argv[1], programs[i].name) != 0)
+            continue;
+        if (!programs[i].starts)
+            start();
+        programs[i].run();
+        return failures != 0;
+    }
+    return 2;
+}

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Programs that run out of memory are told why: out_of_memory.c, under the preloaded library on the simulator.
+
+Usage: out_of_memory.py LIBRARY PROGRAM"""
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+LIBRARY, PROGRAM = sys.argv[1:3]
+CARD = f"out-of-memory-{os.getpid()}"
+SHARED = f"256MiB,card={CARD}"
+ROWS = re.compile(r"([0-9.]+) ([KMGT]iB|B)")
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+# name of the program, simulated card, settings, what the line of the cause begins with, what the next command begins with
+PROGRAMS = [
+    ("one_tensor", "256MiB", "", "too big: with the 100.00 MiB in use that is 500.00 MiB", "segalloc rehearse --card 256MiB -- "),
+    ("grows", "256MiB", "", "too big: ", "segalloc rehearse --card 256MiB -- "),
+    ("comb_of_pages", "256MiB", "", "fragmented: ", "segalloc run -o run.trace -- "),
+    ("comb_of_segments", "256MiB", "expandable_segments:False", "fragmented: ", "segalloc run -o run.trace -- "),
+    ("above_limit", "256MiB", "limit:128MiB", "limit: 128.00 MiB may be held of the device's 256.00 MiB",
+     "segalloc run --conf limit:160MiB -- "),
+    ("above_limit", "256MiB", "per_process_memory_fraction:0.5", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
+    ("beside_one", SHARED, "", "other processes hold 120.00 MiB of this device", "ps -fp "),
+    ("beside_two", SHARED, "", "other processes hold 100.00 MiB of this device", "ps -fp "),
+    ("behind_a_kernel", "256MiB", "free_sync:event,wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run --conf wait_limit:"),
+    ("in_a_capture", "256MiB", "wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run -o run.trace -- "),
+    ("beside_and_fragmented", SHARED, "", "fragmented: ", "segalloc run -o run.trace -- "),
+    ("beside_and_too_big", SHARED, "", "too big: ", "segalloc rehearse --card 256MiB -- "),
+    ("above_limit", SHARED, "limit:128MiB", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
+]
+
+
+def size(text):
+    number, unit = ROWS.search(text).groups()
+    return float(number) * UNITS[unit]
+
+
+class OutOfMemory(unittest.TestCase):
+    def told(self, name, sim, conf):
+        environment = dict(os.environ, SEGALLOC_SIM=sim, SEGALLOC_CONF=conf, LD_PRELOAD=LIBRARY)
+        done = subprocess.run([PROGRAM, name], env=environment, capture_output=True, text=True, check=False, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stderr.count("segalloc: out of memory on device 0: short by "), 1, done.stderr)
+        lines = {}
+        for line in done.stderr.splitlines()[1:]:
+            lines.setdefault(line[2:11].strip(), []).append(line[11:])
+        return done.stderr, lines
+
+    def check(self, row):
+        name, sim, conf, cause, following = row
+        text, lines = self.told(name, sim, conf)
+        self.assertTrue(lines["cause"][0].startswith(cause), text)
+        self.assertTrue(lines["next"][0].startswith(following), text)
+        first = text.splitlines()[0]
+        short, asked, had, idle, free = (float(number) * UNITS[unit] for number, unit in
+                                         ROWS.findall(re.sub(" in a segment of [^,]*", "", first)))
+        slack = 0.02 * 2**20
+        self.assertAlmostEqual(had, idle + free, delta=slack, msg=first)
+        if had < asked and "segment" not in first:
+            self.assertAlmostEqual(short, asked - had, delta=slack, msg=first)
+        total, *parts = (float(number) * UNITS[unit] for number, unit in ROWS.findall(lines["device"][0]))
+        self.assertAlmostEqual(total, sum(parts), delta=2 * slack, msg=text)
+        held, *parts = (float(number) * UNITS[unit] for number, unit in ROWS.findall(lines["segalloc"][0]))
+        self.assertAlmostEqual(held, sum(parts), delta=2 * slack, msg=text)
+        groups = lines.get("holds", [])
+        self.assertLessEqual(len(groups), 5, text)
+        self.assertEqual(list(map(size, groups)), sorted(map(size, groups), reverse=True), text)
+        if "processes" in cause:
+            named = re.findall(r"(\d+) \((\w+)\) holds [0-9.]+ MiB", "\n".join(lines["process"]))
+            self.assertEqual(len(named), 2 if "100.00" in cause else 1, text)
+            self.assertTrue(all(os.path.basename(PROGRAM).startswith(name) for _, name in named), text)
+            self.assertEqual(lines["next"][0], "ps -fp " + ",".join(pid for pid, _ in named))
+
+
+for number, row in enumerate(PROGRAMS):
+    setattr(OutOfMemory, f"test_{number:02}_{row[0]}", lambda self, row=row: self.check(row))
+
+
+class Card(unittest.TestCase):
+    def test_its_file_goes_with_the_last_process(self):
+        subprocess.run([PROGRAM, "beside_two"], env=dict(os.environ, SEGALLOC_SIM=SHARED, SEGALLOC_CONF="oom_report:never", LD_PRELOAD=LIBRARY),
+                       check=True, timeout=120)
+        self.assertFalse(os.path.exists(f"/dev/shm/segalloc-sim-{os.geteuid()}-{CARD}"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

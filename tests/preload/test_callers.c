@@ -1,0 +1,656 @@
+/* Who calls the runtime, where that caller's own runtime is, and what is remembered of both, against a loader and
+   runtimes made up here. Code is told by its address alone, so that any may stand for a caller's. */
+#include <dlfcn.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance.h"
+#include "callers.h"
+#include "hooks.h"
+#include "life.h"
+#include "quick.h"
+#include "resolve.h"
+#include "torch_error.h"
+#include "torch_sent.h"
+
+int cudaMalloc(void **ret, size_t bytes);
+int cudaFree(void *address);
+
+__thread struct sg_thread sg_self;
+atomic_int sg_torch_sent_copies;
+
+enum { PAGE = 4096, LIBRARIES = 100, REFUSED = 2, UNLOADING = 4, INSUFFICIENT_DRIVER = 35, BYTES = 5000 };
+enum { REMEMBERED = 64 };
+enum where { OWN, NEXT, LOADED, PLACES }; /* a runtime that the caller needs, the loader's next, and any that is there */
+
+/* A library of two segments, with a page between them that is nobody's, and one that is not loaded. */
+struct library {
+    struct link_map map;
+    ElfW(Phdr) segments[3];
+    bool closed;
+    char path[64];
+};
+
+static struct {
+    struct library library[LIBRARIES];
+    int libraries;
+    int calling;    /* the library of what calls cudaMalloc here */
+    bool deaf;      /* libc's dlclose comes before ours */
+    int asked;      /* how often the loader was, where code is */
+    int open;       /* handles */
+    bool has[PLACES], has_own_only[PLACES]; /* a runtime; one that knows our functions alone */
+    bool without_errors, without_free;
+    int generation; /* of the runtimes: each has functions of its own */
+    bool quick, quick_serves, quick_frees;
+    int learnt, ran_out, sent, mallocs, frees, closes;
+    size_t ran_out_bytes;
+    const void *sent_address;
+    int answer, caller_seen;
+    void *malloc_ret;
+    size_t malloc_bytes;
+    void *freed;
+    bool owns;
+} fake;
+
+/* The loader. */
+static uintptr_t start_of(int library)
+{
+    return (uintptr_t)(library + 1) * 16 * PAGE;
+}
+
+static int add(const char *path)
+{
+    struct library *library = &fake.library[fake.libraries];
+    snprintf(library->path, sizeof library->path, "%s", path);
+    library->map.l_addr = start_of(fake.libraries) - PAGE; /* the first segment begins one page on */
+    library->map.l_name = library->path;
+    library->segments[0] = (ElfW(Phdr)){.p_type = PT_NOTE, .p_vaddr = 0, .p_memsz = 15 * PAGE};
+    library->segments[1] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = 3 * PAGE, .p_memsz = PAGE};
+    library->segments[2] = (ElfW(Phdr)){.p_type = PT_LOAD, .p_vaddr = PAGE, .p_memsz = PAGE};
+    return fake.libraries++;
+}
+
+static const void *code_in(int library, ptrdiff_t offset)
+{
+    return (const void *)(start_of(library) + (uintptr_t)offset);
+}
+
+/* In place of dladdr1(). The allocator's own code is the first library's. */
+int library_of(const void *code, Dl_info *info, void **map, int flags);
+int library_of(const void *code, Dl_info *info, void **map, int flags)
+{
+    int (*own)(void *) = dlclose;
+    const void *ours;
+    memcpy(&ours, &own, sizeof ours);
+    assert_int_equal(flags, RTLD_DL_LINKMAP);
+    int at = code == ours ? 0 : fake.calling;
+    for (int i = 0; i < fake.libraries; i++) {
+        if ((uintptr_t)code >= start_of(i) - PAGE && (uintptr_t)code < start_of(i) + 15 * PAGE)
+            at = i;
+    }
+    fake.asked += code != ours;
+    if (at < 0)
+        return 0;
+    info->dli_fname = fake.library[at].path;
+    *map = &fake.library[at].map;
+    return 1;
+}
+
+/* In place of dl_iterate_phdr(). */
+int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *user);
+int each_library(int (*callback)(struct dl_phdr_info *, size_t, void *), void *user)
+{
+    static const char libc_path[] = "/lib/libc.so.6";
+    struct dl_phdr_info libc_info = {.dlpi_addr = 1, .dlpi_name = libc_path};
+    int result = fake.deaf ? callback(&libc_info, sizeof libc_info, user) : 0;
+    for (int i = 0; i < fake.libraries && !result; i++) {
+        struct dl_phdr_info info = {.dlpi_addr = fake.library[i].map.l_addr, .dlpi_name = fake.library[i].path,
+            .dlpi_phdr = fake.library[i].segments, .dlpi_phnum = 3};
+        result = callback(&info, sizeof info, user);
+    }
+    return result || fake.deaf ? result : callback(&libc_info, sizeof libc_info, user);
+}
+
+/* In place of dlopen(): of what is loaded. */
+void *open_library(const char *path, int flags);
+void *open_library(const char *path, int flags)
+{
+    assert_true(flags & RTLD_NOLOAD);
+    for (int i = 0; i < fake.libraries; i++) {
+        if (strcmp(path, fake.library[i].path) == 0 && !fake.library[i].closed) {
+            fake.open++;
+            return &fake.library[i];
+        }
+    }
+    return NULL;
+}
+
+void *sg_library_find(const char *prefix)
+{
+    assert_string_equal(prefix, "libcudart");
+    fake.open += fake.has[LOADED];
+    return fake.has[LOADED] ? &fake.has[LOADED] : NULL;
+}
+
+int sg_library_close(void *handle)
+{
+    fake.closes++;
+    fake.open--;
+    return handle == &fake ? 7 : 0;
+}
+
+/* Runtimes: three at once, and of each another with every generation. */
+static int serve(void **ret, size_t bytes)
+{
+    fake.mallocs++;
+    fake.caller_seen = sg_self.caller;
+    fake.malloc_ret = ret;
+    fake.malloc_bytes = bytes;
+    sg_self.refused = CUDA_ERROR_UNKNOWN;
+    return fake.answer;
+}
+
+static int give_back(void *address)
+{
+    fake.frees++;
+    fake.caller_seen = sg_self.caller;
+    fake.freed = address;
+    return fake.answer;
+}
+
+static int last_error(void)
+{
+    return 0;
+}
+
+#define FUNCTIONS(n) \
+    static int malloc_##n(void **ret, size_t bytes) { return serve(ret, bytes); } \
+    static int free_##n(void *address) { return give_back(address); } \
+    static int error_##n(void) { return last_error(); }
+FUNCTIONS(0)
+FUNCTIONS(1)
+FUNCTIONS(2)
+FUNCTIONS(3)
+static sg_cuda_malloc_fn *const mallocs[] = {malloc_0, malloc_1, malloc_2, malloc_3};
+static sg_cuda_free_fn *const frees[] = {free_0, free_1, free_2, free_3};
+static sg_cuda_last_error_fn *const errors[] = {error_0, error_1, error_2, error_3};
+
+static void *look_up(void *handle, const char *name)
+{
+    enum where where = handle == RTLD_NEXT ? NEXT : handle == &fake.has[LOADED] ? LOADED : OWN;
+    int (*our_malloc)(void **, size_t) = cudaMalloc;
+    int (*our_free)(void *) = cudaFree;
+    void *found = NULL;
+    int n = (int)where + fake.generation;
+    if (!fake.has[where])
+        return NULL;
+    if (strcmp(name, "cudaMalloc") == 0)
+        memcpy(&found, fake.has_own_only[where] ? &our_malloc : (int (**)(void **, size_t))&mallocs[n], sizeof found);
+    else if (strcmp(name, "cudaFree") == 0 && !(fake.without_free && !fake.has_own_only[where]))
+        memcpy(&found, fake.has_own_only[where] ? &our_free : (int (**)(void *))&frees[n], sizeof found);
+    else if (strcmp(name, "cudaGetLastError") == 0 && !fake.without_errors)
+        memcpy(&found, &errors[n], sizeof found);
+    else if (strcmp(name, "cudaRuntimeGetVersion") == 0)
+        memcpy(&found, &errors[n], sizeof found);
+    return found;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    return look_up;
+}
+
+/* The rest of the library. */
+bool sg_quick_runtime(void *version)
+{
+    return version && fake.quick;
+}
+
+bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
+{
+    (void)ret;
+    assert_non_null(module);
+    assert_int_equal(bytes, BYTES);
+    return fake.quick_serves;
+}
+
+bool sg_quick_free(const struct sg_module *module, void *address)
+{
+    (void)address;
+    assert_non_null(module);
+    return fake.quick_frees;
+}
+
+void sg_quick_learn(const struct sg_module *module)
+{
+    assert_non_null(module->malloc);
+    fake.learnt++;
+}
+
+void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
+{
+    assert_non_null(module->malloc);
+    fake.ran_out++;
+    fake.ran_out_bytes = bytes;
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    return fake.owns && address;
+}
+
+void sg_torch_sent_freed(const void *pointer)
+{
+    fake.sent++;
+    fake.sent_address = pointer;
+}
+
+/* Nothing is remembered of the test before: a library was unloaded. The allocator and the program are there. */
+static int start_afresh(void **state)
+{
+    (void)state;
+    (void)dlclose(&fake);
+    memset(&fake, 0, sizeof fake);
+    memset(&sg_self, 0, sizeof sg_self);
+    add("/opt/libsegalloc.so.0");
+    fake.calling = add("");
+    fake.has[NEXT] = fake.quick = true;
+    atomic_store(&sg_torch_sent_copies, 0);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    assert_int_equal(fake.open, 0); /* each handle was given back */
+    assert_int_equal(sg_self.caller, 0);
+    return 0;
+}
+
+/* Another library goes. The answer is the loader's. */
+static void unload(void)
+{
+    int closes = fake.closes;
+    fake.open++;
+    assert_int_equal(dlclose(&fake), 7);
+    assert_int_equal(fake.closes - closes, 1);
+}
+
+static const struct sg_module *module_at(int library, struct sg_module *spare)
+{
+    return sg_caller_module(code_in(library, 0), spare);
+}
+
+/* Whether nothing was asked of the loader for it. */
+static bool is_remembered(int library)
+{
+    struct sg_module spare;
+    int asked = fake.asked;
+    const struct sg_module *module = module_at(library, &spare);
+    return fake.asked == asked && module != &spare;
+}
+
+static void kinds_are_told_by_the_beginning_of_the_name(void **state)
+{
+    static const struct {
+        const char *path;
+        enum sg_caller kind;
+    } list[] = {
+        {"libc10_cuda.so", SG_CALLER_TORCH},
+        {"/usr/lib/libc10_cuda.so.2", SG_CALLER_TORCH},
+        {"/libc10_cuda.so/libother.so", SG_CALLER_OTHER},
+        {"libc10_cuda", SG_CALLER_OTHER},
+        {"/a/xlibnccl.so.2", SG_CALLER_OTHER},
+        {"/a/b/libnccl.so.2", SG_CALLER_NCCL},
+        {"/a/libnvjpeg.so.12", SG_CALLER_DRIVER},
+        {"/a/libuct_cuda.so", SG_CALLER_OTHER},
+        {"/bin/program", SG_CALLER_OTHER},
+        {"", SG_CALLER_OTHER},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        struct sg_module spare;
+        int library = add(list[i].path);
+        assert_int_equal(sg_caller_kind(code_in(library, 0)), list[i].kind);
+        assert_int_equal(sg_caller_kind(code_in(library, 10)), list[i].kind); /* remembered */
+        assert_int_equal(module_at(library, &spare)->kind, list[i].kind);
+        assert_int_equal(module_at(library, &spare)->kind, list[i].kind);
+    }
+    assert_false(sg_caller_passes(SG_CALLER_OTHER) || sg_caller_passes(SG_CALLER_TORCH) ||
+        !sg_caller_passes(SG_CALLER_NCCL) || !sg_caller_passes(SG_CALLER_DRIVER));
+}
+
+static void code_of_no_library_is_nobodys(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    fake.calling = -1;
+    const void *nowhere = (const void *)(uintptr_t)8;
+    for (int i = 1; i <= 2; i++) { /* each time anew */
+        assert_int_equal(sg_caller_kind(nowhere), SG_CALLER_OTHER);
+        const struct sg_module *module = sg_caller_module(nowhere, &spare);
+        assert_ptr_equal(module, &spare);
+        assert_int_equal(module->kind, SG_CALLER_OTHER);
+        assert_ptr_equal(module->malloc, mallocs[NEXT]);
+        assert_int_equal(fake.asked, 2 * i);
+    }
+}
+
+/* Its own runtime first, then what the loader finds next, then any; never ourselves. */
+static void runtime_is_the_callers_own_where_it_has_one(void **state)
+{
+    (void)state;
+    for (int mask = 0; mask < 1 << 6; mask++) {
+        start_afresh(state);
+        int library = add("/a/libuser.so"), expected = -1;
+        for (int i = PLACES - 1; i >= 0; i--) {
+            fake.has[i] = mask >> i & 1;
+            fake.has_own_only[i] = mask >> (3 + i) & 1;
+            if (fake.has[i] && !fake.has_own_only[i])
+                expected = i;
+        }
+        for (int i = 0; i < 2; i++) {
+            struct sg_module spare;
+            const struct sg_module *module = module_at(library, &spare);
+            assert_ptr_equal(module->malloc, expected < 0 ? NULL : mallocs[expected]);
+            assert_ptr_equal(module->free, expected < 0 ? NULL : frees[expected]);
+            bool any = fake.has[OWN] || fake.has[NEXT] || fake.has[LOADED];
+            int first = fake.has[OWN] ? OWN : fake.has[NEXT] ? NEXT : LOADED;
+            assert_ptr_equal(module->get_last_error, any ? errors[first] : NULL);
+            assert_int_equal(module->quick, any);
+            assert_int_equal(fake.open, 0);
+        }
+        assert_int_equal(is_remembered(library), expected >= 0);
+    }
+}
+
+/* From its first segment to the end of its last. */
+static void module_is_remembered_where_it_lies(void **state)
+{
+    static const struct {
+        ptrdiff_t offset;
+        bool inside;
+    } list[] = {{0, true}, {1, true}, {PAGE, true}, {3 * PAGE - 1, true}, {3 * PAGE, false}, {-1, false}};
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libuser.so");
+    (void)module_at(library, &spare);
+    (void)sg_caller_kind(code_in(library, 0));
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        int asked = fake.asked;
+        const struct sg_module *module = sg_caller_module(code_in(library, list[i].offset), &spare);
+        assert_int_equal(module != &spare, list[i].inside);
+        assert_int_equal(fake.asked - asked, !list[i].inside);
+        asked = fake.asked;
+        (void)sg_caller_kind(code_in(library, list[i].offset));
+        assert_int_equal(fake.asked - asked, !list[i].inside);
+    }
+}
+
+/* What calls the driver and what calls the runtime is remembered apart: of the former nothing but the kind is known. */
+static void callers_of_the_driver_are_no_callers_of_the_runtime(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libnccl.so.2");
+    assert_int_equal(sg_caller_kind(code_in(library, 0)), SG_CALLER_NCCL);
+    assert_int_equal(fake.asked, 1);
+    assert_ptr_equal(module_at(library, &spare)->malloc, mallocs[NEXT]);
+    assert_int_equal(fake.asked, 2);
+}
+
+/* Any of what is known of a library in a certain place may have changed once one was unloaded. */
+static void module_is_looked_at_anew_once_a_library_has_gone(void **state)
+{
+    (void)state;
+    for (int change = 0; change < 7; change++) {
+        start_afresh(state);
+        struct sg_module spare, before;
+        int library = add("/a/libuser.so"), neighbour = add("/a/libbeside.so");
+        before = *module_at(library, &spare);
+        (void)module_at(neighbour, &spare);
+        assert_true(is_remembered(library) && is_remembered(neighbour));
+        unload();
+        switch (change) {
+        case 0:
+            fake.generation = 1;
+            break;
+        case 1:
+            fake.quick = false;
+            break;
+        case 2:
+            fake.without_errors = true;
+            break;
+        case 3:
+            snprintf(fake.library[library].path, sizeof fake.library[library].path, "/a/libnccl.so.2");
+            break;
+        case 4:
+            fake.library[library].segments[1].p_memsz += PAGE;
+            break;
+        case 5:
+            fake.library[library].segments[1].p_memsz -= 1;
+            break;
+        default: /* nothing */
+            break;
+        }
+        assert_false(is_remembered(library));
+        assert_true(is_remembered(library));
+        const struct sg_module *module = module_at(library, &spare);
+        assert_ptr_equal(module->malloc, mallocs[NEXT + fake.generation]);
+        assert_ptr_equal(module->free, frees[NEXT + fake.generation]);
+        assert_ptr_equal(module->get_last_error, change == 2 ? NULL : errors[NEXT + fake.generation]);
+        assert_int_equal(module->quick, change != 1);
+        assert_int_equal(module->kind, change == 3 ? SG_CALLER_NCCL : before.kind);
+        int asked = fake.asked;
+        (void)sg_caller_module(code_in(library, 3 * PAGE), &spare);
+        assert_int_equal(fake.asked - asked, change != 4);
+        asked = fake.asked;
+        (void)sg_caller_module(code_in(library, 3 * PAGE - 1), &spare);
+        assert_int_equal(fake.asked - asked, change == 5);
+        assert_false(is_remembered(neighbour)); /* each by itself */
+    }
+}
+
+/* Its malloc alone, or its free, may be another's. */
+static void each_function_counts(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libuser.so");
+    fake.has[LOADED] = true;
+    (void)module_at(library, &spare);
+    unload();
+    fake.without_free = true; /* nobody's then: not remembered, and no harm to who has it */
+    fake.has[NEXT] = true;
+    const struct sg_module *module = module_at(library, &spare);
+    assert_ptr_equal(module, &spare);
+    assert_null(module->free);
+    assert_non_null(module->malloc);
+    fake.without_free = false;
+    assert_ptr_equal(module_at(library, &spare)->free, frees[NEXT]);
+}
+
+/* Where the program's dlclose is not ours, a library may go and another lie in its place, unheard. */
+static void nothing_is_remembered_where_unloads_are_not_heard(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libnccl.so");
+    fake.deaf = true;
+    for (int i = 0; i < 2; i++) {
+        int asked = fake.asked;
+        assert_ptr_equal(module_at(library, &spare), &spare);
+        assert_int_equal(sg_caller_kind(code_in(library, 0)), SG_CALLER_NCCL);
+        assert_int_equal(fake.asked - asked, 2);
+    }
+}
+
+/* A library that is unloaded while it is looked at is not remembered: from before its end, nor from after its begin. */
+static void what_goes_meanwhile_is_not_remembered(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libuser.so");
+    (void)module_at(library, &spare);
+    unload();
+    (void)module_at(library, &spare);
+    int asked = fake.asked;
+    for (int i = 0; i < 3; i++)
+        (void)module_at(library, &spare);
+    assert_int_equal(fake.asked, asked);
+    for (int i = 0; i < 3; i++) {
+        unload();
+        assert_false(is_remembered(library));
+    }
+}
+
+/* A signal handler allocates while the call that it interrupts notes its own module. It waited for ever. */
+static void what_interrupts_a_note_goes_on_without_one(void **state)
+{
+    struct sg_module spare;
+    (void)state;
+    int library = add("/a/libuser.so");
+    sg_guard(SG_GUARD_CALLERS);
+    assert_ptr_equal(module_at(library, &spare), &spare);
+    sg_unguard(SG_GUARD_CALLERS);
+    assert_false(is_remembered(library));
+    assert_true(is_remembered(library));
+}
+
+/* More libraries than are remembered: those that are stay right, the others are looked at each time. */
+static void full_tables_answer_all_the_same(void **state)
+{
+    struct sg_module spare;
+    int remembered = 0;
+    (void)state;
+    while (fake.libraries < LIBRARIES)
+        add(fake.libraries % 2 ? "/a/libnccl.so" : "/a/libuser.so");
+    for (int round = 0; round < 2; round++) {
+        for (int i = 2; i < LIBRARIES; i++) {
+            enum sg_caller kind = i % 2 ? SG_CALLER_NCCL : SG_CALLER_OTHER;
+            assert_int_equal(module_at(i, &spare)->kind, kind);
+            assert_int_equal(sg_caller_kind(code_in(i, 0)), kind);
+        }
+    }
+    for (int i = 2; i < LIBRARIES; i++)
+        remembered += is_remembered(i);
+    assert_true(remembered <= REMEMBERED && remembered > REMEMBERED / 2);
+}
+
+/* What a program's call comes to: the short way, the runtime's, or an error; and who is told. */
+static void allocation_goes_the_way_of_its_caller(void **state)
+{
+    static const struct {
+        const char *path;
+        bool serves, runtime;
+        int answer, result;
+        bool asks, learns, runs_out;
+    } list[] = {
+        {"/a/libuser.so", true, true, 5, 0, false, false, false},
+        {"/a/libuser.so", false, true, 0, 0, true, true, false},
+        {"/a/libuser.so", false, true, REFUSED, REFUSED, true, false, true},
+        {"/a/libuser.so", false, true, 5, 5, true, false, false},
+        {"/a/libuser.so", false, false, 0, INSUFFICIENT_DRIVER, false, false, false},
+        {"/a/libuser.so", true, false, 0, 0, false, false, false},
+        {"/a/libnccl.so", true, true, 0, 0, true, true, false},
+        {"/a/libnvjpeg.so", true, true, REFUSED, REFUSED, true, false, true},
+        {"/a/libc10_cuda.so", true, true, 5, 0, false, false, false},
+        {"/a/libc10_cuda.so", false, true, REFUSED, REFUSED, true, false, true},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        void *block;
+        start_afresh(state);
+        fake.calling = add(list[i].path);
+        fake.has[NEXT] = list[i].runtime;
+        fake.quick_serves = list[i].serves;
+        fake.answer = list[i].answer;
+        sg_self.caller = SG_CALLER_DRIVER;
+        sg_self.refused = CUDA_ERROR_UNKNOWN;
+        assert_int_equal(cudaMalloc(&block, BYTES), list[i].result);
+        assert_int_equal(fake.mallocs, list[i].asks);
+        assert_int_equal(fake.learnt, list[i].learns);
+        assert_int_equal(fake.ran_out, list[i].runs_out);
+        assert_int_equal(fake.ran_out_bytes, list[i].runs_out ? BYTES : 0);
+        assert_int_equal(sg_self.caller, SG_CALLER_DRIVER);
+        assert_int_equal(sg_caller_current(), SG_CALLER_DRIVER);
+        sg_self.caller = 0;
+        assert_int_equal(sg_self.refused, list[i].asks ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+        if (!list[i].asks)
+            continue;
+        assert_ptr_equal(fake.malloc_ret, &block);
+        assert_int_equal(fake.malloc_bytes, BYTES);
+        assert_int_equal(fake.caller_seen, sg_caller_kind(code_in(fake.calling, 0)));
+    }
+}
+
+static void free_goes_the_way_of_its_caller(void **state)
+{
+    static const struct {
+        const char *path;
+        bool frees, runtime, copies;
+        int answer, result;
+        bool owns;
+    } list[] = {
+        {"/a/libuser.so", false, true, false, UNLOADING, 0, true}, /* ours, after the driver's end */
+        {"/a/libuser.so", false, true, false, UNLOADING, UNLOADING, false},
+        {"/a/libuser.so", false, true, false, 5, 5, true},
+        {"/a/libuser.so", true, true, false, 5, 0, false},
+        {"/a/libuser.so", false, true, false, 5, 5, false},
+        {"/a/libuser.so", false, true, true, 0, 0, false},
+        {"/a/libuser.so", true, true, true, 5, 0, false},
+        {"/a/libuser.so", false, false, true, 0, INSUFFICIENT_DRIVER, false},
+        {"/a/libnccl.so", false, true, false, 0, 0, false},
+        {"/a/libnccl.so", true, true, false, 5, 0, false}, /* what a program has given it, or it got before */
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        char block;
+        start_afresh(state);
+        fake.calling = add(list[i].path);
+        fake.has[NEXT] = list[i].runtime;
+        fake.quick_frees = list[i].frees;
+        fake.answer = list[i].answer;
+        fake.owns = list[i].owns;
+        atomic_store(&sg_torch_sent_copies, list[i].copies);
+        sg_self.caller = SG_CALLER_TORCH;
+        assert_int_equal(cudaFree(&block), list[i].result);
+        bool asks = !list[i].frees && list[i].runtime;
+        assert_int_equal(fake.frees, asks);
+        assert_ptr_equal(fake.freed, asks ? &block : NULL);
+        assert_int_equal(fake.sent, list[i].copies);
+        assert_ptr_equal(fake.sent_address, list[i].copies ? &block : NULL);
+        assert_int_equal(sg_self.caller, SG_CALLER_TORCH);
+        sg_self.caller = 0;
+        if (asks)
+            assert_int_equal(fake.caller_seen, sg_caller_kind(code_in(fake.calling, 0)));
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, start_afresh, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(kinds_are_told_by_the_beginning_of_the_name),
+        TEST(code_of_no_library_is_nobodys),
+        TEST(runtime_is_the_callers_own_where_it_has_one),
+        TEST(module_is_remembered_where_it_lies),
+        TEST(callers_of_the_driver_are_no_callers_of_the_runtime),
+        TEST(module_is_looked_at_anew_once_a_library_has_gone),
+        TEST(each_function_counts),
+        TEST(nothing_is_remembered_where_unloads_are_not_heard),
+        TEST(what_goes_meanwhile_is_not_remembered),
+        TEST(what_interrupts_a_note_goes_on_without_one),
+        TEST(allocation_goes_the_way_of_its_caller),
+        TEST(free_goes_the_way_of_its_caller),
+        TEST(full_tables_answer_all_the_same), /* the last: what is in them stays */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

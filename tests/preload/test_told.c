@@ -1,0 +1,494 @@
+/* What the hooks ask of the driver and tell the core, argument by argument, and what they answer the program: random
+   programs of every call that is hooked, against figures (told.txt).
+
+       test_told FIGURES            compares
+       test_told --print N          what program N says, a line a step
+       test_told --write FIGURES    writes them anew, after a rule was changed on purpose: --print of before and after
+                                    shows the change
+
+   Each program runs in a process of its own, since some of what is learnt is learnt for good. A row is a sum over what
+   was said in so many steps. */
+#include <assert.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "captures.h"
+#include "contexts.h"
+#include "copies.h"
+#include "declare.h"
+#include "graphs.h"
+#include "hooks.h"
+#include "life.h"
+#include "memory.h"
+#include "quick.h"
+#include "segalloc/segalloc.h"
+#include "sites.h"
+#include "streams.h"
+#include "told_world.h"
+#include "users.h"
+#include "wrap.h"
+
+enum { PROGRAMS = 24, STEPS = 3000, STEPS_A_ROW = 100, ROWS = STEPS / STEPS_A_ROW };
+
+typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+static const struct call {
+    const char *name, *parameters;
+    void (*function)(void);
+} calls[] = {
+#define HOOK(symbol, base, version, threads, parameters) {#symbol, #parameters, (void (*)(void))symbol},
+#include "hooks.def"
+};
+
+/* What a program leaves out: order that can't be followed, which is given up for good then; and captures. */
+static bool orderly, captureless;
+
+/* Those that other files answer, one that has a struct among its arguments, and what this program leaves out. */
+static bool is_left_out(const char *name)
+{
+    static const char *const unseen[] = {"ToCig", "WaitValue", "BatchMemOp", "WaitExternal", "WaitNode", "GraphAddNode",
+        "NodeSetParams", "SemaphoresWait", "CtxWaitEvent"};
+    bool left_out = strncmp(name, "cuGetProcAddress", 16) == 0 || strcmp(name, "cuIpcOpenEventHandle") == 0 ||
+        (captureless && strncmp(name, "cuStreamBegin", 13) == 0);
+    for (size_t i = 0; orderly && i < sizeof unseen / sizeof *unseen; i++)
+        left_out |= strstr(name, unseen[i]) != NULL;
+    return left_out;
+}
+
+static const struct call *call_of(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(calls[i].name, name) != 0)
+        assert(++i < sizeof calls / sizeof *calls);
+    return &calls[i];
+}
+
+/* Makes a call with arguments of its types, but for those that are given: what it is, from `first` on. */
+static void make(const struct call *call, int given, uintptr_t first, uintptr_t second)
+{
+    struct signature signature = signature_of(call->parameters);
+    unsigned char before[PARAMETERS_MOST][16];
+    uintptr_t a[PARAMETERS_MOST] = {0};
+    any_call *function;
+    for (int i = 0; i < signature.count; i++) {
+        a[i] = i < given ? i ? second : first : argument_for(&signature.list[i], i);
+        memcpy(before[i], told.region[i], sizeof before[i]);
+    }
+    say("%s", call->name);
+    for (int i = 0; i < signature.count; i++)
+        say(signature.list[i].pointer ? a[i] ? " &" : " 0" : " %llx", (unsigned long long)a[i]);
+    say(":");
+    memcpy(&function, &call->function, sizeof function);
+    CUresult result = function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11], a[12], a[13]);
+    say(" -> %d", (int)result);
+    for (int i = 0; i < signature.count; i++) {
+        uint64_t word;
+        memcpy(&word, told.region[i], sizeof word);
+        if (signature.list[i].pointer && memcmp(before[i], told.region[i], sizeof before[i]) != 0)
+            say(" %llx", (unsigned long long)word);
+    }
+}
+
+static void make_any(const char *name)
+{
+    make(call_of(name), 0, 0, 0);
+}
+
+static CUdeviceptr live_block(void)
+{
+    for (int i = 0; i < 40 && told.blocks; i++) {
+        int number = told.blocks - 1 - (int)random_below(&told.random, told.blocks < 40 ? (uint64_t)told.blocks : 40);
+        if (told.block[number].live)
+            return told.block[number].address;
+    }
+    return any_address();
+}
+
+static CUstream captured_stream(void)
+{
+    for (int i = 2; i < STREAM_COUNT + 3; i++) {
+        if (told.capture[i] && !chance(6))
+            return (CUstream)(uintptr_t)(i == 2 ? 0 : STREAMS_AT + 16 * (i - 3));
+    }
+    return any_stream();
+}
+
+/* A runtime, and one that is too old for the short way. */
+static int runtime_malloc(void **ret, size_t bytes)
+{
+    return (int)cuMemAlloc_v2((CUdeviceptr *)(void *)ret, bytes);
+}
+
+static const struct sg_module module = {.kind = SG_CALLER_OTHER, .malloc = runtime_malloc, .quick = true},
+                              torch = {.kind = SG_CALLER_TORCH, .malloc = runtime_malloc, .quick = true},
+                              old = {.kind = SG_CALLER_OTHER, .malloc = runtime_malloc};
+
+/* As callers.c does. */
+static void through_runtime(void)
+{
+    const struct sg_module *caller = chance(3) ? &torch : chance(8) ? &old : &module;
+    void *pointer = NULL;
+    size_t bytes = 512 + random_below(&told.random, 10000);
+    say("runtime's malloc by %d %zx:", (int)caller->kind, bytes);
+    bool quick = sg_quick_malloc(caller, &pointer, bytes);
+    int result = 0;
+    sg_self.caller = (int)caller->kind;
+    if (!quick)
+        result = caller->malloc(&pointer, bytes);
+    sg_self.caller = 0;
+    sg_self.refused = CUDA_SUCCESS;
+    if (!quick && result == 0)
+        sg_quick_learn(caller);
+    say(" -> %d %d %llx", quick, result, (unsigned long long)(uintptr_t)pointer);
+    if (chance(3))
+        pointer = (void *)(uintptr_t)live_block();
+    if (chance(2))
+        say("; freed %d", sg_quick_free(caller, pointer));
+}
+
+static void free_somehow(void)
+{
+    CUdeviceptr address = live_block();
+    CUstream stream = captured_stream();
+    bool per_thread = chance(2);
+    switch (random_below(&told.random, 6)) {
+    case 0:
+        sg_self.caller = chance(2) ? SG_CALLER_TORCH : SG_CALLER_OTHER;
+        make(call_of("cuMemFree_v2"), 1, address, 0);
+        sg_self.caller = 0;
+        break;
+    case 1:
+        make(call_of("cuMemFree_v2"), 1, address, 0);
+        break;
+    case 2:
+        make(call_of(per_thread ? "cuMemFreeAsync_ptsz" : "cuMemFreeAsync"), 2, address, (uintptr_t)stream);
+        break;
+    case 3:
+        say("segalloc_free %llx:", address);
+        say(" -> %d", segalloc_free((void *)(uintptr_t)address));
+        break;
+    default:
+        make(call_of("cuMemFreeAsync"), 1, address, 0);
+        break;
+    }
+}
+
+static void name_streams(void)
+{
+    CUstream stream = chance(3) ? captured_stream() : any_stream();
+    if (chance(2)) {
+        size_t bytes = random_below(&told.random, 5000);
+        say("segalloc_malloc_on %zx %lx:", bytes, (unsigned long)(uintptr_t)stream);
+        say(" -> %llx", (unsigned long long)(uintptr_t)segalloc_malloc_on(bytes, stream));
+        return;
+    }
+    CUdeviceptr address = live_block();
+    say("record_stream %llx %lx:", address, (unsigned long)(uintptr_t)stream);
+    if (chance(8))
+        segalloc_torch_record_stream((void *)(uintptr_t)address, stream);
+    else
+        say(" -> %d", segalloc_record_stream((void *)(uintptr_t)address, stream));
+}
+
+/* The core asks of the driver what could ruin a capture. */
+static struct sg_driver gated;
+
+static void ask_gated(void)
+{
+    CUevent event = any_event();
+    CUstream stream = any_stream();
+    CUcontext context = any_context();
+    if (chance(16))
+        sg_captures_gate(sg_life_driver(), &gated);
+    sg_self.aside = chance(4);
+    int what = (int)random_below(&told.random, 8);
+    CUresult result = CUDA_SUCCESS;
+    say("gated %d:", what);
+    switch (what) {
+    case 0:
+        result = gated.event_query(event);
+        break;
+    case 1:
+        result = gated.event_record(event, stream);
+        break;
+    case 2:
+        result = gated.event_synchronize(event);
+        break;
+    case 3:
+        result = gated.stream_wait_event(stream, event, 0);
+        break;
+    case 4:
+        result = gated.stream_query(stream);
+        break;
+    case 5:
+        result = gated.ctx_synchronize();
+        break;
+    case 6:
+        result = gated.ctx_synchronize_of(context);
+        break;
+    default:
+        if (gated.ctx_record_event)
+            result = gated.ctx_record_event(context, event);
+        break;
+    }
+    sg_self.aside = false;
+    say(" -> %d", (int)result);
+}
+
+static void ask_about_itself(void)
+{
+    struct segalloc_stat stats[4] = {{0}};
+    int device = (int)random_below(&told.random, 4) - 1, count;
+    if (chance(2)) {
+        say("segalloc_trim %d:", device);
+        say(" -> %zx", segalloc_trim(device, 100));
+        return;
+    }
+    say("segalloc_stats %d:", device);
+    count = segalloc_stats(device, stats, 4);
+    say(" -> %d %s %s %llx %llx", count, stats[1].name ? stats[1].name : "", stats[1].unit ? stats[1].unit : "",
+        (unsigned long long)stats[1].value, (unsigned long long)stats[3].peak);
+}
+
+static void of_the_layer(void)
+{
+    int number;
+    switch (random_below(&told.random, 6)) {
+    case 0:
+        say("mark:");
+        sg_memory_mark();
+        break;
+    case 1:
+        say("the core is told of contexts:");
+        if (told.has_core)
+            sg_contexts_tell(told_core());
+        break;
+    case 2:
+        say("follow:");
+        sg_memory_follow();
+        break;
+    case 3:
+        say("synchronize:");
+        say(" -> %d", (int)sg_captures_synchronize());
+        break;
+    case 4:
+        number = sg_users_begin(any_context());
+        say("users: %d", number >= 0);
+        if (number >= 0)
+            sg_users_end(number);
+        break;
+    default:
+        say("a graph goes");
+        drop_a_graph();
+        break;
+    }
+}
+
+/* PyTorch's tensors, some of a size, come and go, in a capture mostly. */
+static void use_tensors(void)
+{
+    CUdeviceptr tensors[6] = {0};
+    sg_self.caller = SG_CALLER_TORCH;
+    for (int i = 0; i < 12; i++) {
+        CUdeviceptr *tensor = &tensors[random_below(&told.random, 6)];
+        if (*tensor) {
+            say(" free %llx:", *tensor);
+            say(" -> %d;", (int)cuMemFree_v2(*tensor));
+            *tensor = 0;
+        } else {
+            say(" tensor:");
+            CUresult result = cuMemAlloc_v2(tensor, 700 * (1 + random_below(&told.random, 2)));
+            *tensor = result == CUDA_SUCCESS ? *tensor : 0;
+            say(" -> %d %llx;", (int)result, *tensor);
+        }
+    }
+    sg_self.caller = 0;
+}
+
+static void switch_context(void)
+{
+    told.current = chance(12) ? NULL : any_context();
+    for (int i = 0; told.current && i < 20 && !told.alive[((uintptr_t)told.current - PRIMARIES_AT) / 0x100]; i++)
+        told.current = any_context();
+    say("current is %lx", (unsigned long)(uintptr_t)told.current);
+}
+
+static void end_capture(void)
+{
+    CUstream stream = captured_stream();
+    make(call_of(chance(4) ? "cuStreamEndCapture" : "cuStreamEndCapture_ptsz"), 1, (uintptr_t)stream, 0);
+}
+
+static void step(void)
+{
+    static const char *const often[] = {"cuEventRecord", "cuEventRecord_ptsz", "cuStreamWaitEvent",
+        "cuEventSynchronize", "cuEventQuery", "cuStreamSynchronize", "cuCtxSynchronize", "cuStreamQuery", "cuStreamWaitEvent_ptsz",
+        "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2", "cuMemGetInfo_v2",
+        "cuEventRecordWithFlags", "cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuCtxDestroy_v2"};
+    uint64_t which = random_below(&told.random, 100);
+    told.time_ns += 1000;
+    told.over = which == 99 && chance(8); /* for a step */
+    if (which < 14)
+        make(call_of("cuMemAlloc_v2"), 0, 0, 0);
+    else if (which < 20)
+        through_runtime();
+    else if (which < 32)
+        free_somehow();
+    else if (which < 40)
+        name_streams();
+    else if (which < 56)
+        make_any(often[random_below(&told.random, sizeof often / sizeof *often)]);
+    else if (which < 59 && !captureless)
+        make_any(chance(2) ? "cuStreamBeginCapture_v2" : chance(2) ? "cuStreamBeginCapture_v2_ptsz"
+                                                                   : "cuStreamBeginCaptureToGraph");
+    else if (which < 65)
+        end_capture();
+    else if (which < 68)
+        ask_gated();
+    else if (which < 70)
+        of_the_layer();
+    else if (which < 72)
+        switch_context();
+    else if (which < 73)
+        ask_about_itself();
+    else if (which < 75)
+        use_tensors();
+    else {
+        const struct call *call = &calls[random_below(&told.random, sizeof calls / sizeof *calls)];
+        if (!is_left_out(call->name))
+            make(call, 0, 0, 0);
+    }
+    say("\n");
+}
+
+/* Programs differ in what is configured, and in what there is. */
+static void begin(int program)
+{
+    sg_conf_init(&told.conf);
+    told.random.state = (uint64_t)program * 1000003;
+    told.answers.state = (uint64_t)program * 7919 + 1;
+    told.conf.free_sync = (enum sg_free_sync)(program % 4);
+    told.conf.oom_report = program % 3 == 2 ? SG_OOM_EVERY : SG_OOM_NEVER;
+    sg_sites_on = program % 4 == 1;
+    told.conf.wait_limit = 0.001;
+    told.gentle = program % 6 == 4;
+    told.old = program % 8 == 5;
+    told.direct = program % 3 == 1;
+    told.passing = program == PROGRAMS - 1;
+    orderly = program % 2 == 0;
+    captureless = program % 5 < 2;
+    told.declares = program % 4 == 2;
+    told.conf.limit_visible = program % 5 == 3;
+    told.conf.limit_bytes = program % 5 == 3 ? 1 << 29 : 0;
+    told.next_of_driver = DRIVERS_AT;
+    for (int i = 0; i < MADE_COUNT + 2; i++) {
+        told.alive[i] = i < 2;
+        told.context_id[i] = ++told.ids;
+    }
+    told.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
+    sg_captures_gate(sg_life_driver(), &gated);
+    sg_declare_start();
+    if (told.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
+        sg_memory_follow();
+    if (program % 7 != 6) { /* else the second device comes late */
+        make_any("cuDevicePrimaryCtxRetain");
+        make_any("cuDevicePrimaryCtxRetain");
+    }
+}
+
+static void run(int program, bool prints)
+{
+    uint32_t sums[ROWS];
+    begin(program);
+    for (int row = 0; row < ROWS; row++) {
+        size_t from = told.length;
+        for (int i = 0; i < STEPS_A_ROW; i++)
+            step();
+        uint64_t sum = SG_FNV_BASIS;
+        for (size_t i = row ? from : 0; i < told.length; i++)
+            sum = sg_fnv(sum, (unsigned char)told.text[i]);
+        sums[row] = (uint32_t)(sum ^ sum >> 32);
+        if (prints)
+            printf("%.*s# row %d: %08x\n", (int)(told.length - from), told.text + from, row, sums[row]);
+    }
+    for (int row = 0; row < ROWS && !prints; row++)
+        printf("%d %d %08x\n", program, row, sums[row]);
+    fflush(stdout);
+    exit(0); /* which writes what branches were taken */
+}
+
+/* The figures of a program, from a process of its own, in order of its rows. */
+static bool figures_of(int program, uint32_t *ret)
+{
+    int ends[2], status = -1, found = 0;
+    fflush(stdout);
+    if (pipe(ends) != 0)
+        return false;
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        close(ends[0]);
+        run(program, false);
+    }
+    close(ends[1]);
+    FILE *from = fdopen(ends[0], "r");
+    for (int number, row; fscanf(from, "%d %d %8x", &number, &row, &ret[found]) == 3 && found < ROWS - 1; found++)
+        continue;
+    fclose(from);
+    if (child < 0 || waitpid(child, &status, 0) != child || status != 0 || found != ROWS - 1) {
+        fprintf(stderr, "program %d ended with status %x after %d rows\n", program, status, found);
+        return false;
+    }
+    return true;
+}
+
+/* The file is closed before a process is forked: one that ends would move where it is read. */
+static bool read_figures(const char *path, uint32_t ret[PROGRAMS][ROWS])
+{
+    FILE *file = fopen(path, "r");
+    bool fine = file != NULL;
+    for (int i = 0; i < PROGRAMS * ROWS && fine; i++)
+        fine = fscanf(file, "%8x", &ret[i / ROWS][i % ROWS]) == 1;
+    if (file)
+        fclose(file);
+    return fine;
+}
+
+static bool write_figures(const char *path, uint32_t figures[PROGRAMS][ROWS])
+{
+    FILE *file = fopen(path, "w");
+    for (int i = 0; i < PROGRAMS * ROWS && file; i++)
+        fprintf(file, (i + 1) % 10 ? "%08x " : "%08x\n", figures[i / ROWS][i % ROWS]);
+    return file && fclose(file) == 0;
+}
+
+int main(int count, char **argument)
+{
+    static uint32_t figures[PROGRAMS][ROWS], wanted[PROGRAMS][ROWS];
+    bool writes = count == 3 && strcmp(argument[1], "--write") == 0;
+    if (count == 3 && strcmp(argument[1], "--print") == 0)
+        run(atoi(argument[2]), true);
+    if (count != 2 && !writes)
+        return 2;
+    if (!writes && !read_figures(argument[1], wanted)) {
+        fprintf(stderr, "%s: no figures\n", argument[1]);
+        return 1;
+    }
+    for (int program = 0; program < PROGRAMS; program++) {
+        if (!figures_of(program, figures[program]))
+            return 1;
+        for (int row = 0; row < ROWS && !writes; row++) {
+            if (wanted[program][row] != figures[program][row]) {
+                fprintf(stderr, "program %d says something else from step %d on: see --print %d, and test_told.c\n",
+                    program, row * STEPS_A_ROW, program);
+                return 1;
+            }
+        }
+    }
+    return writes && !write_figures(argument[2], figures);
+}

@@ -1,0 +1,457 @@
+/* Tensors that PyTorch sends to other processes, and its statistics as ours make them, against a PyTorch, a core and a
+   driver made up here. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance.h"
+#include "captures.h"
+#include "hooks.h"
+#include "life.h"
+#include "resolve.h"
+#include "torch.h"
+#include "torch_allocator.h"
+#include "torch_counts.h"
+#include "torch_sent.h"
+
+enum { BYTES = 5000, MORE = 64 << 20, COPIES = 4096, DEVICE = 3 };
+#define BLOCK_AT(number) ((void *)(uintptr_t)(0x100000 + 0x10000 * (uintptr_t)(number)))
+#define COPY_AT(number) ((void *)(uintptr_t)(0x40000000 + 0x10000 * (uintptr_t)(number)))
+
+atomic_bool sg_captures_begun;
+
+static struct {
+    bool no_core, inside_block, fixed, pushes, no_copy;
+    CUresult block, wait, free, full; /* full: what the driver answers until PyTorch has emptied its cache */
+    CUresult then;                    /* and after that */
+    int waits, waits_before, gets, puts, copies, resets, probes, frees, pushed, popped, found, closed;
+    int device;
+    size_t probed, got, copied;
+    void *put, *to;
+    const void *from;
+    bool direct, switched;
+    int reset_peaks;
+    bool unknown;
+    struct sg_stats stats;
+} fake;
+
+struct sg_core *sg_begin(void)
+{
+    return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
+}
+
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    assert_ptr_equal(core, &fake);
+    *ret = (struct sg_block_info){.base = address - (fake.inside_block ? 512 : 0), .bytes = BYTES, .device = DEVICE};
+    return fake.block;
+}
+
+bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    assert_ptr_equal(core, &fake);
+    fake.device = device;
+    *ret = fake.stats;
+    return !fake.unknown;
+}
+
+void segalloc_reset_peaks(int device);
+void segalloc_reset_peaks(int device)
+{
+    fake.device = device;
+    fake.reset_peaks++;
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t bytes)
+{
+    fake.probes++;
+    fake.probed = bytes;
+    *ret = 77;
+    return fake.resets ? fake.then : fake.full;
+}
+
+static CUresult free_it(CUdeviceptr address)
+{
+    assert_int_equal(address, 77);
+    fake.frees++;
+    return fake.free;
+}
+
+const struct sg_real *sg_real(void)
+{
+    static const struct sg_real real = {.cuMemAlloc_v2 = allocate, .cuMemFree_v2 = free_it};
+    return &real;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver;
+    return &driver;
+}
+
+CUresult sg_captures_wait(CUcontext context)
+{
+    assert_null(context);
+    assert_int_equal(fake.pushed, 1);
+    assert_int_equal(fake.popped, 0);
+    fake.waits++;
+    fake.waits_before += fake.copies == 0;
+    return fake.wait;
+}
+
+void segalloc_torch_reset(void);
+void segalloc_torch_reset(void)
+{
+    fake.resets++;
+}
+
+bool sg_torch_switchable(void)
+{
+    return !fake.fixed;
+}
+
+bool sg_torch_switched(void)
+{
+    return fake.switched;
+}
+
+bool sg_torch_direct(void)
+{
+    return fake.direct;
+}
+
+bool sg_torch_push_device(const struct sg_driver *driver, int device)
+{
+    assert_ptr_equal(driver, sg_life_driver());
+    fake.device = device;
+    fake.pushed++;
+    return fake.pushes;
+}
+
+void sg_torch_pop_device(const struct sg_driver *driver, bool pushed)
+{
+    assert_ptr_equal(driver, sg_life_driver());
+    assert_int_equal(pushed, fake.pushes);
+    fake.popped++;
+}
+
+void *sg_torch_allocator_get(size_t bytes)
+{
+    fake.got = bytes;
+    return fake.no_copy ? NULL : COPY_AT(fake.gets++);
+}
+
+void sg_torch_allocator_put(void *block)
+{
+    fake.put = block;
+    fake.puts++;
+}
+
+void sg_torch_allocator_copy(void *to, const void *from, size_t bytes)
+{
+    fake.to = to;
+    fake.from = from;
+    fake.copied = bytes;
+    fake.copies++;
+}
+
+/* PyTorch's own function of the same name as ours. */
+struct data_ptr {
+    uintptr_t words[4];
+};
+struct data_ptr sent_data(void *data, uint16_t device) __asm__("_ZN5torch24GetNewRefCountedSentDataEPvN3c106DeviceE");
+
+static struct data_ptr theirs(void *data, uint16_t device)
+{
+    return (struct data_ptr){{(uintptr_t)data, device, 3, 4}};
+}
+
+void *sg_library_find(const char *prefix)
+{
+    assert_string_equal(prefix, "libtorch_cuda.so");
+    fake.found++;
+    return &fake;
+}
+
+int sg_library_close(void *handle)
+{
+    assert_ptr_equal(handle, &fake);
+    fake.closed++;
+    return 0;
+}
+
+static void *look_up(void *handle, const char *name)
+{
+    struct data_ptr (*function)(void *, uint16_t) = theirs;
+    void *symbol;
+    assert_ptr_equal(handle, &fake);
+    assert_string_equal(name, "_ZN5torch24GetNewRefCountedSentDataEPvN3c106DeviceE");
+    memcpy(&symbol, &function, sizeof symbol);
+    return symbol;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    return look_up;
+}
+
+/* What the tests before have sent was freed. */
+static int start_afresh(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    fake.pushes = true;
+    atomic_store(&sg_captures_begun, false);
+    return 0;
+}
+
+static void expect_sent(void *block, uintptr_t as)
+{
+    struct data_ptr sent = sent_data(block, 0x0102);
+    assert_int_equal(sent.words[0], as);
+    assert_int_equal(sent.words[1], 0x0102);
+    assert_int_equal(fake.found, fake.closed);
+}
+
+static void tensor_moves_to_a_block_of_the_cache(void **state)
+{
+    (void)state;
+    assert_ptr_equal(sg_torch_sent_copy(BLOCK_AT(1)), COPY_AT(0));
+    assert_int_equal(fake.device, DEVICE);
+    assert_int_equal(fake.pushed, 1);
+    assert_int_equal(fake.popped, 1);
+    assert_int_equal(fake.waits, 2); /* until the block is written, and the copy */
+    assert_int_equal(fake.waits_before, 1);
+    assert_int_equal(fake.probed, BYTES + MORE);
+    assert_int_equal(fake.frees, 1);
+    assert_int_equal(fake.resets, 0);
+    assert_int_equal(fake.got, BYTES);
+    assert_int_equal(fake.copied, BYTES);
+    assert_ptr_equal(fake.to, COPY_AT(0));
+    assert_ptr_equal(fake.from, BLOCK_AT(1));
+    expect_sent(BLOCK_AT(1), (uintptr_t)COPY_AT(0));
+    expect_sent(BLOCK_AT(1), (uintptr_t)BLOCK_AT(1)); /* once */
+    assert_int_equal(atomic_load(&sg_torch_sent_copies), 1);
+    sg_torch_sent_freed(BLOCK_AT(2));
+    assert_int_equal(fake.puts, 0);
+    sg_torch_sent_freed(BLOCK_AT(1));
+    assert_int_equal(fake.puts, 1);
+    assert_ptr_equal(fake.put, COPY_AT(0));
+    sg_torch_sent_freed(BLOCK_AT(1));
+    assert_int_equal(fake.puts, 1);
+    assert_int_equal(atomic_load(&sg_torch_sent_copies), 0);
+}
+
+/* What is sent next may be another tensor, which stays where it is. */
+static void only_that_tensor_moves(void **state)
+{
+    (void)state;
+    assert_non_null(sg_torch_sent_copy(BLOCK_AT(1)));
+    expect_sent(BLOCK_AT(2), (uintptr_t)BLOCK_AT(2));
+    expect_sent(BLOCK_AT(1), (uintptr_t)BLOCK_AT(1)); /* its step is over */
+    sg_torch_sent_freed(BLOCK_AT(1));
+    expect_sent(NULL, 0);
+}
+
+static void tensor_stays_where_it_cannot_move(void **state)
+{
+    for (int i = 0; i < 10; i++) {
+        start_afresh(state);
+        fake.no_core = i == 0;
+        fake.block = i == 1 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        fake.inside_block = i == 2;
+        atomic_store(&sg_captures_begun, i == 3);
+        fake.fixed = i == 4;
+        fake.wait = i == 5 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+        fake.full = i == 6 ? CUDA_ERROR_OUT_OF_MEMORY : i == 7 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+        fake.then = CUDA_ERROR_OUT_OF_MEMORY;
+        fake.free = i == 8 ? CUDA_ERROR_LAUNCH_FAILED : CUDA_SUCCESS;
+        fake.no_copy = i == 9;
+        assert_null(sg_torch_sent_copy(BLOCK_AT(1)));
+        assert_int_equal(fake.pushed, i >= 5);
+        assert_int_equal(fake.popped, i >= 5);
+        assert_int_equal(fake.probes, i < 6 ? 0 : i == 6 ? 2 : 1);
+        assert_int_equal(fake.resets, i == 6);
+        assert_int_equal(fake.frees, i >= 8);
+        assert_int_equal(fake.copies + fake.puts, 0);
+        expect_sent(BLOCK_AT(1), (uintptr_t)BLOCK_AT(1));
+        assert_int_equal(atomic_load(&sg_torch_sent_copies), 0);
+    }
+}
+
+static void idle_memory_makes_room_for_it(void **state)
+{
+    (void)state;
+    fake.full = CUDA_ERROR_OUT_OF_MEMORY;
+    assert_non_null(sg_torch_sent_copy(BLOCK_AT(1)));
+    assert_int_equal(fake.resets, 1);
+    assert_int_equal(fake.probes, 2);
+    assert_int_equal(fake.probed, BYTES + MORE);
+    assert_int_equal(fake.frees, 1);
+    sg_torch_sent_freed(BLOCK_AT(1));
+}
+
+/* Whichever goes first. */
+static void each_copy_goes_with_its_block(void **state)
+{
+    static const int orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
+        start_afresh(state);
+        for (int k = 0; k < 3; k++) {
+            fake.pushed = fake.popped = 0;
+            assert_ptr_equal(sg_torch_sent_copy(BLOCK_AT(k)), COPY_AT(k));
+        }
+        for (int k = 0; k < 3; k++) {
+            sg_torch_sent_freed(BLOCK_AT(orders[i][k]));
+            assert_int_equal(fake.puts, k + 1);
+            assert_ptr_equal(fake.put, COPY_AT(orders[i][k]));
+            assert_int_equal(atomic_load(&sg_torch_sent_copies), 2 - k);
+        }
+    }
+}
+
+static void copies_beyond_the_table_are_given_back(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COPIES; i++) {
+        fake.pushed = fake.popped = 0;
+        assert_non_null(sg_torch_sent_copy(BLOCK_AT(i)));
+    }
+    assert_int_equal(fake.puts, 0);
+    for (int i = 0; i < 2; i++) {
+        fake.pushed = fake.popped = 0;
+        assert_null(sg_torch_sent_copy(BLOCK_AT(COPIES)));
+        assert_int_equal(fake.puts, i + 1);
+        assert_ptr_equal(fake.put, COPY_AT(COPIES + i));
+        expect_sent(BLOCK_AT(COPIES), (uintptr_t)BLOCK_AT(COPIES));
+    }
+    assert_int_equal(atomic_load(&sg_torch_sent_copies), COPIES);
+    for (int i = 0; i < COPIES; i++)
+        sg_torch_sent_freed(BLOCK_AT(i));
+    assert_int_equal(fake.puts, COPIES + 2);
+    assert_int_equal(atomic_load(&sg_torch_sent_copies), 0);
+}
+
+/* Statistics. What PyTorch calls a family has three counts of four numbers each: of all, the small and the large pool. */
+enum { CURRENT, PEAK, ALLOCATED, FREED, NUMBERS };
+enum { ALLOCATION, SEGMENT, ACTIVE, SPLIT, ALLOCATED_BYTES, RESERVED_BYTES, ACTIVE_BYTES, SPLIT_BYTES, REQUESTED_BYTES,
+    FAMILIES };
+typedef int64_t statistics[FAMILIES][3][NUMBERS];
+
+static void nothing_is_added_where_nothing_is_known(void **state)
+{
+    static const statistics none;
+    for (int i = 0; i < 3; i++) {
+        statistics counts = {{{0}}};
+        start_afresh(state);
+        fake.direct = i != 0;
+        fake.no_core = i == 1;
+        fake.unknown = i == 2;
+        fake.stats.value[SG_STAT_allocations] = fake.stats.value[SG_STAT_reserved_bytes] = 5;
+        sg_torch_counts_add(counts, 0, 1);
+        assert_memory_equal(counts, none, sizeof none);
+        sg_torch_counts_reset(1);
+        assert_int_equal(fake.reset_peaks, fake.direct);
+    }
+}
+
+/* All that is ours is of the large pool; levels and totals beyond PyTorch's type are its greatest. */
+static void levels_and_totals_are_added_to_all_and_large(void **state)
+{
+    statistics counts = {{{0}}}, before;
+    (void)state;
+    fake.direct = true;
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        fake.stats.value[i] = 1000 + (uint64_t)i;
+        fake.stats.peak[i] = 3000 + (uint64_t)i;
+    }
+    for (int i = 0; i < FAMILIES * 3 * NUMBERS; i++)
+        ((int64_t *)counts)[i] = i;
+    memcpy(before, counts, sizeof before);
+    sg_torch_counts_add(counts, 0, 1);
+    assert_int_equal(fake.device, 1);
+    for (int family = 0; family < FAMILIES; family++) {
+        for (int number = 0; number < NUMBERS; number++) {
+            int64_t all = counts[family][0][number] - before[family][0][number];
+            assert_int_equal(counts[family][1][number], before[family][1][number]);
+            assert_int_equal(counts[family][2][number] - before[family][2][number], all);
+        }
+    }
+    assert_int_equal(counts[ALLOCATION][0][CURRENT] - before[ALLOCATION][0][CURRENT],
+        fake.stats.value[SG_STAT_allocations]);
+    assert_int_equal(counts[ALLOCATION][0][PEAK] - before[ALLOCATION][0][PEAK], fake.stats.peak[SG_STAT_allocations]);
+    assert_int_equal(counts[ALLOCATION][0][ALLOCATED] - before[ALLOCATION][0][ALLOCATED],
+        fake.stats.value[SG_STAT_allocs]);
+    assert_int_equal(counts[ALLOCATION][0][FREED] - before[ALLOCATION][0][FREED], fake.stats.value[SG_STAT_frees]);
+    assert_int_equal(counts[RESERVED_BYTES][0][CURRENT] - before[RESERVED_BYTES][0][CURRENT],
+        fake.stats.value[SG_STAT_reserved_bytes]);
+
+    memset(counts, 0, sizeof counts);
+    fake.stats.value[SG_STAT_allocations] = UINT64_MAX;
+    fake.stats.peak[SG_STAT_allocations] = (uint64_t)INT64_MAX + 1;
+    sg_torch_counts_add(counts, 0, 1);
+    assert_true(counts[ALLOCATION][0][CURRENT] == INT64_MAX && counts[ALLOCATION][0][PEAK] == INT64_MAX);
+}
+
+/* PyTorch 2.13 has a map among the families, which is left alone. */
+static void counts_stand_around_a_map(void **state)
+{
+    enum { MAP = 4 };
+    statistics counts = {{{0}}};
+    struct {
+        int64_t before[ACTIVE_BYTES][3][NUMBERS], map[MAP], after[FAMILIES - ACTIVE_BYTES][3][NUMBERS];
+    } parted = {.map = {11, 12, 13, 14}};
+    (void)state;
+    fake.direct = true;
+    for (int i = 0; i < SG_STAT_COUNT; i++)
+        fake.stats.value[i] = fake.stats.peak[i] = 1000 + (uint64_t)i;
+    sg_torch_counts_add(counts, 0, 1);
+    sg_torch_counts_add(&parted, sizeof parted.map, 1);
+    assert_memory_equal(parted.before, counts, sizeof parted.before);
+    assert_memory_equal(parted.after, counts[ACTIVE_BYTES], sizeof parted.after);
+    for (int i = 0; i < MAP; i++)
+        assert_int_equal(parted.map[i], 11 + i);
+    assert_int_not_equal(parted.after[0][0][CURRENT], 0);
+}
+
+/* PyTorch's own segments are blocks of ours, and no tensors. */
+static void segments_of_the_cache_are_no_tensors(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        statistics counts = {{{0}}};
+        start_afresh(state);
+        fake.direct = true;
+        fake.switched = i > 0;
+        fake.stats.value[SG_STAT_allocations] = 100;
+        fake.stats.peak[SG_STAT_allocations] = 200;
+        counts[SEGMENT][0][CURRENT] = i == 2 ? 150 : 30; /* more than there are of ours: none */
+        sg_torch_counts_add(counts, 0, 0);
+        assert_int_equal(counts[ALLOCATION][0][CURRENT], i == 0 ? 100 : i == 1 ? 70 : 0);
+        assert_int_equal(counts[ALLOCATION][0][PEAK], i == 0 ? 200 : i == 1 ? 170 : 50);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup(name, start_afresh)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(tensor_moves_to_a_block_of_the_cache),
+        TEST(only_that_tensor_moves),
+        TEST(tensor_stays_where_it_cannot_move),
+        TEST(idle_memory_makes_room_for_it),
+        TEST(each_copy_goes_with_its_block),
+        TEST(copies_beyond_the_table_are_given_back),
+        TEST(nothing_is_added_where_nothing_is_known),
+        TEST(levels_and_totals_are_added_to_all_and_large),
+        TEST(counts_stand_around_a_map),
+        TEST(segments_of_the_cache_are_no_tensors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,313 @@
+/* The core of told_world.h: it hands out blocks, knows which live, and says what it is asked. */
+#include <assert.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "told_world.h"
+
+static bool happens(uint64_t one_in)
+{
+    return !told.gentle && random_below(&told.answers, one_in) == 0;
+}
+
+static CUresult answered(CUresult result)
+{
+    say("=%d", (int)result);
+    return result;
+}
+
+static void say_tag(const struct sg_tag *tag)
+{
+    say(" c%lx s%lx/%d t%d%d y%d o%u/%d e%d f%d u%d @%u/%u", (unsigned long)(uintptr_t)tag->context,
+        (unsigned long)(uintptr_t)tag->stream, tag->has_stream, tag->torch, tag->tentative, (int)tag->sync, tag->slot,
+        tag->in_order, (int)tag->sees, tag->followed, tag->unseen, tag->site, tag->phase);
+}
+
+/* By slot: what it says is enough to tell clocks apart. */
+static void say_clock(const struct sg_clock *clock)
+{
+    if (!clock)
+        say(" all");
+    for (sg_slot slot = 0; clock && slot < SG_SLOTS; slot++) {
+        if (clock->at[slot])
+            say(" %u:%llu", slot, (unsigned long long)clock->at[slot]);
+    }
+}
+
+static int number_of(CUdeviceptr address)
+{
+    int number = address < BLOCKS_AT ? -1 : (int)((address - BLOCKS_AT) / BLOCK_STEP);
+    return number < told.blocks ? number : -1;
+}
+
+CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    assert(core == told_core());
+    say(" malloc(%d %zx", device, bytes);
+    say_tag(tag);
+    say(")");
+    if (happens(6))
+        return answered(CUDA_ERROR_OUT_OF_MEMORY);
+    if (happens(16))
+        return answered(happens(4) ? CUDA_ERROR_LAUNCH_FAILED : CUDA_ERROR_NOT_SUPPORTED);
+    assert(told.blocks < BLOCKS_MOST);
+    int number = told.blocks++;
+    *ret = BLOCKS_AT + (CUdeviceptr)number * BLOCK_STEP;
+    told.block[number].address = *ret;
+    told.block[number].bytes = bytes;
+    told.block[number].device = device;
+    told.block[number].context = tag->context;
+    told.block[number].live = true;
+    return answered(CUDA_SUCCESS);
+}
+
+CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag)
+{
+    int number = number_of(address);
+    assert(core == told_core());
+    say(" free(%llx", address);
+    say_tag(tag);
+    say(")");
+    if (number < 0 || !told.block[number].live || told.block[number].address != address)
+        return answered(CUDA_ERROR_INVALID_VALUE);
+    if (happens(12)) {
+        static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
+            CUDA_ERROR_NOT_FOUND, CUDA_ERROR_LAUNCH_FAILED, CUDA_ERROR_DEINITIALIZED};
+        return answered(answers[random_below(&told.answers, sizeof answers / sizeof *answers)]);
+    }
+    told.block[number].live = false;
+    return answered(CUDA_SUCCESS);
+}
+
+bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
+{
+    (void)core;
+    return address >= BLOCKS_AT && address < BLOCKS_AT + BLOCKS_MOST * BLOCK_STEP;
+}
+
+CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
+{
+    int number = number_of(address);
+    assert(core == told_core());
+    say(" block(%llx)", address);
+    if (!sg_core_owns(core, address))
+        return answered(CUDA_ERROR_NOT_FOUND);
+    if (number < 0 || !told.block[number].live || address - told.block[number].address >= told.block[number].bytes)
+        return answered(CUDA_ERROR_INVALID_VALUE);
+    *ret = (struct sg_block_info){.base = told.block[number].address, .bytes = told.block[number].bytes,
+        .device = told.block[number].device, .context = told.block[number].context, .buffer_id = (uint64_t)number + 7,
+        .abroad = number % 5 == 0, .plain = number % 3 == 0};
+    return CUDA_SUCCESS;
+}
+
+CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
+{
+    assert(core == told_core());
+    say(" wait_for(%llx %lx)", address, (unsigned long)(uintptr_t)current);
+    *ret_all = random_below(&told.answers, 2);
+    return answered(happens(12) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS);
+}
+
+CUresult sg_core_wait_for_all(struct sg_core *core)
+{
+    assert(core == told_core());
+    say(" wait_for_all");
+    return CUDA_SUCCESS;
+}
+
+bool sg_core_awaits(struct sg_core *core, int device)
+{
+    assert(core == told_core());
+    say(" awaits(%d)", device);
+    return happens(2);
+}
+
+void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes)
+{
+    assert(core == told_core());
+    say(" core_info(%d %zx %zx)", device, *free_bytes, *total_bytes);
+    *free_bytes += 4096;
+}
+
+size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
+{
+    assert(core == told_core());
+    if (device < 2)
+        say(" trim(%d %zx)", device, keep);
+    return device < 2 && happens(2) ? 1000 : 0;
+}
+
+static bool fill_stats(struct sg_stats *ret, uint64_t step)
+{
+    memset(ret, 0, sizeof *ret);
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        ret->value[i] = step * (uint64_t)(i + 1);
+        ret->peak[i] = 2 * ret->value[i];
+    }
+    ret->value[SG_STAT_reserved_bytes] = 3 * step + 1000000;
+    ret->value[SG_STAT_allocated_bytes] = 2 * step;
+    ret->value[SG_STAT_pending_bytes] = random_below(&told.answers, 2);
+    return true;
+}
+
+bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    assert(core == told_core());
+    say(" stats(%d)", device);
+    return device < 2 && fill_stats(ret, 1000);
+}
+
+bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret)
+{
+    assert(core == told_core());
+    say(" recent(%d)", device);
+    return device < 2 && fill_stats(ret, 700);
+}
+
+uint64_t sg_core_limit(struct sg_core *core, int device)
+{
+    assert(core == told_core());
+    say(" limit(%d)", device);
+    return 1u << 30;
+}
+
+bool sg_core_is_limited(struct sg_core *core, int device)
+{
+    assert(core == told_core());
+    say(" limited(%d)", device);
+    return happens(3);
+}
+
+bool sg_core_left_pages(struct sg_core *core, int device)
+{
+    assert(core == told_core());
+    say(" left(%d)", device);
+    return happens(3);
+}
+
+CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slot slot)
+{
+    assert(core == told_core());
+    say(" record(%llx %u)", address, slot);
+    return answered(happens(8) ? CUDA_ERROR_NOT_FOUND : happens(12) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+}
+
+CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool enable)
+{
+    assert(core == told_core());
+    say(" peer(%d %d %d)", device, peer, enable);
+    return answered(happens(6) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+}
+
+sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id)
+{
+    static sg_slot next;
+    assert(core == told_core());
+    sg_slot slot = happens(24) ? 0 : next++ % (SG_SLOTS - 1) + 1;
+    say(" slot(%d %llu c%lx h%lx %d %x):%u", device, (unsigned long long)id->key, (unsigned long)(uintptr_t)id->context,
+        (unsigned long)(uintptr_t)id->handle, id->per_thread, id->flags, slot);
+    return slot;
+}
+
+void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret)
+{
+    static uint64_t now;
+    assert(core == told_core());
+    say(" clock(%d %u)", device, slot);
+    memset(ret, 0, sizeof *ret);
+    ret->at[slot] = ++now;
+    ret->at[(slot + 1) % SG_SLOTS] = now / 2;
+}
+
+void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
+{
+    sg_core_clock(core, device, slot, ret_told);
+    *ret_done = ret_told->at[slot] - random_below(&told.answers, 2);
+}
+
+void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret)
+{
+    say(" of_context(%lx)", (unsigned long)(uintptr_t)context);
+    sg_core_clock(core, device, 0, ret);
+}
+
+void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock)
+{
+    assert(core == told_core());
+    say(" waited(%d %u", device, slot);
+    say_clock(clock);
+    say(")");
+}
+
+void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock)
+{
+    assert(core == told_core());
+    say(" completed(%d", device);
+    say_clock(clock);
+    say(")");
+}
+
+void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock)
+{
+    assert(core == told_core());
+    say(" told(%d", device);
+    say_clock(clock);
+    say(")");
+}
+
+bool sg_core_pin_all(struct sg_core *core)
+{
+    assert(core == told_core());
+    say(" pin_all");
+    return true;
+}
+
+#define SAYS_OF_DEVICE(name) \
+    void sg_core_##name(struct sg_core *core, int device) \
+    { \
+        assert(core == told_core()); \
+        if (device < 2) \
+            say(" " #name "(%d)", device); \
+    }
+SAYS_OF_DEVICE(poll)
+
+#define SAYS_OF_SLOT(name) \
+    void sg_core_##name(struct sg_core *core, int device, sg_slot slot) \
+    { \
+        assert(core == told_core()); \
+        say(" " #name "(%d %u)", device, slot); \
+    }
+SAYS_OF_SLOT(slot_gone)
+SAYS_OF_SLOT(slot_opaque)
+SAYS_OF_SLOT(slot_touched)
+
+#define SAYS_OF_CONTEXT(name, more, format, ...) \
+    void sg_core_##name more \
+    { \
+        assert(core == told_core()); \
+        say(" " #name "(" format ")", __VA_ARGS__); \
+    }
+SAYS_OF_CONTEXT(context_seen, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
+    (unsigned long)(uintptr_t)context)
+SAYS_OF_CONTEXT(context_gone, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
+    (unsigned long)(uintptr_t)context)
+SAYS_OF_CONTEXT(context_forget, (struct sg_core *core, CUcontext context), "%lx", (unsigned long)(uintptr_t)context)
+SAYS_OF_CONTEXT(context_ending, (struct sg_core *core, CUcontext context, bool ending), "%lx %d",
+    (unsigned long)(uintptr_t)context, ending)
+SAYS_OF_CONTEXT(used_abroad, (struct sg_core *core, CUdeviceptr address), "%llx", address)
+SAYS_OF_CONTEXT(pin, (struct sg_core *core, CUdeviceptr address, size_t bytes), "%llx %zx", address, bytes)
+SAYS_OF_CONTEXT(passed_on, (struct sg_core *core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx", device,
+    address, bytes)
+
+bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
+{
+    assert(core == told_core());
+    say(" take_aliased(%d %u)", device, slot);
+    return happens(2);
+}
+
+void sg_core_disable(struct sg_core *core)
+{
+    assert(core == told_core());
+    say(" disable");
+}

@@ -1,0 +1,753 @@
+/* See told_world.h. */
+#include "told_world.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "callers.h"
+#include "environment.h"
+#include "hooks.h"
+#include "ipc.h"
+#include "life.h"
+#include "oom_report.h"
+#include "recorder.h"
+#include "resolve.h"
+#include "sites.h"
+#include "torch.h"
+#include "trimming.h"
+
+struct told told;
+
+bool sg_recorder_on = true, sg_sites_on;
+__thread struct sg_thread sg_self;
+__thread struct sg_thread *sg_self_found;
+_Atomic unsigned sg_life_gate;
+atomic_uint sg_ipc_loads, sg_ipc_looked;
+
+void say(const char *format, ...)
+{
+    va_list list;
+    if (told.room - told.length < 4096) {
+        told.room += 1 << 20;
+        told.text = realloc(told.text, told.room);
+        assert(told.text);
+    }
+    va_start(list, format);
+    told.length += (size_t)vsnprintf(told.text + told.length, told.room - told.length, format, list);
+    va_end(list);
+}
+
+static bool happens(uint64_t one_in)
+{
+    return !told.gentle && random_below(&told.answers, one_in) == 0;
+}
+
+struct sg_core *told_core(void)
+{
+    return (struct sg_core *)&told;
+}
+
+/* Contexts by their handles. */
+static CUcontext context_of(int number)
+{
+    return (CUcontext)(uintptr_t)(PRIMARIES_AT + 0x100 * number);
+}
+
+static int number_of(CUcontext context)
+{
+    uintptr_t at = (uintptr_t)context;
+    return at < PRIMARIES_AT || at >= PRIMARIES_AT + 0x100 * (MADE_COUNT + 2) ? -1 : (int)(at - PRIMARIES_AT) / 0x100;
+}
+
+static int device_of(CUcontext context)
+{
+    return number_of(context) & 1;
+}
+
+static int stream_number(CUstream stream)
+{
+    uintptr_t at = (uintptr_t)stream;
+    return at < 3 ? (int)at : (int)(at - STREAMS_AT) / 16 % STREAM_COUNT + 3;
+}
+
+static CUcontext context_of_stream(CUstream stream)
+{
+    int number = stream_number(stream) % (MADE_COUNT + 2);
+    return (uintptr_t)stream < 3 ? told.current : context_of(told.alive[number] ? number : number & 1);
+}
+
+/* The driver: what it may answer to any call. */
+static CUresult may_refuse(void)
+{
+    static const CUresult answers[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_INVALID_VALUE,
+        CUDA_ERROR_NOT_READY, CUDA_ERROR_INVALID_HANDLE, CUDA_ERROR_NOT_SUPPORTED,
+        CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD};
+    return happens(8) ? answers[random_below(&told.answers, sizeof answers / sizeof *answers)] : CUDA_SUCCESS;
+}
+
+static CUresult answered(CUresult result)
+{
+    say("=%d", (int)result);
+    return result;
+}
+
+static void begin_capture(CUresult *result, CUstream stream, bool per_thread)
+{
+    CUstream named = stream ? stream : per_thread ? CU_STREAM_PER_THREAD : NULL;
+    unsigned long long *capture = &told.capture[stream_number(named)];
+    if (*result == CUDA_SUCCESS && (*capture || (!stream && !per_thread)))
+        *result = CUDA_ERROR_ILLEGAL_STATE;
+    if (*result == CUDA_SUCCESS)
+        *capture = ++told.ids;
+}
+
+static void end_capture(CUresult *result, CUstream stream, bool per_thread)
+{
+    CUstream named = stream ? stream : per_thread ? CU_STREAM_PER_THREAD : NULL;
+    unsigned long long *capture = &told.capture[stream_number(named)];
+    if (!*capture)
+        *result = CUDA_ERROR_ILLEGAL_STATE;
+    if (*result != CUDA_ERROR_ILLEGAL_STATE && *result != CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD &&
+        *result != CUDA_ERROR_INVALID_HANDLE)
+        *capture = 0;
+}
+
+static CUcontext make_context(CUdevice device)
+{
+    int number = 2 + 2 * (told.created_contexts++ % (MADE_COUNT / 2)) + (device & 1);
+    told.alive[number] = true;
+    told.context_id[number] = ++told.ids;
+    return context_of(number);
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+/* What a call of this name does; `a` are its arguments. */
+static void take_effect(const char *name, const uintptr_t *a, CUresult *result)
+{
+    bool per_thread = strstr(name, "_ptsz") != NULL;
+    if (begins(name, "cuStreamBegin") && !strstr(name, "ToCig"))
+        begin_capture(result, (CUstream)a[0], per_thread);
+    else if (begins(name, "cuStreamEndCapture"))
+        end_capture(result, (CUstream)a[0], per_thread);
+    if (*result != CUDA_SUCCESS)
+        return;
+    if (begins(name, "cuStreamDestroy")) {
+        told.capture[stream_number((CUstream)a[0])] = 0;
+        told.stream_id[stream_number((CUstream)a[0])] = ++told.ids;
+    } else if (begins(name, "cuCtxDestroy") && number_of((CUcontext)a[0]) >= 0) {
+        told.alive[number_of((CUcontext)a[0])] = false;
+    } else if (begins(name, "cuDevicePrimaryCtxReset") || begins(name, "cuDevicePrimaryCtxRelease")) {
+        told.alive[a[0] & 1] = happens(2);
+    }
+    if (!a[0] || strstr(name, "ForAddressRange"))
+        return;
+    void *ret = (void *)a[0];
+    if (begins(name, "cuMemAllocPitch")) {
+        *(CUdeviceptr *)ret = told.next_of_driver += 4096;
+        *(size_t *)a[1] = 512;
+    } else if (begins(name, "cuMemAlloc")) {
+        *(CUdeviceptr *)ret = told.next_of_driver += 4096;
+    } else if (begins(name, "cuStreamCreate") || begins(name, "cuGreenCtxStreamCreate")) {
+        int number = told.created_streams++ % STREAM_COUNT;
+        *(CUstream *)ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * number);
+        told.stream_id[number + 3] = ++told.ids;
+    } else if (begins(name, "cuEventCreate") || begins(name, "cuIpcOpenEvent")) {
+        *(CUevent *)ret = (CUevent)(uintptr_t)(EVENTS_AT + 64 * (told.created_events++ % EVENT_COUNT));
+    } else if (begins(name, "cuCtxCreate_v2")) {
+        *(CUcontext *)ret = make_context((CUdevice)a[2]);
+    } else if (begins(name, "cuCtxCreate")) {
+        *(CUcontext *)ret = make_context((CUdevice)a[begins(name, "cuCtxCreate_v3") ? 4 : 3]);
+    } else if (begins(name, "cuDevicePrimaryCtxRetain")) {
+        if (!told.alive[a[1] & 1])
+            told.context_id[a[1] & 1] = ++told.ids;
+        told.alive[a[1] & 1] = true;
+        *(CUcontext *)ret = context_of((int)a[1] & 1);
+    } else if (begins(name, "cuCtxFromGreenCtx")) {
+        *(CUcontext *)ret = context_of(2 + (int)((a[1] - GREENS_AT) / 0x100));
+    } else if (begins(name, "cuMemGetInfo")) {
+        *(size_t *)ret = 1000 * random_below(&told.answers, 1 << 20);
+        *(size_t *)a[1] = (size_t)1 << 31;
+    } else if (begins(name, "cuDeviceTotalMem")) {
+        *(size_t *)ret = (size_t)1 << 31;
+    } else if (strcmp(name, "cuPointerGetAttribute") == 0) {
+        if ((int)a[1] == CU_POINTER_ATTRIBUTE_CONTEXT)
+            *(CUcontext *)ret = context_of((int)random_below(&told.answers, MADE_COUNT + 2));
+        else
+            *(int *)ret = (int)random_below(&told.answers, 3);
+    } else if (begins(name, "cuMemGetAddressRange")) {
+        *(CUdeviceptr *)ret = (CUdeviceptr)a[2] & ~UINT64_C(4095);
+    }
+}
+
+static void say_pointer(uintptr_t value, const char *type)
+{
+    uintptr_t from = (uintptr_t)told.region;
+    if (!value)
+        say("0");
+    else if (value >= from && value < from + sizeof told.region)
+        say("@%x", (unsigned)(value - from));
+    else if (strcmp(type, "const CUDA_MEMCPY3D_PEER *") == 0) {
+        const uint64_t *words = (const uint64_t *)value;
+        for (size_t i = 0; i < sizeof(CUDA_MEMCPY3D_PEER) / sizeof *words; i++) {
+            bool half = i == offsetof(CUDA_MEMCPY3D_PEER, srcMemoryType) / sizeof *words ||
+                i == offsetof(CUDA_MEMCPY3D_PEER, dstMemoryType) / sizeof *words; /* the rest is nothing */
+            say(i ? "/%llx" : "%llx", (unsigned long long)(half ? words[i] & UINT32_MAX : words[i]));
+        }
+    } else {
+        say("local");
+    }
+}
+
+static bool needs(const char *name)
+{
+    static const char *const names[] = {"ret", "pitch", "launches", "attributes", "total_bytes"};
+    bool needed = false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        needed |= strcmp(names[i], name) == 0;
+    return needed;
+}
+
+static CUresult driver_call(const char *name, const char *parameters, const uintptr_t *a)
+{
+    struct signature signature = signature_of(parameters);
+    CUresult result = may_refuse();
+    say(" %s(", name);
+    for (int i = 0; i < signature.count; i++) {
+        const struct parameter *parameter = &signature.list[i];
+        uint64_t value = a[i];
+        if (i)
+            say(" ");
+        if (parameter->pointer && !a[i] && needs(parameter->name))
+            result = CUDA_ERROR_INVALID_VALUE;
+        if (strcmp(parameter->type, "CUipcEventHandle") == 0)
+            say("handle"); /* by value, where the others are not */
+        else if (parameter->pointer)
+            say_pointer(a[i], parameter->type);
+        else
+            say("%llx", (unsigned long long)(parameter->bits == 64 ? value : value & ((1ull << parameter->bits) - 1)));
+    }
+    say(")");
+    take_effect(name, a, &result);
+    return answered(result);
+}
+
+typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
+    uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
+
+#define HOOK(symbol, base, version, threads, parameters) \
+    static CUresult real_##symbol(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f, \
+        uintptr_t g, uintptr_t h, uintptr_t i, uintptr_t j, uintptr_t k, uintptr_t l, uintptr_t m, uintptr_t n) \
+    { \
+        return driver_call(#symbol, #parameters, (const uintptr_t[]){a, b, c, d, e, f, g, h, i, j, k, l, m, n}); \
+    }
+#include "hooks.def"
+
+const struct sg_real *sg_real(void)
+{
+    static struct sg_real table;
+    static bool made;
+    if (!made) {
+        any_call *call;
+#define HOOK(symbol, base, version, threads, parameters) \
+    call = real_##symbol; \
+    memcpy(&table.symbol, &call, sizeof call);
+#include "hooks.def"
+        made = true;
+    }
+    return &table;
+}
+
+/* The driver as the core has it. */
+static CUresult ctx_get_current(CUcontext *ret)
+{
+    *ret = told.current;
+    return CUDA_SUCCESS;
+}
+
+static CUcontext pushed[16];
+static int pushes;
+
+static CUresult ctx_push(CUcontext context)
+{
+    say(" push(%lx)", (unsigned long)(uintptr_t)context);
+    if (number_of(context) < 0 || !told.alive[number_of(context)] || pushes == 16)
+        return answered(CUDA_ERROR_INVALID_CONTEXT);
+    pushed[pushes++] = told.current;
+    told.current = context;
+    return answered(CUDA_SUCCESS);
+}
+
+static CUresult ctx_pop(CUcontext *ret)
+{
+    say(" pop");
+    assert(pushes > 0);
+    *ret = told.current;
+    told.current = pushed[--pushes];
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_get_device(CUdevice *ret)
+{
+    *ret = device_of(told.current);
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_get_id(CUcontext context, unsigned long long *ret)
+{
+    int number = number_of(context);
+    if (number < 0 || !told.alive[number])
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *ret = told.context_id[number];
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_synchronize(void)
+{
+    say(" synchronize");
+    return answered(may_refuse());
+}
+
+static CUresult ctx_synchronize_of(CUcontext context)
+{
+    say(" synchronize(%lx)", (unsigned long)(uintptr_t)context);
+    return answered(may_refuse());
+}
+
+static CUresult primary_state(CUdevice device, unsigned *flags, int *active)
+{
+    *flags = 0;
+    *active = told.alive[device & 1];
+    return CUDA_SUCCESS;
+}
+
+static CUresult primary_retain(CUcontext *ret, CUdevice device)
+{
+    say(" retain(%d)", device);
+    *ret = context_of(device & 1);
+    return answered(may_refuse());
+}
+
+static CUresult primary_release(CUdevice device)
+{
+    say(" release(%d)", device);
+    return answered(may_refuse());
+}
+
+static CUresult mem_info(size_t *ret_free, size_t *ret_total)
+{
+    *ret_free = 1000 * random_below(&told.answers, 1 << 20);
+    *ret_total = (size_t)1 << 31;
+    say(" mem_info:%zx", *ret_free);
+    return answered(may_refuse());
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    say(" mem_free(%llx)", address);
+    return answered(may_refuse());
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    say(" event_create(%x)", flags);
+    *ret = (CUevent)(uintptr_t)0x9000;
+    return answered(may_refuse());
+}
+
+static CUresult one_event(const char *name, CUevent event)
+{
+    say(" %s(%lx)", name, (unsigned long)(uintptr_t)event);
+    return answered(may_refuse());
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    return one_event("event_destroy", event);
+}
+
+static CUresult event_query(CUevent event)
+{
+    CUresult result = happens(2) ? CUDA_ERROR_NOT_READY : may_refuse();
+    say(" event_query(%lx)", (unsigned long)(uintptr_t)event);
+    return answered(result);
+}
+
+static CUresult event_synchronize(CUevent event)
+{
+    return one_event("event_synchronize", event);
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    say(" event_record(%lx %lx)", (unsigned long)(uintptr_t)event, (unsigned long)(uintptr_t)stream);
+    return answered(may_refuse());
+}
+
+static CUresult ctx_record_event(CUcontext context, CUevent event)
+{
+    told.time_ns += random_below(&told.answers, 1000000);
+    say(" ctx_record(%lx %lx)", (unsigned long)(uintptr_t)context, (unsigned long)(uintptr_t)event);
+    return answered(may_refuse());
+}
+
+static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    say(" wait(%lx %lx %x)", (unsigned long)(uintptr_t)stream, (unsigned long)(uintptr_t)event, flags);
+    return answered(may_refuse());
+}
+
+static CUresult stream_query(CUstream stream)
+{
+    say(" query(%lx)", (unsigned long)(uintptr_t)stream);
+    return answered(may_refuse());
+}
+
+static CUresult stream_get_ctx(CUstream stream, CUcontext *ret)
+{
+    say(" ctx_of(%lx)", (unsigned long)(uintptr_t)stream);
+    *ret = context_of_stream(stream);
+    return answered(happens(20) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+}
+
+static CUresult stream_get_flags(CUstream stream, unsigned *ret)
+{
+    say(" flags_of(%lx)", (unsigned long)(uintptr_t)stream);
+    *ret = stream_number(stream) & 1;
+    return answered(happens(20) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+}
+
+static CUresult stream_get_id(CUstream stream, unsigned long long *ret)
+{
+    say(" id_of(%lx)", (unsigned long)(uintptr_t)stream);
+    *ret = (uintptr_t)stream < 3 ? 100 * (uintptr_t)stream + (unsigned)number_of(told.current)
+                                 : 1000 + told.stream_id[stream_number(stream)];
+    return answered(happens(20) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+}
+
+static CUresult stream_is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
+{
+    say(" capturing(%lx)", (unsigned long)(uintptr_t)stream);
+    *ret = told.capture[stream_number(stream)] ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    return answered(happens(20) ? CUDA_ERROR_STREAM_CAPTURE_IMPLICIT : CUDA_SUCCESS);
+}
+
+static CUresult stream_capture_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+    const CUgraphNode **nodes, size_t *count)
+{
+    (void)nodes, (void)count;
+    *id = told.capture[stream_number(stream)];
+    *status = *id ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    *graph = (CUgraph)(uintptr_t)(0x7000 + 16 * *id);
+    say(" capture_of(%lx):%llx", (unsigned long)(uintptr_t)stream, (unsigned long long)*id);
+    return answered(happens(20) ? CUDA_ERROR_INVALID_HANDLE : CUDA_SUCCESS);
+}
+
+static CUresult user_object_create(CUuserObject *ret, void *user, CUhostFn destroy, unsigned references, unsigned flags)
+{
+    int number = 0;
+    while (number < told.objects && told.object[number].held)
+        number++;
+    assert(number < 512);
+    told.objects += number == told.objects;
+    told.object[number].user = user;
+    told.object[number].destroy = destroy;
+    told.object[number].held = false;
+    *ret = (CUuserObject)(uintptr_t)(0x8000 + number);
+    say(" object(%u %u):%d", references, flags, number);
+    return answered(happens(20) ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS);
+}
+
+static CUresult user_object_release(CUuserObject object, unsigned references)
+{
+    say(" object_release(%lx %u)", (unsigned long)(uintptr_t)object, references);
+    return CUDA_SUCCESS;
+}
+
+static CUresult graph_retain_user_object(CUgraph graph, CUuserObject object, unsigned references, unsigned flags)
+{
+    say(" retain(%lx %lx %u %u)", (unsigned long)(uintptr_t)graph, (unsigned long)(uintptr_t)object, references, flags);
+    bool refused = happens(20);
+    told.object[((uintptr_t)object - 0x8000) % 512].held = !refused;
+    return answered(refused ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS);
+}
+
+void drop_a_graph(void)
+{
+    for (int i = 0; i < told.objects; i++) {
+        if (!told.object[i].held)
+            continue;
+        told.object[i].held = false;
+        told.object[i].destroy(told.object[i].user);
+        return;
+    }
+}
+
+static CUresult exchange_capture_mode(CUstreamCaptureMode *mode)
+{
+    static CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode before = now;
+    say(" mode(%d)", (int)*mode);
+    if (happens(20))
+        return answered(CUDA_ERROR_INVALID_VALUE);
+    now = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    static const struct sg_driver driver = {
+        .ctx_get_current = ctx_get_current, .ctx_push = ctx_push, .ctx_pop = ctx_pop, .ctx_get_device = ctx_get_device,
+        .ctx_get_id = ctx_get_id, .ctx_synchronize = ctx_synchronize, .ctx_synchronize_of = ctx_synchronize_of,
+        .primary_state = primary_state, .primary_retain = primary_retain, .primary_release = primary_release,
+        .mem_info = mem_info, .mem_free = mem_free, .event_create = event_create,
+        .event_destroy = event_destroy, .event_query = event_query, .event_synchronize = event_synchronize,
+        .event_record = event_record, .ctx_record_event = ctx_record_event, .stream_wait_event = stream_wait_event,
+        .stream_query = stream_query, .stream_get_ctx = stream_get_ctx, .stream_get_flags = stream_get_flags,
+        .stream_get_id = stream_get_id, .stream_is_capturing = stream_is_capturing,
+        .stream_capture_info = stream_capture_info, .user_object_create = user_object_create,
+        .user_object_release = user_object_release, .graph_retain_user_object = graph_retain_user_object,
+        .exchange_capture_mode = exchange_capture_mode};
+    static struct sg_driver old;
+    if (!told.old)
+        return &driver;
+    old = driver;
+    old.ctx_get_id = NULL;
+    old.ctx_record_event = NULL;
+    old.ctx_synchronize_of = NULL;
+    old.stream_get_id = NULL;
+    old.stream_get_ctx = NULL;
+    old.user_object_create = NULL;
+    return &old;
+}
+
+/* The time. */
+uint64_t told_now(void);
+uint64_t told_now(void)
+{
+    return told.time_ns;
+}
+
+void told_rest(long ns);
+void told_rest(long ns)
+{
+    say(" rest(%ld)", ns);
+    told.time_ns += (uint64_t)ns;
+}
+
+/* The life of the process. */
+static unsigned guards;
+
+void sg_guard(enum sg_guard guard)
+{
+    assert(guards >> guard == 0);
+    guards |= 1u << guard;
+}
+
+void sg_unguard(enum sg_guard guard)
+{
+    assert(guards >> guard & 1);
+    guards &= ~(1u << guard);
+}
+
+struct sg_thread *sg_thread_find(void)
+{
+    sg_self_found = &sg_self;
+    return sg_self_found;
+}
+
+bool sg_thread_inside(void)
+{
+    return sg_self.inside;
+}
+
+struct sg_core *sg_life_core(void)
+{
+    return told.has_core ? told_core() : NULL;
+}
+
+struct sg_core *sg_life_core_made(void)
+{
+    return sg_life_core();
+}
+
+struct sg_core *sg_begin(void)
+{
+    if (sg_self.inside || !told.has_core || told.over)
+        return NULL;
+    sg_self.inside = true;
+    return told_core();
+}
+
+struct sg_core *sg_begin_allocation(void)
+{
+    told.has_core |= !told.passing;
+    struct sg_core *core = sg_begin();
+    if (core && sg_sites_on)
+        sg_sites_note(&sg_self);
+    return core;
+}
+
+void sg_end(void)
+{
+    assert(sg_self.inside && guards == 0);
+    sg_self.inside = false;
+}
+
+bool sg_life_over(void)
+{
+    return told.over;
+}
+
+bool sg_life_passing(void)
+{
+    return told.passing;
+}
+
+void sg_life_recover(void)
+{
+    say(" recover");
+}
+
+bool sg_life_owns(CUdeviceptr address)
+{
+    return told.has_core && sg_core_owns(told_core(), address);
+}
+
+const struct sg_conf *sg_life_conf(void)
+{
+    return &told.conf;
+}
+
+void sg_life_say(const char *line)
+{
+    say(" SAYS %s;", line);
+}
+
+/* What else there is in the process. */
+enum sg_caller sg_caller_current(void)
+{
+    return (enum sg_caller)sg_self.caller;
+}
+
+enum sg_caller sg_caller_kind(const void *code)
+{
+    (void)code;
+    return SG_CALLER_OTHER;
+}
+
+char *sg_environment(const char *name)
+{
+    static char bytes[] = "1GiB";
+    return told.old && strcmp(name, "SEGALLOC_TOLD_BYTES") == 0 ? bytes : NULL;
+}
+
+static int declare(uint64_t address, uint64_t bytes, int handed_out)
+{
+    if (address)
+        say(" declare(%llx %llx %d)", (unsigned long long)address, (unsigned long long)bytes, handed_out);
+    return 1;
+}
+
+void *sg_cuda_symbol(const char *name)
+{
+    int (*function)(uint64_t, uint64_t, int) = declare;
+    void *symbol;
+    assert(strcmp(name, "segalloc_sim_block") == 0);
+    memcpy(&symbol, &function, sizeof symbol);
+    return told.declares ? symbol : NULL;
+}
+
+CUresult sg_ipc_refused(bool legacy)
+{
+    say(" ipc_refused(%d)", legacy);
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_sites_note(struct sg_thread *self)
+{
+    self->shown = self->site = (uint32_t)random_below(&told.answers, 100);
+    self->phase = self->site % 7;
+}
+
+size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
+{
+    assert(core == told_core() && size);
+    say(" report(%d)", device);
+    buffer[0] = '\0';
+    return 0;
+}
+
+void sg_recorder_device(const struct sg_driver *driver, int device)
+{
+    (void)driver;
+    say(" meets(%d)", device);
+}
+
+void sg_recorder_tick(struct sg_core *core, int device)
+{
+    assert(core == told_core());
+    say(" tick(%d)", device);
+}
+
+void sg_torch_captures(CUstreamCaptureMode mode)
+{
+    say(" captures(%d)", (int)mode);
+}
+
+bool sg_torch_counts(void)
+{
+    return told.direct;
+}
+
+bool sg_torch_direct(void)
+{
+    return told.direct;
+}
+
+/* The one that is captured, mostly. */
+bool sg_torch_stream(CUstream *ret)
+{
+    *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * random_below(&told.answers, 3));
+    for (int i = 3; i < STREAM_COUNT + 3; i++) {
+        if (told.capture[i] && random_below(&told.answers, 8))
+            *ret = (CUstream)(uintptr_t)(STREAMS_AT + 16 * (i - 3));
+    }
+    return !happens(8);
+}
+
+bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+{
+    (void)driver;
+    say(" others(%d %zx)", device, bytes);
+    return happens(3);
+}
+
+void sg_trimming_use(int device)
+{
+    say(" uses(%d)", device);
+}
+
+/* These are not asked for: names are another layer's. */
+#define NOBODYS(symbol, parameters) \
+    CUresult symbol parameters \
+    { \
+        return CUDA_ERROR_NOT_SUPPORTED; \
+    }
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+NOBODYS(cuGetProcAddress, (const char *name, void **ret, int version, cuuint64_t flags))
+NOBODYS(cuGetProcAddress_ptsz, (const char *name, void **ret, int version, cuuint64_t flags))
+NOBODYS(cuGetProcAddress_v2,
+    (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
+NOBODYS(cuGetProcAddress_v2_ptsz,
+    (const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *found))
+#pragma GCC diagnostic pop

@@ -1,0 +1,301 @@
+"""`diff`, `top`, and what is printed with --json by the schemas that are installed.
+
+Usage: test_see.py SEGALLOC ACTS DATA SCHEMAS"""
+import fcntl
+import json
+import os
+import pathlib
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+import unittest
+
+SEGALLOC, ACTS, DATA, SCHEMAS = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(4))
+MIB = 1 << 20
+ENVIRONMENT = {key: value for key, value in os.environ.items()
+               if key not in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+    print("jsonschema is not here: what is printed is not checked by the schemas")
+
+
+def segalloc(*arguments, **more):
+    return subprocess.run([SEGALLOC, *map(str, arguments)], capture_output=True, text=True, timeout=120, check=False, **more)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def record(self, name, *acts, options=(), sim="1GiB"):
+        path = self.folder / name
+        subprocess.run([SEGALLOC, "run", "--sim", sim, *options, "-o", path, "--conf", "oom_report:never", "--", ACTS, *acts],
+                       env=ENVIRONMENT, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=60)
+        self.assertTrue(path.exists())
+        return path
+
+    def start(self, *acts, sim="1GiB", **environment):
+        process = subprocess.Popen([SEGALLOC, "run", "--sim", sim, "--conf", "live:True", "--", ACTS, *acts, "say=there", "wait"],
+                                   env=dict(ENVIRONMENT, **environment), stdout=subprocess.PIPE, text=True)
+        self.addCleanup(lambda: pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").unlink(missing_ok=True))
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait, 60)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.readline(), "there\n")
+        return process
+
+    def told(self, schema, *arguments, status=0):
+        """What a command prints with --json, by its schema."""
+        result = segalloc(*arguments)
+        self.assertEqual((result.returncode, result.stdout.count("\n")), (status, 1), result)
+        told = json.loads(result.stdout)
+        if jsonschema:
+            jsonschema.validate(told, json.loads((SCHEMAS / f"{schema}.json").read_text()))
+        return told
+
+
+class Diff(Case):
+    def check(self, a, b, *options):
+        told = self.told("diff", "diff", "--json", a, b, *options)
+        for side in "ab":
+            self.assertEqual(sum(row[f"{side}_bytes"] for row in told["rows"]), told[side]["bytes"])
+        self.assertTrue(all(row["difference_bytes"] == row["b_bytes"] - row["a_bytes"] for row in told["rows"]))
+        self.assertEqual(sum(row["difference_bytes"] for row in told["rows"]), told["difference_bytes"])
+        self.assertEqual(told["difference_bytes"], told["b"]["bytes"] - told["a"]["bytes"])
+        keys = [(row["site"], row["phase"], row["size_class"]) for row in told["rows"]]
+        self.assertEqual(len(keys), len(set(keys)))
+        return told
+
+    def test_of_long_traces(self):
+        names = [DATA / "qwen25-7b-lora.csv.zst", DATA / "lmcleaner-3b-zero3.csv.zst"]
+        peaks = [json.loads(segalloc("trace", "info", "--json", name).stdout)["peak_requested_bytes"] for name in names]
+        told = self.check(*names)
+        self.assertEqual([told["a"]["bytes"], told["b"]["bytes"]], peaks)
+        self.assertEqual(self.check(names[0], names[0])["difference_bytes"], 0)
+        text = segalloc("diff", *names).stdout.splitlines()
+        self.assertTrue(text[-1].endswith("in all"), text)
+
+    def test_of_devices_and_failures(self):
+        a = self.record("a", "a+100", "device=1", "b+50", "b-", "c?2000", sim="1GiB,count=2")
+        b = self.record("b", "a+100", "a-", "d+30")
+        told = self.check(a, b)
+        self.assertEqual((told["a"]["bytes"], told["b"]["bytes"]), (150 * MIB, 100 * MIB))
+        self.assertEqual(self.check(a, b, "--at", "end")["a"]["bytes"], 100 * MIB)
+        failed = segalloc("diff", a, b, "--at", "failure")
+        self.assertEqual((failed.returncode, failed.stderr.count("\n")), (1, 1))
+        self.assertIn("no allocation failed", failed.stderr)
+        self.assertTrue(self.check(a, a, "--at", "failure")["a"]["failed"])
+
+    def test_sites(self):
+        """What was asked for by other lines stands in rows of its own."""
+        program = self.folder / "program.py"
+        program.write_text("""
+import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+context = ctypes.c_void_p()
+assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert cuda.cuCtxSetCurrent(context) == 0
+def take(mib):
+    assert cuda.cuMemAlloc_v2(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(mib << 20)) == 0
+def logits(mib):
+    take(mib)
+def optimizer(mib):
+    take(mib)
+logits(int(sys.argv[1]))
+optimizer(60)
+""")
+        paths = []
+        for mib in 40, 300:
+            paths.append(self.folder / f"t{mib}")
+            subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--sites", "-o", paths[-1], "--", sys.executable, program, str(mib)],
+                           env=ENVIRONMENT, check=True, timeout=60)
+        told = self.check(*paths)
+        self.assertEqual(told["difference_bytes"], 260 * MIB)
+        self.assertTrue(all("program.py:" in row["site"] for row in told["rows"]), told["rows"])
+        stacks = segalloc("trace", "export", paths[1], "--format", "folded", "-o", "-").stdout.splitlines()
+        self.assertRegex(stacks[0], rf"^device 0;.*program\.py:\d+;program\.py:\d+ in logits;program\.py:\d+ in take;.* {300 * MIB}$")
+
+    def test_usage(self):
+        for arguments, word in ((["a"], "two traces"), (["a", "b", "--at", "noon"], '"noon"'), (["--jsn", "a", "b"], "--json")):
+            result = segalloc("diff", *arguments)
+            self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
+            self.assertIn(word, result.stderr)
+        self.assertEqual(segalloc("diff", "/nonexistent", "/nonexistent").returncode, 1)
+
+
+class Terminal:
+    """A terminal of 80 × 24 on which `top` runs; what it shows is kept as it came."""
+
+    def __init__(self, *arguments, term="xterm", columns=80):
+        self.pid, self.file = pty.fork()
+        if self.pid == 0:
+            os.environ.update(TERM=term, LC_ALL="C.UTF-8")
+            os.execv(SEGALLOC, [str(SEGALLOC), "top", *arguments])
+        fcntl.ioctl(self.file, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.shown = ""
+
+    def wait_for(self, word):
+        until = time.monotonic() + 60
+        while word not in self.shown and time.monotonic() < until:
+            if select.select([self.file], [], [], 0.5)[0]:
+                try:
+                    self.shown += os.read(self.file, 65536).decode("utf-8", "replace")
+                except OSError:
+                    break
+        return word in self.shown
+
+    def press(self, keys):
+        os.write(self.file, keys)
+
+    def end(self):
+        """Its exit status, once it has ended by itself."""
+        status = None
+        until = time.monotonic() + 60
+        while status is None and time.monotonic() < until:
+            if select.select([self.file], [], [], 0.1)[0]:
+                try:
+                    self.shown += os.read(self.file, 65536).decode("utf-8", "replace")
+                except OSError:
+                    pass
+            pid, state = os.waitpid(self.pid, os.WNOHANG)
+            status = os.waitstatus_to_exitcode(state) if pid else None
+        os.close(self.file)
+        return status
+
+
+class Top(Case):
+    def test_values(self):
+        process = self.start("a+100", "b+50", "b-", "c+10", RANK="3")
+        told = self.told("top", "top", "--json", process.pid)
+        one, = told["processes"]
+        self.assertEqual((one["pid"], one["rank"]), (process.pid, 3))
+        device, = one["devices"]
+        self.assertEqual((device["requested_bytes"], device["peak_requested_bytes"]), (110 * MIB, 150 * MIB))
+        self.assertEqual(device["idle_bytes"], device["reserved_bytes"] - device["allocated_bytes"] - device["pending_bytes"])
+        text = segalloc("top", "--once", process.pid).stdout
+        self.assertIn(f"{process.pid} rank 3", text)
+        self.assertIn("110.00 MiB", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.assertIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
+        looks = segalloc("top", "--batch", "--json", "-n", "3", "-d", "0.05", process.pid).stdout.splitlines()
+        self.assertEqual([len(json.loads(line)["processes"]) for line in looks], [1, 1, 1])
+
+    def test_it_asks_nothing(self):
+        """It shows a process that is stopped, and none that was killed."""
+        process = self.start("a+100")
+        process.send_signal(signal.SIGSTOP)
+        self.assertEqual(len(self.told("top", "top", "--json", process.pid)["processes"]), 1)
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie from here on
+        self.assertNotIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
+        process.wait(60)
+        self.assertTrue(os.path.exists(f"/dev/shm/segalloc-live-{process.pid}"))
+        gone = segalloc("top", "--once", process.pid)
+        self.assertEqual((gone.returncode, gone.stderr.count("\n")), (1, 1))
+        self.assertNotIn(process.pid, [one["pid"] for one in self.told("top", "top", "--json")["processes"]])
+
+    def test_number_of_another(self):
+        """A page under the number of a process that began after it was written."""
+        other = subprocess.Popen(["sleep", "60"])
+        self.addCleanup(other.wait, 60)
+        self.addCleanup(other.kill)
+        process = self.start("a+100")
+        page = pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").read_text()
+        forged = pathlib.Path(f"/dev/shm/segalloc-live-{other.pid}")
+        self.addCleanup(forged.unlink)
+        start = json.loads(page)["start_realtime_ns"]
+        forged.write_text(page.replace(f'"pid":{process.pid}', f'"pid":{other.pid}').replace(str(start), str(start - 3600 * 10 ** 9)))
+        self.assertEqual(segalloc("top", "--once", other.pid).returncode, 1)
+        forged.write_text("{")
+        self.assertEqual(segalloc("top", "--once", other.pid).returncode, 1)
+        self.assertEqual(segalloc("top", "--once").returncode, 0)
+
+    def test_on_a_screen(self):
+        process = self.start("a+100", "device=1", "b+50", sim="1GiB,count=2")
+        screen = Terminal("-d", "0.1", str(process.pid))
+        self.assertTrue(screen.wait_for("reserved"), screen.shown)
+        self.assertTrue(screen.wait_for("100.00 MiB"), screen.shown)
+        self.assertTrue(screen.wait_for("█"), screen.shown)
+        process.kill()
+        process.wait(60)
+        self.assertTrue(screen.wait_for("No process"), screen.shown)
+        screen.press(b"q")
+        self.assertEqual(screen.end(), 0)
+
+    def test_ends(self):
+        for how in b"q", signal.SIGTERM, signal.SIGINT:
+            screen = Terminal()
+            self.assertTrue(screen.wait_for("segalloc top"))
+            screen.press(how) if isinstance(how, bytes) else os.kill(screen.pid, how)
+            self.assertEqual(screen.end(), 0)
+        unknown = Terminal(term="no-such-terminal")
+        unknown.wait_for("TERM")
+        self.assertEqual(unknown.end(), 1)
+
+    def test_hostile_command(self):
+        """Nothing that a terminal would obey comes from a name."""
+        name = "\x1b]0;owned\x07\x1b[2J\n</script>" + "x" * 300
+        process = self.start("a+1" + name)
+        text = segalloc("top", "--once", process.pid).stdout
+        self.assertNotIn("\x1b", text)
+        self.assertLessEqual(max(map(len, text.splitlines())), 80)
+        self.told("top", "top", "--json", process.pid)
+
+    def test_usage(self):
+        for arguments, word in ((["x"], '"x"'), (["-n", "0"], "--count"), (["-d", "0"], "--delay"), (["--once", "--batch"], "either")):
+            result = segalloc("top", *arguments)
+            self.assertEqual((result.returncode, result.stderr.count("\n")), (2, 1))
+            self.assertIn(word, result.stderr)
+
+
+class Schemas(Case):
+    def test_all(self):
+        stats = self.folder / "stats.json"
+        traces = [self.record("a", "a+100", "b+50", "b-"),
+                  self.record("b", "a+100", "b?2000", "c+3", options=["--sites"]),
+                  self.record("c", "a+100", "device=1", "b+50", "kill", sim="1GiB,count=2"),
+                  DATA / "snapshots" / "history-2.6.0.pickle"]
+        rows = self.folder / "rows.csv"
+        rows.write_text("Thread,Time,Action,Pointer,Size,Stream\n1,00:00:00:000000,allocate,0x200,1000,0\n")
+        for trace in (*traces, rows):
+            self.told("report", "report", "--json", trace)
+            self.told("trace-info", "trace", "info", "--json", trace)
+        self.told("report", "report", "--json", *traces)
+        self.told("conf", "conf", "--json")
+        subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--conf", f"stats:{stats}", "--", ACTS, "a+100", "b+1"], check=True,
+                       env=ENVIRONMENT, timeout=60)
+        if jsonschema:
+            jsonschema.validate(json.loads(stats.read_text()), json.loads((SCHEMAS / "stats.json").read_text()))
+        self.told("report", "report", "--json", stats)
+        for acts, status in ((["a+100"], 0), (["a+2000"], 3)):
+            result = subprocess.run([SEGALLOC, "rehearse", "--json", "--card", "1GiB", "--", ACTS, *acts], env=ENVIRONMENT,
+                                    capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(result.returncode, status, result)
+            if jsonschema:
+                jsonschema.validate(json.loads(result.stdout), json.loads((SCHEMAS / "rehearse.json").read_text()))
+
+    def test_they_are_schemas(self):
+        for path in SCHEMAS.glob("*.json"):
+            told = json.loads(path.read_text())
+            self.assertEqual(told["$id"], f"segalloc.{path.stem}/1")
+            if jsonschema:
+                jsonschema.Draft202012Validator.check_schema(told)
+        listed = set(re.findall(r"'([\w-]+\.json)'", (SCHEMAS / "meson.build").read_text()))
+        self.assertEqual(listed, {path.name for path in SCHEMAS.glob("*.json")})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,14 @@
+/* The lines of code behind return addresses, from the symbols and the debugging information of their files. */
+#ifndef SG_SYMBOLS_H
+#define SG_SYMBOLS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "site.h"
+
+/* Writes "solver.c:12 in solve" for the call that returns to `offset` in the file `module`, or "solver in solve" where
+   only its name is known. False: neither is, the file is not there, or this build has no elfutils. Files stay open. */
+bool sg_symbols_line(const char *module, uint64_t offset, char text[SG_SITE_TEXT]);
+
+#endif
