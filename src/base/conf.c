@@ -419,6 +419,7 @@ size_t sg_conf_print(const struct sg_conf *conf, char *buffer, size_t size)
     struct text text = {buffer, size, 0};
     struct sg_conf defaults;
     sg_conf_init(&defaults);
+    defaults.max_non_split_rounding = conf->large_segment_size; /* what it is where it is not named */
     if (size)
         *buffer = '\0';
     for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {

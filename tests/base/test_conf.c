@@ -380,6 +380,27 @@ static void buffers_are_kept_to(void **state)
     assert_int_equal(sg_conf_print(&conf, NULL, 0), strlen(text));
 }
 
+/* 20 is the default of both, but the rounding's follows the segment. */
+static void rounding_is_printed_beside_a_smaller_segment(void **state)
+{
+    (void)state;
+    struct lines lines = {0};
+    struct sg_conf conf, again;
+    char printed[256];
+    static const char *const texts[] = {
+        "max_non_split_rounding_mb:20,large_segment_size_mb:11", "large_segment_size_mb:11", "large_segment_size_mb:32",
+        "max_non_split_rounding_mb:40,large_segment_size_mb:32"};
+    for (unsigned i = 0; i < sizeof texts / sizeof *texts; i++) {
+        sg_conf_init(&conf);
+        sg_conf_init(&again);
+        assert_int_equal(apply(&conf, texts[i], &lines), 0);
+        sg_conf_print(&conf, printed, sizeof printed);
+        assert_string_equal(printed, texts[i]);
+        assert_int_equal(apply(&again, printed, &lines), 0);
+        assert_true(again.max_non_split_rounding == conf.max_non_split_rounding);
+    }
+}
+
 /* Texts made of the pieces of a configuration and of random bytes: never a crash, never a value out of bounds. */
 static void random_texts(void **state)
 {
@@ -441,6 +462,7 @@ int main(void)
         cmocka_unit_test(pytorch_gives_way),
         cmocka_unit_test(sources_in_order),
         cmocka_unit_test(buffers_are_kept_to),
+        cmocka_unit_test(rounding_is_printed_beside_a_smaller_segment),
         cmocka_unit_test(random_texts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
