@@ -24,6 +24,12 @@ void sg_idmap_fini(struct sg_idmap *map);
 /* `value` must not be 0. An id that is there already gets the new value. */
 bool sg_idmap_put(struct sg_idmap *map, uint64_t id, uint64_t value);
 
+/* What it takes; while it grows, twice that comes on top. */
+static inline size_t sg_idmap_bytes(const struct sg_idmap *map)
+{
+    return map->entry ? (map->mask + 1) * sizeof(*map->entry) : 0;
+}
+
 /* 0 when the id isn't there. sg_idmap_take() also removes it. */
 uint64_t sg_idmap_get(const struct sg_idmap *map, uint64_t id);
 uint64_t sg_idmap_take(struct sg_idmap *map, uint64_t id);

@@ -20,7 +20,8 @@
 enum {
     DEVICE_SHIFT = 6,
     DEVICES = 1 << DEVICE_SHIFT,
-    STEP = 2 /* records that an event makes at most: its stream's definition and itself */
+    STEP = 2, /* records that an event makes at most: its stream's definition and itself */
+    ITEM_LEAST = 16 /* bytes that a segment, a block or an event takes in a pickle, however short */
 };
 _Static_assert(DEVICES == SEGALLOC_TRACE_DEVICES, "a stream's number has room for the ordinals that there can be");
 
@@ -77,7 +78,7 @@ struct state {
     struct sg_idmap streams; /* of handle << DEVICE_SHIFT | ordinal: the index */
     struct sg_idmap alive;   /* while reading: blocks of the history that have not been freed in it */
     uint32_t stream_count;
-    uint64_t first_us, events;
+    uint64_t first_us, events, visited;
     uint32_t stats_device, stats_at; /* what is to be handed out next */
     char beginning[160];
 };
@@ -85,6 +86,11 @@ struct state {
 static int no_memory(const struct state *state)
 {
     return sg_trace_fail(state->reader, "out of memory");
+}
+
+static int too_large(const struct state *state)
+{
+    return sg_trace_fail(state->reader, "the snapshot needs more memory than its size accounts for");
 }
 
 static uint64_t number_of(const struct state *state, sg_value dict, enum word key)
@@ -100,17 +106,43 @@ static enum word word_of(const struct state *state, sg_value dict, enum word key
     return sg_value_kind(value) == SG_VALUE_WORD ? (enum word)sg_value_number(value) : WORD_NONE;
 }
 
-/* The next event of a device's history that has an action which is known; WORD_NONE at the end. */
+/* The next of the segments, blocks and events, each of which is visited once. A pickle can name a list and what is in it
+   from many places, so that all of them together would have no end: more than its bytes have room for are an error. */
+static bool visit(struct state *state, struct sg_unpickle_cursor *cursor, sg_value *ret, int *status)
+{
+    if (*status || !sg_unpickle_next(state->pickle, cursor, ret))
+        return false;
+    if (++state->visited <= DEVICES + sg_unpickle_bytes(state->pickle) / ITEM_LEAST)
+        return true;
+    *status = sg_trace_fail(state->reader, "the snapshot has the same segments, blocks or events in several places");
+    return false;
+}
+
+/* Whether `bytes` may be taken beside what the snapshot has taken so far. */
+static bool affords(const struct state *state, uint64_t bytes)
+{
+    uint64_t held = state->early_room * sizeof(*state->early) + sg_idmap_bytes(&state->alive);
+    return held + bytes <= sg_unpickle_spare(state->pickle);
+}
+
+/* What a row of a device's history says; action WORD_NONE where none is known. */
+static struct event event_of(const struct state *state, sg_value row)
+{
+    enum word action = word_of(state, row, WORD_action);
+    if (action == WORD_NONE || action == WORD_snapshot)
+        return (struct event){.action = WORD_NONE};
+    return (struct event){action, number_of(state, row, WORD_addr), number_of(state, row, WORD_size),
+                          number_of(state, row, WORD_stream), number_of(state, row, WORD_time_us)};
+}
+
+/* The next event of a device's history that is known; action WORD_NONE at the end. */
 static struct event next_event(const struct state *state, struct sg_unpickle_cursor *cursor)
 {
+    struct event event = {.action = WORD_NONE};
     sg_value row;
-    while (sg_unpickle_next(state->pickle, cursor, &row)) {
-        enum word action = word_of(state, row, WORD_action);
-        if (action != WORD_NONE && action != WORD_snapshot)
-            return (struct event){action, number_of(state, row, WORD_addr), number_of(state, row, WORD_size),
-                                  number_of(state, row, WORD_stream), number_of(state, row, WORD_time_us)};
-    }
-    return (struct event){.action = WORD_NONE};
+    while (event.action == WORD_NONE && sg_unpickle_next(state->pickle, cursor, &row))
+        event = event_of(state, row);
+    return event;
 }
 
 static void step(struct level *level, int64_t by)
@@ -123,22 +155,33 @@ static void step(struct level *level, int64_t by)
 
 static uint64_t peak_of(const struct level *level)
 {
-    int64_t below = level->highest - level->step;
+    int64_t below; /* the two can lie further apart in a file that was made up */
+    if (__builtin_sub_overflow(level->highest, level->step, &below))
+        below = 0;
     return level->end + (below > 0 ? (uint64_t)below : 0);
 }
 
-static bool add_early(struct state *state, struct early early)
+static int add_early(struct state *state, struct early early)
 {
     if (state->earlies == state->early_room) {
         size_t room = state->early_room ? 2 * state->early_room : 1024;
+        if (!affords(state, (room - state->early_room) * sizeof(early)))
+            return too_large(state);
         struct early *larger = realloc(state->early, room * sizeof(*larger));
         if (!larger)
-            return false;
+            return no_memory(state);
         state->early = larger;
         state->early_room = room;
     }
     state->early[state->earlies++] = early;
-    return true;
+    return 0;
+}
+
+static int add_alive(struct state *state, uint64_t address)
+{
+    if (!affords(state, 2 * sg_idmap_bytes(&state->alive)))
+        return too_large(state);
+    return sg_idmap_put(&state->alive, address, 1) ? 0 : no_memory(state);
 }
 
 /* Goes through a device's history for what was there before it, and for how much was held. */
@@ -146,20 +189,23 @@ static int read_history(struct state *state, uint32_t ordinal)
 {
     struct device *device = &state->device[ordinal];
     struct sg_unpickle_cursor cursor = device->trace;
-    struct event event;
-    while ((event = next_event(state, &cursor)).action != WORD_NONE) {
-        bool well = true;
+    sg_value row;
+    int status = 0;
+    while (visit(state, &cursor, &row, &status)) {
+        struct event event = event_of(state, row);
+        if (event.action == WORD_NONE)
+            continue;
         if (!state->events++ || event.time_us < state->first_us)
             state->first_us = event.time_us;
         device->used = true;
         switch (event.action) {
         case WORD_alloc:
-            well = sg_idmap_put(&state->alive, event.address, 1);
+            status = add_alive(state, event.address);
             break;
         case WORD_free: /* up to 2.0 */
         case WORD_free_completed:
             if (!sg_idmap_take(&state->alive, event.address))
-                well = add_early(state, (struct early){event.address, event.size, event.stream, ordinal});
+                status = add_early(state, (struct early){event.address, event.size, event.stream, ordinal});
             break;
         case WORD_segment_alloc:
         case WORD_segment_map:
@@ -174,10 +220,8 @@ static int read_history(struct state *state, uint32_t ordinal)
         default:
             break;
         }
-        if (!well)
-            return no_memory(state);
     }
-    return 0;
+    return status;
 }
 
 static int read_block(struct state *state, sg_value block, uint64_t address, uint64_t stream, uint32_t ordinal)
@@ -186,7 +230,7 @@ static int read_block(struct state *state, sg_value block, uint64_t address, uin
     (void)sg_unpickle_number(state->pickle, block, WORD_requested_size, &requested);
     if (word_of(state, block, WORD_state) == WORD_inactive || sg_idmap_take(&state->alive, address))
         return 0;
-    return add_early(state, (struct early){address, requested, stream, ordinal}) ? 0 : no_memory(state);
+    return add_early(state, (struct early){address, requested, stream, ordinal});
 }
 
 static int read_segment(struct state *state, sg_value segment)
@@ -195,20 +239,19 @@ static int read_segment(struct state *state, sg_value segment)
              address = number_of(state, segment, WORD_address);
     struct sg_unpickle_cursor cursor = {.list = sg_unpickle_get(state->pickle, segment, WORD_blocks)};
     sg_value block;
+    int status = 0;
     if (ordinal >= DEVICES)
         return sg_trace_fail(state->reader, "a segment is of a device that cannot be");
     struct device *device = &state->device[ordinal];
     device->used = true;
     device->reserved.end += number_of(state, segment, WORD_total_size);
     device->segments.end++;
-    while (sg_unpickle_next(state->pickle, &cursor, &block)) {
+    while (visit(state, &cursor, &block, &status)) {
         (void)sg_unpickle_number(state->pickle, block, WORD_address, &address);
-        int status = read_block(state, block, address, stream, (uint32_t)ordinal);
-        if (status)
-            return status;
+        status = read_block(state, block, address, stream, (uint32_t)ordinal);
         address += number_of(state, block, WORD_size); /* up to 2.1 blocks have no address of their own */
     }
-    return 0;
+    return status;
 }
 
 static void say_beginning(struct state *state)
@@ -237,7 +280,7 @@ static int read_state(struct state *state, sg_value root)
         state->device[i].trace.list = item;
         status = read_history(state, i);
     }
-    while (!status && sg_unpickle_next(state->pickle, &segments, &item))
+    while (visit(state, &segments, &item, &status))
         status = read_segment(state, item);
     for (uint32_t i = 0; i < DEVICES; i++) {
         struct device *device = &state->device[i];

@@ -20,7 +20,7 @@ enum {
 #define NUMBER_MOST ((UINT64_C(1) << (VALUE_BITS - KIND_BITS)) - 1)
 #define VALUE_MASK ((UINT64_C(1) << VALUE_BITS) - 1)
 #define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
-#define MEMORY_LEAST (UINT64_C(64) << 20)
+#define MEMORY_LEAST (UINT64_C(48) << 20) /* a tool has 64 MiB for itself */
 
 /* Objects and runs of items are cells of 8 bytes, in chunks that never move; a cell's index is what refers to it. An
    object is two cells: its first run and its last. A run is a cell with the next run's index and its count, then the
@@ -69,14 +69,24 @@ static bool fail(struct sg_unpickle *pickle, int status, const char *text)
     return false;
 }
 
-/* Whether `bytes` more may be taken: what a file says must not cost more than its size accounts for. */
-static bool may_grow(struct sg_unpickle *pickle, uint64_t bytes)
+uint64_t sg_unpickle_bytes(const struct sg_unpickle *pickle)
+{
+    return pickle->read;
+}
+
+uint64_t sg_unpickle_spare(const struct sg_unpickle *pickle)
 {
     uint64_t held = pickle->chunks * CHUNK_CELLS * sizeof(uint64_t) +
                     (pickle->stack_room + pickle->memo_room) * sizeof(sg_value);
-    if (held + bytes <= MEMORY_LEAST + 2 * pickle->read)
-        return true;
-    return fail(pickle, -EFBIG, "this pickle needs more memory than its size accounts for");
+    uint64_t most = MEMORY_LEAST + 2 * pickle->read;
+    return held < most ? most - held : 0;
+}
+
+/* Whether `bytes` more may be taken: what a file says must not cost more than its size accounts for. */
+static bool may_grow(struct sg_unpickle *pickle, uint64_t bytes)
+{
+    return bytes <= sg_unpickle_spare(pickle) ||
+           fail(pickle, -EFBIG, "this pickle needs more memory than its size accounts for");
 }
 
 static inline uint64_t *cell(const struct sg_unpickle *pickle, uint64_t index)
@@ -283,7 +293,28 @@ static bool append_items(struct sg_unpickle *pickle, sg_value object, size_t fir
     return append(pickle, object, pickle->stack + first, pickle->depth - first);
 }
 
-/* Pairs of key and value; those whose key is a word are kept, in the key's place on the stack. */
+/* Gives a key that is there already its new value. The last of a dictionary's items are looked at last. */
+static bool set_again(struct sg_unpickle *pickle, sg_value object, uint64_t *item, size_t count, uint64_t set)
+{
+    uint64_t key = set >> VALUE_BITS;
+    for (size_t i = 0; i < count; i++)
+        if (item[i] >> VALUE_BITS == key) {
+            item[i] = set;
+            return true;
+        }
+    for (uint64_t run = *cell(pickle, sg_value_number(object)); run; run = *cell(pickle, run) >> COUNT_BITS) {
+        uint64_t *old = cell(pickle, run);
+        for (unsigned i = 1; i <= (*old & COUNT_MASK); i++)
+            if (old[i] >> VALUE_BITS == key) {
+                old[i] = set;
+                return true;
+            }
+    }
+    return false;
+}
+
+/* Pairs of key and value; those whose key is a word are kept, in the key's place on the stack. Each key stands in a
+   dictionary once, so that no lookup takes longer than there are words. */
 static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
 {
     uint64_t *item = pickle->stack + first;
@@ -294,8 +325,11 @@ static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
         return fail(pickle, -EINVAL, "a key has no value");
     for (size_t i = 0; i < count; i += 2) {
         sg_value key = item[i], value = item[i + 1];
-        if (sg_value_kind(key) == SG_VALUE_WORD && sg_value_kind(value) != SG_VALUE_OTHER)
-            item[kept++] = sg_value_number(key) << VALUE_BITS | value;
+        if (sg_value_kind(key) != SG_VALUE_WORD)
+            continue;
+        uint64_t set = sg_value_number(key) << VALUE_BITS | value;
+        if (!set_again(pickle, object, item, kept, set) && sg_value_kind(value) != SG_VALUE_OTHER)
+            item[kept++] = set;
     }
     return append(pickle, object, item, kept);
 }
@@ -356,7 +390,7 @@ static bool memoize(struct sg_unpickle *pickle, uint64_t index)
 {
     if (!pickle->depth)
         return fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
-    if (index > pickle->read)
+    if (index > offset(pickle))
         return fail(pickle, -EINVAL, "a value is kept under a number that cannot be");
     if (index >= pickle->memo_room) {
         size_t room = pickle->memo_room ? pickle->memo_room : 1024;
@@ -580,25 +614,25 @@ int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void
         }
         well = well && run(pickle, opcode);
     }
-    free(pickle->memo); /* nothing is looked up any more */
-    pickle->memo = NULL;
-    pickle->memos = pickle->memo_room = 0;
+    free(pickle->memo); /* nothing is looked up any more, nor put together */
+    free(pickle->stack);
+    pickle->memo = pickle->stack = NULL;
+    pickle->memos = pickle->memo_room = pickle->depth = pickle->stack_room = 0;
     return well ? 0 : pickle->status;
 }
 
 sg_value sg_unpickle_get(const struct sg_unpickle *pickle, sg_value dict, unsigned key)
 {
-    sg_value found = SG_VALUE_OTHER;
     if (sg_value_kind(dict) != SG_VALUE_DICT)
-        return found;
+        return SG_VALUE_OTHER;
     for (uint64_t run = *cell(pickle, sg_value_number(dict)); run; run = *cell(pickle, run) >> COUNT_BITS) {
         const uint64_t *item = cell(pickle, run);
         unsigned count = *item & COUNT_MASK;
         for (unsigned i = 1; i <= count; i++)
             if (item[i] >> VALUE_BITS == key)
-                found = item[i] & VALUE_MASK; /* of a key that is set twice the last value */
+                return item[i] & VALUE_MASK;
     }
-    return found;
+    return SG_VALUE_OTHER;
 }
 
 bool sg_unpickle_number(const struct sg_unpickle *pickle, sg_value dict, unsigned key, uint64_t *ret)

@@ -35,7 +35,7 @@ struct sg_unpickle *sg_unpickle_new(const char *const *word, size_t words);
 void sg_unpickle_delete(struct sg_unpickle *pickle);
 
 /* Reads one value. 0 or a negative errno, with one line in error[SG_UNPICKLE_ERROR] that begins with the offset. Takes
-   at most 64 MiB and twice the bytes read. */
+   at most 48 MiB and twice the bytes read. A dictionary has each word once, with the value that was set last. */
 int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void *user, sg_value *ret, char *error);
 
 static inline enum sg_value_kind sg_value_kind(sg_value value)
@@ -48,6 +48,12 @@ static inline uint64_t sg_value_number(sg_value value)
 {
     return value >> 3;
 }
+
+/* Bytes of the file that were read. */
+uint64_t sg_unpickle_bytes(const struct sg_unpickle *pickle);
+
+/* How much memory the caller may take beside what is held, so that both stay within the bound of sg_unpickle_read(). */
+uint64_t sg_unpickle_spare(const struct sg_unpickle *pickle);
 
 /* A number under `key` (an index of `word`) in a dictionary. False: there is none. */
 bool sg_unpickle_number(const struct sg_unpickle *pickle, sg_value dict, unsigned key, uint64_t *ret);

@@ -180,6 +180,33 @@ class Made(unittest.TestCase):
             self.assertEqual(done.returncode, 1)
             self.assertRegex(done.stderr, r"byte \d+: ")
 
+    def test_named_again_and_again(self):
+        # few bytes that name the same lists from many places: 10^10 blocks, and as many events
+        block = {"size": 512, "requested_size": 500, "state": "active_allocated"}
+        one = {"device": 0, "address": BASE, "total_size": 4096, "stream": 0, "blocks": [block] * 100_000}
+        done = run("report", self.write(pickle.dumps({"segments": [one] * 100_000, "device_traces": []})))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("in several places", done.stderr)
+        history = [event("alloc", BASE, 1000, 1)] * 100_000
+        done = run("report", self.write(pickle.dumps({"segments": [], "device_traces": [history] * 64})))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("in several places", done.stderr)
+
+    def test_keys_set_again_and_again(self):
+        # a dictionary whose key is set 300,000 times, looked up 100,000 times; the last value counts
+        data = b"\x80\x02}U\x08segments](}q\x05(U\x06blocks](}U\x04sizeK\x07seu" + b"U\x0atotal_sizeK\x01s" * 300_000 + \
+            b"U\x0atotal_sizeM\x00\x02sU\x06statusK\x05s" + b"h\x05" * 100_000 + b"es."
+        done = run("trace", "info", "--json", self.write(data))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        data = data.replace(b"h\x05" * 100_000, b"")
+        self.assertEqual(report(self.write(data))["devices"][0]["statistics"]["reserved_bytes"], 512)
+
+    def test_levels_far_apart(self):
+        high, low = event("segment_map", 0, 1 << 52, 5), event("segment_unmap", 0, 1 << 52, 6)
+        done = run("trace", "info", self.write(pickle.dumps(
+            {"segments": [], "device_traces": [[event("alloc", BASE, 1, 1)] + [dict(high) for _ in range(2040)] + [dict(low) for _ in range(4080)]]})))
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
 
 if __name__ == "__main__":
     unittest.main()
