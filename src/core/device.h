@@ -17,12 +17,12 @@
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
 /* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's
-   pages, which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/design.md). */
+   pages, which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/experiments). */
 #define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
 /* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES, and as long as the small region holds less than that
    share of all even those up to SG_SMALL_ROOMY_MOST. One that would stand inside, or beside, what a large one needs
-   next, and lives longer, costs as much again as that one (docs/design.md). */
+   next, and lives longer, costs as much again as that one (docs/experiments/placement.md). */
 #define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
 #define SG_SMALL_ROOMY_MOST (UINT64_C(1) << 20)
 enum { SG_SMALL_ROOMY_SHARE = 128 };

@@ -3,7 +3,7 @@
 
    It is a complete 16-ary tree of maxima in plain arrays: the position in a level says which slots are below, so
    there are no pointers, no rebalancing and one cache line a level. That needs keys that are dense and unique, which
-   address slots are (region.h says why). docs/design.md has the comparison with a balanced tree. */
+   address slots are (region.h says why). docs/experiments/index.md has the comparison. */
 #ifndef SG_INDEX_H
 #define SG_INDEX_H
 

@@ -145,7 +145,7 @@ struct sg_lists {
     uint32_t first[SG_CLASSES];
 };
 
-/* Where in free memory a block is put. Measured (docs/design.md): among the few, large blocks of the regular region the
+/* Where in free memory a block is put. Measured (docs/experiments): among the few, large blocks of the regular region the
    smallest range keeps the most pages whole; among many small ones the lowest does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 

@@ -22,7 +22,7 @@ enum { OURS = 12 /* instructions: two a call */, BLOCKS = 64, STEPS = 4000, UNSU
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_##name, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)
 
 /* What libc and the simulated driver need for memory, locks, time, output and an end. A filter that ends the process has
-   what the library needs, too (docs/design.md, "The life of a process"). */
+   what the library needs, too (docs/interception.md, "Process states"). */
 static bool confine(bool kill)
 {
     struct sock_filter filter[] = {

@@ -12,7 +12,7 @@ TRAIN = sys.argv[1]
 LIBRARY = sys.argv[2] if len(sys.argv) > 2 else None  # not with a sanitizer
 HERE = Path(__file__).parent
 CALLS = ("cuMemAddressReserve", "cuMemCreate", "cuMemMap", "cuMemSetAccess", "cuMemUnmap", "cuMemRelease")
-# that drivers have been seen to give (docs/design.md, "What the driver fails")
+# that drivers have been seen to give (docs/memory.md, "Failures")
 ERRORS = (600, 999, 1, 101, 800)
 LEFT_MOST = 8  # allocations that the driver serves before there are fixed segments
 

@@ -8,7 +8,7 @@
 /* Where utilization is called what: below 0.90 STAlloc's README speaks of severe fragmentation. */
 #define UTILIZATION_SEVERE 0.90
 #define UTILIZATION_GOOD 0.97
-/* Up to which part of the card what is idle costs nothing: pages are moved only from there on (docs/design.md). */
+/* Up to which part of the card what is idle costs nothing: pages are moved only from there on (docs/design.md, "Growing"). */
 #define FULL 0.8
 /* This part of the card is not worth a word. */
 enum { TRIFLE_PART = 100 };
