@@ -1,27 +1,10 @@
 #include "dictionary.h"
 
+#include "growing_array.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Makes room for `index` in an array of `*count` used and `*room` allocated elements of `size` bytes. */
-static int reserve(void **array, uint32_t *count, uint32_t *room, uint32_t index, size_t size)
-{
-    if (index >= *room) {
-        uint32_t more = *room ? *room : 16;
-        while (more <= index)
-            more *= 2;
-        char *grown = realloc(*array, more * size);
-        if (!grown)
-            return -ENOMEM;
-        memset(grown + *room * size, 0, (more - *room) * size);
-        *array = grown;
-        *room = more;
-    }
-    if (index >= *count)
-        *count = index + 1;
-    return 0;
-}
 
 int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_trace_record *record)
 {
@@ -30,22 +13,22 @@ int sg_dictionary_add(struct sg_dictionary *dictionary, const struct segalloc_tr
         uint32_t index = record->stream;
         if (index >= SG_DICTIONARY_STREAMS)
             return -ERANGE;
-        error = reserve((void **)&dictionary->stream, &dictionary->streams, &dictionary->stream_room, index,
-                        sizeof(*dictionary->stream));
+        error = sg_growing_array((void **)&dictionary->stream, &dictionary->streams, &dictionary->stream_room, index,
+                                 sizeof(*dictionary->stream));
         if (!error)
             dictionary->stream[index] = (struct sg_stream_info){
                 .handle = record->id, .context = (uint32_t)(record->size >> 32), .device = (uint32_t)record->size,
                 .flags = record->flags, .known = true};
     } else if (record->kind == SEGALLOC_RECORD_DEFINE_THREAD) {
         uint32_t index = record->thread;
-        error = reserve((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
-                        sizeof(*dictionary->thread));
+        error = sg_growing_array((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
+                                 sizeof(*dictionary->thread));
         if (!error)
             dictionary->thread[index] = (struct sg_thread_info){.id = record->id, .flags = record->flags, .known = true};
     } else if (record->kind == SEGALLOC_RECORD_SITE) {
         uint32_t index = record->thread;
-        error = reserve((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
-                        sizeof(*dictionary->thread));
+        error = sg_growing_array((void **)&dictionary->thread, &dictionary->threads, &dictionary->thread_room, index,
+                                 sizeof(*dictionary->thread));
         if (!error) {
             dictionary->thread[index].site = (uint32_t)record->id;
             dictionary->thread[index].phase = (uint32_t)record->size;

@@ -1,30 +1,17 @@
 #include "site_book.h"
 
+#include "growing_array.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes room for `index`; all new elements are zeros. */
+/* Makes room for the entry of a number that a file names. 0, -ENOMEM, or -ERANGE where the format has no such number. */
 static int reserve(void **array, uint32_t *count, uint32_t *room, uint32_t index, size_t size)
 {
-    if (index >= SEGALLOC_TRACE_NAMES)
-        return -ERANGE;
-    if (index >= *room) {
-        uint32_t more = *room ? *room : 64;
-        while (more <= index)
-            more *= 2;
-        char *grown = realloc(*array, more * size);
-        if (!grown)
-            return -ENOMEM;
-        memset(grown + *room * size, 0, (more - *room) * size);
-        *array = grown;
-        *room = more;
-    }
-    if (index >= *count)
-        *count = index + 1;
-    return 0;
+    return index < SEGALLOC_TRACE_NAMES ? sg_growing_array(array, count, room, index, size) : -ERANGE;
 }
 
 static int add_text(struct sg_site_book *book, const struct segalloc_trace_record *record)

@@ -31,7 +31,8 @@ const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_fin
     return largest;
 }
 
-uint64_t sg_findings_stranded(const struct sg_findings_device *device)
+/* Bytes that the peak of reserved memory lies above the peak of memory in use. */
+static uint64_t stranded_bytes(const struct sg_findings_device *device)
 {
     const uint64_t *peak = device->stats.peak;
     uint64_t used = peak[SG_STAT_active_bytes] > peak[SG_STAT_allocated_bytes] ? peak[SG_STAT_active_bytes]
@@ -55,9 +56,9 @@ static void add_up(struct sg_findings *findings)
         findings->peak_allocated += stats->peak[SG_STAT_allocated_bytes];
         findings->peak_pending += stats->peak[SG_STAT_pending_bytes];
         findings->peak_reserved += stats->peak[SG_STAT_reserved_bytes];
-        findings->peak_stranded += sg_findings_stranded(device);
+        findings->peak_stranded += stranded_bytes(device);
         if (device->known[SG_STAT_reserved_bytes])
-            findings->device[i].stats.peak[SG_STAT_stranded_bytes] = sg_findings_stranded(device);
+            findings->device[i].stats.peak[SG_STAT_stranded_bytes] = stranded_bytes(device);
         findings->stranded += stats->value[SG_STAT_stranded_bytes];
         findings->knows_reserved &= device->known[SG_STAT_reserved_bytes];
         if (device->failed_largest > findings->failed_largest)

@@ -68,9 +68,6 @@ void sg_findings_free(struct sg_findings *findings);
 /* findings_play.c: takes in what a replay of the trace tells, as far as there is one. */
 void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards);
 
-/* What was reserved at its peak beyond the most that was in use at once, bytes. */
-uint64_t sg_findings_stranded(const struct sg_findings_device *device);
-
 /* The largest of a device's failures, among those kept; NULL: none. */
 const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
     const struct sg_findings_device *device);

@@ -20,11 +20,6 @@ struct grouping {
     uint64_t last;           /* event */
 };
 
-static unsigned size_class(uint64_t size)
-{
-    return size ? 64 - (unsigned)__builtin_clzll(size) : 0;
-}
-
 /* The frames of a site, a line each. NULL: no host memory. */
 static char *stack_of(const struct sg_site_book *book, uint32_t site)
 {
@@ -61,7 +56,7 @@ static bool note_place(struct sg_group *group, const struct sg_walk_event *event
 static uint32_t group_of(struct grouping *grouping, const struct sg_walk_event *event)
 {
     struct sg_groups *groups = grouping->groups;
-    unsigned class = size_class(event->size);
+    unsigned class = sg_live_class(event->size);
     uint64_t key = (uint64_t)class << CLASS_AT | (uint64_t)event->device << DEVICE_AT |
                    (uint64_t)event->site << SITE_AT | (uint64_t)event->phase << PHASE_AT;
     uint64_t number = sg_idmap_get(&grouping->known, key);
@@ -162,7 +157,7 @@ void sg_groups_free(struct sg_groups *groups)
 char *sg_group_size(unsigned size_class, char text[SG_GROUP_TEXT])
 {
     char from[SG_SIZE_TEXT], to[SG_SIZE_TEXT];
-    uint64_t least = sg_group_least(size_class);
+    uint64_t least = sg_live_class_from(size_class);
     if (least)
         snprintf(text, SG_GROUP_TEXT, "%s to %s", sg_size_format(least, from), sg_size_format(2 * least, to));
     else

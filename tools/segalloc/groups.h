@@ -5,13 +5,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "live_groups.h"
 #include "walk.h"
 
 enum { SG_GROUP_TEXT = 1024 };
 
 struct sg_group {
     uint32_t device;
-    unsigned size_class;   /* as in summary.h */
+    unsigned size_class;   /* sg_live_class() */
     uint64_t blocks, bytes;
     char *site, *phase;    /* one line each; NULL: the trace does not say */
     char *stack;           /* its frames, a line each, the outermost first; NULL with `site` */
@@ -27,12 +28,6 @@ struct sg_groups {
 /* Reads the trace twice. 0, or a negative errno as of sg_moment_find(). */
 int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret);
 void sg_groups_free(struct sg_groups *groups);
-
-/* Smallest size of a class, bytes. */
-static inline uint64_t sg_group_least(unsigned size_class)
-{
-    return size_class ? UINT64_C(1) << (size_class - 1) : 0;
-}
 
 /* "64 to 128 MiB". Returns `text`. */
 char *sg_group_size(unsigned size_class, char text[SG_GROUP_TEXT]);

@@ -96,24 +96,17 @@ static void blank(struct sg_conf *conf)
     conf->limit_visible = conf->live = conf->sites = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
 }
 
-uint64_t sg_recorded_largest(const struct sg_recorded *recorded)
-{
-    uint64_t largest = 0;
-    for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++)
-        if (recorded->device_bytes[i] > largest)
-            largest = recorded->device_bytes[i];
-    return largest;
-}
-
 /* Whether each device has its recorded size. */
 static bool are_own_cards(const struct sg_recorded *recorded, const struct sg_play *play)
 {
+    bool is_known = false;
     for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++) {
         uint64_t bytes = play->card[i] ? play->card[i] : play->card_bytes;
         if (recorded->device_bytes[i] && bytes && bytes != recorded->device_bytes[i])
             return false;
+        is_known |= recorded->device_bytes[i] > 0;
     }
-    return sg_recorded_largest(recorded) > 0;
+    return is_known;
 }
 
 bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *play)

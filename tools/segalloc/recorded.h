@@ -27,9 +27,6 @@ bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *pl
 /* Makes `play` the recorded run: its settings, each device a card of its own size. */
 void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play);
 
-/* The largest of the devices, bytes; 0: unknown. */
-uint64_t sg_recorded_largest(const struct sg_recorded *recorded);
-
 /* Writes the settings that decide anything here as "key:value,…", "" for the defaults. */
 void sg_recorded_conf_text(const struct sg_conf *conf, char *text, size_t size);
 
