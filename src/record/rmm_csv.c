@@ -231,7 +231,7 @@ static inline bool parse_time(struct sg_trace_reader *reader, const unsigned cha
     const unsigned char *p = *at;
     if (end - p < 15)
         return bad(reader, p, end, "bad time");
-    if (memcmp(state->prefix, p, sizeof(state->prefix))) {
+    if (memcmp(state->prefix, p, sizeof(state->prefix)) != 0) {
         for (int i = 0; i < 8; i++)
             if (i % 3 == 2 ? p[i] != ':' : !isdigit(p[i]))
                 return bad(reader, p, end, "bad time");

@@ -64,7 +64,7 @@ int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
     const json_t *devices = json_object_get(root, "devices");
     size_t count = json_array_size(devices);
     int status = 0;
-    if (!schema || strcmp(schema, "segalloc.stats/1"))
+    if (!schema || strcmp(schema, "segalloc.stats/1") != 0)
         status = fail(error, "no statistics of segalloc: its schema is not segalloc.stats/1");
     else if (!json_is_array(devices) || count > SG_STATS_DEVICES)
         status = fail(error, "no statistics of segalloc: it has no list of devices");
@@ -105,7 +105,7 @@ void sg_stats_file_free(struct sg_stats_file *file)
 bool sg_stats_file_detect(const char *path)
 {
     struct stat status;
-    bool regular = strcmp(path, "-") && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    bool regular = strcmp(path, "-") != 0 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
     FILE *in = regular ? fopen(path, "rbe") : NULL; /* what is read from a pipe would be gone */
     int first = in ? fgetc(in) : EOF;
     while (first == ' ' || first == '\n' || first == '\t' || first == '\r')

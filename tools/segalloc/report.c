@@ -143,7 +143,7 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
             ret->json = true;
             break;
         case 'F':
-            if (strcmp(optarg, "json") && strcmp(optarg, "text"))
+            if (strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
                 return sg_tool_usage(ret->verb, "--format is text or json, not \"%s\"", optarg);
             ret->json = !strcmp(optarg, "json");
             break;
@@ -314,7 +314,7 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
 int sg_verb_report(int argc, char **argv)
 {
     struct arguments arguments = {.verb = argv[0]};
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return help();
     int status = read_arguments(argc, argv, &arguments);

@@ -255,7 +255,7 @@ static int show(const struct arguments *arguments, bool unicode)
 int sg_verb_top(int argc, char **argv)
 {
     struct arguments arguments = {.verb = argv[0], .delay_s = 1};
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return help();
     int status = read_arguments(argc, argv, &arguments);

@@ -128,7 +128,7 @@ static int finish_output(const struct arguments *arguments, const struct output 
 {
     struct stat status;
     bool regular = output->path[0] && stat(output->path, &status) == 0 && S_ISREG(status.st_mode);
-    if (regular && !error && whole && strcmp(output->path, arguments->output) &&
+    if (regular && !error && whole && strcmp(output->path, arguments->output) != 0 &&
         rename(output->path, arguments->output) < 0)
         error = -errno;
     if (regular && (error || !whole))
@@ -564,7 +564,7 @@ int sg_verb_trace(int argc, char **argv)
     struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX, .points = POINTS};
     struct sg_trace_reader *reader;
     char error[SG_TRACE_ERROR];
-    for (int i = 1; i < argc && strcmp(argv[i], "--"); i++)
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
             return help();
     int status = read_arguments(argc, argv, &arguments);
@@ -574,7 +574,7 @@ int sg_verb_trace(int argc, char **argv)
         return sg_tool_usage(argv[0], "info, cat, export or import?");
     const char *name = argv[optind];
     size_t action = 0, count = sizeof(actions) / sizeof(actions[0]);
-    while (action < count && strcmp(name, actions[action].name))
+    while (action < count && strcmp(name, actions[action].name) != 0)
         action++;
     if (action == count)
         return sg_tool_usage(argv[0], "there is no \"%s\"; it is info, cat, export or import", name);

@@ -98,7 +98,7 @@ static float norm_of(const float *values, int64_t count)
 float held_norm(struct device *device, struct parameter *const *parameters, int count)
 {
     int ranks = device->comm ? device->comm->ranks : 1;
-    float *norms = calloc((size_t)(count + ranks), sizeof *norms);
+    float *norms = calloc((size_t)count + (size_t)ranks, sizeof *norms);
     if (!norms)
         abort();
     for (int i = 0; i < count; i++)

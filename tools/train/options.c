@@ -78,7 +78,7 @@ static bool parse_number(const char *text, double *ret)
 /* One of two words; *ret is whether it is the second. */
 static bool parse_choice(const char *text, const char *first, const char *second, bool *ret)
 {
-    if (strcmp(text, first) && strcmp(text, second))
+    if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
         return false;
     *ret = !strcmp(text, second);
     return true;
@@ -94,7 +94,7 @@ static bool parse_size(const char *text, size_t *ret)
     if (unit) {
         value *= (double)((size_t)1 << 10 * (unit - units + 1));
         end++;
-        if (*end && strcasecmp(end, "iB") && strcasecmp(end, "B"))
+        if (*end && strcasecmp(end, "iB") != 0 && strcasecmp(end, "B") != 0)
             return false;
     } else if (*end) {
         return false;
@@ -124,7 +124,7 @@ static bool parse_sharding(const char *text, struct sharding *ret)
 static bool parse_offload(const char *text, struct sharding *ret)
 {
     const bool all = !strcmp(text, "all");
-    if (!all && strcmp(text, "optimizer") && strcmp(text, "none"))
+    if (!all && strcmp(text, "optimizer") != 0 && strcmp(text, "none") != 0)
         return false;
     ret->offload_parameters = all;
     ret->offload_optimizer = all || !strcmp(text, "optimizer");
@@ -303,8 +303,8 @@ static int check(const struct options *o, char *error, size_t error_size)
         snprintf(error, error_size, "--fit rank goes with LoRA, and --preset %s trains without; add --rank N",
                  o->preset->name);
         fault = error;
-    } else if (strncmp(o->set.lengths, "file:", 5) && lengths_open(&lengths, o->set.lengths, o->set.longest, 0, error,
-                                                                   error_size)) {
+    } else if (strncmp(o->set.lengths, "file:", 5) != 0 &&
+               lengths_open(&lengths, o->set.lengths, o->set.longest, 0, error, error_size)) {
         fault = error;
     } else if (options_plans(o)) {
         fault = NULL;

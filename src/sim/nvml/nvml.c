@@ -443,7 +443,7 @@ NVML(nvmlDeviceGetCpuAffinity)(const struct device *device, unsigned words, unsi
     if (!device || !ret || !words)
         return INVALID_ARGUMENT;
     memset(ret, 0, words * sizeof *ret);
-    for (long i = 0; i < processors && i < (long)(words * 64); i++)
+    for (long i = 0; i < processors && i < (long)words * 64; i++)
         ret[i / 64] |= 1ul << i % 64;
     return SUCCESS;
 }
