@@ -1,0 +1,88 @@
+"""tests/tree/prose and tests/tree/format complain about lines that a change touches, about nothing else, and never without git.
+
+Usage: test_prose.py SOURCE_ROOT"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+LONG = " ".join(["word"] * 26)
+FINE = " ".join(["word"] * 25)
+
+
+@unittest.skipUnless(shutil.which("git"), "no git")
+class Touched(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name)
+        for name in ["tests/tree", "src", "docs"]:
+            (self.root / name).mkdir(parents=True)
+        for name in ["tests/tree/prose", "tests/tree/format", ".clang-format"]:
+            shutil.copy(ROOT / name, self.root / name)
+
+    def git(self, *command):
+        subprocess.run(["git", "-C", self.root, "-c", "user.name=a", "-c", "user.email=a@example.com", *command],
+                       check=True, stdout=subprocess.DEVNULL)
+
+    def commit(self):
+        self.git("init", "--quiet")
+        self.git("add", ".")
+        self.git("commit", "--quiet", "--message", "old")
+
+    def write(self, name, text):
+        (self.root / name).write_text(text)
+
+    def judged(self, *arguments):
+        result = subprocess.run([sys.executable, self.root / "tests/tree/prose", *arguments], text=True,
+                                stdout=subprocess.PIPE)
+        return result.returncode, [line.split(": ")[:2] for line in result.stdout.split("\n") if line.count(": ") > 1]
+
+    def test_old_lines_are_left_alone(self):
+        self.write("src/a.c", f"/* {LONG}. */\nint a;\n")
+        self.commit()
+        self.write("src/a.c", f"/* {LONG}. */\nint b; /* {FINE}. */\n")
+        self.assertEqual(self.judged(), (0, []))
+
+    def test_touched_lines_are_judged(self):
+        self.write("src/a.c", "int a;\n")
+        self.commit()
+        self.write("src/a.c", f'/* A word.\n   {LONG}. */\nint a;\n/* The same of b. */\nchar *b = "/* {LONG}. */";\n'
+                              "/* The core is told. */\n")
+        self.assertEqual(self.judged(), (1, [["src/a.c:2", "26 words"], ["src/a.c:4", 'begins with "The same"'],
+                                             ["src/a.c:6", '"is told"']]))
+        self.git("commit", "--quiet", "--all", "--message", "new")
+        self.assertEqual(self.judged(), (0, []))
+        self.assertEqual(self.judged("HEAD^")[0], 1)
+
+    def test_files_that_git_does_not_know_are_new(self):
+        self.write("docs/a.md", "# A\n")
+        self.commit()
+        self.write("docs/b.md", f"# {LONG}\n\n    {LONG}\n\n| {LONG} |\n\n* {FINE}\n* {FINE}\n\n{LONG} `a b c`. A (b c).\n")
+        self.assertEqual(self.judged(), (1, [["docs/b.md:10", "27 words"]]))
+
+    def test_without_git_there_is_nothing_to_say(self):
+        self.write("src/a.c", f"/* {LONG}. */\n")
+        self.assertEqual(self.judged()[0], 0)
+        self.commit()
+        self.assertEqual(self.judged("no-such-commit")[0], 0)
+
+    @unittest.skipUnless(shutil.which("git-clang-format"), "no clang-format")
+    def test_format(self):
+        def formatted():
+            return subprocess.run([self.root / "tests/tree/format"], stdout=subprocess.DEVNULL).returncode == 0
+        self.write("src/a.c", "int a  ;\nint b;\n")
+        self.assertTrue(formatted())
+        self.commit()
+        self.assertTrue(formatted())
+        self.write("src/a.c", "int a  ;\nint c;\n")
+        self.assertTrue(formatted())
+        self.write("src/a.c", "int a  ;\nint  c;\n")
+        self.assertFalse(formatted())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
