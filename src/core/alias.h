@@ -1,11 +1,11 @@
-/* Pages at two addresses. Memory that a stream may use again although the work on it is not complete can be needed at
-   another address. Its pages are mapped there at once, and stay mapped where they were until that work is complete: so
-   nobody waits. The programming guide allows it where no two kernels that overlap write and read through the two
-   addresses, which the order of the streams excludes (CUDA C++ Programming Guide, "Virtual Aliasing Support").
+/* Pages at two addresses. Memory that a stream may use again, although work on it is not complete, can be needed at
+   another address. Its pages are mapped there at once, and stay mapped where they were until that work is complete. So
+   nobody waits. The programming guide allows that where no two overlapping kernels write and read through both
+   addresses (CUDA C++ Programming Guide, "Virtual Aliasing Support"). The order of the streams excludes such kernels.
 
-   An old address is a busy node that is in the device's queue of them. A place whose page has one (SG_PIN_TWICE) is not
-   unmapped before that is; it may become an old address itself, so that pages that are wanted again and again while the
-   GPU is far behind have a chain of them, each of which knows the next. */
+   An old address is a busy node in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is not
+   unmapped before the stale mapping is. It may become an old address itself. Pages that are wanted again and again
+   while the GPU lags have a chain of them, each of which names the next. */
 #ifndef SG_ALIAS_H
 #define SG_ALIAS_H
 

@@ -28,8 +28,7 @@ struct sg_check_sums {
    counts of it is not looked at. */
 const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);
 
-/* The same for all regions of a device, and their accounts, queues, marks, and what is known of the order of streams.
-   *ret_sums: of all. A device that serves no memory by ranges has but its accounts. */
+/* Checks all regions of a device, and their accounts, queues, fences and stream clocks. */
 const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth depth, struct sg_check_sums *ret_sums);
 
 /* The ranges and contexts of a core. */

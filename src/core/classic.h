@@ -1,13 +1,14 @@
-/* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (torch_policy.h). For devices
-   without virtual memory management, for memory that must stay fit for legacy IPC, and for those who ask for it. A
-   device may come to it while the process runs: regions serve nothing then, and keep what is alive in them.
+/* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (torch_policy.h). It serves
+   devices without virtual memory management, memory that must stay fit for legacy IPC, and users who ask for it. A
+   device may come to it while the process runs. Its regions serve nothing then, and keep what is alive in them.
 
-   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked: the lock is
-   dropped for that and taken again, which the rules allow. What they give back is freed after the decision.
+   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked. The lock is
+   dropped for that and taken again, which the rules allow. Segments that the rules give back are freed after the
+   decision.
 
    A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
-   one at any time, and the driver give the addresses to somebody else before we hear of it. So what it gives out shows
-   what is gone, and a segment is freed only while its context is kept from ending. */
+   context at any time, and the driver may give the addresses to somebody else before the core knows. So an address that
+   the driver gives out shows what is gone, and a segment is freed only while its context is kept from ending. */
 #ifndef SG_CLASSIC_H
 #define SG_CLASSIC_H
 
@@ -20,8 +21,8 @@ struct sg_classic;
 struct sg_classic *sg_classic_create(struct sg_device *device);
 void sg_classic_destroy(struct sg_classic *classic);
 
-/* As sg_core_fix(). What the rules hold already keeps its segments; with `whole` none of them is divided any more, and
-   what is divided is not used again before it is whole. Takes the lock. */
+/* As sg_core_fix(). Segments that the rules hold already stay. With `whole` none of them is divided any more, and a
+   divided one serves nobody before it is whole. Takes the lock. */
 bool sg_classic_begin(struct sg_device *device, bool whole);
 
 /* As sg_core_malloc(), for a device in classic mode. No lock is held. */
@@ -68,8 +69,8 @@ uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes);
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
 uint64_t sg_classic_idle(const struct sg_device *device);
 
-/* The driver has given out [address, address + bytes): what we hold there it has freed, with the context, whose end we
-   are about to be told of. Under the lock. */
+/* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
+   has not reached the core yet. Under the lock. */
 void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes);
 
 /* The driver has freed the segments of a context, in which nothing lives. Under the lock. */

@@ -1,8 +1,8 @@
 /* The allocator, as the layers above see it.
 
-   A `struct sg_core` serves every device of a process. It has no globals, reads no clock and no environment: the
-   driver, the configuration, the observer and a clock for measuring come with sg_core_create(). One lock a device; no
-   call here may be made with that lock held, and none of them holds it across a driver call that can wait.
+   A `struct sg_core` serves every device of a process. It has no globals, clock or environment. Driver, configuration,
+   observer and a clock for measuring come with sg_core_create(). Each device has one lock. No call here may be made
+   with that lock held, and no call holds it across a driver call that can wait.
 
    Functions that stand for driver calls return CUresult: exactly what the driver would have returned, with outputs
    untouched on failure. */
@@ -47,15 +47,14 @@ struct sg_tag {
                              0: unknown. Nothing is decided by them */
 };
 
-/* For replays of what a core told its observer. All that is learnt of work is told by sg_core_completed(),
-   sg_core_waited() and sg_core_settle(); the driver is asked nothing about it.
+/* For replays of what a core emitted to its observer. All knowledge of work comes by sg_core_completed(),
+   sg_core_waited() and sg_core_settle(). The driver is asked nothing about it.
 
-   An operation that drops the lock goes on at *turns*: each of its sections under the lock emits one record, and before
-   it does anything for the next one, driver calls included, it calls `turn`. That returns once the section's own record
-   has come in the trace, with this record, which says what the driver answered and what else is not the core's to
-   decide; or with NULL: there is none, and the core is to decide and to ask the driver afresh. No lock but `grow` is
-   held. `give_way` is called, as often as it takes, where `grow` is held by an operation that stands at a turn of its
-   own. */
+   An operation that drops the lock consists of *turns*. Each of its sections under the lock emits one record. Before it
+   does anything for the next section, driver calls included, it calls `turn`. That returns once the section's own
+   record has come in the trace. The record says what the driver answered and what else is not the core's to decide.
+   NULL: there is none, and the core decides and asks the driver afresh. No lock but `grow` is held. `give_way` is
+   called, as often as it takes, where `grow` is held by an operation that stands at a turn of its own. */
 struct sg_replay {
     const struct segalloc_trace_record *(*turn)(void);
     void (*give_way)(void);
@@ -66,7 +65,7 @@ struct sg_core_params {
     const struct sg_driver *driver;  /* kept: must outlive the core */
     struct sg_event_sink observer;
     uint64_t (*now_ns)(void);        /* monotonic; only for times in statistics; NULL: they stay 0 */
-    uint64_t (*measure_ns)(void);    /* exact; for what the driver's calls cost (cost.h); NULL: that is assumed */
+    uint64_t (*measure_ns)(void);    /* exact; for the cost of driver calls (cost.h); NULL: cost.def is assumed */
     void (*warn)(const char *line);  /* one line for the user, no newline; NULL: dropped */
     bool (*record_begin)(void);      /* an event of ours is about to be recorded on a stream: whether no capture is
                                         live, which then */
@@ -103,22 +102,21 @@ void sg_core_destroy(struct sg_core *core);
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
-   live block. CUDA_ERROR_NOT_FOUND: the address isn't ours, the driver should be asked. By `tag->sync`:
-   STRICT waits for the context that the block was allocated in first, and where others may be using it, it is pending
-   until their work so far is complete; EVENT returns at once. Errors of that wait are returned and the block stays
-   allocated. */
+   live block. CUDA_ERROR_NOT_FOUND: the address is not ours, the driver should be asked. `tag->sync` selects the
+   mode. STRICT waits for the context that the block was allocated in; while other contexts may be using the block,
+   it is pending. EVENT returns at once. An error of the wait is returned, and the block stays allocated. */
 CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg_tag *tag);
 
-/* Waits as a strict free of the block at `address` does; `current` is the calling thread's context. *ret_all: that
-   nobody else can be using it either. */
+/* Waits as a strict free of the block at `address` does. `current` is the calling thread's context. *ret_all:
+   whether nobody else can be using the block either. */
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all);
 
 /* Waits for every context that there is. Returns the first error. */
 CUresult sg_core_wait_for_all(struct sg_core *core);
 
-/* A copy between devices touches the block that holds `address`, if there is one: who frees it has to know, unless it
-   was allocated for a stream, whose caller tells of others (sg_core_record_stream()). Of a block in a fixed segment
-   that is how a stream of another context is told of. */
+/* A copy between devices touches the block that holds `address`, if there is one. A later free of it takes that into
+   account, unless the block was allocated for a stream, whose caller records others (sg_core_record_stream()). For a
+   block in a fixed segment, this call records the use by a stream of another context. */
 void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address);
 
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
@@ -130,7 +128,7 @@ struct sg_block_info {
     int device;
     CUcontext context;
     uint64_t buffer_id; /* differs for each allocation */
-    bool abroad;        /* in a fixed segment: work of other contexts on it was told of */
+    bool abroad;        /* in a fixed segment: work of other contexts on it was recorded */
     bool plain;         /* of pages that can't be given to other processes */
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
@@ -142,7 +140,8 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int device);
 /* cuMemGetInfo, given the driver's own answer for the device: idle whole pages count as free, within the limit. */
 void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size_t *total_bytes);
 
-/* Whether there is memory that nobody holds and that is not in that number because work is not known to be complete. */
+/* Whether there is memory that nobody holds and that sg_core_mem_info() leaves out, because its work is not known to
+   be complete. */
 bool sg_core_awaits(struct sg_core *core, int device);
 
 /* Gives idle pages back to the driver until at most `keep` bytes are reserved beyond what is allocated. Returns the
@@ -155,8 +154,8 @@ void sg_core_merge(struct sg_core *core, int device);
 /* `bytes` of the device are in use by others, as was found out when growing: for replays, whose card cannot tell. */
 void sg_core_outside(struct sg_core *core, int device, uint64_t bytes);
 
-/* The page that page_size_mb:auto takes for what may be held: a power of two of granules, by which that is at most 5/6 of
-   `mappings` pages. */
+/* The page size that page_size_mb:auto takes for `bytes` that may be held. It is the power of two of granules by
+   which those are at most 5/6 of `mappings` pages. */
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings);
 
 /* Which devices have access to memory of `device`, as a PEERS record says (bits): for replays. */
@@ -196,7 +195,7 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool en
 /* The page or pages behind [address, address + bytes) may not move any more. */
 void sg_core_pin(struct sg_core *core, CUdeviceptr address, size_t bytes);
 
-/* The same of every page that there is. Whether there is any. */
+/* Pins every page that there is. Returns whether there is any. */
 bool sg_core_pin_all(struct sg_core *core);
 
 /* From here on nothing is asked of the driver: frees succeed and do nothing, allocations answer
@@ -212,53 +211,55 @@ void sg_core_fork_prepare(struct sg_core *core);
 void sg_core_fork_parent(struct sg_core *core);
 void sg_core_fork_child(struct sg_core *core);
 
-/* Whether these locks are to be had within a second each. A thread that has left a call of the core's by a long jump out
-   of a signal's handler never gives back the one that it held. */
+/* Whether the locks of sg_core_fork_prepare() are to be had within a second each. A thread that left a call of the
+   core by a long jump out of a signal handler never releases the lock that it held. */
 bool sg_core_is_free(struct sg_core *core);
 
-/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside). The
-   rules that callers keep, so that nothing is believed that isn't so:
-     - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
-       succeeded;
-     - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had
-       before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
-       aren't seen;
-     - sg_core_slot_touched() comes after a call that gave the stream work, before that call returns to the program. */
+/* The order of streams, all per device and under its lock, none across a driver call (sg_core_slot_gone() aside).
+   Callers keep these rules, so that no wrong knowledge enters:
+
+      - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
+        succeeded;
+      - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had
+        before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
+        are not seen;
+      - sg_core_slot_touched() comes after a call that gave the stream work, before that call returns to the program. */
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
 
-/* Whether a page got a second address for the stream of `slot` since this was last asked. Who used it at the first one
+/* Whether a page got a second address for the stream of `slot` since the last such call. Users of the first address
    may still be running when that stream's next kernel begins, if that is launched so as to begin early. No lock. */
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot);
 
-/* The stream is about to be destroyed: an event of ours goes on it first, and the slot is given to another once that
+/* The stream is about to be destroyed. A fence goes on it first, and the slot is given to another stream once that
    has passed. Calls the driver; no lock may be held. */
 void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
 
 /* From here on the stream counts as ordered by means that are not seen. */
 void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);
 
-/* The host has learnt, or may learn at any time in a way that isn't seen, that the work of `clock` is complete; NULL:
-   all that the device was given so far. It may show blocks from before then to any stream. */
+/* The host has observed, or may observe at any time without a call, that the work of `clock` is complete. NULL: all
+   that the device was given so far. The host may pass blocks from before then to any stream. */
 void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock);
 
 /* The stream may have been given work. No lock. */
 void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
 
-/* What everything submitted to `slot` from now on comes after, its own work so far included. */
+/* What everything submitted to `slot` from now on is ordered after, its own work so far included. */
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
 
-/* What the host has learnt when the driver says, asked after this, that the stream has no work left: all of *ret_told
-   for sg_core_told(), and for sg_core_completed() the same but only up to *ret_done of the stream's own time. A blocking
-   stream comes after the legacy one's work by the next thing that it is given: one that was given nothing since has no
-   work left, and the legacy stream may. */
+/* Read before the driver is asked whether the stream has work left; valid if it has none. *ret_told is for
+   sg_core_told(): the host has observed all of it. For sg_core_completed() the stream's own entry counts only up to
+   *ret_done. A blocking stream is ordered after the legacy stream's work by its next step. If it was given nothing
+   since, it is idle, and the legacy stream may be busy. */
 void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done);
 
-/* The same for all streams of a context together, NULL: of the device. For calls that wait for all of them. */
+/* What everything submitted to any stream of a context from now on is ordered after; NULL: of the device. For calls
+   that wait for all of them. */
 void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret);
 
-/* What `slot` is given from now on comes after `clock`. */
+/* What `slot` is given from now on is ordered after `clock`. */
 void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock);
 
 /* The oldest free that waits for all work of the device's context takes effect: for replays. */
@@ -280,27 +281,27 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
 /* A consistent snapshot. False for a device never used. */
 bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 
-/* The same with the peaks since sg_core_reset_peaks(), which makes those of the levels begin again at the present
-   value. What is decided by a peak, and what sg_core_stats() says, is as if that had not been done. */
+/* A snapshot with the peaks since sg_core_reset_peaks(), which lets the peaks of levels begin again at the present
+   value. Neither decisions by a peak nor sg_core_stats() change by that. */
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
 void sg_core_reset_peaks(struct sg_core *core, int device);
 
-/* From here on what is allocated on `device` stands in fixed segments (classic.h), with `whole` each block in one of its
-   own; what is allocated already stays where it is. What the driver is asked for it must not give out: idle pages go
-   back by sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that can't be
-   served; all is as it was. */
+/* From here on `device` serves fixed segments (classic.h); with `whole`, each block in one of its own. What is
+   allocated already stays where it is, and the driver must not give that memory out. Idle pages go back by
+   sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that cannot be
+   served; nothing has changed. */
 bool sg_core_fix(struct sg_core *core, int device, bool whole);
 
-/* The same on all devices, those that are first used later too, with each block in a segment of its own: memory that
-   legacy IPC can give away. */
+/* All devices, those first used later too, serve fixed segments from here on, each block in one of its own. Legacy
+   IPC can give such memory away. */
 void sg_core_share(struct sg_core *core);
 
-/* Whether `device` serves fixed segments now and regions before, so that sg_core_trim() may give back what those have left
-   when there is no memory for a segment. */
+/* Whether `device` serves fixed segments now and served regions before. If so, sg_core_trim() may give back what
+   those have left when there is no memory for a segment. */
 bool sg_core_left_pages(struct sg_core *core, int device);
 
-/* At most `bytes` may be held on `device` from here on, and never more than the configuration says; what is held beyond
-   that stays until it is given back. Returns what is in force, 0 where the device can't be served. */
+/* From here on at most `bytes` may be held on `device`, and never more than the configuration says. What is held
+   beyond that stays until it is given back. Returns what is in force; 0 where the device cannot be served. */
 uint64_t sg_core_set_limit(struct sg_core *core, int device, uint64_t bytes);
 
 /* What may be held of the device now; 0 for one never used. And whether that is less than the whole of it. */
@@ -321,7 +322,7 @@ struct sg_piece {
 /* Writes up to `room` pieces of `device` and returns how many there are: 0 in classic mode. */
 size_t sg_core_pieces(struct sg_core *core, int device, struct sg_piece *ret, size_t room);
 
-/* The same with the pages that a piece lies in: they follow each other from the region's first. */
+/* A piece with the pages that it lies in: they follow each other from the region's first. */
 struct sg_placed {
     struct sg_piece piece;
     CUdeviceptr region; /* where its first page begins */
@@ -372,7 +373,7 @@ struct sg_oom_around {
     const struct sg_oom_process *process; /* those that hold memory of the device, largest first */
     size_t processes;
     const char *command; /* of this process; NULL or "": unknown */
-    uint64_t parked;     /* bytes of blocks that the program has freed and that the core is to be told of later */
+    uint64_t parked;     /* bytes of blocks that the program has freed and whose free has not reached the core yet */
     /* Writes the place in the program that a number stands for. False: it is not known. May be NULL. */
     bool (*site)(uint32_t site, char *text, size_t size);
 };

@@ -1,5 +1,5 @@
-/* What calls of the driver's memory management cost on a device: statistics sum it up. It is measured once, when the
-   device is first used, and stands in the trace, so that a replay says the same; else it is what cost.def assumes. */
+/* What calls of the driver's memory management cost on a device: statistics sum it up. The cost is measured once,
+   when the device is first used, and stands in the trace, so a replay uses it too. Otherwise cost.def is assumed. */
 #ifndef SG_COST_H
 #define SG_COST_H
 
@@ -21,8 +21,8 @@ struct sg_device;
 /* Sets what cost.def assumes. */
 void sg_cost_assume(struct sg_device *device);
 
-/* Measures on 1 and 16 pages what the calls cost, and tells the observer; nothing is changed where the device has
-   no room for that, or no clock was given. The device is being made ready: nobody else has it. */
+/* Measures on 1 and 16 pages what the calls cost, and emits it to the observer. Nothing changes where the device has
+   no room for that, or no clock was given. */
 void sg_cost_measure(struct sg_device *device);
 
 /* ns of `calls` calls over `handles` handles together. */

@@ -16,13 +16,13 @@
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
-/* Requests up to this go to the small region. PyTorch's limit is 1 MiB; less lets more sizes share the regular region's
-   pages, which saved up to 6 % on loads with caches that grow and cost nothing on the others (docs/experiments). */
+/* Requests up to this go to the small region. PyTorch's limit is 1 MiB. A lower one lets more sizes share the
+   regular region's pages (docs/experiments/placement.md). */
 #define SG_SMALL_BYTES (UINT64_C(1) << 16)
 
-/* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES, and as long as the small region holds less than that
-   share of all even those up to SG_SMALL_ROOMY_MOST. One that would stand inside, or beside, what a large one needs
-   next, and lives longer, costs as much again as that one (docs/experiments/placement.md). */
+/* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES go there too. So do those up to SG_SMALL_ROOMY_MOST,
+   as long as the small region holds less than this share of all. A small block that outlives a large neighbour costs
+   as much again as the neighbour (docs/experiments/placement.md). */
 #define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
 #define SG_SMALL_ROOMY_MOST (UINT64_C(1) << 20)
 enum { SG_SMALL_ROOMY_SHARE = 128 };
@@ -75,7 +75,7 @@ struct sg_usage {
     &(usage)->allocations, &(usage)->pages, &(usage)->mappings, &(usage)->segments, &(usage)->pinned,   \
     &(usage)->aliased
 
-/* An event of ours: once it has passed, all that `slots` were given before `time` is complete. */
+/* A fence, an event of the core's own: once it has passed, all that `slots` were given before `time` is complete. */
 struct sg_mark {
     CUevent event;
     CUcontext context; /* of the event */
@@ -264,10 +264,10 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`: asks the driver for addresses, or for a huge
-   block takes those of one that is gone. Ranges of addresses are kept for good, so looking an address up needs no lock.
-   CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED: the
-   driver gave no addresses. Holds `grow`. */
+/* Adds a region of at least `bytes` for `class`. The driver is asked for addresses; a huge block takes those of one
+   that is gone, if they suffice. Ranges of addresses are kept for good, so looking an address up needs no lock.
+   CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED:
+   the driver gave no addresses. Holds `grow`. */
 CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
 
 /* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
@@ -312,7 +312,7 @@ CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGene
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag);
 
-/* The same for what no stream is known of, and for a stream that is followed. */
+/* The index in the trace for no known stream, and for a followed stream. */
 static inline uint32_t sg_device_unknown_stream(const struct sg_device *device)
 {
     return (uint32_t)device->ordinal * (SG_STREAMS_MAX + SG_SLOTS);
@@ -327,7 +327,7 @@ static inline uint64_t sg_order_tick(struct sg_device *device)
 {
     return ++device->serial;
 }
-/* Memory was freed after what these slots have been given. */
+/* Memory was freed after what these slots have been given: a fence is worth recording there. */
 static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
 {
     device->order.owed |= slots & (device->order.alive | 1);
@@ -335,29 +335,29 @@ static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
 /* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
    later. */
 uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
-/* A block of `own`, which was used on `others` too (bits), is free: up to which time all that could touch it was given
-   to them. `unseen`: they may have been given work, or waited, without that having been noticed. *ret_worked: `own` had
-   been given work since its clock was last read, which whoever replays has to be told. Of the others a record says
-   so. */
+/* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
+   touch it was given to them. `unseen`: they may have been given work, or waited, without notice. *ret_worked: `own`
+   had been given work since its clock was last read, which the record of the free has to say. For the others a
+   record of its own says so. */
 uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked);
 /* A slot's work is complete up to `time`. */
 void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
 
-/* What the slot is given from now on comes after `clock`, by a wait of our own: how the program orders its streams it
-   says nothing of, as sg_core_waited() does. No lock held. */
+/* What the slot is given from now on is ordered after `clock`, by a wait of the core's own. Unlike sg_core_waited(),
+   that says nothing of how the program orders its streams. No lock held. */
 void sg_order_waited(struct sg_device *device, sg_slot slot, const struct sg_clock *clock);
 
-/* An event of ours tells when the work of `slots` up to a time is complete. Under the lock. */
+/* A fence tells when the work of `slots` up to a time is complete. Under the lock. */
 void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
 /* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
 void sg_order_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
 uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
-/* For how long a slot has been given nothing at the time `now`, UINT32_MAX: for longer than that, or ever since it was
-   followed, when who has come after it is not known. */
+/* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
+   was followed; then nobody knows which streams are ordered after it. */
 uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now);
-/* Those that a free has to wait for under SG_SEES_POSSIBLE besides `slot`, for which the block was allocated at
-   `born`, after the slot had been given nothing for `quiet` (sg_order_quiet()). */
+/* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
+   allocated for `slot` at `born`, when that had been given nothing for `quiet` (sg_order_quiet()). */
 uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet);
 
 /* Whether no other context than this one is known. No lock needed. */
@@ -366,19 +366,19 @@ bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
 /* How many contexts there are of this device (`own`), or of others. No lock needed. */
 uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
-/* Whether events can tell when all that there is now is complete: over each context, or else on each stream of the only
-   device, where `followed` says that all are followed. Under the lock. */
+/* Whether fences can tell when all present work is complete. They stand over each context; or else on each stream of
+   the only device, where `followed` says that all are followed. Under the lock. */
 bool sg_marks_can_cover(const struct sg_device *device, bool followed);
 
-/* Whether a thread of ours can wait for that instead, where no event tells. No lock needed. */
+/* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
 bool sg_marks_can_wait(const struct sg_device *device);
 
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
-/* Learns what the driver knows to be complete. QUERY: from the events that are out. MARK: also records some, if those
-   tell nothing new. WAIT: waits for the oldest where nothing else helps. Returns whether anything was learnt, or may
-   have been by another thread. No lock may be held. */
+/* Asks the driver what is complete. QUERY: by the fences that are out. MARK: also records some, if those give no
+   news. WAIT: waits for the oldest where nothing else helps. Returns whether there was news, here or in another
+   thread. No lock may be held. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
@@ -395,7 +395,7 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
 /* What `slots` were given before `time` is complete. */
 void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
-/* Epochs whose marks have all been heard of are over. */
+/* Epochs whose fences have all passed are over. */
 void sg_pending_settle_epochs(struct sg_device *device);
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
    it is. */
@@ -404,10 +404,10 @@ uint64_t sg_pending_returnable(const struct sg_device *device);
 bool sg_pending_awaits(const struct sg_device *device);
 /* A context is gone, NULL: all are: so is its work, and the events in it. */
 void sg_pending_forget(struct sg_device *device, CUcontext context);
-/* Frees of blocks that were used on several streams take effect, as far as is known: such a block is its own stream's
-   once that one has come after the others. */
+/* Frees of blocks that were used on several streams take effect, as far as is known. Such a block is its own
+   stream's once that is ordered after the others. */
 void sg_pending_settle(struct sg_device *device);
-/* And it is that of any stream that has come after all of them, where that one needs it. Whether there was any. */
+/* Such blocks go to `slot`, which needs memory, where it is ordered after all users. Returns whether there was any. */
 bool sg_pending_inherit(struct sg_device *device, sg_slot slot);
 
 /* The slot of a stream of the trace, which is one of the device's; 0: it is none's. */
@@ -438,11 +438,11 @@ struct sg_want {
 };
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
-/* The same where nothing else is left: a block that is not small, from whatever region has a range that holds it. */
+/* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
 uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
-/* Releases a node that is a block or pending, and accounts for it: it is free for `owner`, and for others after `time`;
-   0, 0: for all. Under the lock. */
+/* Releases a node that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
+   after `time`; 0, 0: for all. Under the lock. */
 void sg_device_release(struct sg_device *device, uint32_t node, sg_slot owner, uint64_t time);
 
 /* Makes a live block pending until what `slots` were given before `time` is complete, as of sg_pending_push(). Under

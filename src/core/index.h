@@ -1,9 +1,9 @@
-/* An index over slots of an address range: each slot holds a size, and the first or last slot with at least a given
+/* An index over the slots of an address range. Each slot holds a size. The first or last slot with at least a given
    size is found in as many steps as the range has hexadecimal digits.
 
-   It is a complete 16-ary tree of maxima in plain arrays: the position in a level says which slots are below, so
-   there are no pointers, no rebalancing and one cache line a level. That needs keys that are dense and unique, which
-   address slots are (region.h says why). docs/experiments/index.md has the comparison. */
+   It is a complete 16-ary tree of maxima in plain arrays. The position in a level says which slots are below: no
+   pointers, no rebalancing, one cache line a level. Keys must be dense and unique, as address slots are (region.h says
+   why). docs/experiments/index.md has the comparison. */
 #ifndef SG_INDEX_H
 #define SG_INDEX_H
 
@@ -36,7 +36,7 @@ void sg_index_fini(struct sg_index *index);
 /* `size` >= 0; 0 means that there is nothing in the slot. */
 void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size);
 
-/* The same as setting `from` to 0 and then `to` to `size`, in one pass where they are close. */
+/* Sets `from` to 0 and `to` to `size`, in one pass where they are close. */
 void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size);
 
 /* Fetches into the processor's cache what setting a slot will look at. */

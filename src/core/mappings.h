@@ -1,6 +1,6 @@
-/* Mappings. A page takes one at each of its addresses on each device that has access, and a machine has 524,288 for all
-   processes and devices together; when they are out, no process of it can map anything. Growing costs by the page, too.
-   So a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit). */
+/* Mappings. A page takes one at each of its addresses on each device that has access. A machine has 524,288 for all
+   processes and devices together. When they are out, no process can map anything. Growing costs by the page, too. So
+   a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit). */
 #ifndef SG_MAPPINGS_H
 #define SG_MAPPINGS_H
 
@@ -22,8 +22,8 @@ uint32_t sg_mappings_left(const struct sg_device *device);
 /* Sets how large pages are, by page_size_mb and what may be held, which is known. The device is being made ready. */
 void sg_mappings_size_pages(struct sg_device *device);
 
-/* Enlarges the pages of new regions where those of now would take too many mappings for the rest of the device, unless
-   the configuration says how large they are. Under the lock, with `grow`. */
+/* Enlarges the pages of new regions where pages of the present size would take too many mappings for the rest of the
+   device. A size of the configuration's is kept. Under the lock, with `grow`. */
 void sg_mappings_watch(struct sg_device *device);
 
 /* The driver has twice given no access to pages that it had, with this error: most likely there are no mappings left.

@@ -1,12 +1,12 @@
-/* The order in which a device's streams do their work, as far as the core is told, and what follows from it: which
-   memory that was freed by one stream may be used by another.
+/* The order of work on a device's streams, and which memory freed by one stream another may use.
 
-   Streams are followed under small numbers, their slots. All that happens on a device is numbered by one counter, its
-   *time*: an allocation takes the next number, and so do the reading of a stream's clock when the stream may have been
-   given work since the last one, and each thing that a stream comes after. That a stream has come *up to* a time means
-   that all which was submitted to it before that time is meant; time never goes back and is never reset, so what was
-   once true of a slot stays true, also when the slot has been given to another stream after all work of the one before
-   was complete. */
+   Streams are followed under small numbers, their slots. One counter of the device, its *time*, numbers what happens.
+   An allocation and each join of a clock take the next number. So does a read of a stream's clock, if the stream may
+   have been given work since the last read.
+
+   *Up to* a time means all work that was submitted to a stream before that time. Time never goes back and is never
+   reset. A slot goes to another stream only after all work of the former one is complete. What was once true of a slot
+   therefore stays true. docs/stream-order.md has the rules. */
 #ifndef SG_ORDER_H
 #define SG_ORDER_H
 
@@ -18,7 +18,7 @@
 enum { SG_SLOTS = 64 }; /* streams that a device can follow; slot 0: none */
 typedef uint32_t sg_slot;
 
-/* Slots as bits; bit 0: streams that aren't followed. */
+/* Slots as bits; bit 0: streams that are not followed. */
 static inline uint64_t sg_slot_bit(sg_slot slot)
 {
     return UINT64_C(1) << slot;
@@ -41,16 +41,16 @@ struct sg_stream_id {
     unsigned flags;
 };
 
-/* For each slot the time up to which its work comes before something. Entry 0: the work of all streams of all contexts,
-   followed or not. */
+/* A vector clock: for each slot, the time up to which its work is ordered before something. Entry 0: the work of all
+   streams of all contexts, followed or not. */
 struct sg_clock {
     uint64_t at[SG_SLOTS];
 };
 
-/* Whom a free waits for, besides the stream that its block was allocated for. */
+/* Which streams a free waits for, besides the one that its block was allocated for. */
 enum sg_sees {
     SG_SEES_RECORDED, /* those that sg_core_record_stream() named: PyTorch's rule */
-    SG_SEES_POSSIBLE  /* all that have work left and could have seen the block */
+    SG_SEES_POSSIBLE  /* the possible users: all with unfinished work that may hold the block's address */
 };
 
 /* Work after which memory may be used again: all that was submitted to `slots` before `time`. */
@@ -82,15 +82,16 @@ struct sg_order {
     uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
     uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
     struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
-    uint64_t told[SG_SLOTS];         /* time up to which the host may have learnt that a slot's work is complete, in a
+    uint64_t told[SG_SLOTS];         /* time up to which the host may have observed that a slot's work is complete, in a
                                         way that isn't seen */
     uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
     uint64_t owed;                   /* bit set: memory was freed after its work since an event of ours was last
                                         recorded there; bit 0: after all work that there was */
-    uint64_t version;                /* changes whenever something is learnt */
+    uint64_t version;                /* changes with each new piece of knowledge */
 };
 
-/* Whether all of `after` comes before whatever `slot` is given from now on; of slot 0: whether it is complete. */
+/* Whether whatever `slot` is given from now on is ordered after all of `after`; for slot 0, whether that is
+   complete. */
 static inline bool sg_after_usable(const struct sg_order *order, struct sg_after after, sg_slot slot)
 {
     uint64_t slots = after.slots;
@@ -115,7 +116,7 @@ static inline uint32_t sg_after_takers(const struct sg_order *order, struct sg_a
     return takers;
 }
 
-/* Whether events of ours will tell when it is complete. */
+/* Whether fences will tell when all of `after` is complete. */
 static inline bool sg_after_marked(const struct sg_order *order, struct sg_after after)
 {
     for (uint64_t slots = after.slots; slots; slots &= slots - 1) {

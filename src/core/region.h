@@ -1,23 +1,29 @@
 /* A region: one reservation of device addresses, tiled by nodes in address order.
 
-   Unit of all positions and sizes here: SG_UNIT bytes. A node is a block, a free range, a pending block, a hole (no
-   page mapped), busy (pages being mapped or taken away outside the lock), cached: free, but kept as it was for the next
-   request of that size, or held: a free piece shorter than a slot beside a range that it can't join yet.
+   Positions and sizes are in units of SG_UNIT bytes. States of a node:
 
-   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time: it comes after all
-   that the owner was given before then (order.h). So it is the owner's own at once, and another stream's when that has
-   come after the time. Neighbours of one owner are one range, with the later time. What came into a range when is kept
-   a page at a time (`after`), so that another stream can use the older parts of a range and pages whose work is
-   complete can be moved. Invariants, checked by sg_region_broken() (check.h):
-     - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or
-       held, or free for different streams;
-     - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
-       aside);
-     - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
-       entirely inside free ranges.
-   A slot is 1 << slot_shift units, chosen not larger than the smallest block of the region: so at most one block and
-   one free range start in any slot, and plain arrays serve as dictionaries. (A slot here is one of addresses, not of
-   order.h.)
+      - block, or pending: freed, but queued work may still use it;
+      - free range; hole: no page is mapped;
+      - busy: pages are being mapped or taken away outside the lock;
+      - cached: free, but kept whole for the next request of its size (deferred coalescing);
+      - held: a free piece shorter than an address slot, beside a range that it cannot join yet.
+
+   A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time. It is ordered after
+   all that the owner was given before that time (order.h). The owner may use it at once; another stream may use it once
+   it is ordered after the time. Neighbours of one owner are one range, with the later time. `after` has the same
+   knowledge page by page. So another stream can use the older parts of a range, and complete pages can be moved.
+
+   Invariants, checked by sg_region_broken() (check.h):
+
+      - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or
+        held, or free for different streams;
+      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
+        aside);
+      - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
+        entirely inside free ranges.
+
+   An address slot is 1 << slot_shift units, at most the smallest block of the region. At most one block and one free
+   range start in any slot, so plain arrays serve as dictionaries. (Slots of order.h are streams.)
 
    No function here calls the driver, waits or locks: the owner's lock is held. */
 #ifndef SG_REGION_H
@@ -120,10 +126,10 @@ void sg_nodes_fini(struct sg_nodes *nodes);
 uint32_t sg_node_new(struct sg_nodes *nodes);
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
-/* Blocks of one size that were freed last, not yet joined with their neighbours. A training loop asks for 16 to 20
-   sizes again and again; this answers them without touching the index. SG_BIN_DEPTH of them are kept, or where that is
-   more one for each SG_BIN_SHARE nodes of the device: with very many, joining and cutting means looking at memory that
-   is far away. */
+/* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
+   20 sizes again and again; a quick list answers them without the index. It keeps SG_BIN_DEPTH blocks, or one for
+   each SG_BIN_SHARE nodes of the device where that is more. With very many nodes, coalescing and cutting reads
+   memory that is far away. */
 enum {
     SG_BIN_SIZES = 128,
     SG_BIN_OWNERS = 8,
@@ -145,8 +151,8 @@ struct sg_lists {
     uint32_t first[SG_CLASSES];
 };
 
-/* Where in free memory a block is put. Measured (docs/experiments): among the few, large blocks of the regular region the
-   smallest range keeps the most pages whole; among many small ones the lowest does, and it costs less. */
+/* Where in free memory a block is put (docs/experiments/placement.md). In the regular region, with few large blocks,
+   the smallest range keeps the most pages whole. In the small region the lowest range does, and it costs less. */
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
 struct sg_region {
@@ -203,14 +209,14 @@ bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdevicept
     uint64_t page_bytes, uint32_t slot_shift);
 void sg_region_fini(struct sg_region *region);
 
-/* The same of one that is a hole while the others with its nodes go on: gives its node back. */
+/* Unmakes a region that is a hole while other regions go on using the device's nodes: gives its node back. */
 void sg_region_unmake(struct sg_region *region);
 
 /* Whether nothing is mapped in it, nor about to be. */
 bool sg_region_is_hole(const struct sg_region *region);
 
-/* Such a region becomes one of `bytes`, which are one page, at the same addresses. False, changing nothing, when there
-   is no host memory. */
+/* A region that is a hole becomes one of `bytes`, which are one page, at its addresses. False, changing nothing,
+   when there is no host memory. */
 bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
 
 /* From which end of a free range a block is taken. In regions of SG_FIT_SMALLEST SETTLED is the beginning, too, of a range
@@ -222,7 +228,7 @@ enum sg_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
    node; 0 when none fits, as far as a short look tells, or no node is to be had. */
 uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot);
 
-/* The same after a thorough look, over the borders of ranges and at single pages. */
+/* Takes `units` as sg_region_take() does, after a thorough search over the borders of ranges and page by page. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
 
 /* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
@@ -238,28 +244,29 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached: the small region
-   keeps those of a size until they are too many or another size wants the bin, the others the latest one until the next
-   request. */
+/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached. The small
+   region keeps the blocks of a size until the list is full or another size needs it. Other regions keep the latest
+   block until the next request. */
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
 bool sg_region_flush(struct sg_region *region);
 
-/* The same for a request that nothing free holds, which is to be tried again after each call: one bin at a time where
-   they may be deep, that of the largest blocks first. False: nothing is cached any more. */
+/* Merges some of what is cached, for a request that nothing free holds; the request is tried again after each call.
+   Where bins may be deep, that is one bin at a time, the one of the largest blocks first. False: nothing is cached
+   any more. */
 bool sg_region_flush_some(struct sg_region *region);
 
-/* Who looks for pages: with `aliases` those count too that its stream may use although the work on them is not
+/* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
    complete. */
 struct sg_taker {
     sg_slot slot;
     bool aliases;
 };
 
-/* Where a block of `slot` could be put by mapping pages: the thriftiest place, of equals the one with the most open
-   addresses around it, then the lowest (or simply the highest). False: none. */
+/* Where a block of `slot` could be put by mapping pages. The cheapest place; of equals, the one in the longest open
+   stretch, then the lowest, or simply the highest. False: none. */
 struct sg_place {
     uint32_t begin, units; /* of the block */
     uint32_t node;         /* the free range or hole that holds `begin` */
@@ -291,10 +298,8 @@ static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
 
 enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
 
-/* Ends a claim: its pages are mapped now and the block stands in it (commit), or those that have no handle are holes
-   again and those that are lost stay busy (abandon). sg_region_commit() returns the block. Nodes for both were set
-   aside by the claim. What is left over of new pages is `slot`'s, for whom the place was found; so is, at `now`, what
-   an abandoned claim had joined. */
+/* Ends a claim. Commit: its pages are mapped, and the block stands in it. Abandon: pages without a handle are holes
+   again, and lost ones stay busy. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
@@ -304,8 +309,8 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, ui
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
     uint32_t *ret_busy);
 
-/* Free pages next to each other that could be cut: as above, or for a taker with aliases such as are not complete, and
-   only those. */
+/* Adjacent free pages that could be cut: complete ones, or, for a taker with aliases, only those that are not
+   complete. */
 struct sg_source {
     uint32_t node; /* the free range that they are in */
     uint32_t first, pages;
@@ -322,11 +327,8 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first);
 
-/* Cuts out a page of which free ranges of several owners have a part each, all of which `slot` has come after: no
-   stream's range has it whole, so it is in no source. It is the slot's own then, and an event of ours tells when that
-   is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had. *from, 0 at
-   first, is where it looks on, so that all such pages are cut in one look through what is free.
-   sg_region_border_pages() counts them. */
+/* Cuts out a border page: free ranges of several owners have a part each, and `slot` is ordered after all of them.
+   No stream's range has the page whole, so it is in no source. */
 uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *from, uint32_t *ret_first);
 uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
 
@@ -340,9 +342,8 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
     return !region->pin[page] && (!region->ordered || sg_after_complete(region->order, region->after[page]));
 }
 
-/* Whether a page's memory may have another address for `slot` while this one stays: all that can touch it comes before
-   what the slot is given, and an event of ours tells when it is complete. Also of a page that has an old address
-   already: then this one becomes another, which goes after that. */
+/* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
+   must be ordered before what the slot is given, and a fence must tell when it is complete. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
     return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&

@@ -63,8 +63,8 @@ static inline uint32_t free_in_slot(const struct sg_region *region, uint32_t slo
     return is ? id : region->free_at[slot];
 }
 
-/* Fetches into the processor's cache what cutting `units` from the beginning of the range in a slot will look at, all
-   at once: each is found by way of the one before. */
+/* Prefetches what cutting `units` from the beginning of the range in a slot will read, all at once. Each read would
+   otherwise wait for the one before. */
 static inline void expect_cut(const struct sg_region *region, uint32_t slot, uint32_t units)
 {
     uint32_t rest = slot + units;
@@ -306,8 +306,8 @@ static inline bool is_usable(const struct sg_region *region, const struct sg_nod
            (slot && region->order->knows[slot].at[node->owner] >= node->time);
 }
 
-/* Whether two neighbouring pieces of free memory can be one range without loss worth mentioning, and whose it is then:
-   those of one owner always; what is complete joins the other where that is larger, or where it is less than a page. */
+/* Whether two free neighbours can be one range without a loss worth mentioning, and whose it is then. Two of one
+   owner always can. A complete one joins the other if that is larger, or if the complete one is less than a page. */
 static inline bool may_join(const struct sg_region *region, const struct sg_node *a, const struct sg_node *b,
     uint32_t *ret_owner, uint64_t *ret_time)
 {
@@ -347,7 +347,8 @@ static inline uint32_t free_up_in_slot(const struct sg_region *region, uint32_t 
     return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
 }
 
-/* The same from `id` down, where that ends in the slot: a held piece begins and ends in one. */
+/* The free range from `id` down that begins in a slot of addresses, below pieces held there; 0 if none does. A held
+   piece begins and ends in one slot. */
 static inline uint32_t free_down_in_slot(const struct sg_region *region, uint32_t id, uint32_t slot)
 {
     while (has_state(region, id, SG_NODE_HELD)) {
@@ -357,9 +358,9 @@ static inline uint32_t free_down_in_slot(const struct sg_region *region, uint32_
     return has_state(region, id, SG_NODE_FREE) && begins_in(region, id, slot) ? id : 0;
 }
 
-/* Turns a node that is in no index, and joins nothing, into a free range. Of neighbours that begin in one slot of
-   addresses, which may be more than two, only the last is one; the others, which are shorter than a slot, are held
-   until they can join. */
+/* Turns a node that is in no index, and joins nothing, into a free range. More than two neighbours may begin in one
+   slot of addresses. Only the last of them is a range. The others, shorter than a slot, are held until they can
+   join. */
 static inline void free_put(struct sg_region *region, uint32_t id)
 {
     uint32_t slot = at(region, id)->begin >> region->slot_shift,
@@ -406,7 +407,7 @@ static inline bool absorb(struct sg_region *region, uint32_t id, uint32_t other)
     return true;
 }
 
-/* The same where owners differ, or something is held. */
+/* Turns a node into free memory where owners differ, or where a neighbour is held. */
 static inline void become_free_of_another(struct sg_region *region, uint32_t id)
 {
     for (bool more = true; more;) {

@@ -36,7 +36,7 @@ void sg_torch_conf_init(struct sg_torch_conf *ret);
    */
 int sg_torch_conf_parse(const char *text, struct sg_torch_conf *ret, char *error);
 
-/* The same settings out of segalloc's own options, for fixed segments under PyTorch's rules; a max_split_size below
+/* PyTorch's settings out of segalloc's own options, for fixed segments under PyTorch's rules. A max_split_size below
    the size of large segments, which PyTorch refuses, becomes that size. */
 void sg_torch_conf_from(const struct sg_conf *conf, struct sg_torch_conf *ret);
 

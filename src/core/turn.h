@@ -1,8 +1,8 @@
-/* Turns: how an operation that drops the lock can be played again exactly (struct sg_replay). Internal to the core.
+/* Turns: how an operation that drops the lock is replayed exactly (struct sg_replay). Internal to the core.
 
-   What is decided depends on what there is when the lock is held. So each section of such an operation that reads or
-   changes anything that decides emits one record, which has the section's place among all others, and a replay lets the
-   operation have the lock when that record comes, never sooner. */
+   A decision depends on the state when the lock is held. Each section of such an operation that reads or changes
+   anything that decides therefore emits one record. The record has the section's place among all others. A replay lets
+   the operation have the lock when that record comes, never sooner. */
 #ifndef SG_TURN_H
 #define SG_TURN_H
 

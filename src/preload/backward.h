@@ -1,5 +1,5 @@
-/* What a thread of PyTorch's backward pass works at. It runs no Python: it asks for memory on behalf of a line that ran
-   forward, which the number of a node in the graph leads back to. */
+/* The node that a thread of PyTorch's backward pass works at. Such a thread runs no Python. It asks for memory on
+   behalf of a line that ran forward; the number of a node in the graph leads back to that line. */
 #ifndef SG_BACKWARD_H
 #define SG_BACKWARD_H
 

@@ -10,7 +10,7 @@
    asking the driver again can help. Nothing while a capture is live. No lock of ours is held. */
 bool sg_beside_made_room(void);
 
-/* The same for a thread that is inside, which has the core; NULL: there is none. */
+/* Gives idle memory back for a thread that is inside, which has the core; NULL: there is none. */
 struct sg_core;
 bool sg_beside_made_room_by(struct sg_core *core);
 

@@ -42,13 +42,12 @@ void sg_captures_settle(struct sg_core *core);
 /* The stream whose capture this thread began last, of those still live. */
 bool sg_captures_own(CUstream *ret);
 
-/* Whether another stream may have joined the capture that began on this one, so that it may use what was allocated in
-   it; true for a stream that no capture began on. */
+/* Whether another stream may have joined the capture that began on this one; it may then use what was allocated in
+   it. True for a stream that no capture began on. */
 bool sg_captures_forked(CUstream stream);
 
-/* Calls that a capture could be ruined by, or could begin beside, are made between these two: they keep captures from
-   beginning, and streams from joining them, until the driver has answered. Nothing may be waited for meanwhile. They
-   nest. */
+/* Around calls that a capture could be ruined by, or could begin beside. Between the two no capture begins, and no
+   stream joins one. Nothing may be waited for meanwhile. They nest. */
 void sg_captures_hold(void);
 void sg_captures_unhold(void);
 
@@ -64,8 +63,8 @@ void sg_captures_joined(void);
    milliseconds at most. */
 CUresult sg_captures_wait(CUcontext context);
 
-/* The same for the current one and a thread of ours that no thread of the program's may wait for, which hears
-   CUDA_ERROR_NOT_READY. */
+/* Waits for the current context from a helper thread, for which no thread of the program's may wait. While a capture
+   is live it returns CUDA_ERROR_NOT_READY instead. */
 CUresult sg_captures_wait_aside(void);
 
 /* A context has gone, with its captures and the blocks that were to be freed. */
@@ -74,8 +73,8 @@ void sg_captures_context_gone(CUcontext context);
 /* A stream was destroyed, with this result: that drops its capture. Returns the result. */
 CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 
-/* While a capture is live: keeps a free for its end and answers what the driver would: CUDA_ERROR_INVALID_VALUE for
-   what is not the start of a live block, or was given already. */
+/* While a capture is live: defers a free to its end, and answers as the driver would. CUDA_ERROR_INVALID_VALUE: not
+   the start of a live block, or freed already. */
 CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
 
 /* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */

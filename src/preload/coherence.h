@@ -10,9 +10,9 @@
 #include "conf.h"
 #include "driver.h"
 
-/* What `alias` comes to: SG_ALIAS_OFF instead of SG_ALIAS_AUTO where the current context's device fails the test, or
-   where that can't be made; then a line says so in the first case. Takes a page for a moment, and a second at most. No
-   lock may be held; one thread, once. */
+/* The value of `alias` in effect. SG_ALIAS_AUTO becomes SG_ALIAS_OFF where the current context's device fails the
+   test, with a line, or where the test cannot be made. Takes a page for a moment, and a second at most. No lock may
+   be held; one thread, once. */
 enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver);
 
 /* For statistics: "on", or "off" with the reason. NULL: nothing was settled, or fixed segments have no such pages. */

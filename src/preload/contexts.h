@@ -5,8 +5,8 @@
 
 #include "core.h"
 
-/* Tells a new core of every context there is, and of peer access; what it knows already it may hear again. Holding no
-   lock of ours. */
+/* Announces every context there is, and peer access, to a new core; one that the core knows already may come again.
+   Holding no lock of ours. */
 void sg_contexts_tell(struct sg_core *core);
 
 /* The calling thread's current context and its device. The driver's error, or CUDA_ERROR_INVALID_CONTEXT when there is

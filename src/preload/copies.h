@@ -7,9 +7,9 @@
 #include "contexts.h"
 #include "cuda_abi.h"
 
-/* After the driver's call: work of a stream was given `address`, which may be memory of ours. That of another device
-   needs no access to it for a copy from or to the host, or a set, and no free of the block's device would ask about it.
-   `per_thread`: as of sg_stream_named(). */
+/* After the driver's call: a stream was given work on `address`, which may be memory of ours. A stream of another
+   device needs no access for a copy from or to the host, or for a set. A free of the block's device would not ask
+   about it otherwise. `per_thread`: as of sg_stream_named(). */
 void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread); /* where there are several */
 static inline void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
 {

@@ -1,6 +1,6 @@
-/* On the simulated GPU, with its hazard checker on, each block is declared when it is handed out and when it is freed,
-   so that work of two blocks' owners on the same bytes, in no order, is noticed in any program. Elsewhere nothing is
-   done but that a clock is found. */
+/* Declares blocks to the simulated GPU's hazard checker, when they are handed out and when they are freed. So the
+   checker notices unordered work of two owners on the same bytes in any program. Without a checker, only a clock is
+   found. */
 #ifndef SG_DECLARE_H
 #define SG_DECLARE_H
 

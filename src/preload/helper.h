@@ -9,8 +9,8 @@
 /* Starts a detached thread that takes none of the program's signals. False: there can be none. */
 bool sg_helper_start(void *(*run)(void *), void *user);
 
-/* Has `run` called on a thread of ours and waits for its end, for `wait_limit` of the configuration at most:
-   CUDA_ERROR_NOT_READY then, and while something that was given up still goes on, when `run` is not called.
+/* Calls `run` on a helper thread and waits for its end, for `wait_limit` of the configuration at most.
+   CUDA_ERROR_NOT_READY after that, and without a call of `run` while something that was given up still goes on.
    CUDA_ERROR_OPERATING_SYSTEM where there can be no thread. Else what `run` returned. No lock may be held. */
 CUresult sg_helper_run(CUresult (*run)(void *user), void *user);
 

@@ -20,13 +20,13 @@ bool sg_ipc_settle(void);
 /* The calling thread is about to load a library. Takes no lock. */
 void sg_ipc_loading(void);
 
-/* By an allocation that goes the long way, inside: where libraries were loaded, looks what is at work now, and has
-   memory served from here on that can be given away. Prints a line if so. Takes the loader's lock then, no other. */
+/* By an allocation on the slow path, inside. Where libraries were loaded, looks which are at work now, and from here
+   on serves memory that can be given away, if need be. Prints a line then. Takes the loader's lock then, no other. */
 void sg_ipc_look(void);
 
-/* A handle of memory of ours was asked for and can't be had; `legacy`: because the block shares an allocation of the
-   driver's. From here on memory is such that it can, unless `ipc` forbids it or the driver gives none of its own either.
-   Prints a line the first time. Returns what the program is to be told. */
+/* A handle of memory of ours was asked for and cannot be had; `legacy`: because the block shares an allocation of
+   the driver's. From here on memory is such that it can, unless `ipc` forbids it or the driver gives no handles of
+   its own either. Prints a line the first time. Returns the program's answer. */
 CUresult sg_ipc_refused(bool legacy);
 
 /* Whether what was loaded last has not been looked at, so that the next allocation has to go the long way. No lock. */

@@ -12,7 +12,7 @@
    PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
             lacks what we need, or there was no host memory.
    CHILD    Forked from a LIVE process, where CUDA doesn't work: frees of memory of ours succeed and do nothing.
-   EXITING  The process ends. The same; no call to the driver any more that the program doesn't make itself. */
+   EXITING  The process ends: frees as in CHILD, and no call to the driver that the program doesn't make itself. */
 #ifndef SG_LIFE_H
 #define SG_LIFE_H
 
@@ -53,7 +53,7 @@ struct sg_thread {
     uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
-    CUresult refused; /* what that cudaMalloc was answered already, for the runtime to hear from the driver */
+    CUresult refused; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
     struct sg_quick quick; /* of the runtime that was used last */
     const void *runtime;
     struct sg_quick named; /* of callers that name their streams; the tag names none */
@@ -73,7 +73,7 @@ struct sg_thread {
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 
-/* The same where it matters: a pointer to it is small enough for the room that the loader keeps for what is reached
+/* A pointer to that, for the fast path: it fits into the room that the loader keeps for variables that are reached
    without a call. */
 extern __thread struct sg_thread *sg_self_found __attribute__((visibility("hidden"), tls_model("initial-exec")));
 struct sg_thread *sg_thread_find(void); /* its slow half */
@@ -87,7 +87,8 @@ static inline struct sg_thread *sg_this_thread(void)
    goes. */
 extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
 
-/* The core where it is LIVE, else NULL; and as soon as it is there, to be told of contexts. No lock. */
+/* The core where it is LIVE, else NULL. sg_life_core_made(): as soon as it exists, for calls about contexts. No
+   lock. */
 struct sg_core *sg_life_core(void);
 struct sg_core *sg_life_core_made(void);
 
@@ -106,7 +107,8 @@ void sg_end(void);
 /* Whether the state is PASSING, or will be once the program allocates. Reads the configuration. */
 bool sg_life_passing(void);
 
-/* The same as far as it doesn't depend on the configuration: whether to answer with functions of ours at all. */
+/* Whether a tool watches the driver: the part of sg_life_passing() that does not depend on the configuration. Then
+   nothing is answered with functions of ours at all. */
 bool sg_life_watched(void);
 
 /* A context has ended, and with it any error that it had for good: memory is served again. */

@@ -21,41 +21,41 @@ struct sg_origin {
                           be the one that carries it out; `stream` may be gone by then */
 };
 
-/* What a call through the runtime by a module of this kind (enum sg_caller) is; and what the core is told of it. */
+/* The origin of a call through the runtime by a module of this kind (enum sg_caller); and the tag for the core. */
 struct sg_origin sg_memory_origin(int caller);
 struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device);
 
 /* cuMemAlloc on the current context's device; what we can't serve is asked of the driver. */
 CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret);
 
-/* The same for a module that needs the driver's own memory: the driver is asked as the program asked, once more where what
-   we hold idle makes room. */
+/* An allocation for a module that needs the driver's own memory. The driver is asked as the program asked, and once
+   more where idle memory of ours makes room. */
 CUresult sg_memory_pass_on(struct sg_core *core, size_t bytes, CUdeviceptr *ret);
 
-/* What to do where the core has answered `result`, which is no success: others are asked for memory, then the driver,
-   and what nobody has is reported. `ends`: sg_captures_ends() before the core was asked. Returns what the program is to
-   be told. */
+/* Goes on where the core has answered `result`, an error. Others are asked for memory, then the driver; an
+   allocation that nobody serves is reported. `ends`: sg_captures_ends() before the core was asked. Returns the
+   program's answer. */
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
     CUresult result, CUdeviceptr *ret);
 
 /* cuMemFree of an address that sg_core_owns(). */
 CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
 
-/* The same of an address that is the driver's, for callers that order their own work. Not between sg_begin() and
+/* cuMemFree of an address that is the driver's, for callers that order their own work. Not between sg_begin() and
    sg_end(); waits as sg_memory_wait_abroad(). */
 CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin);
 
 /* A block is used on `stream` too (0: the legacy one): it is not given to others before that work is done. */
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream);
 
-/* Memory that the driver serves is used on `stream`; and on one of another context than its own, which frees by those
-   who tell of streams know from here on. No lock. */
+/* Memory that the driver serves is used on `stream`. sg_memory_served_abroad(): on a stream of another context than
+   its own, which later frees by callers that record streams take into account. No lock. */
 void sg_memory_record_served(CUdeviceptr address, CUstream stream);
 void sg_memory_served_abroad(void);
 
-/* Before the driver frees memory of its own for one who tells of streams: its free waits for the context whose memory
-   it is, and not for work that he has queued on another device. Waits for all work of all devices, once there is such
-   work. Not between sg_begin() and sg_end(). */
+/* Before the driver frees memory of its own for a caller that records streams. Its free waits for the context whose
+   memory it is, and not for work that the caller has queued on another device. Waits for all work of all devices,
+   once there is such work. Not between sg_begin() and sg_end(). */
 void sg_memory_wait_abroad(void);
 
 /* Has events recorded for what was freed so far, on all devices; not while a capture is live. Not between sg_begin()
@@ -80,8 +80,8 @@ void sg_memory_torch_records(void);
 /* PyTorch allocates by its pluggable interface. */
 void sg_memory_torch_plugged(void);
 
-/* Whether somebody frees by the order of streams without telling of those that used a block, so that what the host may
-   show to others matters. */
+/* Whether somebody frees by the order of streams without recording the streams that used a block. Observations by
+   the host matter only then. */
 bool sg_memory_guesses(void);
 
 /* Starts to follow the order of streams, where the configuration leaves room for it: a caller names its streams. */

@@ -9,8 +9,8 @@
 
 enum { SG_NATIVE_SIZES = 1 << 14 };
 
-/* What was learnt of functions: the size of a frame by its return address, so that a stack whose addresses were met
-   before is followed by a look at each. Zero at first. */
+/* Known functions: the size of a frame by its return address. A stack whose addresses were met before is then
+   followed by one look at each. Zero at first. */
 struct sg_native {
     _Atomic uint64_t size[SG_NATIVE_SIZES];
 };
@@ -20,9 +20,8 @@ struct sg_native {
    unwinds is not there. The first call of a process may load it. */
 unsigned sg_native_frames(struct sg_native *native, uintptr_t *top, uint64_t *ret, unsigned most);
 
-/* The file of the module that holds a return address, the exported function in it or "", and the offset in the
-   module as the file's symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock.
-   */
+/* Where a return address lies: the module's file, the exported function in it or "", and the offset as the file's
+   symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock. */
 bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset);
 
 #endif

@@ -6,8 +6,8 @@
 
 struct sg_thread;
 
-/* The phase of this thread, which is defined in the trace from then on; 0: none. That of the ranges it has opened, or
-   where it has none what another thread opened last: threads of a backward pass have none of their own. */
+/* The phase of this thread, which is defined in the trace from then on; 0: none. It is that of the ranges that the
+   thread has opened. A thread without one, as in a backward pass, has the phase that another thread opened last. */
 uint32_t sg_phases_note(struct sg_thread *self);
 
 #endif

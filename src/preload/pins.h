@@ -9,8 +9,8 @@
 /* The pages behind a range may not move any more; nothing where the address isn't ours. */
 void sg_pin(CUdeviceptr address, size_t bytes);
 
-/* The same of all memory that there is: the driver's call `name`, which may remember any of it, is about to be made.
-   Prints a line the first time. */
+/* The driver's call `name`, which may remember any memory, is about to be made: pins all pages. Prints a line the
+   first time. */
 void sg_pin_all(const char *name);
 
 #endif

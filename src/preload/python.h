@@ -1,10 +1,10 @@
-/* What the Python of this process is doing in the calling thread, looked at from outside: nothing is imported or
-   run, no reference is taken, and nobody is waited for.
+/* The Python frames of the calling thread, looked at from outside. Nothing is imported or run, no reference is taken,
+   and nobody is waited for.
 
-   PyTorch gives the interpreter's lock away before it allocates. A thread's own frames stand still all the same
-   while it is in a call of C, and they keep their code alive: they are read where they lie (python.def). Of a
-   version whose layout is not known, or not confirmed, the interpreter's functions are asked, and only by a thread
-   that holds the lock. */
+   PyTorch gives the interpreter's lock away before it allocates. A thread's own frames stand still all the same while
+   it is in a call of C, and they keep their code alive. So they are read in place (python.def). Of a version whose
+   layout is not known, or not confirmed, the interpreter's functions are asked, and only by a thread that holds the
+   lock. */
 #ifndef SG_PYTHON_H
 #define SG_PYTHON_H
 
@@ -21,8 +21,8 @@ struct sg_frame {
 /* The innermost frames of the calling thread, at most `most`; 0 where it runs no Python. */
 unsigned sg_python_frames(struct sg_frame *ret, unsigned most);
 
-/* File, function and line of one of those, as long as the thread has not returned from there. Texts are cut to `room`
-   bytes. False: it could not be told. */
+/* File, function and line of one of those frames, as long as the thread has not returned from there. Texts are cut
+   to `room` bytes. False: they could not be had. */
 bool sg_python_describe(const struct sg_frame *frame, char *file, char *function, size_t room, uint32_t *ret_line);
 
 #endif

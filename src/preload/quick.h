@@ -1,12 +1,14 @@
-/* The short way through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls; and
-   through our own functions for callers that name their streams, without finding out again what is known of thread and
-   stream.
+/* The fast path through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls.
+   Callers that name their streams have it too: what is known of thread and stream is kept.
 
-   Taken only where the result can't differ from the long way's: the caller's own runtime is 12.0 or later (older ones
-   set the device lazily, in their first call), this thread's current context is the one that it had when a call went
-   the long way through that same runtime, it is its device's primary context, no capture is live and the core answers.
-   Everything else goes the long way, and so does every error, so that the runtime's error slot is right: of an
-   allocation, which is asked for once only, the hook of the driver's call then tells what is known already. */
+   It is taken only where the result cannot differ from the slow path's:
+
+      - the caller's own runtime is 12.0 or later; older ones set the device lazily, in their first call;
+      - this thread's current context is the one that it had when a call took the slow path through that same runtime;
+      - that context is its device's primary context, no capture is live, and the core answers.
+
+   Everything else takes the slow path, and so does every error, so that the runtime's error slot is right. An
+   allocation is asked for once only: its error is kept for the hook of the driver's call. */
 #ifndef SG_QUICK_H
 #define SG_QUICK_H
 
@@ -21,14 +23,14 @@
 bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
 bool sg_quick_free(const struct sg_module *module, void *address);
 
-/* The error of an allocation that was tried on the short way, to be told once; CUDA_SUCCESS: none was. */
+/* The error of an allocation that was tried on the fast path, returned once; CUDA_SUCCESS: none was. */
 CUresult sg_quick_refused(void);
 
 /* An allocation through the module's runtime went the long way and succeeded. */
 void sg_quick_learn(const struct sg_module *module);
 
-/* The same for segalloc_malloc_on() and segalloc_free(), which have no runtime to tell of errors. True: done; *ret is 0
-   where there is no memory. */
+/* The fast path for segalloc_malloc_on() and segalloc_free(), which have no runtime that keeps errors. True: done;
+   *ret is 0 where there is no memory. */
 bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
 bool sg_quick_free_named(CUdeviceptr address);
 

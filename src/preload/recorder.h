@@ -15,8 +15,8 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf);
 /* Notes that `device` is about to be used for the first time: asks the driver for what the files say about it. */
 void sg_recorder_device(const struct sg_driver *driver, int device);
 
-/* After each allocation and free: takes a snapshot of the statistics of `device` when one is due, so that the files are
-   right also where the process ends without a word. */
+/* After each allocation and free: takes a snapshot of the statistics of `device` when one is due. So the files are
+   right also where the process is killed. */
 void sg_recorder_tick(struct sg_core *core, int device);
 
 /* Writes definitions to the trace, all of them or at least not the last one: false then. True where there is no trace. */

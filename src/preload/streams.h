@@ -1,9 +1,8 @@
-/* Which stream a call means, and the core's slot for it: the order in which a program's work runs is told to the core
-   through slots.
+/* Which stream a call means, and the core's slot for it. The core follows the order of a program's work by slots.
 
    A stream is known by the number that the driver gives it (cuStreamGetId), which is never used again, not by its
-   handle: 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD and 0 in a per-thread call are different streams in each context
-   and each thread, and a destroyed stream's handle comes back while its work still runs. */
+   handle. Handles 0, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD, and 0 in a per-thread call are different streams in each
+   context and each thread. A destroyed stream's handle comes back while its work still runs. */
 #ifndef SG_STREAMS_H
 #define SG_STREAMS_H
 
@@ -32,8 +31,8 @@ static inline bool sg_following(void)
 void sg_follow(void);
 bool sg_follow_late(void);
 
-/* The program gives streams work, or orders them, by the call `by`, which nothing here knows. From then on, for good, no
-   wait of it is believed, and a free waits for all work that there is. `by` stays readable for good.
+/* The program gives streams work, or orders them, by the call `by`, which is in no table. From then on, for good, no
+   wait of it is trusted, and a free waits for all work that there is. `by` stays readable for good.
    sg_streams_untracked_by(): the first such call; NULL where there was none. Any thread, no lock. */
 void sg_streams_untrack(const char *by);
 bool sg_streams_untracked(void);
@@ -45,11 +44,11 @@ const char *sg_streams_untracked_by(void);
 bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
 bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
 
-/* What the calling thread remembers of where a stream that was named in `context` is followed: slot 0: nowhere. False:
-   nothing that still holds. No lock. */
+/* A cache of each thread: the slot of a stream that was named in `context`. False: a miss. True with *ret 0: the
+   stream is not followed. No lock. */
 bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext context, int device, sg_slot *ret);
 
-/* The same for a stream that uses memory of `device`, whichever its own is. */
+/* The place of a stream among those that use memory of `device`, whichever its own device is. */
 bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);
 
 /* The context and the device of a stream, followed or not; NULL, false: the driver does not say. */
@@ -77,8 +76,8 @@ void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
    until long after, and which stream it was is not kept: all are opaque. */
 void sg_streams_waited_early(void);
 
-/* A whole context has waited for an event. That comes before the next step of each of its streams, made later or not:
-   from here on a stream without work left does not tell that what it comes after is complete. */
+/* A whole context has waited for an event. That is ordered before the next step of each of its streams, made later
+   or not. From here on an idle stream says nothing of what its next step is ordered after. */
 void sg_streams_context_waited(void);
 bool sg_streams_idle_tells(void);
 
@@ -93,14 +92,14 @@ static inline void sg_touched(CUstream stream, bool per_thread)
         sg_streams_touch(stream, per_thread);
 }
 
-/* What a stream was given so far may show its end to the host without a call: a function of the host, a copy to it.
-   Where nobody tells us who uses a block, the host may show it to any stream then. Before the driver's call, since
-   another thread may act on what it sees before that returns; and after it, since others may have given the stream more
-   meanwhile. */
+/* The host may observe the end of a stream's work without a call: by a function of the host, or a copy to it. Where
+   nobody records the users of a block, the host may pass it to any stream then. Called before the driver's call,
+   since another thread may act on what it sees before that returns. Called again after it, since others may have
+   given the stream more meanwhile. */
 void sg_streams_tell(CUstream stream, bool per_thread);
 
-/* The host knows that work is complete which isn't followed, so it may know of any. sg_streams_tell_all(): the same for
-   who has not begun, and where it matters only, as sg_streams_tell(). */
+/* The host has observed the end of work that is not followed, so it may have observed any. sg_streams_tell_all():
+   for a caller outside of sg_begin() and sg_end(), and where it matters only, as sg_streams_tell(). */
 void sg_streams_told_all(struct sg_core *core);
 void sg_streams_tell_all(void);
 

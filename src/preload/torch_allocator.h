@@ -12,9 +12,9 @@
    that PyTorch does. */
 void sg_torch_allocator_watch(void);
 
-/* Takes the place of what PyTorch's cache would answer wrongly while it is off: statistics, empty_cache, sending a
-   tensor to another process, the begin of a pool. False, with nothing changed, where this PyTorch lacks the names, or
-   another allocator is in force. Before PyTorch's first allocation; the first call alone does anything. */
+/* Replaces the functions of PyTorch's cache that would answer wrongly while it is off: statistics, empty_cache,
+   sending a tensor, the begin of a pool. False, with nothing changed, where this PyTorch lacks the names, or another
+   allocator is in force. Before PyTorch's first allocation; the first call alone does anything. */
 bool sg_torch_allocator_take(void);
 
 /* Keeps to the limits that set_per_process_memory_fraction() has set before; later ones are kept to as they come. */
@@ -24,8 +24,8 @@ void sg_torch_allocator_limit(void);
    allocated. Whether it does so: PyTorch before 2.9 has no such switch. After sg_torch_allocator_take(). */
 bool sg_torch_allocator_cache(bool on);
 
-/* A block out of PyTorch's cache, whether that is on or not, of memory of the driver's, which
-   must have that much: no C++ exception may come. And its free. The current device's. */
+/* A block out of PyTorch's cache, whether that is on or not, in memory of the driver's; and its free. The driver
+   must have that much: no C++ exception may come. On the current device. */
 void *sg_torch_allocator_get(size_t bytes);
 void sg_torch_allocator_put(void *block);
 

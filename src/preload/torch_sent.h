@@ -1,7 +1,7 @@
-/* Tensors that PyTorch sends to other processes. It gives away a whole allocation of the driver's by a legacy handle,
-   which memory that is mapped page by page has none of. So a tensor that came here moves to a block of PyTorch's cache,
-   on memory of the driver's, when it is sent for the first time: the storage learns of the new address, and keeps the
-   old one until it dies. */
+/* Tensors that PyTorch sends to other processes. PyTorch gives away a whole allocation of the driver's by a legacy
+   handle, which mapped memory has none of. A tensor of ours therefore moves to a block of PyTorch's cache, in the
+   driver's memory, when it is sent for the first time. The storage gets the new address, and keeps the old one until
+   it dies. */
 #ifndef SG_TORCH_SENT_H
 #define SG_TORCH_SENT_H
 

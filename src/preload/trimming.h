@@ -1,6 +1,6 @@
-/* Memory for others: idle memory that goes back because `segalloc trim` or another process that runs out on the same
-   device asks, or because a device is nearly full and nothing has happened for a while. A thread of ours sleeps until
-   then; it exists from the first allocation on, unless trim_on_request:False. */
+/* Memory for others. Idle memory goes back when `segalloc trim` asks, or another process that runs out on the same
+   device. It also goes back when a device is nearly full and nothing has happened for a while. A helper thread
+   sleeps until then; it exists from the first allocation on, unless trim_on_request:False. */
 #ifndef SG_TRIMMING_H
 #define SG_TRIMMING_H
 
@@ -10,8 +10,9 @@
 void sg_trimming_open(const struct sg_conf *conf);
 void sg_trimming_use(int device);
 
-/* `bytes` could not be had on `device`, which is current: where the device itself lacks them, asks the others that use
-   it and waits for them, a fraction of a second at most. Whether they gave anything back. Not with a lock held. */
+/* `bytes` could not be had on `device`, which is current. Where the device itself lacks them, asks the others that
+   use it and waits for them, a fraction of a second at most. Returns whether they gave anything back. No lock may be
+   held. */
 bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes);
 
 /* At the end of the process, and in a forked child, which has no such thread. */

@@ -8,10 +8,10 @@ enum sg_untracked {
     SG_UNTRACKED_KINDS
 };
 
-/* What to hand out in place of `real`, the driver's function of that name: a stub that takes any parameters, calls
-   what `what` says and goes on in `real`. Being asked for a name proves nothing: NVIDIA's runtimes look all names up
-   at their first call. One stub for each function, of which 16 are kept for those of pages, four names so far; where
-   there are too many, it counts as called at once and `real` itself is returned. Any thread; takes
+/* The answer in place of `real`, the driver's function of that name. It is a stub that takes any parameters, does
+   what `what` says and jumps to `real`. Being asked for a name proves nothing: NVIDIA's runtimes look all names up
+   at their first call. Each function has one stub; 16 stubs are kept for calls that remember pages, four names so
+   far. Where there are too many, the call counts as made at once and `real` itself is returned. Any thread; takes
    SG_GUARD_UNTRACKED. */
 void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real);
 

@@ -1,6 +1,6 @@
-/* Calls of ours that name a context which another thread may end, so that who ends it can wait for them. Each strict
-   free beside a second context is one, so they take no lock, write no cache line that threads share, and leave what is
-   dear to whoever ends a context. */
+/* Calls of ours that name a context which another thread may end: the ending thread waits for them. Each strict free
+   beside a second context is one. So they take no lock and write no cache line that threads share. The expensive
+   half is left to the thread that ends a context. */
 #ifndef SG_USERS_H
 #define SG_USERS_H
 
@@ -11,31 +11,31 @@
 #include "life.h"
 #include "wrap.h"
 
-/* More contexts than this are served all the same, only more slowly and with the core told of them when they first
-   allocate. */
+/* More contexts than this are served too, more slowly. The core gets to know of them when they first allocate. */
 enum { SG_CONTEXTS_KNOWN = 1024 };
 
-/* Where a thread says what it names: one for each of the first threads, those beyond share the last. */
+/* Where a thread publishes the context that it names: a row for each of the first threads; later threads share the
+   last. */
 struct sg_row {
     _Alignas(64) _Atomic(CUcontext) named;  /* by the short way, of a row that isn't shared; NULL: none */
     atomic_int calls[SG_CONTEXTS_KNOWN];    /* by the long one: how many name the context of each place */
 };
 
-/* Around a call of ours that names a context of another thread's: nobody destroys it meanwhile; one that is being
-   destroyed is waited for. Returns what sg_users_end() takes; below 0, and no end then: the context is gone, with its
-   work. No lock. */
+/* Around a call of ours that names a context of another thread's. Nobody destroys it meanwhile; one that is being
+   destroyed is waited for. Returns what sg_users_end() takes. Below 0, and no end then: the context is gone, with
+   its work. No lock. */
 int sg_users_begin(CUcontext context);
 void sg_users_end(int use);
 
-/* The same with the context current meanwhile. */
+/* Names a context as sg_users_begin() does, and makes it current meanwhile. */
 int sg_users_enter(CUcontext context);
 void sg_users_leave(int use);
 
-/* The same for a thread that names one context at a time, and has named it before. Who uses says so first and looks
-   second, who ends marks first and looks at what is used second, so that one sees the other. That takes a fence between
-   the two on both sides. Where the kernel can make one in all threads (membarrier) it is left to who ends, since a
-   locked instruction in each free is a tenth of it. False: it is to be done the long way, which notes for this one what
-   it finds. */
+/* An asymmetric hazard pointer, for a thread that names one context at a time and has named it before. The user
+   publishes the context, then checks `changes`. The ending thread raises `changes`, then scans all rows. Both orders
+   need a fence. Where the kernel can make one in all threads (membarrier), the ending thread does: a locked
+   instruction in each free would be a tenth of it. False: take the slow path, which caches its finding for the next
+   call. */
 extern atomic_uint sg_users_changes
     __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
 static inline struct sg_met *sg_users_met(struct sg_thread *self, CUcontext context)
