@@ -1,4 +1,4 @@
-/* An index over the slots of an address range. Each slot holds a size. The first or last slot with at least a given
+/* An index over buckets of addresses, here called slots. Each holds a size. The first or last slot with at least a given
    size is found in as many steps as the range has hexadecimal digits.
 
    It is a complete 16-ary tree of maxima in plain arrays. The position in a level says which slots are below: no

@@ -5,8 +5,8 @@
       - block, or pending: freed, but queued work may still use it;
       - free range; hole: no page is mapped;
       - busy: pages are being mapped or taken away outside the lock;
-      - cached: free, but kept whole for the next request of its size (deferred coalescing);
-      - held: a free piece shorter than an address slot, beside a range that it cannot join yet.
+      - SG_NODE_CACHED: free, but kept whole for the next request of its size (deferred coalescing);
+      - SG_NODE_HELD: a free piece, shorter than a bucket of addresses, beside a range that it cannot join yet.
 
    A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time. It is ordered after
    all that the owner was given before that time (order.h). The owner may use it at once; another stream may use it once
@@ -15,15 +15,15 @@
 
    Invariants, checked by sg_region_broken() (check.h):
 
-      - the nodes tile [0, units) without gap or overlap; neighbours differ in state unless both are blocks, pending or
-        held, or free for different streams;
+      - the nodes tile [0, units) without gap or overlap;
+      - neighbours differ in state unless both are blocks, pending or held, or free for different streams;
       - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
         aside);
-      - every free range is in `free_index` under the slot of its first unit, and whole_free counts the pages that lie
+      - every free range is in `free_index` under the bucket of its first unit, and whole_free counts the pages that lie
         entirely inside free ranges.
 
-   An address slot is 1 << slot_shift units, at most the smallest block of the region. At most one block and one free
-   range start in any slot, so plain arrays serve as dictionaries. (Slots of order.h are streams.)
+   A bucket of addresses is 1 << slot_shift units, at most the smallest block of the region. At most one block and one
+   free range start in any bucket, so plain arrays serve as dictionaries.
 
    No function here calls the driver, waits or locks: the owner's lock is held. */
 #ifndef SG_REGION_H
