@@ -1,4 +1,4 @@
-/* PyTorch's errors: what a failed check of its says, and out of memory.
+/* PyTorch's errors: what a failed check of its says, whether a kernel has failed, and out of memory.
 
    c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
    by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
@@ -52,6 +52,13 @@ typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
 typedef void check_fail_fn(const char *function, const char *file, uint32_t line, const struct cxx_string *message);
 
 SG_EXPORT check_fail_fn CHECK_FAIL;
+
+/* c10::cuda::CUDAKernelLaunchRegistry::has_failed() const */
+#define HAS_FAILED _ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv
+#define HAS_FAILED_NAME "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv"
+typedef bool has_failed_fn(const void *registry);
+
+SG_EXPORT has_failed_fn HAS_FAILED;
 
 enum {
     OBJECT_BYTES = 1024,  /* c10::Error has 128 in PyTorch 2.11 */
@@ -246,4 +253,33 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
         message = &longer;
     }
     theirs(function, file, line, message);
+}
+
+static atomic_bool registry_ends;
+
+static void end_registry(void)
+{
+    atomic_store_explicit(&registry_ends, true, memory_order_relaxed);
+}
+
+/* Each check of a call to the runtime asks it, that of a tensor's cudaFree too. The registry is a static object: what
+   static objects of PyTorch's free after its end would have it read freed memory, and throw from a destructor. PyTorch's
+   own cache checks nothing there. The registry exists when this is first called, so the handler runs before its
+   destructor. Source: c10/cuda/CUDADeviceAssertionHost.cpp. */
+bool HAS_FAILED(const void *registry)
+{
+    static has_failed_fn *_Atomic known;
+    has_failed_fn *theirs = atomic_load_explicit(&known, memory_order_acquire), *none = NULL, *ours = HAS_FAILED;
+    if (!theirs) {
+        void *handle = sg_library_find("libc10_cuda.so");
+        void *symbol = handle ? sg_dlsym()(handle, HAS_FAILED_NAME) : NULL;
+        memcpy(&theirs, &symbol, sizeof theirs);
+        if (handle)
+            (void)sg_library_close(handle);
+        if (!theirs || theirs == ours)
+            return false;
+        if (atomic_compare_exchange_strong(&known, &none, theirs))
+            (void)atexit(end_registry);
+    }
+    return !atomic_load_explicit(&registry_ends, memory_order_relaxed) && theirs(registry);
 }

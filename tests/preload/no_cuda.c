@@ -20,6 +20,7 @@ static const char *const names[] = {
 #include "hooks.def"
     "cudaMalloc", "cudaFree", "_ZN3c105utils9check_envEPKc",
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
+    "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv",
     "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm",
 };
 
