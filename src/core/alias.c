@@ -16,16 +16,22 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     const struct sg_core *core = device->core;
     if (!slot || core->conf.alias == SG_ALIAS_OFF)
         return false;
+    bool tried = atomic_load(&core->aliases) >> device->ordinal & 1;
     bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
     if (core->record_begin && !capture)
         core->record_end();
     const struct segalloc_trace_record *told = sg_turn(device);
     sg_lock(&device->lock);
     /* work of other devices is not followed */
-    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, !capture && !device->peers);
+    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, tried && !capture && !device->peers);
     sg_emit_turn(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
+}
+
+void sg_core_allow_aliases(struct sg_core *core, int device)
+{
+    atomic_fetch_or(&core->aliases, UINT64_C(1) << device);
 }
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)

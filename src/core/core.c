@@ -28,6 +28,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     core->leave_context = params->leave_context;
     core->may_wait = params->may_wait;
     core->plain_pages = params->plain_pages;
+    atomic_store(&core->aliases, params->untried_aliases ? 0 : UINT64_MAX);
     core->replay = params->replay;
     return core;
 }

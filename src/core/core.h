@@ -85,6 +85,7 @@ struct sg_core_params {
     void (*leave_context)(int use);  /* nobody ends one */
     bool plain_pages;                /* nothing but memory is asked of pages: not that they can be exported, nor used by
                                         network cards */
+    bool untried_aliases;            /* no page gets a second address before sg_core_allow_aliases() */
     bool (*may_wait)(void);          /* whether one stream may be made to wait for another when memory has run out: not
                                         where a collective library could be waiting too. NULL: never */
 };
@@ -227,6 +228,9 @@ bool sg_core_is_free(struct sg_core *core);
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
+
+/* A device's pages may get a second address from here on. No lock. */
+void sg_core_allow_aliases(struct sg_core *core, int device);
 
 /* Whether a page got a second address for the stream of `slot` since the last such call. Users of the first address
    may still be running when that stream's next kernel begins, if that is launched so as to begin early. No lock. */

@@ -184,6 +184,7 @@ struct sg_core {
     void (*leave_context)(int use);
     bool (*may_wait)(void);
     bool plain_pages;
+    _Atomic uint64_t aliases; /* bit per device whose pages may get a second address */
     const struct sg_replay *replay;
     _Atomic bool disabled;
     _Atomic bool shares; /* by sg_core_share() */

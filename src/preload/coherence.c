@@ -31,7 +31,7 @@ enum {
 /* A device may be too busy for it, with a kernel that never ends. */
 enum { SLICE_NS = 20000, SLICES = 50000 };
 
-enum finding { NOT_SETTLED, CHOSEN_ON, CHOSEN_OFF, COHERENT, INCOHERENT, UNTRIED, UNLIKE, FIXED };
+enum finding { NOT_SETTLED, CHOSEN_ON, CHOSEN_OFF, COHERENT, INCOHERENT, UNTRIED, FIXED };
 
 static const char *const texts[] = {
     [NOT_SETTLED] = NULL,
@@ -40,20 +40,25 @@ static const char *const texts[] = {
     [COHERENT] = "on",
     [INCOHERENT] = "off: two addresses of a page are not coherent",
     [UNTRIED] = "off: whether two addresses of a page are coherent could not be tested",
-    [UNLIKE] = "off: the devices are of different kinds, and one alone was tested",
     [FIXED] = NULL,
 };
 
-static _Atomic(enum finding) finding;
+static struct {
+    _Atomic(enum finding) first;   /* of the device that the process allocates on first */
+    atomic_int first_device;
+    _Atomic(enum finding) another; /* of the latest other one that has failed */
+    atomic_int failed;             /* which that is */
+    _Atomic uint64_t met;          /* bit per device that has been used; all, where none is to be tried */
+} known = {.met = UINT64_MAX};
 
-/* There is one. A thread of ours that was given up still has it. */
+/* A thread of ours that was given up still has its own. */
 static struct trial {
     const struct sg_driver *driver;
     CUcontext context;
     CUdevice device;
     enum finding result;
     atomic_bool done;
-} trial;
+} trials[SG_DEVICES_MAX];
 
 struct page {
     CUdeviceptr a, b; /* both of the same page */
@@ -188,47 +193,34 @@ static enum finding try_device(const struct trial *its)
 }
 
 /* On a thread of ours: the program's must not wait for a device that never comes to it. */
-static void *run(void *unused)
+static void *run(void *user)
 {
+    struct trial *trial = user;
     CUstreamCaptureMode mode;
-    (void)unused;
     sg_self.inside = sg_self.aside = true;
     (void)sg_captures_relax(&mode);
-    trial.result = UNTRIED;
-    int use = sg_users_enter(trial.context);
+    trial->result = UNTRIED;
+    int use = sg_users_enter(trial->context);
     if (use >= 0) {
-        trial.result = try_device(&trial);
+        trial->result = try_device(trial);
         sg_users_leave(use);
     }
-    atomic_store(&trial.done, true);
+    atomic_store(&trial->done, true);
     return NULL;
 }
 
-static enum finding await(void)
+static enum finding await(struct trial *trial)
 {
-    if (!sg_helper_start(run, NULL))
+    if (!sg_helper_start(run, trial))
         return UNTRIED;
-    for (int i = 0; i < SLICES && !atomic_load(&trial.done); i++)
+    for (int i = 0; i < SLICES && !atomic_load(&trial->done); i++)
         sg_rest(SLICE_NS);
-    return atomic_load(&trial.done) ? trial.result : UNTRIED;
+    return atomic_load(&trial->done) ? trial->result : UNTRIED;
 }
 
 static bool attribute(const struct sg_driver *driver, CUdevice_attribute which, CUdevice device, int *ret)
 {
     return driver->device_attribute(ret, which, device) == CUDA_SUCCESS;
-}
-
-/* Whether what holds for one device holds for all: they are of one architecture, and the driver is the same. */
-static bool are_alike(const struct sg_driver *driver, CUdevice device)
-{
-    static const CUdevice_attribute kind[] = {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR};
-    int count = 0, own, its;
-    bool alike = driver->device_count(&count) == CUDA_SUCCESS;
-    for (int other = 0; other < count && alike; other++)
-        for (int i = 0; i < 2 && alike; i++)
-            alike = attribute(driver, kind[i], device, &own) && attribute(driver, kind[i], other, &its) && own == its;
-    return alike;
 }
 
 static bool has_calls(const struct sg_driver *driver)
@@ -244,32 +236,71 @@ static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver
         attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
 }
 
-static enum finding find(const struct sg_conf *conf, const struct sg_driver *driver)
+/* Of the current context's device; *ret_device: which that is. */
+static enum finding find(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice *ret_device)
 {
-    trial.driver = driver;
-    if (driver->ctx_get_current(&trial.context) != CUDA_SUCCESS || !trial.context ||
-        driver->ctx_get_device(&trial.device) != CUDA_SUCCESS)
+    CUcontext context;
+    if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context ||
+        driver->ctx_get_device(ret_device) != CUDA_SUCCESS || *ret_device < 0 || *ret_device >= SG_DEVICES_MAX)
         return UNTRIED;
-    if (!has_pages(conf, driver, trial.device))
+    struct trial *trial = &trials[*ret_device];
+    trial->driver = driver;
+    trial->context = context;
+    trial->device = *ret_device;
+    if (!has_pages(conf, driver, trial->device))
         return FIXED;
     if (conf->alias != SG_ALIAS_AUTO)
         return conf->alias == SG_ALIAS_ON ? CHOSEN_ON : CHOSEN_OFF;
-    if (!are_alike(driver, trial.device))
-        return UNLIKE;
-    return has_calls(driver) ? await() : UNTRIED;
+    return has_calls(driver) ? await(trial) : UNTRIED;
+}
+
+static void complain(enum finding finding, CUdevice device)
+{
+    char line[256];
+    if (finding != INCOHERENT)
+        return;
+    snprintf(line, sizeof line, "what is written at one address of a page is not read at another on device %d: no page of it "
+             "gets a second address, and memory may have to be waited for instead", device);
+    sg_life_say(line);
 }
 
 enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver)
 {
-    enum finding found = find(conf, driver);
-    atomic_store(&finding, found);
-    if (found == INCOHERENT)
-        sg_life_say("what is written at one address of a page is not read at another on this device: no page gets a second "
-                    "address, and memory may have to be waited for instead");
-    return conf->alias == SG_ALIAS_AUTO && found != COHERENT ? SG_ALIAS_OFF : conf->alias;
+    CUdevice device = -1;
+    enum finding finding = find(conf, driver, &device);
+    atomic_store(&known.first, finding);
+    atomic_store(&known.first_device, device);
+    complain(finding, device);
+    if (conf->alias != SG_ALIAS_AUTO)
+        return conf->alias;
+    if (finding == COHERENT)
+        atomic_store(&known.met, 0);
+    return finding == COHERENT ? SG_ALIAS_AUTO : SG_ALIAS_OFF;
+}
+
+void sg_coherence_use(struct sg_core *core, int device)
+{
+    uint64_t bit = UINT64_C(1) << device;
+    CUdevice current = device;
+    if (atomic_load_explicit(&known.met, memory_order_relaxed) & bit || atomic_fetch_or(&known.met, bit) & bit)
+        return;
+    bool tried = device == atomic_load(&known.first_device);
+    enum finding finding = tried ? COHERENT : find(sg_life_conf(), sg_life_driver(), &current);
+    if (finding == COHERENT && current == device) {
+        sg_core_allow_aliases(core, device);
+    } else if (finding != FIXED) {
+        atomic_store(&known.failed, device);
+        atomic_store(&known.another, finding);
+        complain(finding, device);
+    }
 }
 
 const char *sg_coherence_text(void)
 {
-    return texts[atomic_load(&finding)];
+    static char text[128]; /* under the caller's lock */
+    enum finding first = atomic_load(&known.first), another = atomic_load(&known.another);
+    if (another == NOT_SETTLED || first != COHERENT)
+        return texts[first];
+    snprintf(text, sizeof text, "off on device %d%s", atomic_load(&known.failed), texts[another] + strlen("off"));
+    return text;
 }

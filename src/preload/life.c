@@ -325,6 +325,7 @@ static enum state create_core(const struct sg_driver *driver)
         .enter_context = sg_users_enter,
         .leave_context = sg_users_leave,
         .plain_pages = is_wsl(),
+        .untried_aliases = life.conf.alias == SG_ALIAS_AUTO,
     };
     life.pid = getpid();
     life.core = sg_core_create(&params);

@@ -8,6 +8,7 @@
 
 #include "beside.h"
 #include "captures.h"
+#include "coherence.h"
 #include "contexts.h"
 #include "declare.h"
 #include "graphs.h"
@@ -340,6 +341,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
     sg_memory_settle(core);
     sg_recorder_device(sg_life_driver(), device);
     sg_trimming_use(device);
+    sg_coherence_use(core, device);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result != CUDA_SUCCESS)

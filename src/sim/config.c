@@ -125,6 +125,15 @@ static bool parse_vmm_sync(const char *value, struct sim_config *config)
     return true;
 }
 
+static bool parse_aliases_apart(const char *value, struct sim_config *config)
+{
+    uint64_t device = 0;
+    if (value && !number(value, SIM_DEVICES_MAX - 1, &device))
+        return false;
+    config->aliases_apart |= value ? UINT32_C(1) << device : UINT32_MAX;
+    return true;
+}
+
 static bool parse_mappings(const char *value, struct sim_config *config)
 {
     char text[2 * SIM_NAME_MAX];

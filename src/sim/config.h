@@ -47,7 +47,7 @@ struct sim_config {
     uint64_t seed;
     int64_t run_ahead;  /* allocations after which work runs if nobody waits for it before; negative: by the seed */
     uint64_t kernel_ns; /* how long each kernel keeps its stream busy */
-    bool aliases_apart; /* what is written at one address of a page is not read at another */
+    uint32_t aliases_apart; /* bit per device: what is written at one address of a page is not read at another */
     bool managed_apart; /* managed memory takes nothing of a device */
     char card[SIM_NAME_MAX]; /* processes with the same name share their devices' memory; "": a card of its own */
     struct sim_fault faults[SIM_FAULTS_MAX];

@@ -261,7 +261,7 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 /* A page's second address and those after it have a view of the memory that is their own from the first write on. */
 static int sharing_of(const struct sim_physical *physical)
 {
-    return sim.config.aliases_apart && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
+    return sim.config.aliases_apart >> physical->device->ordinal & 1 && physical->mappings ? MAP_PRIVATE : MAP_SHARED;
 }
 
 CUresult cuMemMap(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,

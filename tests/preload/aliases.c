@@ -1,7 +1,7 @@
 /* Preloaded, on the simulator: whether pages whose work is not complete are moved by a second address, or waited for. The
    same bytes are there in the end.
 
-     aliases on | off */
+     aliases on | off …   (for each device, which are used in that order) */
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <unistd.h>
@@ -22,16 +22,15 @@ static void hold(void *unused)
         usleep(50);
 }
 
-int main(int argc, char **argv)
+static void use(int ordinal, bool on)
 {
-    bool on = argc > 1 && strcmp(argv[1], "on") == 0;
     CUdevice device;
     CUcontext context;
     CUstream stream;
     void *block[BLOCKS], *large;
     unsigned char last = 0;
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
+    atomic_store(&let_go, false);
+    MUST(cuDeviceGet(&device, ordinal));
     MUST(cuDevicePrimaryCtxRetain(&context, device));
     MUST(cuCtxSetCurrent(context));
     MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
@@ -46,8 +45,8 @@ int main(int argc, char **argv)
         segalloc_free(block[i]);
     large = segalloc_malloc_on(2 * BYTES, stream);
     EXPECT(large);
-    EXPECT((statistic(0, "aliased_pages") > 0) == on);
-    EXPECT((statistic(0, "host_waits") > 0) == !on);
+    EXPECT((statistic(ordinal, "aliased_pages") > 0) == on);
+    EXPECT((statistic(ordinal, "host_waits") > 0) == !on);
     MUST(cuMemsetD8Async((CUdeviceptr)(uintptr_t)large, 9, 2 * BYTES, stream));
     atomic_store(&let_go, true);
     MUST(cuStreamSynchronize(stream));
@@ -57,5 +56,12 @@ int main(int argc, char **argv)
         MUST(cuMemcpyDtoH_v2(&last, (CUdeviceptr)(uintptr_t)block[i] + BYTES - 1, 1));
         EXPECT(last == i + 1);
     }
+}
+
+int main(int argc, char **argv)
+{
+    MUST(cuInit(0));
+    for (int i = 1; i < argc; i++)
+        use(i - 1, strcmp(argv[i], "on") == 0);
     return failures != 0;
 }

@@ -13,6 +13,7 @@
 #include "balance.h"
 #include "beside.h"
 #include "captures.h"
+#include "coherence.h"
 #include "contexts.h"
 #include "declare.h"
 #include "oom_report.h"
@@ -448,6 +449,12 @@ void sg_declare_freed(struct sg_core *core, CUdeviceptr address)
 {
     (void)core, (void)address;
     fake.freed++;
+}
+
+void sg_coherence_use(struct sg_core *core, int device)
+{
+    (void)core;
+    (void)device;
 }
 
 void sg_trimming_use(int device)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "callers.h"
+#include "coherence.h"
 #include "environment.h"
 #include "hooks.h"
 #include "ipc.h"
@@ -729,6 +730,12 @@ bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t b
     (void)driver;
     say(" others(%d %zx)", device, bytes);
     return happens(3);
+}
+
+void sg_coherence_use(struct sg_core *core, int device)
+{
+    (void)core;
+    (void)device;
 }
 
 void sg_trimming_use(int device)

@@ -36,7 +36,12 @@ static void good_settings(void **state)
     assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && !config.managed_apart &&
                 !config.aliases_apart);
     assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart,aliases-apart", &config));
-    assert_true(config.aliases_apart);
+    assert_int_equal(config.aliases_apart, UINT32_MAX);
+    assert_null(sim_config_parse("1GiB,count=3,aliases-apart=2,aliases-apart=0", &config));
+    assert_int_equal(config.aliases_apart, 5);
+    assert_non_null(sim_config_parse("1GiB,aliases-apart=16", &config));
+    assert_non_null(sim_config_parse("1GiB,aliases-apart=", &config));
+    assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart", &config));
     assert_true(config.mappings == 1000 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && config.managed_apart);
     assert_true(config.rdma);
     assert_null(sim_config_parse("1GiB,no-rdma", &config));
