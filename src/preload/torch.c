@@ -98,8 +98,15 @@ bool sg_torch_is_direct(const void *pointer)
     return is && (!sg_torch_switched() || block.buffer_id <= latest_direct[block.device]);
 }
 
-void sg_torch_pool_begins(void)
+/* The pool that this thread's next capture is for; 0, 0: none. */
+struct pool {
+    uint64_t first, second;
+};
+static _Thread_local struct pool next_pool;
+
+void sg_torch_pool_begins(uint64_t first, uint64_t second)
 {
+    next_pool = (struct pool){first, second};
     enum sg_torch_mode before = SG_TORCH_SWITCHABLE;
     if (current_mode() != before || sg_life_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
         return;
@@ -111,10 +118,31 @@ void sg_torch_pool_begins(void)
     (void)atomic_compare_exchange_strong(&mode, &before, SG_TORCH_SWITCHED);
 }
 
+/* Who captures several graphs for one pool counts on their sharing its memory. */
+static void explain_pool(void)
+{
+    static struct pool latest;
+    static bool noted;
+    struct pool its = next_pool;
+    next_pool = (struct pool){0, 0};
+    if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())
+        return;
+    sg_guard(SG_GUARD_TORCH);
+    bool again = !noted && latest.first == its.first && latest.second == its.second;
+    noted |= again;
+    latest = its;
+    sg_unguard(SG_GUARD_TORCH);
+    if (again)
+        sg_life_say("a second CUDA graph is captured for one pool of PyTorch's: in this mode each graph keeps the memory that was "
+                    "freed in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, "
+                    "has graphs share it");
+}
+
 /* torch.compile begins its captures so, and few others do. */
 void sg_torch_captures(CUstreamCaptureMode capture_mode)
 {
     static atomic_flag noted = ATOMIC_FLAG_INIT;
+    explain_pool();
     if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !sg_torch_switched() &&
         !atomic_flag_test_and_set(&noted))
         sg_life_say("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "

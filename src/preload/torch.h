@@ -3,6 +3,7 @@
 #define SG_TORCH_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "cuda_abi.h"
 #include "driver.h"
@@ -40,12 +41,13 @@ bool sg_torch_caches(void);
 /* The process allocates for the first time. Takes the loader's lock. */
 void sg_torch_begins(void);
 
-/* PyTorch begins to allocate for a pool of its own: of graphs, or a MemPool. Those are its cache's, with all that it
-   knows of them, so with pytorch:auto the cache is on from here on. */
-void sg_torch_pool_begins(void);
+/* PyTorch begins to allocate for a pool of its own, of graphs or a MemPool, whose number is a pair of words. Those are
+   its cache's, with all that it knows of them, so with pytorch:auto the cache is on from here on. */
+void sg_torch_pool_begins(uint64_t first, uint64_t second);
 
-/* A capture of that mode begins. torch.compile makes its graphs thread-locally, and looks for their memory in PyTorch's
-   own cache: where that is off, a line says the way out. */
+/* A capture of that mode begins in this thread. torch.compile makes its graphs thread-locally, and looks for their
+   memory in PyTorch's own cache: where that is off, a line says the way out. Another says it where a second graph is
+   captured for one pool: here each graph keeps what was freed in its capture. */
 void sg_torch_captures(CUstreamCaptureMode mode);
 
 /* The stream that PyTorch has current on the current device, by its own functions (facts: PyTorch 2.11, their ABI is

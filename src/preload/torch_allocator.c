@@ -164,7 +164,7 @@ static void begin_pool(void *self, uintptr_t device, uintptr_t first, uintptr_t 
 {
     pool_fn *theirs;
     load(BEGIN_POOL, &theirs);
-    sg_torch_pool_begins();
+    sg_torch_pool_begins(first, second);
     theirs(self, device, first, second, filter);
 }
 

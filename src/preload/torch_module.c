@@ -4,6 +4,7 @@
 #include "captures.h"
 #include "hooks.h"
 #include "life.h"
+#include "resolve.h"
 #include "segalloc/segalloc.h"
 #include "torch.h"
 
@@ -56,6 +57,29 @@ void segalloc_torch_memory_fraction(double fraction, int device)
     size_t total;
     if (driver && is_device(device) && fraction >= 0 && driver->device_total(&total, device) == CUDA_SUCCESS)
         segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
+}
+
+/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::beginAllocateToPool(device, pair of the pool's number,
+   std::function, which is passed by address), a virtual function. */
+#define BEGIN_POOL \
+    _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11CUstream_stEE
+#define NAME_OF(symbol) NAME_OF_(symbol)
+#define NAME_OF_(symbol) #symbol
+typedef void begin_pool_fn(void *self, int8_t device, uint64_t first, uint64_t second, void *filter);
+
+SG_EXPORT begin_pool_fn BEGIN_POOL;
+
+void BEGIN_POOL(void *self, int8_t device, uint64_t first, uint64_t second, void *filter)
+{
+    begin_pool_fn *theirs, *ours = BEGIN_POOL;
+    void *handle = sg_library_find("libtorch_cuda.so");
+    void *symbol = handle ? sg_dlsym()(handle, NAME_OF(BEGIN_POOL)) : NULL;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (handle)
+        (void)sg_library_close(handle);
+    sg_torch_pool_begins(first, second);
+    if (symbol && theirs != ours)
+        theirs(self, device, first, second, filter);
 }
 
 SG_EXPORT void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device,

@@ -22,6 +22,8 @@ static const char *const names[] = {
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv",
     "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm",
+    ("_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11"
+     "CUstream_stEE"),
 };
 
 int main(void)

@@ -81,6 +81,51 @@ static void graphs_that_fail_are_explained(void **state)
     expect_end(capture_beneath, 0, "");
 }
 
+static void capture_for(uint64_t first, uint64_t second)
+{
+    sg_torch_pool_begins(first, second);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+static void capture_for_pools(void)
+{
+    capture_for(0, 1); /* PyTorch's mode is not known */
+    capture_for(0, 1);
+    (void)ours_of_check_env(CACHING);
+    capture_for(0, 1);
+    capture_for(0, 2);
+    capture_for(2, 0);
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL); /* for none */
+    sg_torch_captures(CU_STREAM_CAPTURE_MODE_GLOBAL);
+    capture_for(0, 2);
+    EXPECT(fake.said == 0);
+    capture_for(0, 2);
+    EXPECT(fake.said == 1);
+    capture_for(0, 2);
+}
+
+static void capture_for_pools_of_pytorchs_own(void)
+{
+    fake.conf.pytorch = SG_PYTORCH_AUTO;
+    fake.has_switch = fake.cache_on = true;
+    (void)ours_of_check_env(CACHING);
+    capture_for(0, 1);
+    capture_for(0, 1);
+}
+
+/* Once, when the second one begins. */
+static void graphs_that_share_a_pool_are_explained(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    fake.conf.pytorch = SG_PYTORCH_DIRECT;
+    expect_end(capture_for_pools, 0,
+        "a second CUDA graph is captured for one pool of PyTorch's: in this mode each graph keeps the memory that was freed "
+        "in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has graphs share "
+        "it\n");
+    expect_end(capture_for_pools_of_pytorchs_own, 0, "");
+}
+
 /* By itself: direct where PyTorch's cache can be switched on again, which the first pool does for good. */
 static void answer_torch_by_itself(void)
 {
@@ -91,8 +136,8 @@ static void answer_torch_by_itself(void)
     EXPECT(sg_torch_switchable() && !sg_torch_switched() && strcmp(sg_torch_mode_text(), "direct") == 0);
     fake.ours = true;
     EXPECT(sg_torch_is_direct((void *)(uintptr_t)BLOCK));
-    sg_torch_pool_begins();
-    sg_torch_pool_begins();
+    sg_torch_pool_begins(0, 1);
+    sg_torch_pool_begins(0, 1);
     EXPECT(fake.cache_on && sg_torch_switched() && !sg_torch_switchable() && sg_torch_direct());
     EXPECT(strcmp(sg_torch_mode_text(), "direct, then beneath") == 0 && sg_torch_counts());
 }
@@ -102,7 +147,7 @@ static void answer_torch_without_a_switch(void)
     fake.conf.pytorch = SG_PYTORCH_AUTO;
     EXPECT(ours_of_check_env(CACHING) == 0 && !sg_torch_direct() && sg_torch_caches());
     EXPECT(strcmp(sg_torch_mode_text(), "beneath") == 0 && !sg_torch_counts());
-    sg_torch_pool_begins();
+    sg_torch_pool_begins(0, 1);
     EXPECT(!sg_torch_switched());
 }
 
@@ -110,7 +155,7 @@ static void answer_torch_by_name(void)
 {
     fake.has_switch = fake.cache_on = true;
     EXPECT(ours_of_check_env(CACHING) == 0 && sg_torch_direct() && !fake.cache_on);
-    sg_torch_pool_begins();
+    sg_torch_pool_begins(0, 1);
     EXPECT(!fake.cache_on && !sg_torch_switched());
 }
 
@@ -356,6 +401,40 @@ static void only_pytorch_is_thrown_at(void **state)
     apart(run_out_where_nothing_can_be_thrown);
 }
 
+/* PyTorch's answer, until PyTorch ends what it is read from. */
+static void ask_whether_kernels_failed(void)
+{
+    fake.none = true;
+    EXPECT(!ours_of_has_failed(&fake));
+    fake.none = false;
+    fake.itself = true;
+    EXPECT(!ours_of_has_failed(&fake));
+    fake.itself = false;
+    EXPECT(!ours_of_has_failed(&fake));
+    fake.failed = true;
+    EXPECT(ours_of_has_failed(&fake) && ours_of_has_failed(&fake));
+    exit(0);
+}
+
+static void ask_at_the_end(void)
+{
+    EXPECT(fake.failed && !ours_of_has_failed(&fake));
+    write(STDERR_FILENO, "asked", 5);
+}
+
+static void ask_and_end(void)
+{
+    EXPECT(atexit(ask_at_the_end) == 0);
+    ask_whether_kernels_failed();
+}
+
+static void no_kernel_has_failed_at_the_end(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    expect_end(ask_and_end, 0, "asked");
+}
+
 static void fail_check_with(const char *words, size_t length)
 {
     static char text[2000];
@@ -404,12 +483,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cache_is_off_in_direct_mode),
         cmocka_unit_test(graphs_that_fail_are_explained),
+        cmocka_unit_test(graphs_that_share_a_pool_are_explained),
         cmocka_unit_test(auto_goes_back_where_pools_begin),
         cmocka_unit_test(streams_are_the_threads_own),
         cmocka_unit_test(devices_are_entered_once),
         cmocka_unit_test(pluggable_calls_never_fail),
         cmocka_unit_test(errors_are_pytorch_s),
         cmocka_unit_test(only_pytorch_is_thrown_at),
+        cmocka_unit_test(no_kernel_has_failed_at_the_end),
         cmocka_unit_test(failed_checks_say_the_way_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

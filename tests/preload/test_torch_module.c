@@ -13,12 +13,17 @@
 #include "captures.h"
 #include "hooks.h"
 #include "life.h"
+#include "resolve.h"
 #include "segalloc/segalloc.h"
 #include "torch.h"
 
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
 #define CACHE_INFO _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm
 void CACHE_INFO(void *self, int8_t device, size_t *largest);
+#define BEGIN_POOL \
+    "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11" \
+    "CUstream_stEE"
+void begin_pool(void *self, int8_t device, uint64_t first, uint64_t second, void *filter) __asm__(BEGIN_POOL);
 
 enum { TOTAL = 1 << 20, DEVICES = SG_DEVICES_MAX };
 
@@ -30,6 +35,9 @@ static struct {
     size_t limit, pieces;
     int limited; /* the device */
     bool live_after; /* a capture begins with the first trim */
+    bool none, itself; /* PyTorch's library isn't there; its name is the library's own */
+    int pools;
+    uint64_t pool;
 } fake;
 
 static CUresult device_total(size_t *ret, CUdevice device)
@@ -79,6 +87,43 @@ const struct sg_conf *sg_life_conf(void)
     static const struct sg_conf_inputs none;
     (void)sg_conf_load(&conf, &none, NULL, NULL);
     return &conf;
+}
+
+static void their_begin_pool(void *self, int8_t device, uint64_t first, uint64_t second, void *filter)
+{
+    assert_true(self == &fake && device == 1 && first == 2 && second == 3 && filter == &fake.pool);
+    fake.pools++;
+}
+
+static void *find(void *handle, const char *symbol)
+{
+    void *found;
+    void (*function)(void *, int8_t, uint64_t, uint64_t, void *) = fake.itself ? begin_pool : their_begin_pool;
+    assert_true(handle == &fake && strcmp(symbol, BEGIN_POOL) == 0);
+    memcpy(&found, &function, sizeof found);
+    return found;
+}
+
+sg_dlsym_fn *sg_dlsym(void)
+{
+    return find;
+}
+
+void *sg_library_find(const char *prefix)
+{
+    assert_string_equal(prefix, "libtorch_cuda.so");
+    return fake.none ? NULL : &fake;
+}
+
+int sg_library_close(void *handle)
+{
+    assert_ptr_equal(handle, &fake);
+    return 0;
+}
+
+void sg_torch_pool_begins(uint64_t first, uint64_t second)
+{
+    fake.pool = 10 * first + second;
 }
 
 bool sg_captures_live(void)
@@ -326,11 +371,26 @@ static void options_are_cut_to_their_room(void **state)
     assert_int_equal(segalloc_option(NULL, text, sizeof text), 0);
 }
 
+/* PyTorch's own is called, and the number is kept. */
+static void pools_of_a_pluggable_allocator_are_heard_of(void **state)
+{
+    (void)state;
+    begin_pool(&fake, 1, 2, 3, &fake.pool);
+    assert_true(fake.pools == 1 && fake.pool == 23);
+    fake.none = true;
+    begin_pool(&fake, 1, 2, 3, &fake.pool);
+    fake.none = false;
+    fake.itself = true;
+    begin_pool(&fake, 1, 2, 3, &fake.pool);
+    assert_int_equal(fake.pools, 1);
+}
+
 #define TEST(name) cmocka_unit_test_setup(name, start)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(pools_of_a_pluggable_allocator_are_heard_of),
         TEST(reset_waits_and_gives_back),
         TEST(limits_are_of_devices_that_can_be),
         TEST(fraction_is_of_the_device),

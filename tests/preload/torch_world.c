@@ -39,6 +39,12 @@ static void check_fail(const char *function, const char *file, uint32_t line, co
     longjmp(fake.caught, 1);
 }
 
+static bool has_failed(const void *registry)
+{
+    EXPECT(registry == &fake);
+    return fake.failed;
+}
+
 struct torch_stream {
     uint64_t words[2];
 };
@@ -131,12 +137,14 @@ static void *find(void *handle, const char *symbol)
     if (fake.itself) {
         FUNCTION(CHECK_ENV, ours_of_check_env)
         FUNCTION(CHECK_FAIL, ours_of_check_fail)
+        FUNCTION(HAS_FAILED, ours_of_has_failed)
     }
     FUNCTION("__cxa_thread_atexit_impl", at_thread_end)
     if (handle == RTLD_DEFAULT)
         return NULL;
     FUNCTION(CHECK_ENV, check_env)
     FUNCTION(CHECK_FAIL, check_fail)
+    FUNCTION(HAS_FAILED, has_failed)
     FUNCTION("_ZN3c104cuda20getCurrentCUDAStreamEa", current_stream)
     FUNCTION("_ZNK3c104cuda10CUDAStream6streamEv", handle_of)
     FUNCTION("_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE", construct)

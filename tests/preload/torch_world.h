@@ -28,12 +28,16 @@ struct text { /* std::string */
 void ours_of_check_fail(const char *function, const char *file, uint32_t line, const struct text *message)
     __asm__(CHECK_FAIL);
 
+#define HAS_FAILED "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv"
+bool ours_of_has_failed(const void *registry) __asm__(HAS_FAILED);
+
 enum { BLOCK = 4096, DEVICE = 1 };
 
 struct fake {
     struct sg_conf conf;
     bool none, passing, over, no_core, no_driver, ours; /* none of PyTorch's libraries; a block is ours */
     uint16_t environment;       /* what PyTorch's check_env answers */
+    bool failed;                /* a kernel, as PyTorch's registry says */
     bool itself;                /* PyTorch's names are the library's own */
     const char *missing;        /* a name that PyTorch's libraries lack */
     const char *allocator_in;   /* the library of the allocator in force */
