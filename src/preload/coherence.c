@@ -44,7 +44,7 @@ static const char *const texts[] = {
 };
 
 static struct {
-    _Atomic(enum finding) first;   /* of the device that the process allocates on first */
+    _Atomic(enum finding) first; /* of the device that the process allocates on first */
     atomic_int first_device;
     _Atomic(enum finding) another; /* of the latest other one that has failed */
     atomic_int failed;             /* which that is */
@@ -259,8 +259,10 @@ static void complain(enum finding finding, CUdevice device)
     char line[256];
     if (finding != INCOHERENT)
         return;
-    snprintf(line, sizeof line, "what is written at one address of a page is not read at another on device %d: no page of it "
-             "gets a second address, and memory may have to be waited for instead", device);
+    snprintf(line, sizeof line,
+        "what is written at one address of a page is not read at another on device %d: no page of it "
+        "gets a second address, and memory may have to be waited for instead",
+        device);
     sg_life_say(line);
 }
 

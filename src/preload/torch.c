@@ -133,9 +133,10 @@ static void explain_pool(void)
     latest = its;
     sg_unguard(SG_GUARD_TORCH);
     if (again)
-        sg_life_say("a second CUDA graph is captured for one pool of PyTorch's: in this mode each graph keeps the memory that was "
-                    "freed in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, "
-                    "has graphs share it");
+        sg_life_say(
+            "a second CUDA graph is captured for one pool of PyTorch's: in this mode each keeps the memory freed "
+            "in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has "
+            "graphs share it");
 }
 
 /* torch.compile begins its captures so, and few others do. */

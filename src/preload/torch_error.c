@@ -262,9 +262,9 @@ static void end_registry(void)
     atomic_store_explicit(&registry_ends, true, memory_order_relaxed);
 }
 
-/* Each check of a call to the runtime asks it, that of a tensor's cudaFree too. The registry is a static object: what
-   static objects of PyTorch's free after its end would have it read freed memory, and throw from a destructor. PyTorch's
-   own cache checks nothing there. The registry exists when this is first called, so the handler runs before its
+/* Each check of a call to the runtime asks the registry, the check of a tensor's cudaFree too. The registry is a static
+   object. Asked after its end, it reads freed memory, and the check throws from the destructor of another static object.
+   PyTorch's own cache checks nothing there. The registry exists when this is first called, so the handler runs before its
    destructor. Source: c10/cuda/CUDADeviceAssertionHost.cpp. */
 bool HAS_FAILED(const void *registry)
 {

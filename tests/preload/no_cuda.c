@@ -18,7 +18,9 @@ static void expect(int good, const char *what)
 static const char *const names[] = {
 #define HOOK(symbol, base, version, threads, parameters) #symbol,
 #include "hooks.def"
-    "cudaMalloc", "cudaFree", "_ZN3c105utils9check_envEPKc",
+    "cudaMalloc",
+    "cudaFree",
+    "_ZN3c105utils9check_envEPKc",
     "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE",
     "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv",
     "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm",

@@ -120,9 +120,8 @@ static void graphs_that_share_a_pool_are_explained(void **state)
     memset(&fake, 0, sizeof fake);
     fake.conf.pytorch = SG_PYTORCH_DIRECT;
     expect_end(capture_for_pools, 0,
-        "a second CUDA graph is captured for one pool of PyTorch's: in this mode each graph keeps the memory that was freed "
-        "in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has graphs share "
-        "it\n");
+        "a second CUDA graph is captured for one pool of PyTorch's: in this mode each keeps the memory freed in its "
+        "capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has graphs share it\n");
     expect_end(capture_for_pools_of_pytorchs_own, 0, "");
 }
 

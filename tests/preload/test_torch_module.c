@@ -20,8 +20,9 @@
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
 #define CACHE_INFO _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm
 void CACHE_INFO(void *self, int8_t device, size_t *largest);
-#define BEGIN_POOL \
-    "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11" \
+#define BEGIN_POOL                                                                                                     \
+    "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP1" \
+    "1"                                                                                                                \
     "CUstream_stEE"
 void begin_pool(void *self, int8_t device, uint64_t first, uint64_t second, void *filter) __asm__(BEGIN_POOL);
 
