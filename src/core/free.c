@@ -37,8 +37,8 @@ struct users {
     bool abroad;     /* other devices' too */
 };
 
-/* Whether work of this context, which is not the block's own, may be using it: one of the same device can reach all of
-   its memory, one of another only what it was given access to or has copied. */
+/* Whether work of this context, which is not the block's own, may be using the block. A context of the same device
+   reaches all of its memory. One of another device reaches only what it got access to or has copied. */
 static bool may_use(const struct users *users, uint32_t place)
 {
     const struct sg_core *core = users->device->core;
@@ -57,15 +57,15 @@ static bool has_others(const struct users *users)
     return any;
 }
 
-/* Whether streams of the device are followed. Without the lock, which is a good part of what a free costs: one that is
-   only just now may be missed, and then what a wait tells is learnt another time. */
+/* Whether streams of the device are followed. Read without the lock, which is a good part of a free's cost. A stream
+   that is followed since just now may be missed; what the wait says of it is then gained another time. */
 __attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
 {
     return *(const volatile uint64_t *)&device->order.alive;
 }
 
-/* Streams of the device are followed, and the host has waited for a context: that tells of all others that its streams
-   may have waited for. */
+/* Streams are followed, and the host has waited for a context. So the host may have observed all other work that its
+   streams may have waited for. */
 static void tell_of_others(const struct sg_core *core)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++)
@@ -178,9 +178,10 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
     return ends;
 }
 
-/* Whether the next step of a block's stream would have come after more than its slot tells of, and the stream is no
-   more: it is destroyed and came after things that were not seen, or its slot is another stream's. That its own work is
-   complete says nothing of those. A replay isn't told what was not seen, but whose the block has become. */
+/* Whether the block's stream is gone, and its next step would have been ordered after more than its slot says (R20).
+   The stream was destroyed and had untracked order, or its slot is another stream's. Its own work being complete
+   says nothing of that order. A replay has no record of untracked order, but one of the stream that the block went
+   to. */
 static bool is_left_behind(const struct sg_device *device, const struct sg_node *node, const struct sg_tag *tag,
     sg_slot slot)
 {
@@ -191,9 +192,10 @@ static bool is_left_behind(const struct sg_device *device, const struct sg_node 
     return order->met_at[slot] >= node->serial || (order->state[slot] != SG_SLOT_ALIVE && unseen);
 }
 
-/* The slot of the stream in whose order a block is freed: that which it was allocated for; where that isn't known, the
-   one of which the free is a step, and the block's stream from then on, as the trace is to say. 0: neither is known.
-   *ret_step: it is that: what was done with the block before comes before this step, but need not have been followed. */
+/* The slot of the stream in whose order a block is freed: the one that it was allocated for. Where that is not
+   known, it is the stream of which the free is a step. The block is that stream's from then on, as the trace says.
+   0: neither is known. *ret_step: it is a step. Work on the block before comes before this step, but need not have
+   been followed. */
 static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node, const struct sg_tag *tag,
     bool *ret_step)
 {
@@ -239,9 +241,9 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
     return true;
 }
 
-/* Takes effect after all work that there is. False: no event can tell when that is complete, so that the caller must
-   wait; one that has waited for the owner leaves the others to a thread of ours. *ret_ask: the epoch is over. Under the
-   lock. */
+/* Takes effect after all work that there is. False: no fence can tell when that is complete, so that the caller must
+   wait. A free that has waited for the owner leaves the others to a helper thread. *ret_ask: the epoch is over.
+   Under the lock. */
 static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
     bool *ret_ask)
 {
@@ -324,7 +326,7 @@ __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct 
     return follows_streams(device) || *(const volatile uint32_t *)&device->pending.first;
 }
 
-/* Waits for the only context there is, and learns that all work so far is complete. */
+/* Waits for the only context there is, and notes that all work so far is complete. */
 ASIDE CUresult wait_and_learn(struct sg_device *device, uint64_t *ret_ns)
 {
     struct sg_clock clock;
@@ -372,10 +374,9 @@ ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, u
     return *ret == CUDA_SUCCESS ? free_now(range, address, likely, tag, WAITED_FOR_CURRENT, waited_ns) : MUST_WAIT;
 }
 
-/* A free that waits, where there are several contexts. Natively it waits for the context that the memory is of, and
-   work of others may be waiting for what the program does only after the free: so that one alone is waited for here,
-   and what others were given before keeps the block from being used again, but nobody from going on. *ret: the first
-   error. */
+/* A strict free where there are several contexts (R31, R32). It waits for the context of the block alone, as
+   natively: work of others may wait for what the program does after the free. Work that other contexts were given
+   before keeps the block pending, without a wait. *ret: the first error. */
 ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {

@@ -1,4 +1,5 @@
-/* What is known about the order of streams: slots, clocks, and what was learnt from waits and completions. */
+/* The stream clocks: slots, joins, completions, and the possible users of a block. docs/stream-order.md has the
+   rules by number. */
 #include "order.h"
 
 #include <string.h>
@@ -11,8 +12,8 @@ static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slo
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
-/* What others may have come after by way of a blocking stream, or of one that waits unseen, is not kept for one that is
-   no more: from here on the host may have shown to anybody what was allocated before `time`. */
+/* A blocking stream, or one that waits untracked, is gone. Streams may be ordered after others by way of it, and no
+   clock keeps that. From here on the host may have passed anything that was allocated before `time` to anybody. */
 static void may_be_known(struct sg_order *order, uint64_t time)
 {
     for (uint64_t left = order->alive; left; left &= left - 1)
@@ -109,9 +110,8 @@ void sg_core_slot_opaque(struct sg_core *core, int ordinal, sg_slot slot)
     sg_unlock(&device->lock);
 }
 
-/* After the driver's call, by which the order of memory is enough: who clears the bit asks the driver something of the
-   stream only after that. Where it was asked before this call, the bit is seen as cleared here; where it was asked
-   later, the answer covers this work. */
+/* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
+   question came before this call, the bit is seen here as cleared. If it came later, the answer covers this work. */
 void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = followed(core, ordinal, slot);
@@ -119,8 +119,8 @@ void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
         atomic_fetch_or_explicit(&device->order.fresh, sg_slot_bit(slot), memory_order_release);
 }
 
-/* Moves the time of those of `slots` on that may have been given work, and of those of `unsure` in any case: what they
-   are given from here on is later than this. Returns the bits of all of them. */
+/* Advances the time of those of `slots` that may have been given work, and of those of `unsure` in any case. What
+   they are given from here on is later. Returns the bits of all of them. */
 static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsure)
 {
     struct sg_order *order = &device->order;
@@ -159,15 +159,16 @@ static uint64_t with_blocking(const struct sg_order *order, uint64_t slots)
     return slots & order->blocking ? slots | (order->blocking & order->alive) : slots;
 }
 
-/* Whether a slot comes after nothing but what it was told to wait for. */
+/* Whether a slot is ordered after nothing but what it has waited for. */
 static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
 {
     return with_blocking(order, sg_slot_bit(slot)) == sg_slot_bit(slot);
 }
 
-/* Those of `slots` that have been given nothing and have come after nothing for a while are where they were at `time`
-   too, and so is whoever has come after all of that, and what is complete. A free that waits for several streams has
-   one time for all of them, the latest: without this nobody would have come after the others up to then. */
+/* Advances idle streams (R17). Those of `slots` that have been given nothing and joined nothing for a while are at
+   `time` where they were. So is whatever is complete, and whoever is ordered after all of their work. A free that
+   waits for several streams has one time for all of them, the latest. Without this nobody would be ordered after the
+   idle ones up to it. */
 static void stand_still(struct sg_device *device, uint64_t slots, uint64_t time)
 {
     struct sg_order *order = &device->order;
@@ -193,7 +194,7 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
     const struct sg_order *order = &device->order;
     uint64_t slots = with_blocking(order, others | sg_slot_bit(own)), last = 0;
     *ret_worked = false;
-    if (order->alive == sg_slot_bit(own)) /* nobody else could learn anything from it */
+    if (order->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
         return sg_order_tick(device);
     uint64_t unsure = device->core->replay ? 0 : slots & (unseen ? UINT64_MAX : order->opaque); /* a replay is told */
     emit_tick(device, move_on(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
@@ -207,8 +208,9 @@ uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, 
     return last;
 }
 
-/* Under the lock. By the legacy stream's rules an event recorded on a stream comes after work of others too, which may
-   have been given to them since this one's clock was last read: then the clock goes on, or it would say nothing new. */
+/* Under the lock. By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
+   They may have been given work since this stream's clock was last read. Then the clock advances, or the event would
+   give no news. */
 static void read_clock(struct sg_device *device, sg_slot slot, struct sg_clock *ret)
 {
     struct sg_order *order = &device->order;
@@ -230,9 +232,8 @@ void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_cl
     sg_unlock(&device->lock);
 }
 
-/* Whether a stream comes after work of the legacy one's that it need not have waited for: as a blocking one it does
-   with the next thing that it is given. *ret_time: the time up to which that work is complete, 0 where it isn't
-   followed. */
+/* Whether the next step of a stream is ordered after unfinished work of the legacy stream that it has not waited for
+   (R12). *ret_time: the time up to which that work is complete, 0 where it is not followed. */
 static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_t *ret_time)
 {
     uint64_t busy = order->unproven | atomic_load_explicit(&order->fresh, memory_order_acquire);
@@ -313,9 +314,10 @@ static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slo
     return true;
 }
 
-/* `slot` comes after what `other` was given up to some time. Since then `other` may have waited, and been given
-   nothing: where `slot` comes after what was waited for anyhow, it comes after all of `other` up to now. So a stream
-   that waits for its neighbour keeps nothing from the neighbour by that. No clock is behind: `given` has all. */
+/* Closes a join transitively (R18). `slot` is ordered after what `other` was given up to some time. Since then
+   `other` may have joined clocks, and been given nothing. If `slot` is ordered after what was joined anyhow, it is
+   ordered after all of `other` up to now. So a stream that waits for its neighbour keeps nothing from the neighbour
+   by that. No clock is behind: `given` has all. */
 static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
 {
     uint64_t *known = &order->knows[slot].at[other],
@@ -326,7 +328,7 @@ static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
         *known = order->moved_on[other];
 }
 
-/* `slot` has learnt something: it may come after others now, and others after it. */
+/* `slot` has joined a clock: it may be ordered after others now, and others after it. */
 static void catch_up_all(struct sg_order *order, sg_slot slot)
 {
     for (uint64_t left = order->alive; left; left &= left - 1) {
@@ -336,7 +338,7 @@ static void catch_up_all(struct sg_order *order, sg_slot slot)
     }
 }
 
-/* Whether `slot` would learn something of `other`. */
+/* Whether the clock has news of `other` for `slot`. */
 static bool is_news(const struct sg_order *order, sg_slot slot, sg_slot other, const struct sg_clock *clock)
 {
     return other != slot && clock->at[other] > order->knows[slot].at[other] && clock->at[other] > order->complete[other];
@@ -386,7 +388,7 @@ void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *cloc
     if (!device)
         return;
     sg_lock(&device->lock);
-    if (!clock) /* of all that there is: where that began to be so is told of an allocation by its slot's clock */
+    if (!clock) /* of all that there is: an allocation's own slot tells when that began to hold */
         (void)sg_order_read(device, device->order.alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
         uint64_t time = clock ? clock->at[slot] : device->serial;
@@ -474,9 +476,9 @@ uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now
     return worked && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
 }
 
-/* The streams by which what `slot` was given at `born` may be known: its own, those that may have waited for it unseen
-   and, once it or one that has come after that is a blocking one, all of those, by the legacy stream's rules, which no
-   clock tells of. */
+/* The relay streams: those by which the address of a block allocated on `slot` at `born` may have leaked. They are
+   the stream itself, and those that may have waited for it untracked. All blocking streams are, once one of them is
+   a relay or is ordered after the allocation (R23): no clock shows the legacy stream's rules. */
 static uint64_t passers_of(const struct sg_order *order, sg_slot slot, uint64_t born)
 {
     uint64_t blocking = order->blocking & order->alive, passed = (sg_slot_bit(slot) | order->opaque) & blocking;
@@ -503,9 +505,9 @@ static bool may_have_come_after(const struct sg_order *order, unsigned other, ui
     return false;
 }
 
-/* Those of `busy` who may be at work on a block of `slot`, if what it was given up to `born` comes before that work:
-   the host may have shown the block to any of them, in a way that is not seen, and those of `given` may have come
-   after. */
+/* Those of `busy` that may hold the address of a block of `slot`, if what `slot` was given up to `born` precedes
+   their work. All may where the host may have observed the allocation. Those of `given` may also by an order of
+   their own (R21). */
 static uint64_t may_be_shown(const struct sg_order *order, sg_slot slot, uint64_t born, uint64_t busy, uint64_t given)
 {
     uint64_t passers = busy ? passers_of(order, slot, born) : 0, shown = 0;
@@ -530,9 +532,10 @@ static uint64_t given_since(const struct sg_order *order, uint64_t slots, uint64
     return given;
 }
 
-/* They have work left that `slot` has not come after, and have either come after the block's allocation, or may have in
-   a way that is not seen. Who came after all that the slot had been given by then need not wait for anything more; what
-   it was given before the allocation is no work on the block, though. */
+/* The possible users: the streams that must finish before the block may be reused. They have unfinished work that is
+   not ordered before `slot`'s next step. Beside that one of two holds. They are, or may be, ordered after the
+   allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
+   since the allocation (R22). */
 uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet)
 {
     const struct sg_order *order = &device->order;

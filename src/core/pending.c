@@ -1,5 +1,5 @@
-/* Frees that take effect later: after some streams, or after all work that there is, which as many marks (marks.c) tell
-   together as it takes, an *epoch*. */
+/* Frees that take effect later: after work of some streams, or after all work that there is. An *epoch* is a group
+   of the latter that shares its fences (marks.c). */
 #include <assert.h>
 
 #include "device.h"
@@ -82,8 +82,8 @@ static uint64_t pages_between(const struct sg_region *region, uint32_t begin, ui
     return pages;
 }
 
-/* What the run of free and such pending pieces around one of these has more in whole pages than its free ones; 0 if
-   that is not the run's first, so that each counts once. */
+/* How many whole pages more the run of free and such pending pieces around one of them has than its free pieces
+   have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
 static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
 {
     const struct sg_node *nodes = device->nodes.node;
