@@ -338,6 +338,12 @@ size_t sg_core_placed(struct sg_core *core, int device, struct sg_placed *ret, s
 /* Bytes that are held of `device` now. Cheap: for who asks after each event of a replay. */
 uint64_t sg_core_reserved(struct sg_core *core, int device);
 
+/* What a device has in use and holds, bytes. As cheap; zeros for a device that was never used. */
+struct sg_levels {
+    uint64_t requested, allocated, pending, reserved, pinned, aliased; /* as the statistics of these names */
+};
+void sg_core_levels(struct sg_core *core, int device, struct sg_levels *ret);
+
 /* A failed allocation as its device was then, bytes. */
 struct sg_shortage {
     uint64_t asked, live; /* live: requested by the program and not freed */

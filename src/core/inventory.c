@@ -96,6 +96,21 @@ uint64_t sg_core_reserved(struct sg_core *core, int ordinal)
     return reserved;
 }
 
+void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    *ret = (struct sg_levels){0};
+    if (!device)
+        return;
+    sg_lock(&device->lock);
+    const struct sg_usage *usage = &device->usage;
+    *ret = (struct sg_levels){
+        .requested = usage->requested.now, .allocated = usage->allocated.now, .pending = usage->pending.now,
+        .reserved = usage->reserved.now, .pinned = usage->pinned.now, .aliased = usage->aliased.now,
+    };
+    sg_unlock(&device->lock);
+}
+
 void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

@@ -125,8 +125,24 @@ uint32_t sg_site_book_shown(const struct sg_site_book *book, uint32_t site)
     return site < book->sites ? book->site[site].shown : 0;
 }
 
+/* A frame without a name. */
+static char *redacted_frame(const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
+{
+    const char *backward = frame->backward ? "backward of " : "";
+    if (frame->native)
+        snprintf(text, SG_SITE_TEXT, "module %" PRIu32 "+0x%" PRIx64, frame->file, frame->line);
+    else if (frame->backward && !frame->line)
+        snprintf(text, SG_SITE_TEXT, "backward, kind %" PRIu32, frame->function);
+    else
+        snprintf(text, SG_SITE_TEXT, "%sfile %" PRIu32 ":%" PRIu64 " in function %" PRIu32, backward, frame->file, frame->line,
+            frame->function);
+    return text;
+}
+
 char *sg_site_book_frame(const struct sg_site_book *book, const struct sg_site_frame *frame, char text[SG_SITE_TEXT])
 {
+    if (book->redacted)
+        return redacted_frame(frame, text);
     const char *file = sg_site_book_text(book, frame->file), *function = sg_site_book_text(book, frame->function);
     int length = frame->backward ? snprintf(text, SG_SITE_TEXT, frame->line ? "backward of " : "backward, ") : 0;
     if (frame->backward && !frame->line)
@@ -157,8 +173,10 @@ char *sg_site_book_phase(const struct sg_site_book *book, uint32_t phase, char t
         chain[deep++] = phase;
     *text = '\0';
     while (deep-- > 0) {
-        int length = snprintf(text + used, SG_SITE_TEXT - used, "%s%s", used ? ", " : "",
-            sg_site_book_text(book, book->phase[chain[deep]].name));
+        const struct sg_phase_info *info = &book->phase[chain[deep]];
+        int length = book->redacted
+            ? snprintf(text + used, SG_SITE_TEXT - used, "%sphase %" PRIu32, used ? ", " : "", info->name)
+            : snprintf(text + used, SG_SITE_TEXT - used, "%s%s", used ? ", " : "", sg_site_book_text(book, info->name));
         used += length > 0 ? (size_t)length : 0;
         if (used >= SG_SITE_TEXT - 1)
             break;

@@ -71,7 +71,7 @@ static uint64_t each(const struct timeline *timeline, uint32_t device, FILE *out
 {
     uint64_t count = 0;
     for (size_t i = 0; i < timeline->series[device].count; i++) {
-        struct sg_sample sample[4];
+        struct sg_sample sample[SG_BUCKET_SAMPLES];
         size_t samples = sg_series_samples(&timeline->series[device].bucket[i], sample);
         for (size_t k = 0; k < samples; k++)
             put(out, device, &sample[k]);

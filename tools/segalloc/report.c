@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "page.h"
 #include "size.h"
 #include "tool.h"
 
@@ -16,6 +17,7 @@ static const struct option long_options[] = {
     {"json", no_argument, NULL, 'j'},         {"format", required_argument, NULL, 'F'},
     {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
     {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
+    {"html", required_argument, NULL, 'H'},  {"redact", no_argument, NULL, 'r'},
     {"help", no_argument, NULL, 'h'},         {0},
 };
 
@@ -70,8 +72,8 @@ struct bound {
 };
 
 struct arguments {
-    const char *verb, *output;
-    bool json, force, strict;
+    const char *verb, *output, *html;
+    bool json, force, strict, redact;
     struct bound bound[BOUNDS_MAX];
     int bounds;
 };
@@ -79,7 +81,7 @@ struct arguments {
 static int help(void)
 {
     puts("usage: segalloc report FILE|PID… [--json] [-o FILE [-f]] [--strict]\n"
-         "                       [--fail-above KEY=VALUE]…\n"
+         "                       [--html PAGE [--redact]] [--fail-above KEY=VALUE]…\n"
          "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
          ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
          "file, or of a running process that has live:True. Begins with a verdict. With\n"
@@ -87,7 +89,11 @@ static int help(void)
          "      --json              print one object on one line; bytes are integers\n"
          "      --format text|json  the same choice by name\n"
          "  -o, --output FILE       where to; - is standard output\n"
-         "  -f, --force             replace FILE if it is there\n"
+         "      --html PAGE         write pictures of it to PAGE instead, one file for any\n"
+         "                          browser; several files are ranks side by side\n"
+         "      --redact            leave names of files, functions, phases and commands\n"
+         "                          out of the page\n"
+         "  -f, --force             replace FILE or PAGE if it is there\n"
          "      --strict            exit status 4 for a trace that is incomplete\n"
          "      --fail-above K=V    exit status 3 when K is above V: frag=20%,\n"
          "                          unserved=0%, reserved=20GiB, stranded=1GiB (idle when\n"
@@ -153,6 +159,12 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         case 'f':
             ret->force = true;
             break;
+        case 'H':
+            ret->html = optarg;
+            break;
+        case 'r':
+            ret->redact = true;
+            break;
         case 's':
             ret->strict = true;
             break;
@@ -165,7 +177,16 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
             return sg_tool_bad_option(argv, option, long_options);
         }
     }
-    return optind < argc ? 0 : sg_tool_usage(ret->verb, "which trace or statistics file?");
+    if (optind == argc)
+        return sg_tool_usage(ret->verb, ret->html ? "--html %s names the page to write; which trace or statistics file is it of?"
+                                                  : "which trace or statistics file?", ret->html);
+    if (ret->html && (ret->json || ret->output))
+        return sg_tool_usage(ret->verb, "--html PAGE takes the place of --json and -o");
+    if (ret->redact && !ret->html)
+        return sg_tool_usage(ret->verb, "--redact is for a page: --html PAGE");
+    if (ret->html && argc - optind > SG_PAGE_RUNS)
+        return sg_tool_usage(ret->verb, "a page shows %d files at most", SG_PAGE_RUNS);
+    return 0;
 }
 
 /* Makes stdout the file asked for. */
@@ -230,6 +251,25 @@ static void print(const struct arguments *arguments, const struct sg_findings *c
         putchar('\n');
 }
 
+static int write_page(const struct arguments *arguments, const struct sg_findings *const *findings, size_t pages)
+{
+    char error[SG_FINDINGS_ERROR];
+    bool console = !strcmp(arguments->html, "-");
+    int fd = console ? STDOUT_FILENO : sg_tool_create(arguments->verb, arguments->html, arguments->html, arguments->force);
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    FILE *out = console ? stdout : fdopen(fd, "w");
+    if (!out) {
+        close(fd);
+        return sg_tool_error(arguments->verb, "out of memory");
+    }
+    int status = sg_page_write(out, findings, pages, arguments->redact, error);
+    int flushed = console ? fflush(out) : fclose(out);
+    if (status)
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->html, error);
+    return flushed ? sg_tool_error(arguments->verb, "%s: %s", arguments->html, strerror(errno)) : 0;
+}
+
 /* An unreadable file outweighs a bound that was passed, and that an incomplete trace. */
 static int worse(int a, int b)
 {
@@ -289,7 +329,9 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
         ranks = ranks && good[i]->rank >= 0;
     if (ranks)
         qsort(good, goods, sizeof(*good), by_rank);
-    if (goods) {
+    if (goods && arguments->html) {
+        status = worse(status, write_page(arguments, good, goods));
+    } else if (goods) {
         int opened = open_output(arguments);
         if (!opened)
             print(arguments, good, goods, count > 1);
@@ -321,6 +363,6 @@ int sg_verb_report(int argc, char **argv)
     for (int i = optind; i < argc; i++)
         argv[i] = path_of(argv[i]);
     for (int i = optind; i < argc && !status; i++)
-        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.output) ? SG_EXIT_ERROR : 0;
+        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output) ? SG_EXIT_ERROR : 0;
     return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
 }

@@ -1,5 +1,5 @@
 /* What a device had in use and held over time, in a bounded number of points: neighbours are merged where there are too
-   many, and of those the lowest, the highest, the most reserved and the last stay, so that no peak is lost. */
+   many, and of those the lowest, the highest, the most allocated, the most reserved and the last stay: no peak is lost. */
 #ifndef SG_SERIES_H
 #define SG_SERIES_H
 
@@ -8,8 +8,10 @@
 
 #include "walk.h"
 
+enum { SG_BUCKET_SAMPLES = 5 }; /* at most */
+
 struct sg_sample {
-    uint64_t number, time_ns; /* as in walk.h; 0: none */
+    uint64_t number, request, time_ns; /* as in walk.h; 0: none */
     struct sg_walk_device device;
 };
 
@@ -19,7 +21,7 @@ struct sg_series {
     size_t count, room;
     struct sg_bucket {
         uint64_t at; /* number ÷ width */
-        struct sg_sample low, high, reserved, last;
+        struct sg_sample low, high, allocated, reserved, last;
     } *bucket;
 };
 
@@ -28,6 +30,6 @@ int sg_series_add(struct sg_series *series, const struct sg_walk_event *event);
 void sg_series_free(struct sg_series *series);
 
 /* Writes the samples of a bucket in their order, each once; returns how many. */
-size_t sg_series_samples(const struct sg_bucket *bucket, struct sg_sample ret[4]);
+size_t sg_series_samples(const struct sg_bucket *bucket, struct sg_sample ret[SG_BUCKET_SAMPLES]);
 
 #endif

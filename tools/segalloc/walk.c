@@ -28,7 +28,7 @@ struct walker {
     struct block *block;
     uint32_t blocks, spare, room;
     struct sg_walk_device *device, *pending; /* pending: statistics that are not complete yet */
-    uint64_t events, first_ns;
+    uint64_t events, requests, first_ns;
     struct segalloc_trace_record failed; /* the failure that came last */
     uint64_t failed_number;
     bool started;
@@ -60,7 +60,7 @@ static int tell(struct walker *walker, enum sg_walk_kind kind, const struct sega
     bool asks = kind == SG_WALK_ALLOC || kind == SG_WALK_FAILURE;
     const struct sg_walk_event event = {
         .site = asks ? thread->site : 0, .phase = asks ? thread->phase : 0,
-        .kind = kind, .number = walker->events,
+        .kind = kind, .number = walker->events, .request = walker->requests,
         .time_ns = record->time_ns > walker->first_ns ? record->time_ns - walker->first_ns : 0, .device = device,
         .stream = kind == SG_WALK_STATISTICS ? 0 : record->stream, .block = block, .size = size,
         .lacked = kind == SG_WALK_FAILURE && record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
@@ -134,6 +134,7 @@ static int take(struct walker *walker, const struct segalloc_trace_record *recor
     if (!walker->started)
         walker->first_ns = record->time_ns;
     walker->started = true;
+    walker->requests += record->kind < SEGALLOC_RECORD_DONE;
     uint32_t ordinal = sg_dictionary_stream(&walker->dictionary, record->stream)->device, number;
     ordinal = ordinal < SG_DICTIONARY_DEVICES ? ordinal : SG_DICTIONARY_DEVICES - 1;
     switch (record->kind) {

@@ -23,6 +23,7 @@ struct sg_walk_device {
 struct sg_walk_event {
     enum sg_walk_kind kind;
     uint64_t number;         /* among allocations, frees and failures, from 1; of the other kinds that of the event before */
+    uint64_t request;        /* among all that the program did, from 1: the number that reports give an event */
     uint64_t time_ns;        /* since the first event */
     uint32_t device, stream; /* stream: index */
     uint32_t site, phase;    /* of an allocation or a failure: where it was asked for; 0: unknown */

@@ -1,0 +1,207 @@
+/* The timeline, the strip below it, and the moment that is chosen. */
+const view = { run: 0, device: 0, axis: null, frame: 0 }; /* axis: as the user chose it */
+let chart = null, overview = null;
+
+const run = () => runs[view.run];
+const device = () => run().devices[view.device];
+const frames = () => run().frames || [];
+const frame = () => frames()[view.frame];
+const hasTimes = () => run().duration_us > 0;
+/* Times are those of a coarse clock: of a short run many events have the same. */
+const hasFineTimes = () => device() && device().n && new Set(device().us).size * 4 >= device().n.length;
+const byTime = () => hasTimes() && (view.axis || (hasFineTimes() ? "time" : "events")) === "time";
+const place = moment => byTime() ? moment.us / 1e6 : moment.n;
+const markName = { requested: "peak of requested", allocated: "peak of allocated", reserved: "peak of reserved", failure: "failure", end: "end" };
+
+function columns() {
+  const at = device();
+  const x = byTime() ? at.us.map(us => us / 1e6) : at.n;
+  return [x, at.requested, at.allocated, at.reserved].filter(Boolean);
+}
+
+function marksOfDevice() {
+  return (run().marks || []).map(([kind, ordinal, n, us]) => ({ kind, ordinal, n, us })).filter(mark =>
+    mark.kind === "end" || mark.ordinal === device().ordinal);
+}
+
+const nameAt = value => byTime() ? seconds(value) : count(Math.round(value));
+
+function line(context, plot, x, colour, dash, width) {
+  const at = Math.round(plot.valToPos(x, "x", true));
+  if (at < plot.bbox.left - 1 || at > plot.bbox.left + plot.bbox.width + 1) return null;
+  context.save();
+  context.strokeStyle = colour;
+  context.lineWidth = width * devicePixelRatio;
+  context.setLineDash(dash.map(part => part * devicePixelRatio));
+  context.beginPath();
+  context.moveTo(at, plot.bbox.top);
+  context.lineTo(at, plot.bbox.top + plot.bbox.height);
+  context.stroke();
+  context.restore();
+  return at;
+}
+
+function drawPhases(plot) {
+  const context = plot.ctx, phases = (run().phases || []).map(([n, us, name]) => ({ n, us, name: text(name) }));
+  const high = 16 * devicePixelRatio;
+  context.save();
+  context.font = 11 * devicePixelRatio + "px system-ui";
+  context.textBaseline = "middle";
+  context.textAlign = "left";
+  phases.forEach((phase, at) => {
+    const from = Math.max(plot.bbox.left, plot.valToPos(place(phase), "x", true));
+    const next = phases[at + 1];
+    const to = Math.min(plot.bbox.left + plot.bbox.width, next ? plot.valToPos(place(next), "x", true) : Infinity);
+    if (!phase.name || to <= from) return;
+    context.fillStyle = style("--band");
+    context.fillRect(from, plot.bbox.top, Math.max(1, to - from - 1), high);
+    if (to - from < 40 * devicePixelRatio) return;
+    context.fillStyle = style("--text");
+    context.beginPath();
+    context.save();
+    context.rect(from, plot.bbox.top, to - from - 3, high);
+    context.clip();
+    context.fillText(phase.name, from + 4 * devicePixelRatio, plot.bbox.top + high / 2);
+    context.restore();
+  });
+  context.restore();
+}
+
+function drawOver(plot) {
+  const context = plot.ctx;
+  drawPhases(plot);
+  for (const [ordinal, n, us] of run().failures || []) {
+    if (ordinal !== device().ordinal) continue;
+    const at = line(context, plot, place({ n, us }), style("--failure"), [], 1.5);
+    if (at === null) continue;
+    context.fillStyle = style("--failure");
+    context.beginPath();
+    context.moveTo(at, plot.bbox.top + 18 * devicePixelRatio);
+    context.lineTo(at - 5 * devicePixelRatio, plot.bbox.top + 8 * devicePixelRatio);
+    context.lineTo(at + 5 * devicePixelRatio, plot.bbox.top + 8 * devicePixelRatio);
+    context.fill();
+  }
+  const radius = { requested: 3.5, allocated: 5, reserved: 6.5 }; /* where they are at one place, all are seen */
+  for (const mark of marksOfDevice().reverse()) {
+    const peak = device()["peak_" + mark.kind];
+    const level = mark.kind in radius ? levelAt(mark.kind, mark.n) : null;
+    if (level === null || peak === undefined) continue;
+    const x = plot.valToPos(place(mark), "x", true), y = plot.valToPos(level, "y", true);
+    if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
+    context.fillStyle = style("--" + mark.kind);
+    context.beginPath();
+    context.arc(x, y, radius[mark.kind] * devicePixelRatio, 0, 7);
+    context.fill();
+  }
+  if (frame()) line(context, plot, place(frame()), style("--text"), [4, 3], 1.5);
+}
+
+/* The most of a level that the page has at an event. */
+function levelAt(level, n) {
+  const at = device();
+  if (!at[level] || !at.n) return null;
+  let low = 0, high = at.n.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (at.n[middle] <= n) low = middle; else high = middle - 1;
+  }
+  let most = at[level][low];
+  for (let i = low; i >= 0 && at.n[i] === at.n[low]; i--) most = Math.max(most, at[level][i]);
+  return most;
+}
+
+const stepped = () => uPlot.paths.stepped({ align: 1 });
+function levels() {
+  return ["requested", "allocated", "reserved"].filter(level => device()[level]).map(level => ({
+    label: level, stroke: () => style("--" + level), width: 1.5, paths: stepped(), points: { show: false },
+    fill: level === "requested" ? () => style("--requested") + "22" : undefined, value: (plot, value) => bytes(value) }));
+}
+
+const byteSteps = { y: { range: (plot, low, high) => [0, Math.max(high, 1) * 1.06] }, x: { time: false } };
+function axes() {
+  const common = { stroke: () => style("--soft"), grid: { stroke: () => style("--line"), width: 1 }, ticks: { stroke: () => style("--line"), width: 1 } };
+  const whole = byTime() ? {} : { incrs: [1, 2, 5].concat(...Array.from({ length: 12 }, (_, i) => [1, 2, 5].map(n => n * 10 ** (i + 1)))) };
+  return [{ ...common, ...whole, values: (plot, ticks) => ticks.map(nameAt), space: 80 },
+    { ...common, size: 82, values: (plot, ticks) => ticks.map(bytes), incrs: Array.from({ length: 50 }, (_, i) => 2 ** i) }];
+}
+
+function follow(from, plot, other, part) {
+  if (other && from === "chart") {
+    const edge = value => Math.max(0, Math.min(other.over.clientWidth, other.valToPos(value, "x")));
+    const left = edge(plot.scales.x.min), right = edge(plot.scales.x.max);
+    other.setSelect({ left, width: right - left, top: 0, height: other.over.clientHeight }, false);
+  } else if (other && part.width > 3) {
+    other.setScale("x", { min: plot.posToVal(part.left, "x"), max: plot.posToVal(part.left + part.width, "x") });
+  }
+}
+
+function drawTimeline() {
+  for (const old of [chart, overview]) if (old) old.destroy();
+  chart = overview = null;
+  byId("chart").hidden = byId("overview").hidden = byId("keys").hidden = !device() || !device().n;
+  if (!device() || !device().n) return;
+  const width = byId("chart").clientWidth || 900, names = { label: byTime() ? "time" : "event", value: (plot, value) => value === null ? "–" : nameAt(value) };
+  const padding = [8, 24, 0, 0];
+  overview = new uPlot({ width, height: 60, padding, scales: byteSteps, legend: { show: false }, series: [names, ...levels().map(level => ({ ...level, width: 1 }))],
+    axes: [{ show: false }, { ...axes()[1], size: 82, grid: { show: false }, values: (plot, ticks) => ticks.map(() => "") }],
+    cursor: { y: false, points: { show: false }, drag: { x: true, y: false, setScale: false } },
+    hooks: { setSelect: [plot => follow("overview", plot, chart, plot.select)] } }, columns(), byId("overview"));
+  chart = new uPlot({ width, height: 320, padding, scales: byteSteps, axes: axes(), series: [names, ...levels()], legend: { live: true },
+    cursor: { drag: { x: true, y: false, dist: 4 }, focus: { prox: 30 } },
+    hooks: { draw: [drawOver], setScale: [(plot, key) => key === "x" && follow("chart", plot, overview)] } }, columns(), byId("chart"));
+  let pressed = 0;
+  chart.over.addEventListener("mousedown", event => { pressed = event.clientX; });
+  chart.over.addEventListener("click", event => {
+    if (Math.abs(event.clientX - pressed) < 4) choose(nearest(chart.posToVal(event.offsetX, "x")));
+  });
+  overview.over.addEventListener("dblclick", whole);
+  chart.over.addEventListener("dblclick", whole);
+  const [x] = columns();
+  chart.root.dataset.points = x.length;
+  whole();
+}
+
+function whole() {
+  const [x] = columns(), end = x[x.length - 1] > x[0] ? x[x.length - 1] : x[0] + (byTime() ? 1e-3 : 1);
+  for (const plot of [overview, chart]) if (plot) plot.setScale("x", { min: x[0], max: end });
+}
+
+function zoom(factor) {
+  if (!chart || !frame()) return;
+  const { min, max } = chart.scales.x, at = Math.min(max, Math.max(min, place(frame())));
+  const [x] = columns(), low = Math.max(x[0], at - (at - min) * factor), high = Math.min(x[x.length - 1], at + (max - at) * factor);
+  if (high > low) chart.setScale("x", { min: low, max: high });
+}
+
+/* The moment that is kept nearest to a place on the axis. */
+function nearest(x) {
+  let best = 0;
+  frames().forEach((at, i) => { if (Math.abs(place(at) - x) < Math.abs(place(frames()[best]) - x)) best = i; });
+  return best;
+}
+
+const frameOf = mark => Math.max(0, frames().findIndex(at => at.n === mark.n));
+
+function choose(index) {
+  if (!frames().length) return;
+  view.frame = Math.max(0, Math.min(frames().length - 1, index));
+  if (chart) chart.redraw(false);
+  showMoment();
+}
+
+function chooseMark(kind, next) {
+  const marks = marksOfDevice().filter(mark => mark.kind === kind);
+  const later = next && marks.find(mark => mark.n > frame().n);
+  if (marks.length) choose(frameOf(later || marks[0]));
+}
+
+const keys = { ArrowLeft: () => choose(view.frame - 1), ArrowRight: () => choose(view.frame + 1), PageUp: () => choose(view.frame - 10),
+  PageDown: () => choose(view.frame + 10), Home: () => choose(0), End: () => choose(Infinity), "+": () => zoom(0.5), "=": () => zoom(0.5),
+  "-": () => zoom(2), 0: whole, p: () => chooseMark("requested"), r: () => chooseMark("reserved"), f: () => chooseMark("failure", true) };
+
+function momentText(at) {
+  const marks = marksOfDevice().filter(mark => mark.n === at.n).map(mark => markName[mark.kind]);
+  const parts = ["requested", "allocated", "reserved"].map(level => [level, levelAt(level, at.n)]).filter(([, value]) => value !== null)
+    .map(([level, value]) => level + " " + bytes(value));
+  return `${hasTimes() ? "At " + seconds(at.us / 1e6) + ", event " : "Event "}${count(at.n)}${marks.length ? " (" + marks.join(", ") + ")" : ""}: ${parts.join(", ")}.`;
+}
