@@ -22,6 +22,7 @@
 
 #include "conf.h"
 #include "core.h"
+#include "native.h"
 
 enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3,
     SG_PHASES_DEEP = 16 };
@@ -48,7 +49,7 @@ struct sg_thread {
         unsigned changes;
     } met[1 << SG_CONTEXTS_MET_BITS];
     uint32_t site, shown, phase; /* where it asks from: for the trace, and for the core (sites.h) */
-    uintptr_t stack_top; /* of native.h */
+    struct sg_stack stack;       /* of native.h */
     uint64_t sequence;   /* of backward.h */
     uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];

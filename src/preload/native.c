@@ -14,6 +14,8 @@ struct context;
 typedef int visit_fn(struct context *context, void *user);
 enum { GO_ON = 0, END_OF_STACK = 5 };
 
+enum { DEEPEST = 256 }; /* frames that are unwound to find a stack's end */
+
 static struct {
     _Atomic(int (*)(visit_fn *visit, void *user)) unwind;
     uintptr_t (*address)(struct context *context);
@@ -74,9 +76,9 @@ static void learn(struct sg_native *native, uintptr_t address, uint64_t words)
 struct walk {
     struct sg_native *native;
     uint64_t *ret;
-    unsigned count, most;
+    unsigned count, most, frames;
     uintptr_t address, end; /* of the frame before; 0: none */
-    uintptr_t top;
+    struct sg_stack seen;
 };
 
 static int visit(struct context *context, void *user)
@@ -86,19 +88,32 @@ static int visit(struct context *context, void *user)
     bool first = !walk->address; /* of who asks the runtime, and no return address */
     if (!address)
         return END_OF_STACK;
-    if (walk->address && end > walk->end)
+    if (first)
+        walk->seen.low = end;
+    else if (end > walk->end)
         learn(walk->native, walk->address, (end - walk->end) / 8);
     walk->address = address;
     walk->end = end;
-    walk->top = end > walk->top ? end : walk->top;
-    if (!first && !is_ours(address))
+    walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
+    if (!first && !is_ours(address) && walk->count < walk->most)
         walk->ret[walk->count++] = address;
-    return walk->count < walk->most ? GO_ON : END_OF_STACK;
+    return ++walk->frames < DEEPEST ? GO_ON : END_OF_STACK;
+}
+
+/* Stacks do not overlap: what does is one. */
+static void note(struct sg_stack *stack, const struct sg_stack *seen)
+{
+    if (seen->low > stack->top || seen->top < stack->low) {
+        *stack = *seen;
+        return;
+    }
+    stack->low = seen->low < stack->low ? seen->low : stack->low;
+    stack->top = seen->top > stack->top ? seen->top : stack->top;
 }
 
 #if defined(__x86_64__)
 /* By what is known of the frames on the way. `end`: where the frame that returns to ret_address ends. 0: not all is
-   known. Nothing beyond `top` is looked at, and all below it is this thread's stack. */
+   known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
 static unsigned follow(struct sg_native *native, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
 {
     unsigned count = 0;
@@ -120,11 +135,12 @@ static unsigned follow(struct sg_native *native, uintptr_t end, uintptr_t top, u
 }
 #endif
 
-__attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, uintptr_t *top, uint64_t *ret,
+__attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret,
     unsigned most)
 {
 #if defined(__x86_64__)
-    unsigned count = follow(native, (uintptr_t)__builtin_dwarf_cfa(), *top, ret, most);
+    uintptr_t end = (uintptr_t)__builtin_dwarf_cfa();
+    unsigned count = end > stack->low ? follow(native, end, stack->top, ret, most) : 0;
     if (count)
         return count;
 #endif
@@ -133,9 +149,9 @@ __attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, ui
         return 0;
     struct walk walk = {.native = native, .ret = ret, .most = most};
     atomic_load_explicit(&runtime.unwind, memory_order_acquire)(visit, &walk);
-    if (walk.count < most && walk.address)
+    if (walk.frames < DEEPEST && walk.address)
         learn(native, walk.address, OUTERMOST);
-    *top = walk.top > *top ? walk.top : *top;
+    note(stack, &walk.seen);
     return walk.count;
 }
 

@@ -15,10 +15,15 @@ struct sg_native {
     _Atomic uint64_t size[SG_NATIVE_SIZES];
 };
 
-/* Writes the innermost return addresses outside this library, at most `most`, and returns how many. `top`: the end
-   of the outermost frame that this thread was seen to have, 0 at first; kept up to date. 0 where the runtime that
-   unwinds is not there. The first call of a process may load it. */
-unsigned sg_native_frames(struct sg_native *native, uintptr_t *top, uint64_t *ret, unsigned most);
+/* Addresses between which a thread was seen to have its stack; zeros at first. Another stack of the same thread, as of
+   a coroutine or a signal's handler, takes its place. */
+struct sg_stack {
+    uintptr_t low, top;
+};
+
+/* Writes the innermost return addresses outside this library, at most `most`, and returns how many. `stack`: the
+   thread's, kept up to date. 0 where the runtime that unwinds is not there. The first call of a process may load it. */
+unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret, unsigned most);
 
 /* Where a return address lies: the module's file, the exported function in it or "", and the offset as the file's
    symbols count. Texts are cut to `room` bytes. False: there is none. Takes the loader's lock. */

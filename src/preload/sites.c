@@ -309,7 +309,7 @@ static __attribute__((noinline)) uint32_t other_frames(struct table *table, stru
         return 1;
     }
     uint64_t address[FRAMES_MOST];
-    uint32_t frames = sg_native_frames(&table->native, &self->stack_top, address, FRAMES_MOST);
+    uint32_t frames = sg_native_frames(&table->native, &self->stack, address, FRAMES_MOST);
     for (uint32_t i = 0; i < frames; i++)
         ret[i] = (struct sg_frame){.code = address[i]};
     *ret_kind = NATIVE;

@@ -203,14 +203,168 @@ static void shortage_is_of_the_failure(void **state)
     stop();
 }
 
+/* Of a device of 100 bytes: what would have been needed for the allocation to be served. */
+static void the_cause_by_its_figures(void **state)
+{
+    static const struct {
+        uint64_t limit, outside, allocated, used, asked, others, parked;
+        enum sg_oom_cause cause;
+    } rows[] = {
+        {100, 0, 40, 40, 60, 0, 0, SG_OOM_FRAGMENTED}, /* as much is not in use */
+        {100, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG}, {100, 0, 0, 10, UINT64_MAX - 9, 0, 0, SG_OOM_TOO_BIG},
+        {100, 0, 0, 10, UINT64_MAX - 10, 0, 0, SG_OOM_TOO_BIG}, {100, 0, 30, 50, 70, 0, 0, SG_OOM_QUEUED},
+        {100, 0, 30, 50, 71, 0, 0, SG_OOM_TOO_BIG},
+        {100, 0, 50, 50, 70, 0, 20, SG_OOM_QUEUED}, /* freed while a graph was captured */
+        {100, 0, 50, 50, 71, 0, 20, SG_OOM_TOO_BIG}, {100, 0, 50, 50, 100, 0, 60, SG_OOM_QUEUED},
+        {60, 0, 40, 40, 20, 0, 0, SG_OOM_FRAGMENTED}, {60, 0, 40, 40, 60, 0, 0, SG_OOM_LIMIT},
+        {60, 0, 40, 40, 61, 0, 0, SG_OOM_TOO_BIG}, {100, 30, 40, 40, 60, 30, 0, SG_OOM_OTHERS},
+        {100, 30, 40, 40, 60, 90, 0, SG_OOM_OTHERS}, /* they cannot hold more than is outside */
+        {100, 30, 40, 40, 61, 90, 0, SG_OOM_TOO_BIG}, {100, 30, 40, 40, 35, 5, 0, SG_OOM_OTHERS},
+        {100, 30, 40, 40, 36, 5, 0, SG_OOM_TOO_BIG},
+        {100, 10, 40, 40, 60, 0, 0, SG_OOM_TOO_BIG}, /* a tenth may be this process's own */
+        {100, 11, 40, 40, 60, 0, 0, SG_OOM_OTHERS},
+        {60, 50, 40, 40, 60, 50, 0, SG_OOM_OTHERS}, /* both: others take more */
+        {40, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT}, {50, 50, 40, 40, 60, 50, 0, SG_OOM_LIMIT},
+        {50, 50, 40, 40, 61, 50, 0, SG_OOM_TOO_BIG}, {100, 200, 0, 0, 1, 0, 0, SG_OOM_OTHERS}, /* more than there is */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct sg_oom_process process[2] = {{.bytes = rows[i].others - rows[i].others / 3},
+            {.bytes = rows[i].others / 3}};
+        const struct sg_oom_around around = {.process = process, .processes = 2, .parked = rows[i].parked};
+        const struct sg_shortage shortage = {.total = 100,
+            .limit = rows[i].limit,
+            .outside = rows[i].outside,
+            .allocated = rows[i].allocated,
+            .used = rows[i].used,
+            .asked = rows[i].asked};
+        if (sg_oom_cause(&shortage, &around) != rows[i].cause)
+            fail_msg("row %zu", i);
+    }
+}
+
+static void expect_said(const struct sg_oom_around *around, const char *part, bool expected)
+{
+    char text[4096];
+    assert_true(sg_core_oom_text(core, 0, around, text, sizeof text) < sizeof text);
+    if ((strstr(text, part) != NULL) != expected)
+        fail_msg("%s\"%s\" in:\n%s", expected ? "no " : "", part, text);
+}
+
+static void other_processes_are_named(void **state)
+{
+    (void)state;
+    const struct sg_oom_process process[] = {{11, 7 * SG_MIB, "python"}, {12, 3 * SG_MIB, ""}, {13, 2 * SG_MIB, "x"},
+        {14, SG_MIB, "y"}, {15, SG_MIB, "z"}, {16, SG_MIB, "zz"}};
+    CUdeviceptr foreign;
+    core = inspect_start("", TOTAL);
+    assert_int_equal(strict_driver.mem_alloc(&foreign, 16 * SG_MIB), CUDA_SUCCESS);
+    (void)allocate(20 * SG_MIB);
+    run_out(40 * SG_MIB);
+    struct sg_oom_around around = {.process = process, .processes = 6};
+    expect_said(&around, "  cause    other processes hold 15.00 MiB of this device\n", true);
+    expect_said(&around, "  process  11 (python) holds 7.00 MiB\n  process  12 holds 3.00 MiB\n  process  13 (x) holds",
+        true);
+    expect_said(&around, "  process  14 (y) holds 1.00 MiB\n  process  and 2 more\n", true);
+    expect_said(&around, "  next     ps -fp 11,12,13,14,15,16\n", true);
+    around.processes = 4;
+    expect_said(&around, "more\n", false);
+    around.processes = 0;
+    expect_said(&around, "  next     nvidia-smi\n", true);
+    assert_int_equal(strict_driver.mem_free(foreign), CUDA_SUCCESS);
+    stop();
+}
+
+static bool tell_site(uint32_t site, char *text, size_t size)
+{
+    return site != 8 && snprintf(text, size, "line %u", site) > 0;
+}
+
+static CUdeviceptr allocate_at(uint32_t site, size_t bytes)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO, .site = site};
+    CUdeviceptr address = 0;
+    assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
+    return address;
+}
+
+/* Blocks of one source line are one row. Blocks of unknown lines are grouped by size. */
+static void what_is_alive_by_line(void **state)
+{
+    static const char *const confs[] = {"", "expandable_segments:False"};
+    struct sg_oom_around around = {.site = tell_site, .command = "python train.py"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        core = inspect_start(confs[i], TOTAL);
+        (void)allocate_at(7, 4 * SG_MIB);
+        (void)allocate_at(7, 8 * SG_MIB);
+        (void)allocate_at(8, 6 * SG_MIB);
+        (void)allocate(2 * SG_MIB);
+        (void)allocate(2 * SG_MIB);
+        run_out(TOTAL);
+        expect_said(&around, "  holds    12.00 MiB in 2 blocks, 6.00 MiB on average, asked for at line 7\n", true);
+        expect_said(&around, "  holds    6.00 MiB in 1 block\n  holds    4.00 MiB in 2 blocks, 2.00 MiB on average\n",
+            true);
+        expect_said(&around, "  next     segalloc rehearse --card 64MiB -- python train.py\n", true);
+        around.command = "";
+        expect_said(&around, "-- CMD\n", true);
+        around.command = "python train.py";
+        struct sg_oom_around nobody = {.site = NULL};
+        expect_said(&nobody, "asked for at", false);
+        stop();
+    }
+}
+
+/* What has no room is counted all the same, as snprintf does. */
+static void a_text_that_is_cut(void **state)
+{
+    char whole[2048], part[2048];
+    (void)state;
+    core = inspect_start("", TOTAL);
+    run_out(2 * TOTAL);
+    size_t length = sg_core_oom_text(core, 0, NULL, whole, sizeof whole);
+    for (size_t size = 0; size < length + 2; size++) {
+        memset(part, '?', sizeof part);
+        assert_int_equal(sg_core_oom_text(core, 0, NULL, part, size), length);
+        size_t written = size > length ? length : size ? size - 1 : 0;
+        assert_memory_equal(part, whole, written);
+        assert_int_equal(part[size], '?');
+        assert_true(!size || part[written] == '\0');
+    }
+    stop();
+}
+
+/* Blocks freed during a capture reach the core after it. */
+static void what_is_parked(void **state)
+{
+    (void)state;
+    const struct sg_oom_around around = {.parked = 20 * SG_MIB};
+    core = inspect_start("", TOTAL);
+    (void)allocate(40 * SG_MIB);
+    run_out(40 * SG_MIB);
+    expect_said(&around,
+        "work still queued: it uses 20.00 MiB that are freed already\n"
+        "  help     allocate before a graph is captured, or free before it\n",
+        true);
+    expect_said(&around, "  next     segalloc run -o run.trace -- CMD\n", true);
+    stop();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(holder_is_the_emptiest_page),
         cmocka_unit_test(holder_is_the_emptiest_of_several_in_a_region),
-        cmocka_unit_test(limit_stops_it), cmocka_unit_test(others_hold_it), cmocka_unit_test(queued_work_holds_it),
+        cmocka_unit_test(limit_stops_it),
+        cmocka_unit_test(others_hold_it),
+        cmocka_unit_test(queued_work_holds_it),
         cmocka_unit_test(partly_used_pages_hold_it),
         cmocka_unit_test(shortage_is_of_the_failure),
+        cmocka_unit_test(the_cause_by_its_figures),
+        cmocka_unit_test(other_processes_are_named),
+        cmocka_unit_test(what_is_alive_by_line),
+        cmocka_unit_test(a_text_that_is_cut),
+        cmocka_unit_test(what_is_parked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

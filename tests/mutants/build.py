@@ -18,15 +18,16 @@ class DoesNotBuild(Exception):
 
 class Build:
     """The mutants' build: optimized a little, so that compiling is quick, and with assertions. Of the tests, those of
-    `suites`."""
+    `suites`; of these, where there are `names`, those."""
 
-    def __init__(self, root, folder, suites):
+    def __init__(self, root, folder, suites, names=()):
         self.root, self.folder = root, folder
         if not os.path.exists(os.path.join(folder, "build.ninja")):
             output_of(["meson", "setup", folder, root, "-Dbuildtype=plain", "-Db_ndebug=false", "-Dc_args=-O1",
                        "-Dtrain=disabled"], env=dict(os.environ, CC=os.environ.get("CC", "gcc")))
         output_of(["ninja", "-C", folder, "build.ninja"])  # what meson knows may be older than the tests
-        self.tests = [test for test in self.introspect("--tests") if test["suite"][0].split(":")[-1] in suites]
+        self.tests = [test for test in self.introspect("--tests") if test["suite"][0].split(":")[-1] in suites
+                      and (not names or test["name"] in names)]
         needed = {target for test in self.tests for target in test["depends"]}
         made = [os.path.relpath(target["filename"][0], folder) for target in self.introspect("--targets")
                 if target["id"] in needed]

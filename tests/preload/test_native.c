@@ -6,6 +6,10 @@
 #include <stdint.h>
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -15,13 +19,37 @@
 /* What is in the library itself is left out: here all is, so the bounds of that are elsewhere (-D in the build). */
 const char elsewhere_start[1], elsewhere_end[1];
 
+/* The runtime's own functions, of which the calls are counted, and one may be lacking. */
+static int unwound;
+static const char *lacks;
+static int (*its_backtrace)(void *visit, void *user);
+
+static int backtrace(void *visit, void *user)
+{
+    unwound++;
+    return its_backtrace(visit, user);
+}
+
+static void *look_up(void *handle, const char *name)
+{
+    int (*ours)(void *, void *) = backtrace;
+    void *found = dlsym(handle, name);
+    if (!found || (lacks && strcmp(name, lacks) == 0))
+        return NULL;
+    if (strcmp(name, "_Unwind_Backtrace") != 0)
+        return found;
+    memcpy(&its_backtrace, &found, sizeof found);
+    memcpy(&found, &ours, sizeof found);
+    return found;
+}
+
 sg_dlsym_fn *sg_dlsym(void)
 {
-    return dlsym;
+    return look_up;
 }
 
 static struct sg_native native;
-static uintptr_t top;
+static struct sg_stack seen;
 
 struct stack {
     uint64_t address[16];
@@ -31,7 +59,7 @@ struct stack {
 static __attribute__((noinline)) struct stack take(void)
 {
     struct stack stack = {.count = 0};
-    stack.count = sg_native_frames(&native, &top, stack.address, 16);
+    stack.count = sg_native_frames(&native, &seen, stack.address, 16);
     __asm__ volatile("");
     return stack;
 }
@@ -48,8 +76,15 @@ static void the_same_each_time(void **state)
     (void)state;
     struct stack stack[2][3];
     for (volatile int turn = 0; turn < 2; turn++) /* volatile: one call, and not one for each turn */
-        for (volatile int deep = 0; deep < 3; deep++)
+        for (volatile int deep = 0; deep < 3; deep++) {
+            int before = unwound;
             stack[turn][deep] = deeper(deep * 4);
+#ifdef __x86_64__
+            assert_true(turn == 0 || unwound == before); /* the second time all is known */
+#else
+            (void)before;
+#endif
+        }
     for (int deep = 0; deep < 3; deep++) {
         assert_true(stack[0][deep].count > 2);
         assert_memory_equal(&stack[0][deep].count, &stack[1][deep].count, sizeof(unsigned));
@@ -67,6 +102,96 @@ static void calls_on_two_lines_differ(void **state)
     assert_true(memcmp(one.address, other.address, one.count * sizeof *one.address) != 0);
 }
 
+/* A frame that is as large as it is asked to be. */
+static __attribute__((noinline)) struct stack roomy(size_t bytes)
+{
+    volatile char *room = __builtin_alloca(bytes);
+    room[0] = room[bytes - 1] = 1;
+    struct stack stack = take();
+    __asm__ volatile("");
+    return stack;
+}
+
+static ucontext_t program, coroutine;
+static struct stack met[2];
+
+static void run_coroutine(void)
+{
+    for (volatile int turn = 0; turn < 2; turn++)
+        met[turn] = roomy(64);
+    for (volatile int i = 0; i < 4; i++) /* one of no fixed size is unwound each time */
+        (void)roomy(64 + 512 * (size_t)i);
+}
+
+/* The size of a frame on one stack leads beyond the end of another, smaller one. */
+static void a_small_stack_beside_a_large_one(void **state)
+{
+    enum { STACK = 64 << 10, LARGE = 256 << 10 };
+    (void)state;
+    roomy(LARGE);
+    char *small = mmap(NULL, STACK + 2 * LARGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(small, MAP_FAILED);
+    assert_int_equal(mprotect(small, STACK, PROT_READ | PROT_WRITE), 0);
+    assert_int_equal(getcontext(&coroutine), 0);
+    coroutine.uc_stack.ss_sp = small;
+    coroutine.uc_stack.ss_size = STACK;
+    coroutine.uc_link = &program;
+    makecontext(&coroutine, run_coroutine, 0);
+    assert_int_equal(swapcontext(&program, &coroutine), 0);
+    assert_true(met[0].count > 2 && met[0].count == met[1].count);
+    assert_memory_equal(met[0].address, met[1].address, met[0].count * sizeof(uint64_t));
+    assert_int_equal(munmap(small, STACK + 2 * LARGE), 0);
+}
+
+/* One frame that is reached by two ways is of one size all the same. */
+static __attribute__((noinline)) struct stack by_another_way(int left)
+{
+    struct stack stack = deeper(left);
+    __asm__ volatile("");
+    return stack;
+}
+
+static void what_is_known_stays_known(void **state)
+{
+    (void)state;
+    int known = 0;
+    for (volatile int turn = 0; turn < 4; turn++) {
+        (void)by_another_way(1);
+        (void)deeper(1);
+        known = turn == 0 ? unwound : known;
+    }
+#ifdef __x86_64__
+    assert_int_equal(unwound, known);
+#else
+    (void)known;
+#endif
+}
+
+static struct stack none;
+
+static void take_without(const char *name)
+{
+    int status;
+    lacks = name;
+    pid_t child = fork();
+    if (child == 0) {
+        none = take();
+        lacks = NULL;
+        _exit(none.count != 0 || take().count != 0); /* it is looked for once */
+    }
+    lacks = NULL;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void nothing_without_the_runtime(void **state)
+{
+    (void)state;
+    take_without("_Unwind_Backtrace");
+    take_without("_Unwind_GetIP");
+    take_without("_Unwind_GetCFA");
+}
+
 static void names_what_is_exported(void **state)
 {
     (void)state;
@@ -79,13 +204,23 @@ static void names_what_is_exported(void **state)
     assert_false(sg_native_describe(4096, module, function, sizeof module, &offset));
     assert_true(sg_native_describe((uint64_t)(uintptr_t)&take, module, function, 8, &offset));
     assert_true(strlen(module) < 8); /* of the program itself, cut */
+    for (size_t room = 1; room < 8; room++) { /* and of another one */
+        memset(module, '?', sizeof module);
+        memset(function, '?', sizeof function);
+        assert_true(sg_native_describe((uint64_t)(uintptr_t)address + 5, module, function, room, &offset));
+        assert_true(strlen(module) == room - 1 && module[room] == '?');
+        assert_true(strlen(function) < room && function[room] == '?');
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_without_the_runtime),
         cmocka_unit_test(the_same_each_time),
+        cmocka_unit_test(what_is_known_stays_known),
         cmocka_unit_test(calls_on_two_lines_differ),
+        cmocka_unit_test(a_small_stack_beside_a_large_one),
         cmocka_unit_test(names_what_is_exported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

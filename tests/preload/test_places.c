@@ -6,10 +6,13 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "backward.h"
+#include "balance.h"
 #include "life.h"
 #include "native.h"
 #include "phases.h"
@@ -26,16 +29,6 @@ __thread struct sg_thread *sg_self_found;
 struct sg_thread *sg_thread_find(void)
 {
     return sg_self_found = &sg_self;
-}
-
-void sg_guard(enum sg_guard guard)
-{
-    assert_int_equal(guard, SG_GUARD_SITES);
-}
-
-void sg_unguard(enum sg_guard guard)
-{
-    (void)guard;
 }
 
 static struct sg_conf conf;
@@ -69,10 +62,10 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
     return true;
 }
 
-unsigned sg_native_frames(struct sg_native *native, uintptr_t *top, uint64_t *ret, unsigned most)
+unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret, unsigned most)
 {
     (void)native;
-    (void)top;
+    (void)stack;
     assert_true(program.addresses <= most);
     memcpy(ret, program.address, program.addresses * sizeof *ret);
     return program.addresses;
@@ -88,8 +81,11 @@ bool sg_native_describe(uint64_t address, char *module, char *function, size_t r
 
 static struct sg_backward backward; /* of type 0: none */
 
+static unsigned looks;
+
 void sg_backward_look(void)
 {
+    looks++;
 }
 
 void sg_backward_forward(struct sg_thread *self, uint32_t site)
@@ -106,18 +102,20 @@ bool sg_backward_now(struct sg_backward *ret)
 
 bool sg_backward_name(uint64_t type, char *ret, size_t room)
 {
-    return snprintf(ret, room, "Class%u", (unsigned)type) > 0;
+    return type != 8 && snprintf(ret, room, "Class%u", (unsigned)type) > 0;
 }
 
 static struct {
     struct segalloc_trace_record record[512];
-    unsigned count;
+    unsigned count, refused;
     bool refuses;
+    enum segalloc_record_kind refuses_kind; /* one of them; 0: none */
 } trace;
 
 bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count)
 {
-    if (trace.refuses)
+    trace.refused += trace.refuses || define->kind == trace.refuses_kind;
+    if (trace.refuses || define->kind == trace.refuses_kind)
         return false;
     assert_true(trace.count + count <= sizeof trace.record / sizeof *trace.record);
     memcpy(trace.record + trace.count, define, count * sizeof *define);
@@ -131,6 +129,31 @@ static unsigned count(enum segalloc_record_kind kind, uint32_t number)
     for (unsigned i = 0; i < trace.count; i++)
         found += trace.record[i].kind == kind && (!number || trace.record[i].stream == number);
     return found;
+}
+
+/* A text as the trace has it, put together of its pieces. */
+static const char *text_of(uint32_t number)
+{
+    static char text[1024];
+    size_t used = 0;
+    bool begun = false;
+    for (unsigned i = 0; i < trace.count; i++) {
+        const struct segalloc_trace_record *piece = &trace.record[i];
+        if (piece->kind != SEGALLOC_RECORD_DEFINE_TEXT || piece->stream != number)
+            continue;
+        assert_int_equal((piece->flags & SEGALLOC_FLAG_FIRST) != 0, !begun);
+        begun = true;
+        memcpy(text + used, &piece->id, 8);
+        memcpy(text + used + 8, &piece->size, 8);
+        used += 16;
+        if (piece->flags & SEGALLOC_FLAG_LAST) {
+            assert_int_equal(strnlen(text + used - 16, 16) == 16 || !text[used - 1], true);
+            text[used] = '\0';
+            return text;
+        }
+    }
+    fail_msg("text %u is not whole", number);
+    return NULL;
 }
 
 static uint32_t at(unsigned a, unsigned b)
@@ -148,6 +171,7 @@ static int on(void **state)
     conf.sites = true;
     trace.count = 0;
     trace.refuses = false;
+    trace.refuses_kind = SEGALLOC_RECORD_NONE;
     program.lines = program.addresses = 0;
     return sg_sites_open(&conf) ? 0 : -1;
 }
@@ -157,6 +181,7 @@ static void each_stack_is_a_number(void **state)
     (void)state;
     uint32_t one = at(10, 20);
     assert_true(one && trace.count);
+    assert_true(looks > 0); /* for PyTorch, whenever something new is met */
     unsigned written = trace.count;
     int described = program.described;
     assert_int_equal(at(10, 20), one);
@@ -168,6 +193,39 @@ static void each_stack_is_a_number(void **state)
     for (unsigned i = 0; i < trace.count; i++)
         if (trace.record[i].kind == SEGALLOC_RECORD_DEFINE_SITE && trace.record[i].flags & SEGALLOC_FLAG_FIRST)
             assert_true(trace.record[i].size == 10 || trace.record[i].size == 11);
+}
+
+/* Frames say which texts are theirs, the innermost first. */
+static void texts_are_whole(void **state)
+{
+    (void)state;
+    uint32_t site = at(200, 21);
+    unsigned frames = 0;
+    for (unsigned i = 0; i < trace.count; i++) {
+        const struct segalloc_trace_record *frame = &trace.record[i];
+        if (frame->kind != SEGALLOC_RECORD_DEFINE_SITE || frame->stream != site)
+            continue;
+        assert_int_equal(frame->size, frames ? 21 : 200);
+        assert_int_equal(frame->flags, frames ? SEGALLOC_FLAG_LAST : SEGALLOC_FLAG_FIRST);
+        if (frames) { /* its file was written with an earlier frame, or is now */
+            assert_string_equal(text_of((uint32_t)frame->id), "function_21");
+        } else {
+            assert_string_equal(text_of((uint32_t)(frame->id >> 32)),
+                "/lib/python3.12/site-packages/torch/nn/functional.py");
+            assert_string_equal(text_of((uint32_t)frame->id), "function_200");
+        }
+        frames++;
+    }
+    assert_int_equal(frames, 2);
+    static const char *const lengths[] = {"a text of 15 by", "a text of 16 byt", "a text of 17 byte",
+        "a text of 32 bytes, in two parts"};
+    for (int i = 0; i < 4; i++) {
+        uint32_t number = sg_sites_intern(lengths[i]);
+        assert_true(sg_sites_write_text(number));
+        assert_string_equal(text_of(number), lengths[i]);
+        assert_int_equal(count(SEGALLOC_RECORD_DEFINE_TEXT, number), (strlen(lengths[i]) + 15) / 16);
+        assert_string_equal(sg_sites_text(number), lengths[i]);
+    }
 }
 
 static void the_users_own_line_is_shown(void **state)
@@ -191,8 +249,16 @@ static void what_was_not_taken_is_written_again(void **state)
     uint32_t site = at(40, 41);
     assert_true(site && !trace.count);
     trace.refuses = false;
+    trace.refuses_kind = SEGALLOC_RECORD_DEFINE_SITE; /* its texts alone are taken */
+    assert_int_equal(at(40, 41), site);
+    assert_true(trace.count && !count(SEGALLOC_RECORD_DEFINE_SITE, 0));
+    unsigned texts = trace.count, refused = trace.refused;
+    assert_int_equal(at(40, 41), site);
+    assert_true(trace.count == texts && trace.refused == refused + 1);
+    trace.refuses_kind = SEGALLOC_RECORD_NONE;
     assert_int_equal(at(40, 41), site);
     assert_int_equal(count(SEGALLOC_RECORD_DEFINE_SITE, site), 2);
+    assert_int_equal(count(SEGALLOC_RECORD_DEFINE_TEXT, 0), texts);
     trace.count = 0;
     sg_sites_forget(); /* a fork */
     assert_int_equal(at(40, 41), site);
@@ -232,7 +298,113 @@ static void a_backward_pass_is_told_by_what_ran_forward(void **state)
     sg_sites_note(sg_this_thread());
     assert_true(sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
     assert_string_equal(text, "backward, Class7");
+    char cut[8] = "???????";
+    assert_true(sg_sites_tell(sg_this_thread()->shown, cut, 5));
+    assert_string_equal(cut, "back");
+    assert_string_equal(cut + 5, "??");
+    backward.forward = forward;
+    sg_sites_note(sg_this_thread());
+    for (size_t room = 1; room < 8; room++) {
+        memset(cut, '?', sizeof cut);
+        assert_true(sg_sites_tell(sg_this_thread()->shown, cut, room));
+        assert_true(strlen(cut) == room - 1 && (room == 7 || cut[room] == '?'));
+    }
+    backward = (struct sg_backward){.type = 8}; /* of no known name */
+    sg_sites_note(sg_this_thread());
+    assert_true(sg_sites_tell(sg_this_thread()->shown, text, sizeof text));
+    assert_string_equal(text, "backward, of an unknown kind");
     backward.type = 0;
+}
+
+/* What there is room for; each in a process of its own, since it stays. */
+static void apart(void (*run)(void))
+{
+    int status;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void many_short_texts(void)
+{
+    char text[32];
+    uint32_t last = 0;
+    for (int i = 0; i < 40000; i++) {
+        snprintf(text, sizeof text, "%d", i);
+        uint32_t number = sg_sites_intern(text);
+        assert_true(!number || !last || number == last + 1);
+        last = number ? number : last;
+        assert_true(!number || strcmp(sg_sites_text(number), text) == 0);
+    }
+    assert_int_equal(last, (1 << 15) - 1);                             /* a reader takes no more */
+    assert_int_equal(sg_sites_intern("7") + 4, sg_sites_intern("11")); /* those that are there are found */
+    assert_int_equal(sg_sites_intern(""), 0);
+}
+
+static void many_long_texts(void)
+{
+    char text[600];
+    size_t bytes = 0;
+    for (int i = 0; i < 20000; i++) {
+        memset(text, 'x', sizeof text);
+        snprintf(text + 490, 20, "%08d", i); /* longer ones are cut to 511 bytes */
+        text[498] = 'y';
+        text[599] = '\0';
+        uint32_t number = sg_sites_intern(text);
+        if (!number)
+            continue;
+        assert_int_equal(strlen(sg_sites_text(number)), 511);
+        assert_memory_equal(sg_sites_text(number), text, 511);
+        bytes += 512;
+    }
+    assert_in_range(bytes, (4 << 20) - 8192, 4 << 20);
+    assert_true(sg_sites_intern("x") != 0 || bytes + 8192 > 4 << 20); /* a short one may still fit */
+}
+
+static void many_stacks(void)
+{
+    unsigned found = 0;
+    trace.refuses = true;
+    for (unsigned i = 1; i < 70000; i++)
+        found += at(i, 30) != 0;
+    assert_in_range(found, 65000, 65535);
+    assert_int_equal(at(69999, 30), 0);
+    assert_true(!sg_this_thread()->shown && at(69998 - 69000, 30) != 0);
+}
+
+static void many_phases(void)
+{
+    char name[32];
+    unsigned none = 0, some = 0;
+    trace.refuses = true;
+    for (unsigned i = 0; i < 40000; i++) {
+        snprintf(name, sizeof name, "step %u", i % 200);
+        segalloc_mark(name);
+        snprintf(name, sizeof name, "part %u", i / 200);
+        segalloc_phase_push(name);
+        sg_sites_note(sg_this_thread());
+        *(sg_this_thread()->phase ? &some : &none) += 1;
+        segalloc_phase_pop();
+    }
+    assert_true(some > 32000 && some < 1 << 15 && none > 0);
+    segalloc_mark("step 1");
+    segalloc_phase_push("part 1");
+    sg_sites_note(sg_this_thread());
+    assert_true(sg_this_thread()->phase != 0);
+}
+
+static void as_many_as_there_is_room_for(void **state)
+{
+    (void)state;
+    apart(many_short_texts);
+    apart(many_long_texts);
+    apart(many_stacks);
+    apart(many_phases);
 }
 
 /* The name of the phase that an allocation of this thread is in, with those around it. */
@@ -266,6 +438,18 @@ static void phases_nest(void **state)
     phase();
     assert_int_equal(trace.count, written);
     segalloc_phase_pop();
+    uint32_t forward = (phase(), sg_this_thread()->phase);
+    for (int i = 0; i < 3; i++) { /* one that is entered again is the same */
+        segalloc_phase_push("attention");
+        assert_string_equal(phase(), "attention<forward<step 1<");
+        segalloc_phase_pop();
+    }
+    assert_string_equal(phase(), "forward<step 1<");
+    assert_int_equal(sg_this_thread()->phase, forward);
+    assert_int_equal(trace.count, written);
+    segalloc_phase_push("");
+    assert_string_equal(phase(), "forward<step 1<");
+    segalloc_phase_pop();
     segalloc_phase_push(NULL);
     assert_string_equal(phase(), "forward<step 1<");
     segalloc_phase_pop();
@@ -281,9 +465,37 @@ static void phases_nest(void **state)
     segalloc_phase_pop();
 }
 
+/* Another thread's allocations are of the phase that was opened or closed last, where it has none itself. */
+static void a_thread_without_phases(void **state)
+{
+    (void)state;
+    segalloc_phase_push("decode");
+    struct sg_thread kept = sg_self;
+    sg_self = (struct sg_thread){0};
+    assert_string_equal(phase(), "decode<");
+    segalloc_phase_push("copy");
+    assert_string_equal(phase(), "copy<");
+    segalloc_phase_pop();
+    assert_string_equal(phase(), "");
+    sg_self = kept;
+    assert_string_equal(phase(), "decode<");
+    trace.count = 0;
+    trace.refuses_kind = SEGALLOC_RECORD_DEFINE_PHASE;
+    sg_sites_forget();
+    sg_sites_note(sg_this_thread());
+    trace.refuses_kind = SEGALLOC_RECORD_NONE;
+    assert_string_equal(phase(), "decode<"); /* what was not taken is written again */
+    segalloc_mark("");
+    segalloc_phase_pop();
+    assert_string_equal(phase(), "");
+}
+
 /* NVTX as a program has it: pointers that are NULL until a tool sets them. */
 typedef void function(void);
 static function *core[16], *core2[16];
+static unsigned nvtx_functions = 16;
+static int lacking = -1; /* a place of core2 */
+static bool nvtx_has = true;
 
 static int functions_of(int module, function ****ret_table, unsigned *ret_count)
 {
@@ -293,9 +505,11 @@ static int functions_of(int module, function ****ret_table, unsigned *ret_count)
         tables[1][i] = &core2[i];
     }
     assert_true(module == 1 || module == 5);
+    if (lacking >= 0)
+        tables[1][lacking] = NULL;
     *ret_table = tables[module == 5];
-    *ret_count = 16;
-    return 1;
+    *ret_count = nvtx_functions;
+    return nvtx_has;
 }
 
 static const void *nvtx_table(uint32_t id)
@@ -333,6 +547,72 @@ static void ranges_of_nvtx_are_phases(void **state)
     assert_string_equal(phase(), "");
 }
 
+static const void *no_table(uint32_t id)
+{
+    static const size_t bytes = 8; /* of a version before these functions */
+    return id == 9 ? NULL : &bytes;
+}
+
+static const void *none(uint32_t id)
+{
+    (void)id;
+    return NULL;
+}
+
+static void an_older_nvtx_is_left_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(InitializeInjectionNvtx2(none), 0);
+    assert_int_equal(InitializeInjectionNvtx2(no_table), 0);
+    for (nvtx_functions = 0; nvtx_functions <= 11;
+         nvtx_functions++) /* of 12 there is a pop, the last that is asked for */
+        assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 0);
+    nvtx_functions = 12;
+    assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 1);
+    for (int i = 4; i <= 10; i++) {
+        lacking = i;
+        assert_int_equal(InitializeInjectionNvtx2(nvtx_table), i != 4 && i != 5 && i != 10);
+    }
+    lacking = -1;
+    nvtx_has = false;
+    assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 0);
+    nvtx_has = true;
+}
+
+/* What a range may be named by. */
+static void events_of_nvtx(void **state)
+{
+    int (*push)(const void *), (*pop)(void);
+    const void *(*intern)(void *, const char *);
+    struct {
+        uint16_t version, size;
+        uint32_t before[5];
+        uint64_t payload;
+        int32_t type;
+        const void *message;
+    } event = {.version = 3, .type = 1, .message = "text"};
+    (void)state;
+    assert_int_equal(InitializeInjectionNvtx2(nvtx_table), 1);
+    memcpy(&push, &core[8], sizeof push);
+    memcpy(&pop, &core[11], sizeof pop);
+    memcpy(&intern, &core2[10], sizeof intern);
+    assert_int_equal(push(&event), 0);
+    assert_string_equal(phase(), "text<");
+    event.type = 2; /* of wide characters */
+    assert_int_equal(push(&event), 1);
+    assert_string_equal(phase(), "text<");
+    assert_int_equal(push(NULL), 2);
+    assert_string_equal(phase(), "text<");
+    event.type = 3;
+    event.message = intern(NULL, "registered");
+    assert_int_equal(push(&event), 3);
+    assert_string_equal(phase(), "registered<text<");
+    assert_string_equal(intern(NULL, NULL), "");
+    for (int depth = 3; depth >= 0; depth--)
+        assert_int_equal(pop(), depth);
+    assert_int_equal(pop(), 0);
+}
+
 static void off_is_nothing(void **state)
 {
     (void)state;
@@ -356,6 +636,11 @@ int main(void)
         cmocka_unit_test_setup(a_backward_pass_is_told_by_what_ran_forward, on),
         cmocka_unit_test_setup(phases_nest, on),
         cmocka_unit_test_setup(ranges_of_nvtx_are_phases, on),
+        cmocka_unit_test_setup(texts_are_whole, on),
+        cmocka_unit_test_setup(a_thread_without_phases, on),
+        cmocka_unit_test_setup(an_older_nvtx_is_left_alone, on),
+        cmocka_unit_test_setup(events_of_nvtx, on),
+        cmocka_unit_test_setup(as_many_as_there_is_room_for, on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,549 @@
+/* The test of coherent aliases on a fake driver, with each of its calls refused in turn. Queued work runs when the stream is
+   waited for. The result is kept for the life of a process, so each case is a process. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "captures.h"
+#include "coherence.h"
+#include "helper.h"
+#include "life.h"
+#include "meta.h"
+#include "rest.h"
+#include "users.h"
+
+enum { GRANULE = 2 << 20, QUEUED = 256, HANDLE = 77, DEVICE = 1, ROUNDS = 16, ROW = 512 };
+static const CUdeviceptr BASE = 0x700000000000;
+
+enum fault { NONE, STALE, ROWS_MIXED, ROWS_STALE, DEAD, SECOND_READ };
+enum helper { RUNS, RUNS_LATER, NEVER_RUNS, NO_THREAD };
+
+static struct {
+    enum fault fault;
+    enum helper helper;
+    int refuse; /* the call of this number; 0: none */
+    int calls, count, major[3], minor[3], vmm;
+    size_t granule;
+    bool no_context, no_memory, ending, no_calls;
+    /* What is held. */
+    int reserved, created, mapped, streams, entered, memory, said, rests;
+    bool accessible;
+    uint32_t *page, *stale; /* by the first address, and what the second sees where it is apart */
+    void *(*later)(void *);
+} fake;
+
+struct operation {
+    bool (*done)(const struct operation *operation);
+    CUdeviceptr to, from;
+    uint32_t value;
+    size_t bytes, rows, pitch;
+    void *host;
+};
+
+static struct queue {
+    struct operation list[QUEUED];
+    int used;
+    bool there;
+} queue[2];
+
+__thread struct sg_thread sg_self;
+
+/* In a child, cmocka's long jump would go on with the parent's tests. */
+#define EXPECT(condition)                                                          \
+    do {                                                                           \
+        if (!(condition)) {                                                        \
+            fprintf(stderr, "%s:%d: error: %s\n", __FILE__, __LINE__, #condition); \
+            _exit(1);                                                              \
+        }                                                                          \
+    } while (0)
+
+/* Below, every call of the driver's can be the one that it refuses. */
+static bool refused(void)
+{
+    return ++fake.calls == fake.refuse;
+}
+#define CALL_OR_REFUSE()               \
+    do {                               \
+        if (refused())                 \
+            return CUDA_ERROR_UNKNOWN; \
+    } while (0)
+
+static uint32_t *at(CUdeviceptr address, size_t bytes)
+{
+    EXPECT(fake.mapped == 2 && fake.accessible && address >= BASE && address + bytes <= BASE + 2 * fake.granule);
+    size_t offset = address - BASE;
+    bool second = offset >= fake.granule;
+    EXPECT(second || offset + bytes <= fake.granule);
+    bool apart = second && (fake.fault == STALE || (fake.fault == ROWS_STALE && bytes == ROW));
+    return (apart ? fake.stale : fake.page) + offset % fake.granule / sizeof(uint32_t);
+}
+
+static bool set(const struct operation *o)
+{
+    for (size_t row = 0; row < o->rows; row++) {
+        uint32_t *to = at(o->to + row * o->pitch, o->bytes);
+        for (size_t i = 0; i < o->bytes / sizeof *to && fake.fault != DEAD; i++)
+            to[i] = o->value;
+        if (fake.fault == ROWS_MIXED && o->rows > 1 && o->to < BASE + fake.granule)
+            to[o->bytes / sizeof *to] = 0; /* a line of a cache that is larger than what was written */
+    }
+    return true;
+}
+
+static bool copy(const struct operation *o)
+{
+    uint32_t *from = at(o->from, o->bytes);
+    memmove(o->host ? o->host : at(o->to, o->bytes), from, o->bytes);
+    return true;
+}
+
+static CUresult add(CUstream stream, struct operation operation)
+{
+    struct queue *its = (struct queue *)stream;
+    CALL_OR_REFUSE();
+    EXPECT(its->there && its->used < QUEUED);
+    its->list[its->used++] = operation;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_create(CUstream *ret, unsigned flags)
+{
+    CALL_OR_REFUSE();
+    EXPECT(flags == CU_STREAM_NON_BLOCKING);
+    struct queue *its = queue[0].there ? &queue[1] : &queue[0];
+    *its = (struct queue){.there = true};
+    *ret = (CUstream)its;
+    fake.streams++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_synchronize(CUstream stream)
+{
+    struct queue *its = (struct queue *)stream;
+    for (int i = 0; i < its->used; i++)
+        EXPECT(its->list[i].done(&its->list[i]));
+    its->used = 0;
+    CALL_OR_REFUSE(); /* an error of something else; the work is done all the same */
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_destroy(CUstream stream)
+{
+    struct queue *its = (struct queue *)stream;
+    EXPECT(its->there);
+    its->there = false;
+    fake.streams--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_async(CUdeviceptr address, unsigned value, size_t count, CUstream stream)
+{
+    return add(stream, (struct operation){set, .to = address, .value = value, .bytes = 4 * count, .rows = 1});
+}
+
+static CUresult set_rows_async(CUdeviceptr address, size_t pitch, unsigned value, size_t width, size_t height,
+    CUstream stream)
+{
+    return add(stream,
+        (struct operation){set, .to = address, .value = value, .bytes = 4 * width, .rows = height, .pitch = pitch});
+}
+
+static CUresult copy_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    return add(stream, (struct operation){copy, .to = to, .from = from, .bytes = bytes});
+}
+
+static CUresult copy_to_host_async(void *to, CUdeviceptr from, size_t bytes, CUstream stream)
+{
+    if (fake.fault == SECOND_READ && from >= BASE + fake.granule)
+        fake.page[bytes / sizeof(uint32_t) - 1] ^= 1; /* the last word of the rows, seen by the second address */
+    return add(stream, (struct operation){copy, .host = to, .from = from, .bytes = bytes});
+}
+
+static CUresult get_current(CUcontext *ret)
+{
+    CALL_OR_REFUSE();
+    *ret = fake.no_context ? NULL : (CUcontext)&fake;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_device(CUdevice *ret)
+{
+    CALL_OR_REFUSE();
+    *ret = DEVICE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_count(int *ret)
+{
+    CALL_OR_REFUSE();
+    *ret = fake.count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    CALL_OR_REFUSE();
+    EXPECT(device >= 0 && device <= fake.count - 1);
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake.major[device]
+           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake.minor[device]
+                                                                       : fake.vmm;
+    return CUDA_SUCCESS;
+}
+
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    CALL_OR_REFUSE();
+    EXPECT(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM && prop->location.id == DEVICE);
+    *ret = fake.granule;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
+{
+    CALL_OR_REFUSE();
+    EXPECT(bytes == 2 * fake.granule && !alignment && !hint && !flags);
+    *ret = BASE;
+    fake.reserved++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_free(CUdeviceptr address, size_t bytes)
+{
+    EXPECT(address == BASE && bytes == 2 * fake.granule && !fake.mapped);
+    fake.reserved--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    CALL_OR_REFUSE();
+    EXPECT(bytes == fake.granule && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && prop->location.id == DEVICE &&
+           prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !flags);
+    *ret = HANDLE;
+    fake.created++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    EXPECT(handle == HANDLE && !fake.mapped);
+    fake.created--;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    CALL_OR_REFUSE();
+    EXPECT((address == BASE || address == BASE + fake.granule) && bytes == fake.granule && !offset &&
+           handle == HANDLE && !flags);
+    fake.mapped++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    EXPECT((address == BASE || address == BASE + fake.granule) && bytes == fake.granule);
+    EXPECT(!(queue[0].used || queue[1].used)); /* not under work */
+    fake.mapped--;
+    fake.accessible = false;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+    CALL_OR_REFUSE();
+    EXPECT(address == BASE && bytes == 2 * fake.granule && count == 1 && fake.mapped == 2);
+    EXPECT(desc->location.id == DEVICE && desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    fake.accessible = true;
+    return CUDA_SUCCESS;
+}
+
+bool sg_captures_relax(CUstreamCaptureMode *ret_mode)
+{
+    *ret_mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    EXPECT(sg_self.inside && sg_self.aside); /* its calls are none of the program's */
+    return true;
+}
+
+int sg_users_enter(CUcontext context)
+{
+    EXPECT(context == (CUcontext)&fake);
+    if (fake.ending)
+        return -1;
+    fake.entered++;
+    return 0;
+}
+
+void sg_users_leave(int use)
+{
+    EXPECT(use == 0);
+    fake.entered--;
+}
+
+bool sg_helper_start(void *(*run)(void *), void *user)
+{
+    if (fake.helper == NO_THREAD)
+        return false;
+    if (fake.helper == RUNS)
+        run(user);
+    fake.later = fake.helper == RUNS_LATER ? run : NULL;
+    return true;
+}
+
+void sg_rest(long ns)
+{
+    EXPECT(ns >= 1 && ns <= 999999999);
+    if (++fake.rests == 100 && fake.later)
+        fake.later(NULL);
+}
+
+void *sg_meta_map(size_t bytes)
+{
+    if (fake.no_memory)
+        return NULL;
+    fake.memory++;
+    return calloc(1, bytes);
+}
+
+void sg_meta_unmap(void *memory, size_t bytes)
+{
+    EXPECT(bytes > 0);
+    fake.memory--;
+    free(memory);
+}
+
+void sg_life_say(const char *line)
+{
+    EXPECT(strstr(line, "no page gets a second address"));
+    fake.said++;
+}
+
+static struct sg_conf conf;
+static struct sg_driver driver;
+static int said, rests; /* of the last process */
+
+static int begin(void **state)
+{
+    (void)state;
+    memset(&fake, 0, sizeof fake);
+    memset(queue, 0, sizeof queue);
+    fake.count = 1 + DEVICE;
+    fake.granule = GRANULE;
+    fake.vmm = 1;
+    fake.page = calloc(1, GRANULE);
+    fake.stale = calloc(1, GRANULE);
+    for (int i = 0; i < 3; i++)
+        fake.major[i] = 9;
+    conf = (struct sg_conf){.expandable_segments = true, .alias = SG_ALIAS_AUTO};
+    driver = (struct sg_driver){.ctx_get_current = get_current,
+        .ctx_get_device = get_device,
+        .device_count = device_count,
+        .device_attribute = device_attribute,
+        .granularity = granularity,
+        .address_reserve = address_reserve,
+        .address_free = address_free,
+        .create = create,
+        .release = release,
+        .map = map,
+        .unmap = unmap,
+        .set_access = set_access,
+        .stream_create = stream_create,
+        .stream_destroy = stream_destroy,
+        .stream_synchronize = stream_synchronize,
+        .set_async = set_async,
+        .set_rows_async = set_rows_async,
+        .copy_async = copy_async,
+        .copy_to_host_async = copy_to_host_async};
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    free(fake.page);
+    free(fake.stale);
+    return 0;
+}
+
+/* What comes of it, in a process of its own; nothing is held afterwards. */
+static const char *settle(enum sg_alias expected)
+{
+    static struct outcome {
+        bool well;
+        int calls, rests, said;
+        char text[96];
+    } outcome;
+    int ends[2], status;
+    fake.calls = 0;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        enum sg_alias settled = sg_coherence_settle(&conf, &driver);
+        const char *text = sg_coherence_text();
+        outcome = (struct outcome){settled == expected && fake.reserved + fake.created + fake.mapped + fake.streams +
+                                                                  fake.entered + fake.memory ==
+                                                              0,
+            fake.calls, fake.rests, fake.said, ""};
+        snprintf(outcome.text, sizeof outcome.text, "%s", text ? text : "");
+        _exit(write(ends[1], &outcome, sizeof outcome) != (ssize_t)sizeof outcome);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &outcome, sizeof outcome), sizeof outcome);
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0 && outcome.well);
+    fake.calls = outcome.calls;
+    said = outcome.said;
+    rests = outcome.rests;
+    return outcome.text;
+}
+
+static void a_page_that_is_coherent(void **state)
+{
+    (void)state;
+    assert_string_equal(sg_coherence_text() ? sg_coherence_text() : "", "");
+    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    fake.helper = RUNS_LATER;
+    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    assert_in_range(rests, 100, 110); /* looked at again and again, and no longer than needed */
+    assert_int_equal(said, 0);
+}
+
+/* By what the reading of each kind sees. */
+static void a_page_that_is_not(void **state)
+{
+    static const enum fault faults[] = {STALE, ROWS_MIXED, ROWS_STALE, SECOND_READ};
+    (void)state;
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        fake.fault = faults[i];
+        assert_string_equal(settle(SG_ALIAS_OFF), "off: two addresses of a page are not coherent");
+        assert_int_equal(said, 1);
+    }
+}
+
+static const char untested[] = "off: whether two addresses of a page are coherent could not be tested";
+
+static void a_driver_that_does_nothing_was_not_tested(void **state)
+{
+    (void)state;
+    fake.fault = DEAD;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_int_equal(said, 0);
+}
+
+/* Each call of the driver in turn: what was not tested is off, and nothing is left behind. */
+static void each_refusal(void **state)
+{
+    (void)state;
+    settle(SG_ALIAS_AUTO);
+    int calls = fake.calls;
+    assert_true(calls > 4 * ROUNDS);
+    for (fake.refuse = 1; fake.refuse <= calls; fake.refuse++) {
+        const char *text = settle(SG_ALIAS_OFF);
+        if (strcmp(text, "") != 0 && strncmp(text, "off: the devices", 16) != 0)
+            assert_string_equal(text, untested);
+    }
+    assert_int_equal(said, 0);
+}
+
+static void what_cannot_be_tested(void **state)
+{
+    (void)state;
+    fake.no_context = true;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.no_context = false;
+    fake.ending = true;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.ending = false;
+    fake.no_memory = true;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.no_memory = false;
+    fake.granule = 64 << 10; /* smaller than what is tested */
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.granule = GRANULE;
+    fake.helper = NO_THREAD;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.helper = NEVER_RUNS; /* the device never comes to it: a second, and no more */
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    assert_int_equal(rests, 50000);
+    fake.helper = RUNS;
+    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+}
+
+/* A driver that lacks one of the calls is not asked for the others. */
+static void each_call_is_needed(void **state)
+{
+    (void)state;
+    void **calls[] = {(void **)&driver.stream_create, (void **)&driver.stream_destroy,
+        (void **)&driver.stream_synchronize, (void **)&driver.set_async, (void **)&driver.set_rows_async,
+        (void **)&driver.copy_async, (void **)&driver.copy_to_host_async};
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        void *kept = *calls[i];
+        *calls[i] = NULL;
+        assert_string_equal(settle(SG_ALIAS_OFF), untested);
+        *calls[i] = kept;
+    }
+    driver.create = NULL; /* without pages there is nothing to say */
+    assert_string_equal(settle(SG_ALIAS_OFF), "");
+}
+
+static void devices_of_two_kinds(void **state)
+{
+    static const char unlike[] = "off: the devices are of different kinds, and one alone was tested";
+    (void)state;
+    fake.count = 3;
+    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
+    fake.minor[2] = 1;
+    assert_string_equal(settle(SG_ALIAS_OFF), unlike);
+    fake.minor[2] = 0;
+    fake.major[0] = 8;
+    assert_string_equal(settle(SG_ALIAS_OFF), unlike);
+}
+
+static void what_the_configuration_says(void **state)
+{
+    (void)state;
+    conf.alias = SG_ALIAS_ON;
+    assert_string_equal(settle(SG_ALIAS_ON), "on, by the configuration and not by a test");
+    conf.alias = SG_ALIAS_OFF;
+    assert_string_equal(settle(SG_ALIAS_OFF), "off, by the configuration");
+    assert_true(fake.calls < 4); /* no test */
+    conf.alias = SG_ALIAS_AUTO;
+    fake.vmm = 0;
+    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    fake.vmm = 1;
+    conf.ipc = SG_IPC_ALWAYS;
+    assert_string_equal(settle(SG_ALIAS_OFF), "");
+    conf.ipc = SG_IPC_AUTO;
+    conf.expandable_segments = false;
+    assert_string_equal(settle(SG_ALIAS_OFF), "");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_page_that_is_coherent, begin, end),
+        cmocka_unit_test_setup_teardown(a_page_that_is_not, begin, end),
+        cmocka_unit_test_setup_teardown(a_driver_that_does_nothing_was_not_tested, begin, end),
+        cmocka_unit_test_setup_teardown(each_refusal, begin, end),
+        cmocka_unit_test_setup_teardown(what_cannot_be_tested, begin, end),
+        cmocka_unit_test_setup_teardown(each_call_is_needed, begin, end),
+        cmocka_unit_test_setup_teardown(devices_of_two_kinds, begin, end),
+        cmocka_unit_test_setup_teardown(what_the_configuration_says, begin, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
