@@ -288,7 +288,9 @@ void sg_coherence_use(struct sg_core *core, int device)
         return;
     bool tried = device == atomic_load(&known.first_device);
     enum finding finding = tried ? COHERENT : find(sg_life_conf(), sg_life_driver(), &current);
-    if (finding == COHERENT && current == device) {
+    if (current != device) /* the context has changed meanwhile */
+        finding = UNTRIED;
+    if (finding == COHERENT) {
         sg_core_allow_aliases(core, device);
     } else if (finding != FIXED) {
         atomic_store(&known.failed, device);

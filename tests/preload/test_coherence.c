@@ -31,7 +31,7 @@ static struct {
     enum fault fault;
     enum helper helper;
     int refuse; /* the call of this number; 0: none */
-    int calls, count, major[3], minor[3], vmm;
+    int calls, vmm, device;
     size_t granule;
     bool no_context, no_memory, ending, no_calls;
     /* What is held. */
@@ -39,6 +39,8 @@ static struct {
     bool accessible;
     uint32_t *page, *stale; /* by the first address, and what the second sees where it is apart */
     void *(*later)(void *);
+    void *later_user;
+    int allowed[4]; /* how often aliases were allowed, by device */
 } fake;
 
 struct operation {
@@ -179,31 +181,22 @@ static CUresult get_current(CUcontext *ret)
 static CUresult get_device(CUdevice *ret)
 {
     CALL_OR_REFUSE();
-    *ret = DEVICE;
-    return CUDA_SUCCESS;
-}
-
-static CUresult device_count(int *ret)
-{
-    CALL_OR_REFUSE();
-    *ret = fake.count;
+    *ret = fake.device;
     return CUDA_SUCCESS;
 }
 
 static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
     CALL_OR_REFUSE();
-    EXPECT(device >= 0 && device <= fake.count - 1);
-    *ret = attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR   ? fake.major[device]
-           : attribute == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR ? fake.minor[device]
-                                                                       : fake.vmm;
+    EXPECT(device == fake.device && attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+    *ret = fake.vmm;
     return CUDA_SUCCESS;
 }
 
 static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
 {
     CALL_OR_REFUSE();
-    EXPECT(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM && prop->location.id == DEVICE);
+    EXPECT(option == CU_MEM_ALLOC_GRANULARITY_MINIMUM && prop->location.id == fake.device);
     *ret = fake.granule;
     return CUDA_SUCCESS;
 }
@@ -229,7 +222,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
     unsigned long long flags)
 {
     CALL_OR_REFUSE();
-    EXPECT(bytes == fake.granule && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && prop->location.id == DEVICE &&
+    EXPECT(bytes == fake.granule && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED && prop->location.id == fake.device &&
            prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !flags);
     *ret = HANDLE;
     fake.created++;
@@ -266,7 +259,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
 {
     CALL_OR_REFUSE();
     EXPECT(address == BASE && bytes == 2 * fake.granule && count == 1 && fake.mapped == 2);
-    EXPECT(desc->location.id == DEVICE && desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    EXPECT(desc->location.id == fake.device && desc->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     fake.accessible = true;
     return CUDA_SUCCESS;
 }
@@ -300,6 +293,7 @@ bool sg_helper_start(void *(*run)(void *), void *user)
     if (fake.helper == RUNS)
         run(user);
     fake.later = fake.helper == RUNS_LATER ? run : NULL;
+    fake.later_user = user;
     return true;
 }
 
@@ -307,7 +301,7 @@ void sg_rest(long ns)
 {
     EXPECT(ns >= 1 && ns <= 999999999);
     if (++fake.rests == 100 && fake.later)
-        fake.later(NULL);
+        fake.later(fake.later_user);
 }
 
 void *sg_meta_map(size_t bytes)
@@ -327,12 +321,28 @@ void sg_meta_unmap(void *memory, size_t bytes)
 
 void sg_life_say(const char *line)
 {
-    EXPECT(strstr(line, "no page gets a second address"));
+    EXPECT(strstr(line, "no page of it gets a second address"));
     fake.said++;
 }
 
 static struct sg_conf conf;
 static struct sg_driver driver;
+
+const struct sg_conf *sg_life_conf(void)
+{
+    return &conf;
+}
+
+const struct sg_driver *sg_life_driver(void)
+{
+    return &driver;
+}
+
+void sg_core_allow_aliases(struct sg_core *core, int device)
+{
+    EXPECT(core == (struct sg_core *)&fake);
+    fake.allowed[device]++;
+}
 static int said, rests; /* of the last process */
 
 static int begin(void **state)
@@ -340,17 +350,14 @@ static int begin(void **state)
     (void)state;
     memset(&fake, 0, sizeof fake);
     memset(queue, 0, sizeof queue);
-    fake.count = 1 + DEVICE;
+    fake.device = DEVICE;
     fake.granule = GRANULE;
     fake.vmm = 1;
     fake.page = calloc(1, GRANULE);
     fake.stale = calloc(1, GRANULE);
-    for (int i = 0; i < 3; i++)
-        fake.major[i] = 9;
     conf = (struct sg_conf){.expandable_segments = true, .alias = SG_ALIAS_AUTO};
     driver = (struct sg_driver){.ctx_get_current = get_current,
         .ctx_get_device = get_device,
-        .device_count = device_count,
         .device_attribute = device_attribute,
         .granularity = granularity,
         .address_reserve = address_reserve,
@@ -454,7 +461,7 @@ static void each_refusal(void **state)
     assert_true(calls > 4 * ROUNDS);
     for (fake.refuse = 1; fake.refuse <= calls; fake.refuse++) {
         const char *text = settle(SG_ALIAS_OFF);
-        if (strcmp(text, "") != 0 && strncmp(text, "off: the devices", 16) != 0)
+        if (strcmp(text, "") != 0)
             assert_string_equal(text, untested);
     }
     assert_int_equal(said, 0);
@@ -501,17 +508,81 @@ static void each_call_is_needed(void **state)
     assert_string_equal(settle(SG_ALIAS_OFF), "");
 }
 
-static void devices_of_two_kinds(void **state)
+/* Other devices are tried when they are used first, each once. */
+static void use_others(void)
 {
-    static const char unlike[] = "off: the devices are of different kinds, and one alone was tested";
+    static const char *const texts[] = {"off on device 2: two addresses of a page are not coherent",
+        "off on device 3: whether two addresses of a page are coherent could not be tested"};
+    struct sg_core *core = (struct sg_core *)&fake;
+    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    int calls = fake.calls;
+    sg_coherence_use(core, DEVICE); /* it was tried */
+    EXPECT(fake.allowed[DEVICE] == 1 && fake.calls == calls);
+    fake.device = 0;
+    sg_coherence_use(core, 0);
+    sg_coherence_use(core, 0);
+    EXPECT(fake.allowed[0] == 1 && fake.calls > calls && fake.said == 0);
+    EXPECT(strcmp(sg_coherence_text(), "on") == 0);
+    fake.device = 2;
+    fake.fault = STALE;
+    sg_coherence_use(core, 2);
+    EXPECT(fake.allowed[2] == 0 && fake.said == 1 && strcmp(sg_coherence_text(), texts[0]) == 0);
+    fake.fault = NONE;
+    calls = fake.calls;
+    sg_coherence_use(core, 2);
+    EXPECT(fake.allowed[2] == 0 && fake.calls == calls);
+    fake.device = 3;
+    fake.no_memory = true;
+    sg_coherence_use(core, 3);
+    EXPECT(fake.allowed[3] == 0 && fake.said == 1 && strcmp(sg_coherence_text(), texts[1]) == 0);
+    EXPECT(fake.reserved + fake.created + fake.mapped + fake.streams + fake.entered + fake.memory == 0);
+}
+
+/* The thread's context is of another device by now. */
+static void use_one_that_is_not_current(void)
+{
+    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    fake.device = 2;
+    sg_coherence_use((struct sg_core *)&fake, 3);
+    EXPECT(fake.allowed[2] + fake.allowed[3] == 0 && fake.said == 0);
+    EXPECT(strcmp(sg_coherence_text(),
+               "off on device 3: whether two addresses of a page are coherent could not be tested") == 0);
+}
+
+/* Without pages there is nothing to say of a device. */
+static void use_one_without_pages(void)
+{
+    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    fake.device = 2;
+    fake.vmm = 0;
+    sg_coherence_use((struct sg_core *)&fake, 2);
+    EXPECT(fake.allowed[2] == 0 && strcmp(sg_coherence_text(), "on") == 0);
+}
+
+static void each_device_is_tried(void **state)
+{
+    void (*const cases[])(void) = {use_others, use_one_that_is_not_current, use_one_without_pages};
     (void)state;
-    fake.count = 3;
-    assert_string_equal(settle(SG_ALIAS_AUTO), "on");
-    fake.minor[2] = 1;
-    assert_string_equal(settle(SG_ALIAS_OFF), unlike);
-    fake.minor[2] = 0;
-    fake.major[0] = 8;
-    assert_string_equal(settle(SG_ALIAS_OFF), unlike);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        int status;
+        fflush(NULL);
+        pid_t child = fork();
+        if (child == 0) {
+            cases[i]();
+            _exit(0);
+        }
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
+static void a_device_that_cannot_be(void **state)
+{
+    (void)state;
+    fake.device = -1;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
+    fake.device = SG_DEVICES_MAX;
+    assert_string_equal(settle(SG_ALIAS_OFF), untested);
 }
 
 static void what_the_configuration_says(void **state)
@@ -542,7 +613,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(each_refusal, begin, end),
         cmocka_unit_test_setup_teardown(what_cannot_be_tested, begin, end),
         cmocka_unit_test_setup_teardown(each_call_is_needed, begin, end),
-        cmocka_unit_test_setup_teardown(devices_of_two_kinds, begin, end),
+        cmocka_unit_test_setup_teardown(each_device_is_tried, begin, end),
+        cmocka_unit_test_setup_teardown(a_device_that_cannot_be, begin, end),
         cmocka_unit_test_setup_teardown(what_the_configuration_says, begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
