@@ -22,23 +22,24 @@ const char elsewhere_start[1], elsewhere_end[1];
 /* The runtime's own functions, of which the calls are counted, and one may be lacking. */
 static int unwound;
 static const char *lacks;
-static int (*its_backtrace)(void *visit, void *user);
+static uintptr_t (*its_end)(void *context);
 
-static int backtrace(void *visit, void *user)
+/* Not the one that unwinds: its caller is a frame of the stack. */
+static uintptr_t count_end(void *context)
 {
     unwound++;
-    return its_backtrace(visit, user);
+    return its_end(context);
 }
 
 static void *look_up(void *handle, const char *name)
 {
-    int (*ours)(void *, void *) = backtrace;
+    uintptr_t (*ours)(void *) = count_end;
     void *found = dlsym(handle, name);
     if (!found || (lacks && strcmp(name, lacks) == 0))
         return NULL;
-    if (strcmp(name, "_Unwind_Backtrace") != 0)
+    if (strcmp(name, "_Unwind_GetCFA") != 0)
         return found;
-    memcpy(&its_backtrace, &found, sizeof found);
+    memcpy(&its_end, &found, sizeof found);
     memcpy(&found, &ours, sizeof found);
     return found;
 }
