@@ -28,7 +28,8 @@ struct sg_check_sums {
    counts of it is not looked at. */
 const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);
 
-/* Checks all regions of a device, and their accounts, queues, fences and stream clocks. */
+/* Checks all regions of a device, and their accounts, queues, fences and stream clocks. *ret_sums: of all. A device
+   that serves no memory by ranges has but its accounts. */
 const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth depth, struct sg_check_sums *ret_sums);
 
 /* The ranges and contexts of a core. */

@@ -22,7 +22,7 @@ struct sg_device;
 void sg_cost_assume(struct sg_device *device);
 
 /* Measures on 1 and 16 pages what the calls cost, and emits it to the observer. Nothing changes where the device has
-   no room for that, or no clock was given. */
+   no room for that, or no clock was given. The device is being made ready: nobody else has it. */
 void sg_cost_measure(struct sg_device *device);
 
 /* ns of `calls` calls over `handles` handles together. */

@@ -298,8 +298,10 @@ static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
 
 enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
 
-/* Ends a claim. Commit: its pages are mapped, and the block stands in it. Abandon: pages without a handle are holes
-   again, and lost ones stay busy. */
+/* Ends a claim. Commit: its pages are mapped, and the block stands in it; returns the block. Abandon: pages without
+   a handle are holes again, and lost ones stay busy. Nodes for both were set aside by the claim. What is left over
+   of new pages belongs to `slot`, for whom the place was found. So does, at `now`, what an abandoned claim had
+   joined. */
 uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
@@ -309,8 +311,7 @@ void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, ui
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
     uint32_t *ret_busy);
 
-/* Adjacent free pages that could be cut: complete ones, or, for a taker with aliases, only those that are not
-   complete. */
+/* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
 struct sg_source {
     uint32_t node; /* the free range that they are in */
     uint32_t first, pages;
@@ -328,7 +329,10 @@ uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *
     uint32_t *ret_first);
 
 /* Cuts out a border page: free ranges of several owners have a part each, and `slot` is ordered after all of them.
-   No stream's range has the page whole, so it is in no source. */
+   No stream's range has the page whole, so it is in no source. It is the slot's own then, and a fence tells when
+   that is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had.
+   *from, 0 at first, is where the search goes on, so that one pass over free memory cuts all such pages.
+   sg_region_border_pages() counts them. */
 uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *from, uint32_t *ret_first);
 uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
 
@@ -343,7 +347,8 @@ static inline bool sg_region_movable(const struct sg_region *region, uint32_t pa
 }
 
 /* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
-   must be ordered before what the slot is given, and a fence must tell when it is complete. */
+   must be ordered before what the slot is given, and a fence must tell when it is complete. A page with an old
+   address may get another: then this one becomes an old address too, and goes after the other. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
     return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&

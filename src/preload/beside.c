@@ -1,6 +1,6 @@
-/* Memory that programs take from the driver beside ours: from its pools, as physical allocations, as arrays, and what
-   modules, contexts, graphs and first launches of a kernel need. It stays the driver's own, but must not run out
-   because of what we hold idle. */
+/* Memory that programs take from the driver by themselves: from its pools, as physical allocations, as arrays.
+   Modules, contexts, graphs and first launches of a kernel take some too. It stays the driver's own, but must not
+   run out because of idle memory of ours. */
 #include "beside.h"
 
 #include <stddef.h>

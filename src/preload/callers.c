@@ -28,9 +28,9 @@ enum {
     CUDA_ERROR_INSUFFICIENT_DRIVER = 35
 };
 
-/* An entry is whole before `count` covers it, and is good until a library is unloaded: another one may lie in its place
-   then, or its runtime may have gone. What is found out anew is not written over what may be in use: it is the same, or
-   the module that used it is no more. */
+/* An entry is whole before `count` covers it, and is good until a library is unloaded. Another module may lie in its
+   place then, or its runtime may have gone. A new finding never overwrites an entry in use: it is equal, or the
+   module that used it is gone. */
 struct modules {
     struct known {
         uintptr_t start, end;
@@ -141,8 +141,8 @@ static bool is_same(const struct known *entry, const struct extent *extent, cons
         entry->module.quick == module->quick;
 }
 
-/* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is here:
-   what cannot be remembered now is looked at again by the next call. */
+/* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is
+   here. A module that cannot be remembered now is looked at again by the next call. */
 static void remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
     unsigned unloads)
 {

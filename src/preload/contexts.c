@@ -110,8 +110,8 @@ static void seen(struct sg_core *core, CUcontext context, int device, bool prima
     seen_as(core, &(struct context){.context = context, .id = id, .device = device, .primary = primary});
 }
 
-/* A call that may end the context is about to be made: those of ours that name it are over when this returns, and no
-   other one begins. For the driver a context must not be in use by anybody when it is destroyed. Returns its id. */
+/* A call that may end the context is about to be made. When this returns, calls of ours that name it are over, and
+   no other one begins. The driver destroys a context only when nobody uses it. Returns its id. */
 static uint64_t begin_ending(struct sg_core *core, CUcontext context)
 {
     uint64_t id = context ? noted_id(context) : 0;
@@ -145,8 +145,8 @@ static void end_ending(struct sg_core *core, CUcontext context)
         sg_core_context_ending(core, context, false);
 }
 
-/* Takes it upon itself to tell of the end of a context. False: another thread has done that, or taken up or made
-   another one of this handle, which comes to the same; it has also told when this returns. */
+/* Claims the announcement of a context's end. False: another thread has announced it, or has taken up or made
+   another context of this handle, which comes to the same. The announcement is complete then. */
 static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 {
     for (;; sg_users_rest()) {
@@ -204,8 +204,8 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
 }
 
 /* The driver has just made it, or said that it is there. Its handle may be that of a context which another thread's
-   call has ended and not yet forgotten here: then that is done now, before anything is known of this one. Without
-   numbers that call is waited for; not for long, since one that lets a primary context go may itself wait in the
+   call has ended and not yet forgotten here. Then that is done now, before anything of this one is noted. Without
+   numbers that call is waited for, but not for long. One that lets a primary context go may itself wait in the
    driver, for work that ends only when this thread goes on. */
 static void came(struct sg_core *core, CUcontext context, int device, bool primary)
 {

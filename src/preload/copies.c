@@ -1,11 +1,15 @@
-/* Copies between two addresses of unified space: work for a stream like any other, but for two things. Memory that is
-   mapped piece by piece can be reached from another device only where access was given to it: a plain copy between
-   devices, which works on cuMemAlloc's memory in any case, fails on it without peer access. The copy that names both
-   contexts works. And the stream of another device has used a block that no free of this device would ask it about:
-   without peer access there is no other way.
-   What the host learns by a copy is decided as in submit.def; and by a rule for copies between devices without a
-   stream, which begin when all is done that both were given before, and end before what they are given after (CUDA C++
-   Programming Guide, "Peer-to-Peer Memory Copy"). */
+/* Copies between two addresses of unified space: work for a stream like any other, but for three things.
+
+   Mapped memory can be reached from another device only where access was given to it. A plain copy between devices
+   works on cuMemAlloc's memory in any case, and fails on mapped memory without peer access. So it is made as the copy
+   that names both contexts.
+
+   Such a copy is also a use of the block by a stream of another device. A free on this device would not ask about that
+   stream. Without peer access there is no other such use.
+
+   Observations of the host by a copy follow submit.def, with one more rule. Copies between devices without a stream
+   begin when all is done that both were given before. They end before what both are given after (CUDA C++ Programming
+   Guide, "Peer-to-Peer Memory Copy"). */
 #include <stddef.h>
 
 #include "contexts.h"
@@ -184,7 +188,7 @@ PEER(cuMemcpyPeer_ptds, true)
 PEER_ASYNC(cuMemcpyPeerAsync, false)
 PEER_ASYNC(cuMemcpyPeerAsync_ptsz, true)
 
-/* The same in two and three dimensions; between arrays it is the driver's affair. */
+/* Copies in two and three dimensions; between arrays they are the driver's affair. */
 static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
 {
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;

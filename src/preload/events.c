@@ -22,8 +22,8 @@ enum state {
     CAPTURED /* recorded in a capture: waiting for it makes a stream join that */
 };
 
-/* Events that were recorded since order is followed. A full table loses knowledge, no more: where it was to say that an
-   event is never to be believed, none that is not in it is. */
+/* Events that were recorded since order is followed. A full table only loses precision. But if an untrusted event
+   could not be stored, every event missing from the table is untrusted. */
 static struct {
     struct event {
         CUevent handle;
@@ -211,7 +211,7 @@ struct recording {
     bool early;    /* nobody has memory yet that order would matter to */
     bool followed; /* the place and the clock are known */
     bool opaque;
-    bool shared; /* others may wait for it whom nobody hears, and say so */
+    bool shared; /* other processes may wait for it unseen, and say so */
     struct sg_place place;
     CUcontext context;
     struct sg_clock clock;
@@ -274,7 +274,7 @@ static void end_record(CUevent handle, bool captured, const struct recording *re
     sg_unguard(SG_GUARD_EVENTS);
 }
 
-/* The same where the driver refused: it may have recorded nothing, or ruined a capture. */
+/* The driver refused to record: it may have recorded nothing, or ruined a capture. */
 static void fail_record(CUevent handle)
 {
     static const struct recording none;
@@ -392,8 +392,8 @@ static bool is_believed(CUevent event, const struct knowledge *knowledge)
     return knowledge->state == KNOWN && still(event, knowledge) && !sg_streams_untracked();
 }
 
-/* Work comes after the event from which nobody will know any more that it does. So whoever waits for that work, or what
-   that work does by itself, may show the host from here on that what the event stands for is complete. */
+/* Untracked work is now ordered after the event. Whoever waits for that work, or the work itself, may show the host
+   that the event has completed. */
 static void tell_of(struct sg_core *core, CUevent event, const struct knowledge *knowledge)
 {
     bool known = is_believed(event, knowledge);
@@ -403,9 +403,9 @@ static void tell_of(struct sg_core *core, CUevent event, const struct knowledge 
         sg_streams_told_all(core);
 }
 
-/* A stream waits for an event, by the driver's word. Where what it waits for isn't known, neither is what it may have
-   seen. A stream that has no slot passes on what it comes after without being heard, and so does a blocking one to the
-   others of its own device, whose slots know nothing of the event's. */
+/* A stream waits for an event, by the driver's word. If the event is untrusted, so is what the stream may have got
+   by it. A stream without a slot passes its order on without notice. So does a blocking one to others of its own
+   device, whose slots know nothing of the event's device. */
 static void waited(CUevent event, CUstream stream, bool per_thread, const struct knowledge *knowledge)
 {
     struct sg_place place;

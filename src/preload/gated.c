@@ -1,5 +1,5 @@
-/* The driver as the core calls it: what could ruin a capture is asked for under the lock that keeps captures from
-   beginning, and not at all where one is live that it would ruin. Source of what does: cuda.h, the texts of
+/* The driver as the core calls it. Calls that could ruin a capture are made under the lock that keeps captures from
+   beginning. Where a live capture would be ruined they are not made. Source of what does: cuda.h, the texts of
    cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
 #include <sched.h>
 #include <stdatomic.h>
@@ -131,7 +131,7 @@ static CUresult mark_held(CUcontext context, CUevent *ret)
     return result;
 }
 
-/* cuCtxSynchronize ruins what other streams of the context capture, and one may begin to just before it: a program that
+/* cuCtxSynchronize ruins captures of other streams of the context, and one may begin just before it. A program that
    captures is waited for by an event instead. */
 static CUresult synchronize_by_event(CUcontext context)
 {

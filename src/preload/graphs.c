@@ -18,9 +18,9 @@ enum {
     UNIT = 512
 };
 
-/* One for each graph that was captured with memory of ours: an object that the driver destroys with the last of the
-   graph, its clones and its executables, after their last launch. That happens on a thread of the driver's, which may
-   not call it, nor wait for us: it sets a flag. */
+/* One for each graph that was captured with memory of ours: a user object. The driver destroys it after the last
+   launch, with the last of the graph, its clones and its executables. That happens on a thread of the driver's,
+   which may neither call it nor wait for us: it sets a flag. */
 static struct {
     struct hold {
         unsigned long long capture; /* the driver's number of the capture; 0: unused */

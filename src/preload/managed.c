@@ -1,7 +1,7 @@
-/* Managed memory. A driver never refuses it for want of a device's: what does not fit there stays in the host's memory,
-   or goes there, and is reached over the bus; pages of ours cannot go. So what we hold idle is given back before managed
-   memory is made, or fetched to a device. Source: "Improving GPU Memory Oversubscription Performance", NVIDIA's
-   developer blog. */
+/* Managed memory. A driver never refuses it for want of device memory: what does not fit moves to the host's memory
+   and is reached over the bus. Idle pages of ours cannot move there. So they are given back before managed memory is
+   made, or fetched to a device. Source: "Improving GPU Memory Oversubscription Performance", NVIDIA's developer
+   blog. */
 #include <stddef.h>
 
 #include "beside.h"

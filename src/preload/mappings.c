@@ -1,6 +1,6 @@
-/* What a program does to memory that it maps itself. Memory of ours is mapped piece by piece too, but for the program
-   it is cuMemAlloc's, of which these calls know nothing: to the driver they would succeed, and take pages from under
-   other blocks. */
+/* Calls for memory that the program maps itself, where they name memory of ours. For the program that is
+   cuMemAlloc's, which these calls refuse. To the driver it is mapped memory: they would succeed, and take pages from
+   under other blocks. */
 #include <stddef.h>
 
 #include "hooks.h"

@@ -77,7 +77,7 @@ void sg_quick_learn_named(void)
     learn(&self->named, gate, core, &origin);
 }
 
-/* The core, with this thread inside it, if what was learnt is still true. */
+/* The core, with this thread inside it, if the earlier finding still holds. */
 static inline struct sg_core *begin(struct sg_thread *self, const struct sg_quick *quick)
 {
     CUcontext context;

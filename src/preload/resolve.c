@@ -233,8 +233,8 @@ static bool is_twin(const char *symbol)
     return false;
 }
 
-/* The same of calls that remember the page behind an address (pins.c). To those that take a handle a page can only be
-   known that one of the others was asked for. */
+/* Calls that remember the page behind an address (pins.c). A call that takes a handle of a page follows one of
+   these, which has pinned the page. */
 static const char *const rememberers[] = {"cuMulticastBind", "cuMemRetainAllocationHandle",
     "cuMemGetHandleForAddressRange", "cuLogicalEndpointBind", NULL};
 static const char *const by_handle[] = {"cuMulticastBindMem", "cuLogicalEndpointBindMem", NULL};
@@ -249,8 +249,8 @@ static bool may_remember(const char *name)
     return begins(name, rememberers) && !begins(name, by_handle);
 }
 
-/* A function of the driver that nothing here knows: where it may, by its name, give streams work or order them, order is
-   given up once it is called; where it may remember pages, those stay from then on. */
+/* A function of the driver that is in no table. If its name says that it may order streams or give them work, order
+   is given up once it is called. If it may remember pages, all pages are pinned from then on. */
 static void *unknown(void *answer, const char *name)
 {
     if (may_order(name))
@@ -419,8 +419,8 @@ UNCHECKED struct answer sg_dlsym_answer(void *handle, const char *name)
     return (struct answer){NULL, real};
 }
 
-/* dlsym itself. A call that isn't ours to answer is jumped on to the real one with the caller's return address still
-   in place, because RTLD_NEXT and RTLD_DEFAULT mean something else to every caller. */
+/* dlsym itself. A call that is not ours to answer jumps to the real one, with the caller's return address still in
+   place. RTLD_NEXT and RTLD_DEFAULT mean something else to every caller. */
 #if defined(__x86_64__)
 __asm__(".text\n"
         ".globl dlsym\n"

@@ -396,8 +396,8 @@ void sg_streams_tell(CUstream stream, bool per_thread)
     sg_end();
 }
 
-/* The core is told each time: another thread may have noted it here and not come so far yet, or of the stream that had
-   the entry before. */
+/* The core is called each time. Another thread may have noted it here without having reached the core yet. Or it was
+   noted of the stream that had the entry before. */
 void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
 {
     atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);

@@ -1,8 +1,9 @@
-/* Calls that give a stream work: handed on as they are, and the stream is noted after them, so that whoever knows of
-   the work finds it noted. A block that is freed while its free may not ask for every stream waits only for those. The
-   first launch of a kernel, and a graph's, may take memory.
-   Whether a call tells the host of its stream's work is decided by NVIDIA's "API synchronization behavior" (CUDA Driver
-   API): see submit.def. */
+/* Calls that give a stream work. They pass through as they are, and the stream is noted after them. So a thread that
+   knows of the work finds it noted. A block that is freed while its free may not ask for every stream waits only for
+   noted ones. The first launch of a kernel, and a graph's, may take memory.
+
+   NVIDIA's "API synchronization behavior" (CUDA Driver API) decides whether the host may observe a stream's work after
+   a call: see submit.def. */
 #include <stddef.h>
 
 #include "beside.h"
@@ -18,8 +19,8 @@ static bool is_seen_at(CUdeviceptr address)
     return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
 }
 
-/* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up; the first three work in the legacy stream unless they
-   name one. */
+/* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up. The first three work in the legacy stream unless
+   they name one. */
 static CUresult given(CUresult result, CUstream stream)
 {
     sg_touched(stream, /* per_thread */ false);

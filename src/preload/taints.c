@@ -1,5 +1,5 @@
-/* Order by means that can't be followed: events that are recorded inside launches, by graphs or by other processes, and
-   streams that wait for something else than events. */
+/* Untracked order: events that are recorded inside launches, by graphs or by other processes; and streams that wait
+   for something else than events. */
 #include "taints.h"
 
 #include <stdatomic.h>
@@ -13,8 +13,8 @@
 #include "life.h"
 #include "streams.h"
 
-/* Some graph waits for an event of outside, or for a word of memory, so that the streams that it is launched in come
-   after more than can be seen. */
+/* Some graph waits for an event of outside, or for a word of memory. The streams that it is launched in are ordered
+   after more than is known. */
 static atomic_bool graphs_wait;
 
 void sg_taints_graph_waits(void)
@@ -22,8 +22,8 @@ void sg_taints_graph_waits(void)
     atomic_store(&graphs_wait, true);
 }
 
-/* A stream that is not followed passes on what it comes after from here on without being heard, and so does a blocking
-   one to others of its own device, whose slots know nothing of other devices'. */
+/* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
+   of its own device, whose slots know nothing of other devices'. */
 static void opaque(CUstream stream, bool per_thread)
 {
     struct sg_place place;
@@ -224,9 +224,9 @@ static bool begins_early(const CUlaunchConfig *config)
     return false;
 }
 
-/* Memory that the kernel is given may have a second address, and the one before it may still use it at the first: that
-   is promised to be right for kernels that do not overlap. So a step that is none stands between the two, once for all
-   such memory that there is. What a capture holds has one address. */
+/* Memory that the kernel is given may have a second address, and the kernel before it may still use the first.
+   Second addresses are right only for kernels that do not overlap. So a step that is no kernel stands between the
+   two, once for all such memory that there is. What a capture holds has one address. */
 static void keep_apart(const CUlaunchConfig *config, bool per_thread)
 {
     struct sg_place place;

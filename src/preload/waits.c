@@ -1,5 +1,5 @@
-/* What the program learns of its own streams and contexts by asking about them or waiting for them, the core learns
-   too: their work is complete. The same of events is in events.c. */
+/* Queries and waits of the program for its own streams and contexts: their success tells the core that work is
+   complete. Those for events are in events.c. */
 #include <stddef.h>
 
 #include "contexts.h"
@@ -8,7 +8,7 @@
 #include "memory.h"
 #include "streams.h"
 
-/* What the host learns once the driver says that a stream has no work left: read before it is asked. */
+/* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */
 struct lesson {
     struct sg_place place;
     struct sg_clock told;
@@ -103,8 +103,9 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
     return true;
 }
 
-/* What was freed after all work that there is gets its event before the program waits for all of it: when that is over,
-   so is the event, and the memory is free as it is natively. Where streams are followed the wait itself tells. */
+/* Memory that was freed after all work gets its fence before the program waits for that work. When the wait is over,
+   the fence has passed, and the memory is free as it is natively. Where streams are followed, the wait itself
+   completes it. */
 static void mark_first(void)
 {
     if (!sg_following())
