@@ -21,4 +21,10 @@ bool sg_size_parse(const char *text, uint64_t *ret);
 enum { SG_SIZE_TEXT = 32 };
 char *sg_size_format(uint64_t bytes, char *buffer);
 
+/* The ending of a noun that is counted: "1 block", "2 blocks". */
+static inline const char *sg_plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
 #endif

@@ -201,7 +201,7 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
         sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c), sg_size_format(shortage->idle, d));
     if (holder->pages)
         put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
-            (unsigned long long)holder->pages, holder->pages == 1 ? "" : "s");
+            (unsigned long long)holder->pages, sg_plural(holder->pages));
     else if (held > known)
         put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
     put(text, "\n");
@@ -237,7 +237,7 @@ static void put_live(struct text *text, const struct sg_live_row *row, uint32_t 
     char bytes[SG_SIZE_TEXT], mean[SG_SIZE_TEXT], site[160];
     for (uint32_t i = 0; i < rows; i++) {
         put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
-            (unsigned long long)row[i].blocks, row[i].blocks == 1 ? "" : "s");
+            (unsigned long long)row[i].blocks, sg_plural(row[i].blocks));
         if (row[i].blocks > 1)
             put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
         if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site))

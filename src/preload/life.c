@@ -21,6 +21,7 @@
 #include "ipc.h"
 #include "lock.h"
 #include "memory.h"
+#include "path_pattern.h"
 #include "recorder.h"
 #include "resolve.h"
 #include "rest.h"
@@ -453,6 +454,24 @@ __attribute__((constructor)) static void load(void)
     pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
+/* The process that `segalloc run -o` became ends, and has written no trace: says so, unless one of its children has.
+   SEGALLOC_RUN is its number and when it began. */
+static void miss_trace(enum state state)
+{
+    char line[SG_PATH_BYTES + 128];
+    long pid;
+    long long began;
+    const char *run = sg_environment("SEGALLOC_RUN");
+    if (!run || sscanf(run, "%ld@%lld", &pid, &began) != 2 || pid != getpid())
+        return;
+    const char *trace = sg_life_conf()->trace;
+    if (!*trace || sg_path_is_there(trace, began))
+        return;
+    snprintf(line, sizeof line, "no trace in %s: %s; `segalloc doctor -- CMD` says why", trace,
+        state == PASSING ? "the driver served all allocations" : "no device memory was asked for");
+    sg_life_say(line);
+}
+
 /* Destructors and handlers that come later may still free: they find a disabled core. Whoever ends the process from
    within a call of ours (a signal handler) may hold the core's locks, as may a thread that has left one by a long jump:
    the files are left as by a kill then. In a child that was made by the kernel's clone, of which no handler of fork()
@@ -460,7 +479,10 @@ __attribute__((constructor)) static void load(void)
 __attribute__((destructor)) static void unload(void)
 {
     enum state live = LIVE;
-    if (atomic_load(&life.state) != live)
+    enum state now = atomic_load(&life.state);
+    if (now == EARLY || now == PASSING)
+        miss_trace(now);
+    if (now != live)
         return;
     bool own = life.pid == getpid();
     if (!atomic_compare_exchange_strong(&life.state, &live, own ? EXITING : CHILD))

@@ -1,9 +1,13 @@
 #include "path_pattern.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -67,6 +71,44 @@ int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *pa
     }
     path[used] = '\0';
     return 0;
+}
+
+/* The pattern as fnmatch() has it. False: no room. */
+static bool as_glob(const char *pattern, char *glob, size_t size)
+{
+    size_t used = 0;
+    for (const char *p = pattern; *p; p++) {
+        bool any = *p == '%' && p[1] && p[1] != '%';
+        p += *p == '%' && p[1];
+        if (used + 3 > size)
+            return false;
+        if (!any && strchr("*?[\\", *p))
+            glob[used++] = '\\';
+        glob[used++] = any ? '*' : *p;
+    }
+    glob[used] = '\0';
+    return true;
+}
+
+bool sg_path_is_there(const char *pattern, int64_t since)
+{
+    char folder[4096], glob[512];
+    const char *slash = strrchr(pattern, '/'), *name = slash ? slash + 1 : pattern;
+    size_t length = (size_t)(name - pattern);
+    if (length >= sizeof(folder) || memchr(pattern, '%', length) || !as_glob(name, glob, sizeof(glob)))
+        return true;
+    memcpy(folder, length ? pattern : ".", length ? length : 1);
+    folder[length ? length : 1] = '\0';
+    DIR *open = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; open && !found && (entry = readdir(open));) {
+        struct stat status;
+        found = fnmatch(glob, entry->d_name, 0) == 0 &&
+                syscall(SYS_newfstatat, dirfd(open), entry->d_name, &status, 0) == 0 && status.st_mtime >= since;
+    }
+    if (open)
+        closedir(open);
+    return found;
 }
 
 int sg_path_make_parents(const char *path)

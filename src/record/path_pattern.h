@@ -2,7 +2,9 @@
 #ifndef SG_PATH_PATTERN_H
 #define SG_PATH_PATTERN_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* A variable of the environment, NULL where it is not set; getenv() is one. */
 typedef char *sg_environment_fn(const char *name);
@@ -11,6 +13,10 @@ typedef char *sg_environment_fn(const char *name);
    %e (name of the program) and %% replaced to path[size]. Nothing put in can add a folder to the path. Returns 0,
    -EINVAL for another letter after %, -ENAMETOOLONG. Needs neither heap nor locale. */
 int sg_path_expand(const char *pattern, sg_environment_fn *environment, char *path, size_t size);
+
+/* Whether there is a file that `pattern` can stand for, in whichever process, last written at `since` (seconds since
+   1970) or later. True also where the folder differs by process: then it is not known. */
+bool sg_path_is_there(const char *pattern, int64_t since);
 
 /* Place of a variable among those that say a rank, the first of which counts; -1: it is none. */
 int sg_path_rank_variable(const char *name, size_t length);

@@ -77,7 +77,7 @@ class Doctor(unittest.TestCase):
             self.assertEqual((told["answer"], told["served"], told["vmm_errors"]), ("served", 3, errors))
             self.assertEqual([p["vmm_errors"] for p in told["processes"]], [errors])
             text = doctor("--sim", sim, "--", CLIENT, "ordinary").stdout
-            self.assertEqual("  errors   1 calls of the driver's memory management failed" in text, errors > 0)
+            self.assertEqual("  errors   1 call of the driver's memory management failed" in text, errors > 0)
 
     def test_aliases(self):
         for sim, said in (("1GiB", "on"), ("1GiB,aliases-apart", "off: two addresses of a page are not coherent"),

@@ -19,6 +19,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+import shared
+
 SEGALLOC, ACTS, DATA = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(3))
 HERE = pathlib.Path(__file__).resolve().parent
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
@@ -59,6 +61,10 @@ class Case(unittest.TestCase):
                        env=ENVIRONMENT, check=True, stdout=subprocess.DEVNULL, timeout=60)
         return path
 
+    def begin(self, name):
+        """The first events of a long trace."""
+        return shared.beginning(SEGALLOC, DATA / name, self.folder / "beginning.csv")
+
     def write(self, *rows):
         path = self.folder / f"rows{len(os.listdir(self.folder))}.csv"
         path.write_text(HEADER + "".join(row + "\n" for row in rows))
@@ -95,7 +101,7 @@ class Timeline(Case):
 
     def test_a_long_trace(self):
         """However few points: the peak and the end stay, and every point is one of the trace."""
-        path = DATA / "qwen25-7b-lora.csv.zst"
+        path = self.begin("qwen25-7b-lora.csv.zst")
         series = self.in_use(path)
         rows = list(csv.DictReader(self.export(path, "csv", "--points", "0").splitlines()))
         self.assertEqual([int(row["requested_bytes"]) for row in rows], series)
@@ -147,10 +153,11 @@ class Stacks(Case):
 
     def test_the_sum_is_the_peak(self):
         for name in "qwen25-7b-lora.csv.zst", "lmcleaner-3b-zero3.csv.zst":
-            peak = json.loads(segalloc("trace", "info", "--json", DATA / name).stdout)["peak_requested_bytes"]
-            folded = self.export(DATA / name, "folded")
+            path = self.begin(name)
+            peak = json.loads(segalloc("trace", "info", "--json", path).stdout)["peak_requested_bytes"]
+            folded = self.export(path, "folded")
             self.assertEqual(sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines()), peak)
-            told = json.loads(self.export(DATA / name, "speedscope"))
+            told = json.loads(self.export(path, "speedscope"))
             validate(told, "speedscope.json")
             profile, = told["profiles"]
             self.assertEqual((sum(profile["weights"]), profile["endValue"]), (peak, peak))
@@ -213,8 +220,9 @@ class Snapshot(Case):
                          ["alloc", "alloc"])
 
     def test_a_long_trace(self):
-        told = self.snapshot(DATA / "qwen25-7b-lora.csv.zst")
-        peak = json.loads(segalloc("trace", "info", "--json", DATA / "qwen25-7b-lora.csv.zst").stdout)["peak_requested_bytes"]
+        path = self.begin("qwen25-7b-lora.csv.zst")
+        told = self.snapshot(path)
+        peak = json.loads(segalloc("trace", "info", "--json", path).stdout)["peak_requested_bytes"]
         self.assertEqual(sum(segment["requested_size"] for segment in told["segments"]), peak)
 
 
@@ -238,14 +246,7 @@ class Metrics(Case):
     """Of a process that runs, and of one that has been killed."""
 
     def start(self, *acts):
-        process = subprocess.Popen([SEGALLOC, "run", "--sim", "1GiB", "--conf", "live:True", "--", ACTS, *acts, "say=there", "wait"],
-                                   env=ENVIRONMENT, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(lambda: pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").unlink(missing_ok=True))
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait, 60)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "there\n")
-        return process
+        return shared.start(self, SEGALLOC, ACTS, *acts, environment=ENVIRONMENT)
 
     @staticmethod
     def values(text, name):

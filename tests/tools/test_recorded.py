@@ -48,6 +48,32 @@ class Recorded(unittest.TestCase):
                          (20000, 1, 0, 0))
         return report
 
+    def test_never_written(self):
+        """That there is no trace is said where nobody has written one: not the command, and none of its children."""
+        loop = f"'{LOOP}' 20 return >/dev/null; true"
+        older = os.path.join(os.path.dirname(self.trace), "T3.1")
+        open(older, "w").close()
+        os.utime(older, (0, 0))
+        for name, command, missing in (("T", ["true"], True), ("T.%p", ["true"], True), ("T", ["bash", "-c", loop], False),
+                                       ("T2.%p", ["bash", "-c", loop], False), ("T3.%p", ["bash", "-c", "true; true"], True)):
+            with self.subTest(name=name, command=command):
+                path = os.path.join(os.path.dirname(self.trace), name)
+                run = subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "-f", "-o", path, "--", *command], env=ENVIRONMENT,
+                                     capture_output=True, text=True, timeout=60)
+                self.assertEqual((run.returncode, run.stderr.count("\n")), (0, missing), run)
+                self.assertEqual(f"segalloc: no trace in {path}: no device memory was asked for" in run.stderr, missing, run)
+
+    def test_one_of_each(self):
+        """What is counted is in the singular where it is one."""
+        subprocess.run([*self.run_it, "1", "return"], env=ENVIRONMENT, check=True, timeout=60, stdout=subprocess.DEVNULL)
+        texts = [segalloc(*words) for words in (["report", self.trace], ["replay", self.trace, "--min-limit"],
+                                                ["replay", self.trace, "--policy", "pytorch"], ["trace", "info", self.trace],
+                                                ["tune", "--budget", "1", self.trace],
+                                                ["rehearse", "--", LOOP, "1", "return"], ["doctor", "--sim", "1GiB", "--", LOOP, "1"])]
+        self.assertIn("the only allocation served", texts[0])
+        for text in texts:
+            self.assertNotRegex(text, r"(?<![\d.])1 (allocation|block|event|setting|page|segment|free|record|call|device|process)e?s\b")
+
     def test_return(self):
         report, statistics = self.whole("return"), self.report(self.stats)
         self.assertGreater(report["utilization"], 0.3)

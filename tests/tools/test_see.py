@@ -17,6 +17,8 @@ import termios
 import time
 import unittest
 
+import shared
+
 SEGALLOC, ACTS, DATA, SCHEMAS = (pathlib.Path(sys.argv.pop(1)).resolve() for _ in range(4))
 MIB = 1 << 20
 ENVIRONMENT = {key: value for key, value in os.environ.items()
@@ -48,14 +50,7 @@ class Case(unittest.TestCase):
         return path
 
     def start(self, *acts, sim="1GiB", **environment):
-        process = subprocess.Popen([SEGALLOC, "run", "--sim", sim, "--conf", "live:True", "--", ACTS, *acts, "say=there", "wait"],
-                                   env=dict(ENVIRONMENT, **environment), stdout=subprocess.PIPE, text=True)
-        self.addCleanup(lambda: pathlib.Path(f"/dev/shm/segalloc-live-{process.pid}").unlink(missing_ok=True))
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait, 60)
-        self.addCleanup(process.kill)
-        self.assertEqual(process.stdout.readline(), "there\n")
-        return process
+        return shared.start(self, SEGALLOC, ACTS, *acts, environment=dict(ENVIRONMENT, **environment), sim=sim)
 
     def told(self, schema, *arguments, status=0):
         """What a command prints with --json, by its schema."""
@@ -80,7 +75,8 @@ class Diff(Case):
         return told
 
     def test_of_long_traces(self):
-        names = [DATA / "qwen25-7b-lora.csv.zst", DATA / "lmcleaner-3b-zero3.csv.zst"]
+        names = [shared.beginning(SEGALLOC, DATA / f"{name}.csv.zst", self.folder / name)
+                 for name in ("qwen25-7b-lora", "lmcleaner-3b-zero3")]
         peaks = [json.loads(segalloc("trace", "info", "--json", name).stdout)["peak_requested_bytes"] for name in names]
         told = self.check(*names)
         self.assertEqual([told["a"]["bytes"], told["b"]["bytes"]], peaks)

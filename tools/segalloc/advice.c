@@ -127,21 +127,21 @@ static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say
     char line[1024];
     uint64_t doubled = sum(findings, SG_STAT_double_frees);
     if (doubled) {
-        snprintf(line, sizeof(line), "%" PRIu64 " frees were of addresses that held no block: an error in the program.",
-                 doubled);
+        snprintf(line, sizeof(line), "%" PRIu64 " free%s of addresses that held no block: an error in the program.",
+                 doubled, sg_plural(doubled));
         say(user, line);
     }
     if (findings->dropped) {
         snprintf(line, sizeof(line),
-                 "%" PRIu64 " events are missing from the trace: the disk was full or too slow. Write it to another "
+                 "%" PRIu64 " event%s missing from the trace: the disk was full or too slow. Write it to another "
                  "file system.",
-                 findings->dropped);
+                 findings->dropped, findings->dropped == 1 ? " is" : "s are");
         say(user, line);
     }
     if (findings->repeated) {
         snprintf(line, sizeof(line),
-                 "%" PRIu64 " allocations are at addresses that were in use: the trace contradicts itself.",
-                 findings->repeated);
+                 "%" PRIu64 " allocation%s at addresses that were in use: the trace contradicts itself.",
+                 findings->repeated, findings->repeated == 1 ? " is" : "s are");
         say(user, line);
     }
 }

@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { LIST_BYTES = 65536 };
@@ -246,6 +247,9 @@ static bool set_trace(const struct sg_launch *launch)
     if (!pattern && access(path, F_OK) == 0 && !make_room(launch, path))
         return false;
     setenv("SEGALLOC_TRACE", path, 1);
+    char run[48];
+    snprintf(run, sizeof run, "%ld@%lld", (long)getpid(), (long long)time(NULL));
+    setenv("SEGALLOC_RUN", run, 1);
     return true;
 }
 

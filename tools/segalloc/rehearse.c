@@ -103,8 +103,8 @@ static void judge_stop(struct sg_rehearse *rehearse)
     const struct sg_rehearse_run *run = &rehearse->run;
     char end[96];
     rehearse->outcome = SG_REHEARSE_STOPPED;
-    snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " events of memory%s%s%s",
-        end_of(run, end), rehearse->events, *run->last_line ? ": " : "", run->last_line,
+    snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
+        end_of(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
         rehearse->interrupted
             ? ""
             : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "

@@ -177,7 +177,7 @@ static void print_held(const struct sg_rehearse *rehearse)
     for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
         const struct sg_rehearse_held *held = &card->held[i];
         printf("  %12s in %" PRIu64 " block%s", sg_size_format(held->bytes, size), held->blocks,
-               held->blocks == 1 ? "" : "s");
+               sg_plural(held->blocks));
         if (*held->site)
             printf(", %s\n", held->site);
         else if (held->blocks > 1)
@@ -287,13 +287,13 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
         printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s).\n", rehearse->allocs,
-               rehearse->allocs == 1 ? "" : "s", 100 * rehearse->served_share, rehearse->run.seconds);
+               sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))
         return;
     if (rehearse->ooms)
         printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
-               "have done otherwise is not known.\n", rehearse->ooms, rehearse->ooms == 1 ? "" : "s");
+               "have done otherwise is not known.\n", rehearse->ooms, sg_plural(rehearse->ooms));
     if (!stopped)
         print_assumed(rehearse);
     if (!stopped)

@@ -317,7 +317,7 @@ static void print_verdict(const struct replay *replay)
             printf("All %" PRIu64 " allocations fit%s.\n", allocs, too);
         return;
     }
-    printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, allocs == 1 ? "" : "s",
+    printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, sg_plural(allocs),
         result->ooms == 1 ? "does" : "do");
     if (result->new_ooms < result->ooms)
         printf(", %" PRIu64 " of them failed when recorded too", result->ooms - result->new_ooms);
@@ -386,7 +386,8 @@ static void print_text(const struct replay *replay)
         print_smallest(replay);
     print_work(replay);
     if (result->unmatched_frees)
-        printf("  %" PRIu64 " frees of what was allocated before the trace begins\n", result->unmatched_frees);
+        printf("  %" PRIu64 " free%s of what was allocated before the trace begins\n", result->unmatched_frees,
+            sg_plural(result->unmatched_frees));
     if (result->diverged_event)
         printf("  from event %" PRIu64
                " on other decisions than the recorded ones: by another version, or part of the trace is missing\n",
@@ -396,8 +397,8 @@ static void print_text(const struct replay *replay)
     const struct sg_trace_info *info = sg_trace_info(replay->reader);
     if (info->end_text)
         printf("  the trace is incomplete: %s\n", info->end_text);
-    printf("%" PRIu64 " events in %.2f s, %.1f million a second\n", result->events, replay->seconds,
-        (double)result->events / replay->seconds / 1e6);
+    printf("%" PRIu64 " event%s in %.2f s, %.1f million a second\n", result->events, sg_plural(result->events),
+        replay->seconds, (double)result->events / replay->seconds / 1e6);
 }
 
 static bool number(const char *text, uint64_t *ret)

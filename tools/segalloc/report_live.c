@@ -6,11 +6,6 @@
 #include "report.h"
 #include "size.h"
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static bool has_several_streams(const struct sg_live_set *set)
 {
     bool several = false;
@@ -55,7 +50,7 @@ void sg_report_live(const struct sg_findings *findings, const char *heading, con
     }
     if (blocks)
         printf("  %12s %8" PRIu64 " in %" PRIu32 " smaller group%s\n", sg_size_format(bytes, a), blocks, set->rows - ROWS,
-               plural(set->rows - ROWS));
+               sg_plural(set->rows - ROWS));
     puts("  (age in allocations of the device)");
 }
 
@@ -81,7 +76,7 @@ static void print_pins(const struct sg_findings *findings, const struct sg_page_
     for (uint32_t i = 0; i < moment->pins && i < ROWS; i++) {
         const struct sg_pin *pin = &moment->pin[i];
         printf("  %12s in %" PRIu64 " page%s: %" PRIu64 " block%s from %s, %s of them in use\n", sg_size_format(pin->back, a),
-               pin->pages, plural(pin->pages), pin->blocks, plural(pin->blocks),
+               pin->pages, sg_plural(pin->pages), pin->blocks, sg_plural(pin->blocks),
                sg_size_format(sg_live_class_from(pin->key.size_class), b), sg_size_format(pin->bytes, c));
         print_place(findings, &pin->key);
     }

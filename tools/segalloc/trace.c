@@ -89,11 +89,11 @@ static int check_end(const struct arguments *arguments, const struct sg_trace_re
     if (sg_trace_error(reader))
         return sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
     if (info->end == SG_TRACE_DAMAGED)
-        return sg_tool_error(arguments->verb, "%s: %s; read to the last whole block before, %" PRIu64 " records in all",
-                             arguments->input, info->end_text, info->records);
+        return sg_tool_error(arguments->verb, "%s: %s; read to the last whole block before, %" PRIu64 " record%s in all",
+                             arguments->input, info->end_text, info->records, sg_plural(info->records));
     if (info->dropped)
-        sg_tool_message(arguments->verb, "%s: %" PRIu64 " events were lost when it was written", arguments->input,
-                        info->dropped);
+        sg_tool_message(arguments->verb, "%s: %" PRIu64 " event%s lost when it was written", arguments->input,
+                        info->dropped, info->dropped == 1 ? " was" : "s were");
     if (info->end_text)
         sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all",
                         arguments->input, info->end_text, info->records);
@@ -417,7 +417,7 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
                                 : sg_tool_runs(info->header.pid, info->command) ? "the program is still running"
                                                                                  : info->end_text);
     if (info->dropped)
-        printf("%-12s %" PRIu64 " events, by the writer\n", "lost", info->dropped);
+        printf("%-12s %" PRIu64 " event%s, by the writer\n", "lost", info->dropped, sg_plural(info->dropped));
     printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
            summary->events ? (double)(summary->last_ns - summary->first_ns) / 1e9 : 0.);
     for (unsigned i = 0; i < SEGALLOC_RECORD_DEFINE_STREAM; i++)
@@ -431,8 +431,8 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
     printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
            summary->peak_live_bytes);
     order_text(summary);
-    printf("%-12s %s in %" PRIu64 " blocks\n", "at the end", sg_size_format(summary->live_bytes, a),
-           total(summary, &first->live_blocks));
+    printf("%-12s %s in %" PRIu64 " block%s\n", "at the end", sg_size_format(summary->live_bytes, a),
+           total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
     uint64_t largest = 0;
     for (uint32_t i = 0; i < summary->devices; i++)
         largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;

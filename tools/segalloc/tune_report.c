@@ -231,7 +231,7 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
         failures += search->trace[i].failures;
     if (failures && !reason.best->ooms)
         say(&reason, " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
-            failures, failures == 1 ? "" : "s", failures == 1 ? "it" : "them");
+            failures, sg_plural(failures), failures == 1 ? "it" : "them");
     return text;
 }
 
@@ -399,8 +399,8 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         tried += search->candidate[i]->done;
     for (size_t i = 0; i < search->traces; i++)
         events += search->trace[i].events;
-    printf("%zu setting%s tried by %s rules on %" PRIu64 " events in %.1f s, card of %s\n", tried, tried == 1 ? "" : "s",
-           search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, seconds,
+    printf("%zu setting%s tried by %s rules on %" PRIu64 " event%s in %.1f s, card of %s\n", tried, sg_plural(tried),
+           search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds,
            sg_size_format(sg_tune_card(search, 0), card));
     if (search->traces > 1)
         printf(

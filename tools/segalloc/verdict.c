@@ -13,11 +13,6 @@
 /* This part of the card is not worth a word. */
 enum { TRIFLE_PART = 100 };
 
-static const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 static void say_ran_out(const struct sg_findings *findings, char *text, size_t size)
 {
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
@@ -27,7 +22,7 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
         if (!largest || findings->failure[i].bytes > largest->bytes)
             largest = &findings->failure[i];
     size_t length = (size_t)snprintf(text, size, "Out of memory: %" PRIu64 " of %" PRIu64 " allocation%s failed",
-        findings->ooms, tried, plural(tried));
+        findings->ooms, tried, sg_plural(tried));
     if (largest)
         length += (size_t)snprintf(text + length, size - length, ", the largest of %s with %s in use%s%s",
             sg_size_format(largest->bytes, a), sg_size_format(largest->live_bytes, b), largest->short_by ? ", short by " : "",
@@ -76,8 +71,9 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
     if (findings->smallest_card)
         length += (size_t)snprintf(text + length, size - length, "%s card is %s; ",
             findings->at_least ? "so far the smallest" : "the smallest", sg_size_format(findings->smallest_card, a));
-    length += (size_t)snprintf(text + length, size - length,
-        "all %" PRIu64 " allocation%s served, %s reserved at the peak for %s allocated", asked, plural(asked),
+    length += (size_t)(asked == 1 ? snprintf(text + length, size - length, "the only allocation served")
+        : snprintf(text + length, size - length, "all %" PRIu64 " allocations served", asked));
+    length += (size_t)snprintf(text + length, size - length, ", %s reserved at the peak for %s allocated",
         sg_size_format(findings->peak_reserved, a), sg_size_format(findings->peak_allocated, b));
     if (ahead)
         snprintf(text + length, size - length,
@@ -91,14 +87,15 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
     char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
     uint64_t asked = findings->allocs + findings->passed_on;
     if (findings->passed_on && !findings->allocs)
-        snprintf(text, size, "Not served: all %" PRIu64 " allocation%s went to the driver, none to segalloc.", asked,
-            plural(asked));
+        snprintf(text, size,
+            asked == 1 ? "Not served: the only allocation went to the driver, not to segalloc."
+                       : "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.", asked);
     else if (findings->ooms)
         say_ran_out(findings, text, size);
     else if (findings->passed_on)
         snprintf(text, size,
             "Partly served: %" PRIu64 " of %" PRIu64 " allocation%s (%s) went to the driver, not to segalloc.",
-            findings->passed_on, asked, plural(asked), sg_size_format(findings->passed_on_bytes, a));
+            findings->passed_on, asked, sg_plural(asked), sg_size_format(findings->passed_on_bytes, a));
     else if (!findings->knows_reserved)
         snprintf(text, size,
             "Peak use is %s%s. This file has no allocator statistics; `segalloc replay %s` computes them.",
@@ -110,7 +107,7 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
             sg_size_format(findings->peak_reserved, b), findings->path);
     else if (findings->utilization < 0)
         snprintf(text, size, "Nothing was held: %" PRIu64 " allocation%s, and no memory reserved.", findings->allocs,
-            plural(findings->allocs));
+            sg_plural(findings->allocs));
     else
         say_served(findings, text, size);
     return text;
