@@ -99,6 +99,8 @@ enum segalloc_record_kind {
                                               | of the exported function or 0; size: offset of the return address
                                               in the module, as its symbols count */
     SEGALLOC_RECORD_DEFINE_PHASE = 70,     /* stream: phase; id: the phase around it; size: text of its name */
+    SEGALLOC_RECORD_DEFINE_MODEL = 72,     /* stream: ordinal of a device; id and size: 16 characters of the name that the
+                                              driver gives its model, zeros at its end */
     SEGALLOC_RECORD_SITE = 71,             /* id: site, size: phase: what this thread asks for from here on is of these */
 };
 
@@ -136,8 +138,8 @@ enum segalloc_record_flags {
     /* A snapshot is a run of STATISTIC records: those that differ from the snapshot before. */
     SEGALLOC_FLAG_PEAK = 64,       /* statistic: the peak of a level instead of its value */
     SEGALLOC_FLAG_LAST = 128,      /* statistic: the last of a snapshot; what comes before it is not complete without.
-                                      Untracked: the last piece of the name. Text, site: the last piece */
-    SEGALLOC_FLAG_FIRST = 64,      /* text, site: the first piece */
+                                      Untracked: the last piece of the name. Text, site, model: the last piece */
+    SEGALLOC_FLAG_FIRST = 64,      /* text, site, model: the first piece */
     SEGALLOC_FLAG_NATIVE = 32,     /* site: a return address */
     SEGALLOC_FLAG_BACKWARD = 16,   /* site: a backward pass through what these frames ran forward */
 };

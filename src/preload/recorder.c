@@ -34,6 +34,7 @@ static struct {
     _Atomic uint64_t written_ns;
     char conf[TEXT_BYTES], command[TEXT_BYTES];
     bool untracked; /* the trace says so */
+    uint64_t named; /* bit by ordinal: it says the device's model */
     struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
     _Atomic uint64_t met, known; /* bit by ordinal: a thread looks at the device; what it found is in `devices` */
     _Atomic uint64_t events;
@@ -122,6 +123,17 @@ struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
     return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
 }
 
+/* What the driver calls a device's model; "" where it does not say. */
+static void read_model(int device, char ret[SG_STATS_MODEL])
+{
+    CUresult (*get)(char *name, int size, CUdevice device);
+    void *symbol = sg_cuda_symbol("cuDeviceGetName");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (!symbol || get(ret, SG_STATS_MODEL, device) != CUDA_SUCCESS)
+        *ret = '\0';
+    ret[SG_STATS_MODEL - 1] = '\0';
+}
+
 void sg_recorder_device(const struct sg_driver *driver, int device)
 {
     uint64_t bit = UINT64_C(1) << device;
@@ -144,26 +156,40 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
         .limit_bytes = recorder.limit_fraction > 0 ? (uint64_t)((double)bytes * recorder.limit_fraction)
                                                    : recorder.limit_bytes,
     };
+    read_model(device, recorder.devices[device].model);
     atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
 }
 
-/* Writes to the trace, once, by which call the order of streams was lost. Holding `busy`. */
-static void write_untracked(void)
+/* Writes a text in as many records as it takes. */
+static void write_text(enum segalloc_record_kind kind, uint32_t stream, const char *from)
 {
-    const char *by = sg_streams_untracked_by();
-    if (!by || recorder.untracked)
-        return;
-    recorder.untracked = true;
-    for (size_t left = strlen(by), piece; left > 0; by += piece, left -= piece) {
-        struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_UNTRACKED};
+    for (size_t left = strlen(from), piece, first = SEGALLOC_FLAG_FIRST; left > 0; from += piece, left -= piece, first = 0) {
+        struct segalloc_trace_record record = {.kind = (uint8_t)kind, .stream = stream};
         char text[sizeof record.id + sizeof record.size] = {0};
         piece = left < sizeof text ? left : sizeof text;
-        memcpy(text, by, piece);
+        memcpy(text, from, piece);
         memcpy(&record.id, text, sizeof record.id);
         memcpy(&record.size, text + sizeof record.id, sizeof record.size);
-        record.flags = piece == left ? SEGALLOC_FLAG_LAST : 0;
+        record.flags = (uint8_t)(first | (piece == left ? SEGALLOC_FLAG_LAST : 0));
         sg_trace_writer_emit(recorder.trace, &record);
     }
+}
+
+/* Writes to the trace, once each, by which call the order of streams was lost, and the models of devices. Holding
+   `busy`. */
+static void write_texts(void)
+{
+    const char *by = sg_streams_untracked_by();
+    if (by && !recorder.untracked) {
+        recorder.untracked = true;
+        write_text(SEGALLOC_RECORD_UNTRACKED, 0, by);
+    }
+    uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
+    for (uint32_t i = 0; known != recorder.named && i < SG_DEVICES_MAX; i++) {
+        if ((known & ~recorder.named) >> i & 1)
+            write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
+    }
+    recorder.named = known;
 }
 
 /* Holding `busy`. */
@@ -218,7 +244,7 @@ void sg_recorder_tick(struct sg_core *core, int device)
     int cancel = sg_cancel_off();
     struct sg_stats snapshot;
     if (trace)
-        write_untracked();
+        write_texts();
     if (trace && sg_core_stats(core, device, &snapshot))
         sg_trace_writer_statistics(recorder.trace, (uint32_t)device, &snapshot);
     if (stats)
@@ -236,7 +262,7 @@ void sg_recorder_close(struct sg_core *core)
     uint64_t known = atomic_load(&recorder.known);
     struct sg_stats snapshot;
     if (recorder.trace)
-        write_untracked();
+        write_texts();
     for (int i = 0; recorder.trace && i < SG_DEVICES_MAX; i++) {
         if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
             sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);

@@ -1,7 +1,7 @@
 /* Statistics of a process as a file: one JSON object, schema "segalloc.stats/1".
 
    {"schema", "version", "pid", "start_realtime_ns", "end_realtime_ns", "conf", "command", "untracked_order": 0 or 1,
-   "untracked_by", "pytorch", "aliases", "devices": [{"device",
+   "untracked_by", "pytorch", "aliases", "devices": [{"device", "model",
    "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value, "peak_NAME": peak of a level, …}}]}:
    names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
 #ifndef SG_STATS_FILE_H
@@ -13,10 +13,11 @@
 #include "path_pattern.h"
 #include "stats.h"
 
-enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512 };
+enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64 };
 
 struct sg_stats_device {
     uint32_t device;                                /* ordinal */
+    char model[SG_STATS_MODEL];                     /* as the driver calls it; "": unknown */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
     struct sg_stats stats;
 };

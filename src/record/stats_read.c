@@ -30,6 +30,8 @@ static void read_device(const json_t *object, struct sg_stats_device *ret)
     const json_t *table = json_object_get(object, "statistics");
     uint64_t device = number(object, "device");
     ret->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
+    const char *model = json_string_value(json_object_get(object, "model"));
+    snprintf(ret->model, sizeof ret->model, "%s", model ? model : "");
     ret->granularity = number(object, "granularity_bytes");
     ret->total_bytes = number(object, "total_bytes");
     ret->limit_bytes = number(object, "limit_bytes");

@@ -57,7 +57,8 @@ bool sg_trace_check_header(const struct segalloc_trace_header *header, uint64_t 
 
 const char *sg_trace_check_record(const struct segalloc_trace_record *record)
 {
-    bool of_device = record->kind == SEGALLOC_RECORD_DEFINE_DEVICE || record->kind == SEGALLOC_RECORD_STATISTIC;
+    bool of_device = record->kind == SEGALLOC_RECORD_DEFINE_DEVICE || record->kind == SEGALLOC_RECORD_STATISTIC ||
+                     record->kind == SEGALLOC_RECORD_DEFINE_MODEL;
     if (of_device && record->stream >= SEGALLOC_TRACE_DEVICES)
         return "a record is of a device that cannot be";
     switch (record->kind) {

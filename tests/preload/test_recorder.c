@@ -38,6 +38,8 @@ static struct {
     struct sg_trace_writer_options options;
     int create, write; /* what the writer of the trace, and of statistics, answers */
     uint64_t now;
+    const char *model; /* what the driver calls devices; NULL: it does not say */
+    int models;        /* names of devices in the trace */
     const char *by;    /* the order of streams was lost by this call */
     char text[64];     /* the same as the trace has it */
     int pieces, lasts;
@@ -105,6 +107,13 @@ bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trac
 void sg_trace_writer_emit(void *writer, const struct segalloc_trace_record *record)
 {
     char piece[sizeof record->id + sizeof record->size];
+    if (record->kind == SEGALLOC_RECORD_DEFINE_MODEL) {
+        memcpy(piece, &record->id, sizeof record->id);
+        EXPECT(fake.model && memcmp(piece, fake.model, sizeof record->id) == 0 && record->stream == 1);
+        EXPECT(record->flags == (SEGALLOC_FLAG_FIRST | SEGALLOC_FLAG_LAST));
+        fake.models++;
+        return;
+    }
     EXPECT(writer == &fake.writer && record->kind == SEGALLOC_RECORD_UNTRACKED);
     EXPECT(sizeof piece * (size_t)(fake.pieces + 1) <= sizeof fake.text);
     memcpy(piece, &record->id, sizeof record->id);
@@ -198,6 +207,22 @@ static void *no_symbol(void *handle, const char *name)
 sg_dlsym_fn *sg_dlsym(void)
 {
     return no_symbol;
+}
+
+static CUresult device_name(char *name, int size, CUdevice device)
+{
+    (void)device;
+    snprintf(name, (size_t)size, "%s", fake.model);
+    return CUDA_SUCCESS;
+}
+
+void *sg_cuda_symbol(const char *name)
+{
+    CUresult (*function)(char *, int, CUdevice) = device_name;
+    void *symbol;
+    EXPECT(strcmp(name, "cuDeviceGetName") == 0);
+    memcpy(&symbol, &function, sizeof symbol);
+    return fake.model ? symbol : NULL;
 }
 
 static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags flags)
@@ -365,6 +390,26 @@ static void devices_are_as_the_driver_says(void **state)
     apart(use_devices);
 }
 
+/* Each once, as soon as there is a snapshot; in the file of statistics too. */
+static void name_devices(void)
+{
+    fake.model = "simulated GPU 1";
+    open_with("t", "s", false);
+    use(1);
+    EXPECT(fake.models == 0);
+    fake.writer.due = true;
+    tick(3);
+    EXPECT(fake.models == 1 && strcmp(fake.devices[0].model, fake.model) == 0);
+    sg_recorder_close(core);
+    EXPECT(fake.models == 1);
+}
+
+static void models_of_devices_are_told(void **state)
+{
+    (void)state;
+    apart(name_devices);
+}
+
 /* In pieces of a record each, filled up with zeros, as soon as the trace has a snapshot. */
 static void lose_order(void)
 {
@@ -479,6 +524,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(one_thread_writes_at_a_time),
         cmocka_unit_test(what_cannot_be_written_is_said_once),
         cmocka_unit_test(devices_are_as_the_driver_says),
+        cmocka_unit_test(models_of_devices_are_told),
         cmocka_unit_test(trace_says_by_which_call_order_was_lost),
         cmocka_unit_test(trace_says_so_at_its_end_too),
         cmocka_unit_test(live_statistics_go_with_the_process),

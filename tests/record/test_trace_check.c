@@ -84,6 +84,8 @@ static void records(void **state)
         {{.kind = SEGALLOC_RECORD_DEFINE_STREAM, .stream = 1, .size = 64}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_STREAM, .stream = 1, .size = UINT64_C(9) << 32 | 63}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = 64}, false},
+        {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 64}, false},
+        {{.kind = SEGALLOC_RECORD_DEFINE_MODEL, .stream = 63}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .stream = 63, .id = 2 * MIB, .size = 64 * MIB}, true},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .id = 2 * MIB + 1, .size = 64 * MIB}, false},
         {{.kind = SEGALLOC_RECORD_DEFINE_DEVICE, .id = 2 * MIB, .size = UINT64_MAX}, false},

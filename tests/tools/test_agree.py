@@ -64,7 +64,9 @@ class Devices(Case):
         """Nothing is said of a device that nothing was asked of."""
         self.record("24GiB,count=2", "device=1 a+400 b+800 a-")
         report, replay = self.report(), self.replay("--min-limit")
-        self.assertEqual([device["device"] for device in report["devices"]], [1])
+        self.assertEqual([(device["device"], device["model"]) for device in report["devices"]], [(1, "segalloc simulated GPU")])
+        self.assertIn("Device 1, segalloc simulated GPU, 24.00 GiB", segalloc("report", self.path).stdout)
+        self.assertEqual([device["model"] for device in self.said("trace", "info", self.path)["devices"]], ["segalloc simulated GPU"])
         self.assertEqual(report["devices"][0]["total_bytes"], 24 * GIB)
         self.assertEqual((report["peak_requested_bytes"], report["peak_reserved_bytes"]), (1200 * MIB, 1200 * MIB))
         for key in ("peak_requested_bytes", "peak_allocated_bytes", "peak_reserved_bytes"):

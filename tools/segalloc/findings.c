@@ -91,6 +91,7 @@ static void from_events(struct sg_findings_device *device, enum sg_stat stat, ui
 static bool from_summary(struct sg_findings_device *to, const struct sg_summary_device *from, bool imported)
 {
     to->granularity = from->granularity;
+    memcpy(to->model, from->model, sizeof to->model);
     to->total_bytes = from->total_bytes;
     to->limit_bytes = from->limit_bytes;
     to->largest_request = from->largest_request;
@@ -218,6 +219,7 @@ static int read_statistics(struct sg_findings *findings, char *error)
         device->ordinal = file.devices[i].device;
         device->stats = file.devices[i].stats;
         memset(device->known, true, sizeof(device->known));
+        memcpy(device->model, file.devices[i].model, sizeof device->model);
         device->granularity = file.devices[i].granularity;
         device->total_bytes = file.devices[i].total_bytes;
         device->limit_bytes = file.devices[i].limit_bytes;

@@ -13,6 +13,7 @@ enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
 
 struct sg_findings_device {
     uint32_t ordinal;
+    char model[64]; /* as the driver calls it; "": unknown */
     struct sg_stats stats;
     bool known[SG_STAT_COUNT];                      /* without: no source for this figure */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */

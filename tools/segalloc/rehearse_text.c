@@ -88,7 +88,7 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
         sg_tool_json_string(rehearse->reason);
     else
         fputs("null", stdout);
-    printf(",\"status\":%d,\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64 ",\"allocations\":%" PRIu64
+    printf(",\"status\":%d,\"gpu\":\"simulated\",\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64 ",\"allocations\":%" PRIu64
            ",\"failures\":%" PRIu64, rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events,
            rehearse->allocs, rehearse->ooms);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
@@ -286,7 +286,7 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s).\n", rehearse->allocs,
+        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s, on a simulated GPU).\n", rehearse->allocs,
                sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))

@@ -121,7 +121,8 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     bool imported = findings->imported;
     const struct sg_stats *stats = &device->stats;
     uint64_t asked = stats->value[SG_STAT_allocs] + stats->value[SG_STAT_passed_on];
-    printf("{\"device\":%" PRIu32, device->ordinal);
+    printf("{\"device\":%" PRIu32 ",\"model\":", device->ordinal);
+    sg_tool_json_text(*device->model ? device->model : NULL);
     number("total_bytes", device->total_bytes, device->total_bytes);
     number("granularity_bytes", device->granularity, device->granularity);
     number("limit_bytes", device->limit_bytes, device->limit_bytes);

@@ -153,7 +153,7 @@ static void held(const struct sg_findings *findings, const struct sg_findings_de
 static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
 {
     char a[SG_SIZE_TEXT];
-    printf("\nDevice %" PRIu32, device->ordinal);
+    printf("\nDevice %" PRIu32 "%s%s", device->ordinal, *device->model ? ", " : "", device->model);
     if (device->total_bytes)
         printf(", %s", sg_size_format(device->total_bytes, a));
     if (device->limit_bytes)

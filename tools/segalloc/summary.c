@@ -31,6 +31,7 @@ const char *sg_record_kind_name(unsigned kind)
         [SEGALLOC_RECORD_DEFINE_THREAD] = "define_thread", [SEGALLOC_RECORD_DEFINE_DEVICE] = "define_device",
         [SEGALLOC_RECORD_DEFINE_TEXT] = "define_text", [SEGALLOC_RECORD_DEFINE_SITE] = "define_site",
         [SEGALLOC_RECORD_DEFINE_PHASE] = "define_phase", [SEGALLOC_RECORD_SITE] = "site",
+        [SEGALLOC_RECORD_DEFINE_MODEL] = "define_model",
     };
     const char *action = sg_rmm_action((enum segalloc_record_kind)kind);
     if (kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
@@ -235,6 +236,18 @@ static void untracked(struct sg_summary *summary, const struct segalloc_trace_re
     snprintf(summary->untracked_by + used, sizeof summary->untracked_by - used, "%s", text);
 }
 
+/* Of a name no more is kept than a terminal shows. */
+static void model(struct sg_summary_device *device, const struct segalloc_trace_record *record)
+{
+    char text[sizeof record->id + sizeof record->size];
+    size_t used = record->flags & SEGALLOC_FLAG_FIRST ? 0 : strlen(device->model);
+    memcpy(text, &record->id, sizeof record->id);
+    memcpy(text + sizeof record->id, &record->size, sizeof record->size);
+    for (size_t i = 0; i < sizeof text && text[i] && used + 1 < sizeof device->model; i++)
+        device->model[used++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
+    device->model[used] = '\0';
+}
+
 static int add(struct sg_summary *summary, const struct segalloc_trace_record *record)
 {
     struct sg_summary_device *device;
@@ -259,6 +272,9 @@ static int add(struct sg_summary *summary, const struct segalloc_trace_record *r
         return 0;
     case SEGALLOC_RECORD_UNTRACKED:
         untracked(summary, record);
+        return 0;
+    case SEGALLOC_RECORD_DEFINE_MODEL:
+        model(device_at(summary, record->stream), record);
         return 0;
     case SEGALLOC_RECORD_END:
         return 0;

@@ -377,11 +377,13 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
         const struct sg_summary_device *device = &summary->device[i];
         if (!device->used)
             continue;
-        printf("%s{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64
+        printf("%s{\"device\":%" PRIu32 ",\"model\":", comma, i);
+        sg_tool_json_text(*device->model ? device->model : NULL);
+        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64
                ",\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
                ",\"peak_requested_bytes\":%" PRIu64 ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64
                ",\"failed_largest_bytes\":%" PRIu64 "}",
-               comma, i, device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+               device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
                device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
         comma = ",";
     }
@@ -447,7 +449,7 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
         const struct sg_summary_device *device = &summary->device[i];
         if (!device->used || !device->total_bytes)
             continue;
-        printf("device %-5u %s, granule %s", i, sg_size_format(device->total_bytes, a),
+        printf("device %-5u %s%s%s, granule %s", i, device->model, *device->model ? ", " : "", sg_size_format(device->total_bytes, a),
                sg_size_format(device->granularity, b));
         if (device->limit_bytes)
             printf(", limit %s", sg_size_format(device->limit_bytes, c));
