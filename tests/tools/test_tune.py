@@ -157,6 +157,10 @@ class Tune(unittest.TestCase):
         self.assertEqual(found["default"]["conf"], "limit:1GiB")
         self.assertEqual(found["current"]["conf"], "limit:1GiB,reserve_slack:1.05")
 
+    def test_what_is_written_where_is_left_out(self):
+        found = self.tune("--budget", "2", self.pinned.path, env={"SEGALLOC_CONF": "sites:True,live:True,limit:1GiB"})
+        self.assertEqual({candidate["conf"].split(",")[0] for candidate in found["candidates"]}, {"limit:1GiB"})
+
     def test_lists_are_quoted(self):
         current = "max_split_size_mb: 20, roundup_power2_divisions:[256:1,512:2,>:4]"
         found = self.tune("--for", "pytorch", "--current", current, "--param", "max_split_size_mb=32",
