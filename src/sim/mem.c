@@ -64,7 +64,8 @@ static CUresult take(enum sim_memory_kind kind, CUcontext context, uint64_t size
         return CUDA_ERROR_INVALID_VALUE;
     if (size > INT64_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    uint64_t bytes = (size + SIM_ALIGNMENT - 1) & ~(uint64_t)(SIM_ALIGNMENT - 1);
+    uint64_t unit = charged && size >= SIM_GRANULE ? SIM_GRANULE : SIM_ALIGNMENT; /* small ones share pages */
+    uint64_t bytes = (size + unit - 1) & ~(unit - 1);
     if (charged && !sim_mappings_take(mappings_of(kind, bytes)))
         return sim.config.mappings_code;
     if (charged && !sim_device_charge(device, bytes)) {

@@ -3,6 +3,7 @@ with and without the interpreter's lock, from threads and where the interpreter 
 import glob
 import json
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -69,6 +70,25 @@ def line_of(mark):
     return next(number for number, text in enumerate(PROGRAM.splitlines(), 1) if "# " + mark in text)
 
 
+def exported(trace):
+    """Every format with stacks has the lines, and the phase around them."""
+    out = trace + ".out"
+    def export(form):
+        subprocess.run([segalloc, "trace", "export", trace, "--format", form, "-f", "-o", out, "--to", "end"], check=True)
+    export("torch")
+    with open(out, "rb") as file:
+        told = pickle.load(file)
+    last, = (event for event in told["device_traces"][0] if event["action"] == "oom" and event["size"] == 7 << 30)
+    frames = [(os.path.basename(frame["filename"]), frame["line"], frame["name"]) for frame in last["frames"]]
+    assert frames[0] == ("program.py", line_of("TAKE"), "take") and frames[-1] == ("phase", 0, "step 3"), frames
+    block, = (block for segment in told["segments"] for block in segment["blocks"] if block["requested_size"] == 1 << 20)
+    assert block["frames"][0]["line"] == line_of("TAKE") and block["frames"][-1]["filename"] != "phase", block
+    for form in "folded", "speedscope":
+        export(form)
+        with open(out, encoding="utf-8") as file:
+            assert "program.py:%d" % line_of("TAKE") in file.read(), form
+
+
 def failures(python, folder, how, *options):
     script, trace = os.path.join(folder, "program.py"), os.path.join(folder, "trace")
     with open(script, "w", encoding="utf-8") as file:
@@ -78,6 +98,8 @@ def failures(python, folder, how, *options):
                    check=True, env=environment)
     text = subprocess.run([segalloc, "report", "--json", trace], check=True, capture_output=True).stdout
     info = subprocess.run([segalloc, "trace", "info", "--json", trace], check=True, capture_output=True).stdout
+    if options:
+        exported(trace)
     found = {failure["bytes"]: failure["site"] for device in json.loads(text)["devices"]
              for failure in device["failures"]}
     phases = {failure["bytes"] >> 30: failure["phase"] for device in json.loads(text)["devices"]

@@ -8,6 +8,7 @@
 #include "idmap.h"
 #include "pickle.h"
 #include "progress.h"
+#include "symbols.h"
 
 enum { BATCH = 4096, UNIT = 512 };
 /* A size that cannot be would take all memory as pages. */
@@ -19,6 +20,7 @@ struct item {
     uint64_t id, size, time_ns; /* id: of the trace, later the address that is shown */
     uint32_t stream, site;      /* index; where it was asked for, 0: unknown */
     uint64_t had;               /* OOM: bytes that could be had; 0: unknown */
+    uint32_t phase;             /* what the program was at; 0: unknown */
     uint8_t action, device;
     bool alive;                 /* an allocation that nothing frees up to the end */
 };
@@ -63,9 +65,10 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
     struct item *item = add(life);
     if (!item)
         return -ENOMEM;
+    const struct sg_thread_info *thread = sg_dictionary_thread(&life->dictionary, record->thread);
     *item = (struct item){
         .id = record->id, .size = record->size, .time_ns = time, .stream = record->stream,
-        .site = sg_dictionary_thread(&life->dictionary, record->thread)->site,
+        .site = thread->site, .phase = thread->phase,
         .device = device < SG_DICTIONARY_DEVICES ? (uint8_t)device : 0, .action = alloc ? ALLOC : oom ? OOM : FREED,
         .alive = alloc,
         .had = oom && record->flags & SEGALLOC_FLAG_SHORT && record->size > record->id ? record->size - record->id : 0,
@@ -78,6 +81,7 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
         item->size = block->size;
         item->stream = block->stream;
         item->site = block->site;
+        item->phase = block->phase;
         item->device = block->device;
     }
     return 0;
@@ -167,21 +171,33 @@ static void key_word(struct sg_pickle *pickle, const char *key, const char *valu
     sg_pickle_word(pickle, value);
 }
 
-/* As PyTorch has them, the innermost first. */
-static void put_frames(struct sg_pickle *pickle, const struct sg_site_book *book, uint32_t site)
+static void put_frame(struct sg_pickle *pickle, const char *file, uint64_t line, const char *name)
 {
+    sg_pickle_open_dict(pickle);
+    sg_pickle_word(pickle, "filename");
+    sg_pickle_text(pickle, file);
+    key_number(pickle, "line", line);
+    sg_pickle_word(pickle, "name");
+    sg_pickle_text(pickle, name);
+    sg_pickle_close_dict(pickle);
+}
+
+/* As PyTorch has them, the innermost first; the phase stands for an outermost one. */
+static void put_frames(struct sg_pickle *pickle, const struct sg_site_book *book, uint32_t site, uint32_t phase)
+{
+    char text[SG_SITE_TEXT];
     sg_pickle_word(pickle, "frames");
     sg_pickle_open_list(pickle);
     for (uint32_t i = 0; site < book->sites && i < book->site[site].frames; i++) {
         const struct sg_site_frame *frame = &book->site[site].frame[i];
-        sg_pickle_open_dict(pickle);
-        sg_pickle_word(pickle, "filename");
-        sg_pickle_text(pickle, sg_site_book_text(book, frame->file));
-        key_number(pickle, "line", frame->line);
-        sg_pickle_word(pickle, "name");
-        sg_pickle_text(pickle, sg_site_book_text(book, frame->function));
-        sg_pickle_close_dict(pickle);
+        const char *file = sg_site_book_text(book, frame->file);
+        if (frame->native)
+            put_frame(pickle, file, 0, sg_site_book_frame(book, frame, text));
+        else
+            put_frame(pickle, file, frame->line, sg_site_book_text(book, frame->function));
     }
+    if (*sg_site_book_phase(book, phase, text))
+        put_frame(pickle, "phase", 0, text);
     sg_pickle_close_list(pickle);
 }
 
@@ -201,7 +217,7 @@ static void put_block(struct sg_pickle *pickle, const struct life *life, uint64_
     key_number(pickle, "size", size);
     key_number(pickle, "requested_size", item ? item->size : 0);
     key_word(pickle, "state", item ? "active_allocated" : "inactive");
-    put_frames(pickle, &life->dictionary.book, item ? item->site : 0);
+    put_frames(pickle, &life->dictionary.book, item ? item->site : 0, item ? item->phase : 0);
     sg_pickle_close_dict(pickle);
 }
 
@@ -289,7 +305,10 @@ static void put_event(struct sg_pickle *pickle, const struct life *life, const s
     key_number(pickle, "size", item->size);
     key_number(pickle, "stream", sg_dictionary_stream(&life->dictionary, item->stream)->handle);
     key_number(pickle, "time_us", item->time_ns / 1000);
-    no_frames(pickle);
+    if (item->action == FREED)
+        no_frames(pickle);
+    else
+        put_frames(pickle, &life->dictionary.book, item->site, item->phase);
     sg_pickle_close_dict(pickle);
 }
 
@@ -393,6 +412,7 @@ int sg_trace_export_torch(struct sg_trace_reader *reader, uint64_t from_ns, uint
     struct life *life = calloc(1, sizeof *life);
     if (!life)
         return -ENOMEM;
+    life->dictionary.book.resolve = sg_symbols_line;
     int error = read_life(life, reader, to_ns, last);
     const struct sg_trace_info *info = sg_trace_info(reader);
     if (!error && info->header.imported)
