@@ -52,6 +52,12 @@ SEGALLOC_API void segalloc_mark(const char *name);
 SEGALLOC_API void segalloc_phase_push(const char *name);
 SEGALLOC_API void segalloc_phase_pop(void);
 
+/* Writes a trace of every event to `path`, with the places that ask for memory, as the options `trace` and `sites` do:
+   to be called before the first allocation. Where `trace` names a file already, that one stays. NULL asks only. Returns
+   the path of the trace with places that is written, or will be from the first allocation on; NULL: there is none, and
+   it is too late for one. Valid until the next call. */
+SEGALLOC_API const char *segalloc_record(const char *path);
+
 /* At most `bytes` may be held on `device` from here on; the configuration's own limit still bounds it. What is held
    beyond that stays until it is given back. Returns what is in force, 0 where the library doesn't serve the device. */
 SEGALLOC_API size_t segalloc_set_limit(int device, size_t bytes);

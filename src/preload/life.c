@@ -25,6 +25,7 @@
 #include "recorder.h"
 #include "resolve.h"
 #include "rest.h"
+#include "segalloc/segalloc.h"
 #include "sites.h"
 #include "streams.h"
 #include "torch.h"
@@ -152,6 +153,21 @@ const struct sg_conf *sg_life_conf(void)
         sg_unguard(SG_GUARD_LIFE);
     }
     return &life.conf;
+}
+
+const char *segalloc_record(const char *path)
+{
+    (void)sg_life_conf();
+    sg_guard(SG_GUARD_LIFE);
+    bool early = atomic_load(&life.state) == EARLY, named = *life.conf.trace != '\0';
+    if (early && path && strlen(path) < sizeof life.conf.trace) {
+        if (!named)
+            strcpy(life.conf.trace, path);
+        life.conf.sites = true;
+    }
+    bool will = early && *life.conf.trace && life.conf.sites;
+    sg_unguard(SG_GUARD_LIFE);
+    return will ? life.conf.trace : life.conf.sites ? sg_recorder_path() : NULL;
 }
 
 /* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether

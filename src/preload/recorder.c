@@ -275,6 +275,14 @@ void sg_recorder_close(struct sg_core *core)
         sg_trace_writer_close(recorder.trace);
 }
 
+const char *sg_recorder_path(void)
+{
+    struct sg_trace_writer_state state = {0};
+    if (recorder.trace)
+        sg_trace_writer_state(recorder.trace, &state);
+    return state.open ? state.path : NULL;
+}
+
 void sg_recorder_forget(void)
 {
     if (recorder.trace)

@@ -25,6 +25,9 @@ bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count);
 /* Writes the last snapshots and closes the files; nothing is recorded afterwards. */
 void sg_recorder_close(struct sg_core *core);
 
+/* The file of the trace that is being written, NULL where there is none. */
+const char *sg_recorder_path(void);
+
 /* In a forked child: the files are the parent's. */
 void sg_recorder_forget(void);
 

@@ -139,6 +139,11 @@ void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device,
     writer->snapshots++;
 }
 
+void sg_trace_writer_state(struct sg_trace_writer *writer, struct sg_trace_writer_state *ret)
+{
+    *ret = (struct sg_trace_writer_state){.open = writer->snapshots > 0, .path = "the trace"};
+}
+
 void sg_trace_writer_close(struct sg_trace_writer *writer)
 {
     writer->closed++;
@@ -396,9 +401,10 @@ static void name_devices(void)
     fake.model = "simulated GPU 1";
     open_with("t", "s", false);
     use(1);
-    EXPECT(fake.models == 0);
+    EXPECT(fake.models == 0 && !sg_recorder_path());
     fake.writer.due = true;
     tick(3);
+    EXPECT(strcmp(sg_recorder_path(), "the trace") == 0);
     EXPECT(fake.models == 1 && strcmp(fake.devices[0].model, fake.model) == 0);
     sg_recorder_close(core);
     EXPECT(fake.models == 1);

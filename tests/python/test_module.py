@@ -45,6 +45,32 @@ class Client(unittest.TestCase):
         self.assertEqual(len(said["warned"]), 1)
         self.assertIn("pytorch:beneath", said["pool"])
 
+    def test_history(self):
+        """Begun before the first allocation: events with their stacks, of which the last so many are shown."""
+        script = ("import json, sys, torch\n"
+                  "torch.cuda.memory._record_memory_history()\n"
+                  "def take(size):\n"
+                  "    return torch._C.current.malloc(size << 20, 0, None)\n"
+                  "torch.cuda.init()\n"
+                  "a, b = take(100), take(200)\n"
+                  "torch._C.current.free(a, 0, 0, None)\n"
+                  "told = torch._C._cuda_memorySnapshot(None)\n"
+                  "events = [(e['action'], e['size'] >> 20, e['frames'][0]['name'] if e['frames'] else '')\n"
+                  "          for e in told['device_traces'][0] if 'segment' not in e['action']]\n"
+                  "blocks = [block['frames'][0]['name'] for each in told['segments'] for block in each['blocks'] if block['frames']]\n"
+                  "torch._C._cuda_record_memory_history('all', 'all', 'python', 2)\n"
+                  "last = [e['action'] for e in torch._C._cuda_memorySnapshot(None)['device_traces'][0]]\n"
+                  "torch._C._cuda_record_memory_history(None)\n"
+                  "json.dump([events, blocks, last, torch._C._cuda_memorySnapshot(None)['device_traces'][0]], sys.stdout)\n")
+        with tempfile.TemporaryDirectory() as folder:
+            done = run("-c", script, TMPDIR=folder)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+        events, blocks, last, nothing = json.loads(done.stdout)
+        self.assertEqual(events, [["alloc", 100, "take"], ["alloc", 200, "take"], ["free_requested", 100, ""],
+                                  ["free_completed", 100, ""]])
+        self.assertEqual((blocks, last, nothing), (["take"], ["free_requested", "free_completed"], []))
+
     def test_beneath_leaves_the_allocator(self):
         done = run("-c", "import torch; print(torch.cuda.get_allocator_backend())", conf="pytorch:beneath")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "native\n", ""))

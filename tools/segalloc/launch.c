@@ -255,7 +255,12 @@ static bool set_trace(const struct sg_launch *launch)
 
 static bool set_python(const struct sg_launch *launch)
 {
-    char folder[SG_PLACE_BYTES];
+    char folder[SG_PLACE_BYTES], tool[SG_PLACE_BYTES];
+    ssize_t named = readlink("/proc/self/exe", tool, sizeof tool - 1);
+    if (named > 0) { /* the module asks it for snapshots with a history */
+        tool[named] = '\0';
+        setenv("SEGALLOC_TOOL", tool, 1);
+    }
     if (!sg_place_python(folder)) {
         sg_tool_message(launch->verb,
             "--torch: the Python module is neither beside this program nor in %s/segalloc/python", SEGALLOC_LIBDIR);

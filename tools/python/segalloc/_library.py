@@ -46,6 +46,7 @@ class Library:
         declare("segalloc_set_limit", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
         declare("segalloc_pieces", ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(Piece), ctypes.c_size_t)
         declare("segalloc_option", ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
+        declare("segalloc_record", ctypes.c_char_p, ctypes.c_char_p)
         declare("segalloc_mark", None, ctypes.c_char_p)
         declare("segalloc_phase_push", None, ctypes.c_char_p)
         declare("segalloc_phase_pop", None)
@@ -99,6 +100,16 @@ class Library:
 
     def reset_peaks(self, device):
         self.calls.segalloc_reset_peaks(device)
+
+    def record(self, path):
+        """Begins a trace; its path, None where it is too late for that."""
+        told = self.calls.segalloc_record(os.fsencode(path))
+        return os.fsdecode(told) if told is not None else None
+
+    def recorded(self):
+        """The path of the trace that is written, with the places that ask for memory; None."""
+        told = self.calls.segalloc_record(None)
+        return os.fsdecode(told) if told is not None else None
 
     def mark(self, name):
         self.calls.segalloc_mark(None if name is None else str(name).encode())

@@ -5,7 +5,7 @@ The functions of torch.cuda.memory and torch.accelerator stay PyTorch's own; wha
 import functools
 import warnings
 
-from . import _hook, _statistics
+from . import _history, _hook, _statistics
 
 BENEATH = "segalloc: %s needs PyTorch's own cache: set SEGALLOC_CONF=pytorch:beneath"
 
@@ -38,6 +38,7 @@ class _Words:
         self.library = library
         self.cuda = torch_cuda
         self.counters = _statistics.Counters(library)
+        self.history = _history.History(library)
         self.fractions = {}
 
     def devices(self):
@@ -61,7 +62,7 @@ class _Words:
     def snapshot(self, which=None):
         if which is not None and tuple(which[:2]) != (0, 0):
             raise RuntimeError(BENEATH % "a snapshot of one pool")
-        return _statistics.snapshot(self.library, self.devices())
+        return self.history.add_to(_statistics.snapshot(self.library, self.devices()))
 
     def set_fraction(self, fraction, device=None):
         device = self.index(device)
@@ -77,8 +78,8 @@ class _Words:
     def compiled_graph(self, *_):
         raise RuntimeError(BENEATH % "a CUDA graph of torch.compile")
 
-    def no_history(self, *_, **__):
-        warnings.warn("segalloc: PyTorch's history of memory is not kept; `segalloc run -o TRACE` records every event",
+    def no_observer(self, *_, **__):
+        warnings.warn("segalloc: an observer of running out is not called; segalloc says itself what holds the memory",
                       stacklevel=3)
 
     def table(self):
@@ -91,9 +92,9 @@ class _Words:
             "_cuda_checkPoolLiveAllocations": self.compiled_graph,
             "_cuda_setMemoryFraction": self.set_fraction,
             "_cuda_getMemoryFraction": self.get_fraction,
-            "_cuda_record_memory_history": self.no_history,
-            "_cuda_record_memory_history_legacy": self.no_history,
-            "_cuda_attach_out_of_memory_observer": self.no_history,
+            "_cuda_record_memory_history": self.history.record,
+            "_cuda_record_memory_history_legacy": self.history.legacy,
+            "_cuda_attach_out_of_memory_observer": self.no_observer,
             "_accelerator_isAllocatorInitialized": self.cuda.is_initialized,
             "_accelerator_emptyCache": self.empty_cache,
             "_accelerator_getDeviceStats": self.stats,

@@ -1,0 +1,91 @@
+"""PyTorch's history of memory: each allocation and free with its stack, from a trace of this process."""
+import atexit
+import contextlib
+import os
+import pickle
+import shutil
+import subprocess
+import tempfile
+import warnings
+
+LATE = ("segalloc: PyTorch's history of memory is not kept, for memory was allocated before it was asked for; "
+        "`segalloc run --torch --sites -o TRACE` records every event")
+
+
+def _tool():
+    return os.environ.get("SEGALLOC_TOOL") or shutil.which("segalloc")
+
+
+class History:
+    """What _record_memory_history() begins and a snapshot shows."""
+
+    def __init__(self, library):
+        self.library = library
+        self.kept = False
+        self.most = None
+        self.before = []  # events of each device that came before it was begun
+
+    def record(self, enabled="all", _context=None, _stacks=None, most=None, *_, **named):
+        """In place of torch._C._cuda_record_memory_history."""
+        if enabled in (None, False):
+            self.kept = False
+            return
+        was_recorded = self.library.recorded() is not None
+        if not was_recorded and not self._begin():
+            warnings.warn(LATE, stacklevel=4)
+            return
+        self.most = most if isinstance(most, int) else named.get("max_entries")
+        if not self.kept:
+            self.before = [len(events) for events in self._read()["device_traces"]] if was_recorded else []
+        self.kept = True
+
+    def legacy(self, enabled, *_, **__):
+        self.record(enabled)
+
+    def _begin(self):
+        """The trace is a file of this process alone, and goes with it. Python has no say in a death by a signal."""
+        file, path = tempfile.mkstemp(prefix=f"segalloc-history-{os.getpid()}-", suffix=".trace")
+        os.close(file)
+        os.unlink(path)
+        if not self.library.record(path):
+            return False
+        owner = os.getpid()
+
+        def remove():
+            if os.getpid() == owner:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+
+        atexit.register(remove)
+        return True
+
+    def _read(self):
+        nothing = {"device_traces": [], "segments": []}
+        trace, tool = self.library.recorded(), _tool()
+        if not trace or not tool:
+            return nothing
+        environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "PYTHONPATH")}
+        with tempfile.TemporaryDirectory(prefix="segalloc-snapshot-") as folder:
+            out = os.path.join(folder, "snapshot")
+            done = subprocess.run([tool, "trace", "export", trace, "--to", "end", "-o", out], env=environment,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+            if done.returncode:
+                return nothing
+            with open(out, "rb") as file:
+                return pickle.load(file)
+
+    def add_to(self, snapshot):
+        """Puts events and stacks into a snapshot."""
+        if not self.kept:
+            return snapshot
+        told = self._read()
+        for device, events in enumerate(told["device_traces"][:len(snapshot["device_traces"])]):
+            events = events[self.before[device] if device < len(self.before) else 0:]
+            snapshot["device_traces"][device] = events[-self.most:] if self.most else events
+        frames = {block["address"]: block["frames"] for segment in told["segments"] for block in segment["blocks"]
+                  if block["state"] == "active_allocated"}
+        for segment in snapshot["segments"]:
+            for block in segment["blocks"]:
+                if block["state"] != "inactive":
+                    block["frames"] = frames.get(block["address"], [])
+        return snapshot
