@@ -52,10 +52,10 @@ SEGALLOC_API void segalloc_mark(const char *name);
 SEGALLOC_API void segalloc_phase_push(const char *name);
 SEGALLOC_API void segalloc_phase_pop(void);
 
-/* Writes a trace of every event to `path`, with the places that ask for memory, as the options `trace` and `sites` do:
-   to be called before the first allocation. Where `trace` names a file already, that one stays. NULL asks only. Returns
-   the path of the trace with places that is written, or will be from the first allocation on; NULL: there is none, and
-   it is too late for one. Valid until the next call. */
+/* Begins what the options `trace` and `sites` begin: a trace in `path`, with the places that ask for memory. It takes
+   effect before the first allocation only, and a file that `trace` names already stays. NULL asks, and changes nothing.
+   Returns the path of the trace with places, which may still have to be made; NULL: there is none. The text stays valid
+   until the next call. */
 SEGALLOC_API const char *segalloc_record(const char *path);
 
 /* At most `bytes` may be held on `device` from here on; the configuration's own limit still bounds it. What is held

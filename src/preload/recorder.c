@@ -163,7 +163,8 @@ void sg_recorder_device(const struct sg_driver *driver, int device)
 /* Writes a text in as many records as it takes. */
 static void write_text(enum segalloc_record_kind kind, uint32_t stream, const char *from)
 {
-    for (size_t left = strlen(from), piece, first = SEGALLOC_FLAG_FIRST; left > 0; from += piece, left -= piece, first = 0) {
+    for (size_t left = strlen(from), piece, first = SEGALLOC_FLAG_FIRST; left > 0;
+         from += piece, left -= piece, first = 0) {
         struct segalloc_trace_record record = {.kind = (uint8_t)kind, .stream = stream};
         char text[sizeof record.id + sizeof record.size] = {0};
         piece = left < sizeof text ? left : sizeof text;

@@ -80,8 +80,8 @@ static void put_device(struct out *out, const struct sg_stats_device *device)
     put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);
     put_string(out, device->model);
     put(out, ",\"granularity_bytes\":%llu,\"total_bytes\":%llu,\"limit_bytes\":%llu,\"statistics\":{",
-        (unsigned long long)device->granularity,
-        (unsigned long long)device->total_bytes, (unsigned long long)device->limit_bytes);
+        (unsigned long long)device->granularity, (unsigned long long)device->total_bytes,
+        (unsigned long long)device->limit_bytes);
     for (int i = 0; i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
         put(out, "%s\"%s\":%llu", i ? "," : "", info->name, (unsigned long long)device->stats.value[i]);

@@ -128,20 +128,20 @@ static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say
     uint64_t doubled = sum(findings, SG_STAT_double_frees);
     if (doubled) {
         snprintf(line, sizeof(line), "%" PRIu64 " free%s of addresses that held no block: an error in the program.",
-                 doubled, sg_plural(doubled));
+            doubled, sg_plural(doubled));
         say(user, line);
     }
     if (findings->dropped) {
         snprintf(line, sizeof(line),
-                 "%" PRIu64 " event%s missing from the trace: the disk was full or too slow. Write it to another "
-                 "file system.",
-                 findings->dropped, findings->dropped == 1 ? " is" : "s are");
+            "%" PRIu64 " event%s missing from the trace: the disk was full or too slow. Write it to another "
+            "file system.",
+            findings->dropped, findings->dropped == 1 ? " is" : "s are");
         say(user, line);
     }
     if (findings->repeated) {
         snprintf(line, sizeof(line),
-                 "%" PRIu64 " allocation%s at addresses that were in use: the trace contradicts itself.",
-                 findings->repeated, findings->repeated == 1 ? " is" : "s are");
+            "%" PRIu64 " allocation%s at addresses that were in use: the trace contradicts itself.", findings->repeated,
+            findings->repeated == 1 ? " is" : "s are");
         say(user, line);
     }
 }

@@ -180,7 +180,8 @@ static void print_text(const struct comparison *comparison, bool all)
         shown++;
     }
     if (comparison->count > shown) {
-        snprintf(what, sizeof what, "in %zu more row%s", comparison->count - shown, sg_plural(comparison->count - shown));
+        snprintf(what, sizeof what, "in %zu more row%s", comparison->count - shown,
+            sg_plural(comparison->count - shown));
         print_line(rest[0], rest[1], what);
     }
     print_line(side[0].bytes, side[1].bytes, "in all");

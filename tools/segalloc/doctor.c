@@ -216,13 +216,13 @@ static void judge_command(struct examination *examination)
     uint64_t served = examination->total.served, passed_on = examination->total.passed_on;
     const struct sg_watch *watch = &examination->watch;
     if (served && !passed_on) {
-        conclude(examination, SERVED, served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served",
-                 served);
+        conclude(examination, SERVED,
+            served == 1 ? "the only allocation was served" : "all %" PRIu64 " allocations were served", served);
         return;
     }
     if (served || passed_on) {
         conclude(examination, served ? PARTLY : PASSED_ON, "the driver served %" PRIu64 " of %" PRIu64 " allocation%s",
-                 passed_on, served + passed_on, sg_plural(served + passed_on));
+            passed_on, served + passed_on, sg_plural(served + passed_on));
         return;
     }
     for (size_t i = 0; i < watch->count; i++) {
@@ -243,7 +243,7 @@ static void print_machine(const struct examination *examination)
                *examination->glibc ? examination->glibc : "of any age", gnu_get_libc_version());
     if (probe->driver)
         printf("  driver   for CUDA %d.%d, %d device%s\n", probe->version / 1000, probe->version % 1000 / 10,
-               probe->devices, sg_plural((uint64_t)probe->devices));
+            probe->devices, sg_plural((uint64_t)probe->devices));
     else
         puts("  driver   none");
     for (int i = 0; i < probe->devices && i < SG_PROBE_DEVICES; i++)
@@ -276,15 +276,15 @@ static void print_text(const struct examination *examination)
         if (!process->driver && !process->runtime && i > 0)
             continue;
         printf("  process  %d %s: library %s, driver %s, %" PRIu64 " allocation%s served, %" PRIu64 " passed on\n",
-               (int)process->pid, name_of(process), process->library ? "loaded" : "not loaded",
-               process->driver ? "loaded" : "not loaded", served->served, sg_plural(served->served), served->passed_on);
+            (int)process->pid, name_of(process), process->library ? "loaded" : "not loaded",
+            process->driver ? "loaded" : "not loaded", served->served, sg_plural(served->served), served->passed_on);
     }
     if (*examination->total.untracked_by)
         printf("  order    of streams lost at %s, which this version does not know: freed memory waits for all work\n",
                examination->total.untracked_by);
     if (examination->total.vmm_errors)
         printf("  errors   %" PRIu64 " call%s of the driver's memory management failed; memory was had without\n",
-               examination->total.vmm_errors, sg_plural(examination->total.vmm_errors));
+            examination->total.vmm_errors, sg_plural(examination->total.vmm_errors));
     if (strncmp(examination->total.aliases, "off", 3) == 0)
         printf("  aliases  %s\n", examination->total.aliases);
     if (*examination->total.pytorch)

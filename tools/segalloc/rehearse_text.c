@@ -88,9 +88,10 @@ void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
         sg_tool_json_string(rehearse->reason);
     else
         fputs("null", stdout);
-    printf(",\"status\":%d,\"gpu\":\"simulated\",\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64 ",\"allocations\":%" PRIu64
-           ",\"failures\":%" PRIu64, rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events,
-           rehearse->allocs, rehearse->ooms);
+    printf(",\"status\":%d,\"gpu\":\"simulated\",\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64
+           ",\"allocations\":%" PRIu64 ",\"failures\":%" PRIu64,
+        rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events, rehearse->allocs,
+        rehearse->ooms);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
            rehearse->peak_reserved);
     number("smallest_card_bytes", smallest, smallest);
@@ -177,7 +178,7 @@ static void print_held(const struct sg_rehearse *rehearse)
     for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
         const struct sg_rehearse_held *held = &card->held[i];
         printf("  %12s in %" PRIu64 " block%s", sg_size_format(held->bytes, size), held->blocks,
-               sg_plural(held->blocks));
+            sg_plural(held->blocks));
         if (*held->site)
             printf(", %s\n", held->site);
         else if (held->blocks > 1)
@@ -286,14 +287,15 @@ void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
     if (rehearse->processes) {
         printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
                rehearse->processes > 1 ? ", on the device of the process with most" : "");
-        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s, on a simulated GPU).\n", rehearse->allocs,
-               sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
+        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s, on a simulated GPU).\n",
+            rehearse->allocs, sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
     }
     if (!has_cards(rehearse))
         return;
     if (rehearse->ooms)
         printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
-               "have done otherwise is not known.\n", rehearse->ooms, sg_plural(rehearse->ooms));
+               "have done otherwise is not known.\n",
+            rehearse->ooms, sg_plural(rehearse->ooms));
     if (!stopped)
         print_assumed(rehearse);
     if (!stopped)

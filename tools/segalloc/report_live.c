@@ -49,8 +49,8 @@ void sg_report_live(const struct sg_findings *findings, const char *heading, con
         print_place(findings, &row->key);
     }
     if (blocks)
-        printf("  %12s %8" PRIu64 " in %" PRIu32 " smaller group%s\n", sg_size_format(bytes, a), blocks, set->rows - ROWS,
-               sg_plural(set->rows - ROWS));
+        printf("  %12s %8" PRIu64 " in %" PRIu32 " smaller group%s\n", sg_size_format(bytes, a), blocks,
+            set->rows - ROWS, sg_plural(set->rows - ROWS));
     puts("  (age in allocations of the device)");
 }
 
@@ -75,9 +75,9 @@ static void print_pins(const struct sg_findings *findings, const struct sg_page_
     puts(". Without these blocks it is back:");
     for (uint32_t i = 0; i < moment->pins && i < ROWS; i++) {
         const struct sg_pin *pin = &moment->pin[i];
-        printf("  %12s in %" PRIu64 " page%s: %" PRIu64 " block%s from %s, %s of them in use\n", sg_size_format(pin->back, a),
-               pin->pages, sg_plural(pin->pages), pin->blocks, sg_plural(pin->blocks),
-               sg_size_format(sg_live_class_from(pin->key.size_class), b), sg_size_format(pin->bytes, c));
+        printf("  %12s in %" PRIu64 " page%s: %" PRIu64 " block%s from %s, %s of them in use\n",
+            sg_size_format(pin->back, a), pin->pages, sg_plural(pin->pages), pin->blocks, sg_plural(pin->blocks),
+            sg_size_format(sg_live_class_from(pin->key.size_class), b), sg_size_format(pin->bytes, c));
         print_place(findings, &pin->key);
     }
 }

@@ -166,8 +166,9 @@ static void print_device(const struct sg_findings *findings, const struct sg_fin
     sg_report_over_time(device);
     levels(findings, device);
     if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
-        printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64 " event%s before the end)\n",
-               device->stats_age, sg_plural(device->stats_age));
+        printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64
+               " event%s before the end)\n",
+            device->stats_age, sg_plural(device->stats_age));
     held(findings, device);
     counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
     counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);

@@ -40,7 +40,7 @@ struct sg_summary_failure {
 
 struct sg_summary_device {
     bool used;
-    char model[64]; /* as the driver calls it; "": unknown */
+    char model[64];                                 /* as the driver calls it; "": unknown */
     uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown */
     uint64_t allocs, frees, alloc_bytes, failures, failed_largest, passed_on, passed_on_bytes;
     uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;

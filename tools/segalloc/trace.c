@@ -90,10 +90,10 @@ static int check_end(const struct arguments *arguments, const struct sg_trace_re
         return sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
     if (info->end == SG_TRACE_DAMAGED)
         return sg_tool_error(arguments->verb, "%s: %s; read to the last whole block before, %" PRIu64 " record%s in all",
-                             arguments->input, info->end_text, info->records, sg_plural(info->records));
+            arguments->input, info->end_text, info->records, sg_plural(info->records));
     if (info->dropped)
         sg_tool_message(arguments->verb, "%s: %" PRIu64 " event%s lost when it was written", arguments->input,
-                        info->dropped, info->dropped == 1 ? " was" : "s were");
+            info->dropped, info->dropped == 1 ? " was" : "s were");
     if (info->end_text)
         sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all",
                         arguments->input, info->end_text, info->records);
@@ -379,12 +379,11 @@ static void info_json(const struct arguments *arguments, const struct sg_trace_i
             continue;
         printf("%s{\"device\":%" PRIu32 ",\"model\":", comma, i);
         sg_tool_json_text(*device->model ? device->model : NULL);
-        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64
-               ",\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64
-               ",\"peak_requested_bytes\":%" PRIu64 ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64
-               ",\"failed_largest_bytes\":%" PRIu64 "}",
-               device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
-               device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
+        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64
+               ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"failed_largest_bytes\":%" PRIu64 "}",
+            device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+            device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
         comma = ",";
     }
     fputs("],\"conf\":", stdout);
@@ -434,7 +433,7 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
            summary->peak_live_bytes);
     order_text(summary);
     printf("%-12s %s in %" PRIu64 " block%s\n", "at the end", sg_size_format(summary->live_bytes, a),
-           total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
+        total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
     uint64_t largest = 0;
     for (uint32_t i = 0; i < summary->devices; i++)
         largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;
@@ -449,8 +448,8 @@ static void info_text(const struct sg_trace_info *info, const struct sg_summary 
         const struct sg_summary_device *device = &summary->device[i];
         if (!device->used || !device->total_bytes)
             continue;
-        printf("device %-5u %s%s%s, granule %s", i, device->model, *device->model ? ", " : "", sg_size_format(device->total_bytes, a),
-               sg_size_format(device->granularity, b));
+        printf("device %-5u %s%s%s, granule %s", i, device->model, *device->model ? ", " : "",
+            sg_size_format(device->total_bytes, a), sg_size_format(device->granularity, b));
         if (device->limit_bytes)
             printf(", limit %s", sg_size_format(device->limit_bytes, c));
         putchar('\n');

@@ -67,9 +67,16 @@ static int take(struct life *life, struct sg_idmap *live, const struct segalloc_
         return -ENOMEM;
     const struct sg_thread_info *thread = sg_dictionary_thread(&life->dictionary, record->thread);
     *item = (struct item){
-        .id = record->id, .size = record->size, .time_ns = time, .stream = record->stream,
-        .site = thread->site, .phase = thread->phase,
-        .device = device < SG_DICTIONARY_DEVICES ? (uint8_t)device : 0, .action = alloc ? ALLOC : oom ? OOM : FREED,
+        .id = record->id,
+        .size = record->size,
+        .time_ns = time,
+        .stream = record->stream,
+        .site = thread->site,
+        .phase = thread->phase,
+        .device = device < SG_DICTIONARY_DEVICES ? (uint8_t)device : 0,
+        .action = alloc ? ALLOC
+                  : oom ? OOM
+                        : FREED,
         .alive = alloc,
         .had = oom && record->flags & SEGALLOC_FLAG_SHORT && record->size > record->id ? record->size - record->id : 0,
     };

@@ -230,7 +230,8 @@ char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, ch
     for (size_t i = 0; i < search->traces; i++)
         failures += search->trace[i].failures;
     if (failures && !reason.best->ooms)
-        say(&reason, " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
+        say(&reason,
+            " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
             failures, sg_plural(failures), failures == 1 ? "it" : "them");
     return text;
 }
@@ -400,8 +401,8 @@ static void print_head(const struct sg_tune_search *search, double seconds)
     for (size_t i = 0; i < search->traces; i++)
         events += search->trace[i].events;
     printf("%zu setting%s tried by %s rules on %" PRIu64 " event%s in %.1f s, card of %s\n", tried, sg_plural(tried),
-           search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds,
-           sg_size_format(sg_tune_card(search, 0), card));
+        search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds,
+        sg_size_format(sg_tune_card(search, 0), card));
     if (search->traces > 1)
         printf(
             "figures are sums over %zu traces; nothing is recommended that is worse than the defaults on one of them\n",

@@ -72,7 +72,7 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
         length += (size_t)snprintf(text + length, size - length, "%s card is %s; ",
             findings->at_least ? "so far the smallest" : "the smallest", sg_size_format(findings->smallest_card, a));
     length += (size_t)(asked == 1 ? snprintf(text + length, size - length, "the only allocation served")
-        : snprintf(text + length, size - length, "all %" PRIu64 " allocations served", asked));
+                                  : snprintf(text + length, size - length, "all %" PRIu64 " allocations served", asked));
     length += (size_t)snprintf(text + length, size - length, ", %s reserved at the peak for %s allocated",
         sg_size_format(findings->peak_reserved, a), sg_size_format(findings->peak_allocated, b));
     if (ahead)
@@ -89,7 +89,8 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
     if (findings->passed_on && !findings->allocs)
         snprintf(text, size,
             asked == 1 ? "Not served: the only allocation went to the driver, not to segalloc."
-                       : "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.", asked);
+                       : "Not served: all %" PRIu64 " allocations went to the driver, none to segalloc.",
+            asked);
     else if (findings->ooms)
         say_ran_out(findings, text, size);
     else if (findings->passed_on)

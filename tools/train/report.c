@@ -203,10 +203,9 @@ void report_run(FILE *out, const struct options *o, const struct run_result *r, 
         ; /* all is said */
     } else if (r->outcome == OUTCOME_COMPLETED || r->outcome == OUTCOME_INTERRUPTED) {
         char peak[SIZE_TEXT];
-        fprintf(out, "%s %d step%s, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64
-                     " allocation%s\n", r->outcome == OUTCOME_COMPLETED ? "completed" : "interrupted after",
-                r->steps, r->steps == 1 ? "" : "s", r->tokens, r->seconds, size_text(r->peak, peak), r->allocations,
-                r->allocations == 1 ? "" : "s");
+        fprintf(out, "%s %d step%s, %" PRId64 " tokens in %.2f s; %s in tensors at peak, %" PRIu64 " allocation%s\n",
+            r->outcome == OUTCOME_COMPLETED ? "completed" : "interrupted after", r->steps, r->steps == 1 ? "" : "s",
+            r->tokens, r->seconds, size_text(r->peak, peak), r->allocations, r->allocations == 1 ? "" : "s");
     } else {
         fputs("segalloc-train: ", stderr);
         if (o->comm)
