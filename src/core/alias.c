@@ -7,10 +7,6 @@
 
 enum { REGION_SHIFT = 32 };
 
-/* Old addresses at one time, in what may be held. Where they fill a region another is added, as for blocks; so this
-   bounds the addresses that a program takes whose GPU is far behind, and what the driver keeps for them. */
-enum { OLD_MOST = 16 };
-
 bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
 {
     const struct sg_core *core = device->core;
@@ -44,14 +40,11 @@ bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
 
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region)
 {
-    uint64_t most = OLD_MOST * device->capacity_bytes, now = device->usage.aliased.now,
-             page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
-    uint64_t pages = most > now ? (most - now) / page_bytes : 0, left = sg_mappings_left(device);
-    pages = pages < left ? pages : left;
+    uint32_t pages = sg_mappings_left(device);
     bool wide = region->pages >= 2 * region->mapped; /* else addresses are hard to get */
     if (!wide)
         return 0;
-    return pages < region->pages ? (uint32_t)pages : region->pages;
+    return pages < region->pages ? pages : region->pages;
 }
 
 void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,

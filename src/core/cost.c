@@ -2,12 +2,6 @@
 
 #include "device.h"
 
-/* A few rounds, of which the fastest counts: what else the machine does only adds. */
-enum { ROUNDS = 3, PAGES = 16 };
-
-/* Measured only where PAGES pages are a small part of what may be held. */
-enum { LEAST_SHARE = 64 };
-
 void sg_cost_assume(struct sg_device *device)
 {
     static const struct sg_cost assumed[] = {
@@ -48,7 +42,7 @@ static bool unmake(struct sg_device *device, const CUmemGenericAllocationHandle 
 static bool play(struct sg_device *device, CUdeviceptr address, uint32_t pages, struct round *ret)
 {
     const struct sg_driver *driver = device->core->driver;
-    CUmemGenericAllocationHandle page[PAGES];
+    CUmemGenericAllocationHandle page[SG_COST_PAGES];
     uint64_t size = device->granularity, since = device->core->measure_ns();
     uint32_t made = 0, mapped = 0;
     while (made < pages && sg_device_create_page(device, size, &page[made]) == CUDA_SUCCESS)
@@ -85,26 +79,26 @@ static struct sg_cost fit(enum sg_cost_call call, const struct round *one, const
 {
     uint64_t least = one->ns[call], most = many->ns[call];
     if (call != SG_COST_set_access && call != SG_COST_unmap)
-        return (struct sg_cost){0, of_32_bits(most / PAGES)};
-    uint64_t handle = most > least ? (most - least) / (PAGES - 1) : 0;
+        return (struct sg_cost){0, of_32_bits(most / SG_COST_PAGES)};
+    uint64_t handle = most > least ? (most - least) / (SG_COST_PAGES - 1) : 0;
     return (struct sg_cost){of_32_bits(least > handle ? least - handle : 0), of_32_bits(handle)};
 }
 
 void sg_cost_measure(struct sg_device *device)
 {
     const struct sg_driver *driver = device->core->driver;
-    uint64_t bytes = PAGES * device->granularity;
+    uint64_t bytes = SG_COST_PAGES * device->granularity;
     struct round one = {{0}}, many = {{0}}, round;
     CUdeviceptr address;
     bool fine = true;
-    if (!device->core->measure_ns || device->capacity_bytes / LEAST_SHARE < bytes)
+    if (!device->core->measure_ns || device->capacity_bytes / SG_COST_SHARE < bytes)
         return;
     if (sg_device_answered(device, driver->address_reserve(&address, bytes, 0, 0, 0)) != CUDA_SUCCESS)
         return;
-    for (int i = 0; i < ROUNDS && fine; i++) {
+    for (int i = 0; i < SG_COST_ROUNDS && fine; i++) {
         fine = play(device, address, 1, &round);
         keep_least(&one, &round, i == 0);
-        fine = fine && play(device, address, PAGES, &round);
+        fine = fine && play(device, address, SG_COST_PAGES, &round);
         keep_least(&many, &round, i == 0);
     }
     fine = driver->address_free(address, bytes) == CUDA_SUCCESS && fine;

@@ -222,7 +222,7 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge
        block fits where one has been. */
     uint64_t want = huge ? sg_device_capacity(device)
-                    : class == SG_CLASS_SMALL ? device->total_bytes / 8 : 2 * device->total_bytes;
+                    : class == SG_CLASS_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;
@@ -277,7 +277,7 @@ static inline uint32_t take_free(struct sg_device *device, const struct sg_want 
             continue;
         *ret = device->region[i];
         node = sg_region_take(*ret, want->units, want->end, want->slot);
-        while (!node && sg_region_flush_some(*ret))
+        if (!node && sg_region_flush(*ret))
             node = sg_region_take(*ret, want->units, want->end, want->slot);
     }
     for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {

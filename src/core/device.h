@@ -13,19 +13,9 @@
 #include "lock.h"
 #include "order.h"
 #include "region.h"
+#include "tuning.h"
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
-
-/* Requests up to this go to the small region. PyTorch's limit is 1 MiB. A lower one lets more sizes share the
-   regular region's pages (docs/experiments/placement.md). */
-#define SG_SMALL_BYTES (UINT64_C(1) << 16)
-
-/* While nothing is moved, requests up to SG_SMALL_ROOMY_BYTES go there too. So do those up to SG_SMALL_ROOMY_MOST,
-   as long as the small region holds less than this share of all. A small block that outlives a large neighbour costs
-   as much again as the neighbour (docs/experiments/placement.md). */
-#define SG_SMALL_ROOMY_BYTES (UINT64_C(1) << 17)
-#define SG_SMALL_ROOMY_MOST (UINT64_C(1) << 20)
-enum { SG_SMALL_ROOMY_SHARE = 128 };
 
 enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
 

@@ -160,17 +160,13 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
     return result;
 }
 
-/* Events are worth recording for so many frees that wait for more than their own stream, or so large a part of the
-   device. */
-enum { EPOCH_FREES = 32, EPOCH_SHARE = 512, EPOCH_BYTES_LEAST = 1 << 22 };
-
 /* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
 static bool ends_epoch(struct sg_device *device, uint32_t id)
 {
     device->epoch_bytes += (uint64_t)device->nodes.node[id].size << SG_UNIT_SHIFT;
-    bool ends =
-        ++device->epoch_frees >= EPOCH_FREES ||
-        (device->epoch_bytes >= EPOCH_BYTES_LEAST && device->epoch_bytes >= device->usage.reserved.now / EPOCH_SHARE);
+    uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_CLASS_REGULAR];
+    bool ends = ++device->epoch_frees >= SG_EPOCH_FREES ||
+                device->epoch_bytes >= (share > pages ? share : pages); /* of a small total that would be every free */
     if (ends) {
         device->epoch_frees = 0;
         device->epoch_bytes = 0;

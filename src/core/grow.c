@@ -9,16 +9,6 @@
 #include "plan.h"
 #include "turn.h"
 
-/* Use of the device by others is noted in steps of 1/256 of it, so that a trace holds few such notes. */
-enum { PRESSURE_STEPS = 256 };
-
-/* pending_limit:auto: a part of what may be held, once SHORT of that has been allocated. */
-static const double SHORT = 0.92;
-enum { PENDING_SHARE = 32 };
-
-/* Totals that differ by no more than this part are of the same memory. */
-enum { TOTALS_ALIKE = 20 };
-
 /* What is in use of the device, where it was asked with this answer. cuMemGetInfo speaks of another total than
    cuDeviceTotalMem where a quota is kept, by MPS, a shim or vGPU, and on some drivers by a little. Of less than the
    device has, the rest is not to be had; of more, that is the quota. */
@@ -26,7 +16,7 @@ static uint64_t used_of(const struct sg_device *device, uint64_t free_bytes, uin
 {
     uint64_t own = device->total_bytes, most = own > total_bytes ? own : total_bytes,
              least = own < total_bytes ? own : total_bytes;
-    if (most - least <= own / TOTALS_ALIKE)
+    if (most - least <= own / SG_TOTALS_ALIKE)
         own = total_bytes;
     return own > free_bytes ? own - free_bytes : 0;
 }
@@ -46,7 +36,7 @@ static void note_pressure(struct sg_device *device)
     if (device->core->driver->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS ||
         (total_bytes != device->total_bytes && !is_current(device)))
         return;
-    uint64_t used = used_of(device, free_bytes, total_bytes), step = device->total_bytes / PRESSURE_STEPS;
+    uint64_t used = used_of(device, free_bytes, total_bytes), step = device->total_bytes / SG_PRESSURE_STEPS;
     sg_lock(&device->lock);
     uint64_t held = device->usage.reserved.now;
     sg_device_note_outside(device, used > held ? (used - held) / step * step : 0);
@@ -195,10 +185,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     return result;
 }
 
-/* So many allocations may fail before no more pages are asked for. */
-enum { REFUSALS_MOST = 8 };
-
-/* They have: fixed segments serve from here on. A replay is told when (SEGALLOC_RECORD_FIXED). Holds `grow`. */
+/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. A replay is told when (SEGALLOC_RECORD_FIXED). Holds `grow`. */
 static void give_up(struct sg_device *device)
 {
     char line[200];
@@ -231,7 +218,7 @@ static CUresult attempt_twice(struct sg_device *device, struct request *request,
         result = attempt(device, &again, ret);
     }
     request->failed = again.failed;
-    if (device->refusals >= REFUSALS_MOST)
+    if (device->refusals >= SG_REFUSALS_MOST)
         give_up(device);
     return result;
 }
@@ -301,8 +288,8 @@ static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_roomy(device, bytes);
-    return device->pending.first && usage->pending.now > device->capacity_bytes / PENDING_SHARE &&
-           (double)usage->allocated.peak >= SHORT * (double)device->capacity_bytes &&
+    return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
+           (double)usage->allocated.peak >= SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
 }
 

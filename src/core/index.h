@@ -39,14 +39,6 @@ void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size);
 /* Sets `from` to 0 and `to` to `size`, in one pass where they are close. */
 void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size);
 
-/* Fetches into the processor's cache what setting a slot will look at. */
-static inline void sg_index_expect(const struct sg_index *index, uint32_t slot)
-{
-    __builtin_prefetch(&index->level[0][slot], 1);
-    if (index->levels > 1)
-        __builtin_prefetch(&index->level[1][slot / SG_INDEX_FANOUT], 1);
-}
-
 static inline int32_t sg_index_get(const struct sg_index *index, uint32_t slot)
 {
     return index->level[0][slot];

@@ -3,10 +3,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Of what mapping_limit allows, the part that pages of a full device take; the rest is for the small region, whose pages
-   are granules, and for old addresses. With the default of 12,288 that is 10,240 pages: filling a card takes 2.5 s by
+/* Pages of a full device, of `mappings`. With the default of 12,288 they are 10,240: filling a card takes 2.5 s by
    cost.def. */
-enum { FULL_SHARE = 5, OF_SHARES = 6 };
+static uint64_t pages_when_full(uint64_t mappings)
+{
+    return mappings / SG_SPARE_MAPPINGS * (SG_SPARE_MAPPINGS - 1);
+}
 
 uint32_t sg_mappings_devices(const struct sg_device *device)
 {
@@ -53,7 +55,7 @@ uint32_t sg_mappings_left(const struct sg_device *device)
         return 0;
     uint64_t mapped = pages_mapped(device), most = pages_most(device),
              full = mapped + pages_to_fill(device, device->page_bytes[SG_CLASS_REGULAR]);
-    uint64_t share = most / OF_SHARES * FULL_SHARE; /* of a size of the user's a full device may have more */
+    uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
     full = full < share ? full : share > mapped ? share : mapped;
     uint64_t taken = full + pages_old(device);
     return taken < most ? (uint32_t)(most - taken) : 0;
@@ -79,7 +81,7 @@ void sg_mappings_size_pages(struct sg_device *device)
 uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
 {
     uint64_t page = granularity;
-    while (bytes / page > mappings / OF_SHARES * FULL_SHARE)
+    while (bytes / page > pages_when_full(mappings))
         page *= 2;
     return page;
 }
@@ -112,7 +114,7 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     sg_lock(&device->lock);
     device->mappings_out = true;
     if (core->conf.page_size == SG_AUTO)
-        set_page(device, 4 * device->page_bytes[SG_CLASS_REGULAR]);
+        set_page(device, SG_LARGER_PAGES * device->page_bytes[SG_CLASS_REGULAR]);
     sg_unlock(&device->lock);
     uint64_t given = sg_device_give_back(device, UINT64_MAX);
     snprintf(line, sizeof line,

@@ -3,8 +3,6 @@
    made with `asking` held, never with `lock`. */
 #include "device.h"
 
-enum { MARKS_OF_A_STREAM = 64 }; /* outstanding: enough that one of them is not much younger than what is complete */
-
 /* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that
    has just ended may be another one's by now. Under the lock. */
 static bool take_mark(struct sg_device *device, uint64_t number, struct sg_mark *ret)
@@ -89,7 +87,7 @@ static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_
         last = mark;
         out += mark != NULL;
     }
-    if (out < MARKS_OF_A_STREAM || !found)
+    if (out < SG_MARKS_OF_A_STREAM || !found)
         return NULL;
     struct sg_mark mark = *found;
     (void)take_mark(device, mark.number, &mark);

@@ -105,17 +105,6 @@ static inline bool sg_after_usable(const struct sg_order *order, struct sg_after
     return true;
 }
 
-/* How many streams could use memory that comes after some work: the fewer, the less it is worth to others. */
-static inline uint32_t sg_after_takers(const struct sg_order *order, struct sg_after after)
-{
-    uint32_t takers = 0;
-    if (sg_after_usable(order, after, 0))
-        return SG_SLOTS;
-    for (uint64_t left = order->alive; left; left &= left - 1)
-        takers += sg_after_usable(order, after, (sg_slot)__builtin_ctzll(left));
-    return takers;
-}
-
 /* Whether fences will tell when all of `after` is complete. */
 static inline bool sg_after_marked(const struct sg_order *order, struct sg_after after)
 {

@@ -41,7 +41,7 @@ void sg_nodes_fini(struct sg_nodes *nodes)
 
 uint32_t sg_node_new(struct sg_nodes *nodes)
 {
-    return nodes_left(nodes, NODES_SPARE) ? node_new(nodes) : 0;
+    return nodes_left(nodes, SG_NODES_SPARE) ? node_new(nodes) : 0;
 }
 
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node)
@@ -141,9 +141,6 @@ static inline uint32_t bin_of(const struct sg_region *region, uint32_t units, ui
     return region->fit == SG_FIT_SMALLEST ? owner : of_owner + units % SG_BIN_SIZES;
 }
 
-/* Ranges looked at in each list: where the smallest is wanted, and of those which the stream may not be able to use. */
-enum { FEW = 8 };
-
 /* Whether a range could become larger where it is: the addresses behind it have no memory yet. */
 static inline bool can_grow(const struct sg_region *region, uint32_t id)
 {
@@ -163,8 +160,8 @@ static inline uint32_t worth(const struct sg_region *region, uint32_t id, bool b
 static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_t first, uint32_t units, sg_slot slot,
     bool all, uint32_t *grows)
 {
-    uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? FEW - 1 : 0;
-    for (uint32_t id = first; id && (seen++ < FEW || (all && !best)); id = at(region, id)->of_class.more) {
+    uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? SG_RANGES_LOOKED_AT - 1 : 0;
+    for (uint32_t id = first; id && (seen++ < SG_RANGES_LOOKED_AT || (all && !best)); id = at(region, id)->of_class.more) {
         const struct sg_node *node = at(region, id);
         bool better = node->size < least || (grows && node->size == least && node->begin < at(region, best)->begin);
         if (node->size < units || !better || !is_usable(region, node, slot))
@@ -237,13 +234,11 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
     if (!high && region->listed) /* the lowest is likely another's */
         return smallest_range(region, units, slot, /* by_reach */ false);
     uint32_t from = high ? region->free_index.slots : 0;
-    for (uint32_t looks = 0; looks < FEW; looks++) {
+    for (uint32_t looks = 0; looks < SG_RANGES_LOOKED_AT; looks++) {
         uint32_t found = high ? sg_index_last(&region->free_index, from, (int32_t)units)
                               : sg_index_first(&region->free_index, from, (int32_t)units);
         if (found == SG_INDEX_NONE)
             return 0;
-        if (!high)
-            expect_cut(region, found, units);
         uint32_t id = free_in_slot(region, found);
         if (is_usable(region, at(region, id), slot))
             return id;
@@ -252,30 +247,9 @@ static uint32_t find_range(const struct sg_region *region, uint32_t units, enum 
     return region->listed ? smallest_range(region, units, slot, /* by_reach */ false) : 0;
 }
 
-/* Fetches into the processor's cache what joining the blocks of a bin with their neighbours will look at: all at once,
-   not one after another. */
-static inline void expect_merges(const struct sg_region *region, const struct sg_bin *bin)
-{
-    if (bin->count < 2)
-        return;
-    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) {
-        __builtin_prefetch(at(region, at(region, id)->prev), 1);
-        __builtin_prefetch(at(region, at(region, id)->next), 1);
-    }
-    for (uint32_t id = bin->top, left = bin->count; left; left--, id = at(region, id)->later) {
-        const struct sg_node *node = at(region, id), *prev = at(region, node->prev), *next = at(region, node->next);
-        uint32_t slot = (prev->state == SG_NODE_FREE ? prev : node)->begin >> region->slot_shift;
-        sg_index_expect(&region->free_index, slot);
-        __builtin_prefetch(&region->free_at[slot], 1);
-        if (next->state == SG_NODE_FREE)
-            __builtin_prefetch(at(region, next->next), 1);
-    }
-}
-
 static void bin_empty(struct sg_region *region, uint32_t index)
 {
     struct sg_bin *bin = &region->bin[index];
-    expect_merges(region, bin);
     for (uint32_t id = bin->top, later; bin->count; id = later) {
         later = at(region, id)->later;
         bin->count--;
@@ -286,13 +260,6 @@ static void bin_empty(struct sg_region *region, uint32_t index)
     region->bins_used[index / 64] &= ~(UINT64_C(1) << index % 64);
 }
 
-/* How many blocks of a size are kept: a share of all where there are very many. */
-static inline uint32_t bin_depth(const struct sg_region *region)
-{
-    uint32_t share = region->nodes->live / SG_BIN_SHARE;
-    return share > SG_BIN_DEPTH ? share : SG_BIN_DEPTH;
-}
-
 bool sg_region_flush(struct sg_region *region)
 {
     bool any = region->cached > 0;
@@ -300,18 +267,6 @@ bool sg_region_flush(struct sg_region *region)
         while (region->bins_used[word])
             bin_empty(region, word * 64 + (uint32_t)__builtin_ctzll(region->bins_used[word]));
     return any;
-}
-
-bool sg_region_flush_some(struct sg_region *region)
-{
-    if (region->fit == SG_FIT_SMALLEST || bin_depth(region) == SG_BIN_DEPTH)
-        return sg_region_flush(region);
-    if (region->cached == 0)
-        return false;
-    for (uint32_t words = SG_BINS / 64, cached = region->cached; region->cached == cached; words--)
-        while (region->bins_used[words - 1] && region->cached == cached)
-            bin_empty(region, words * 64 - 1 - (uint32_t)__builtin_clzll(region->bins_used[words - 1]));
-    return true;
 }
 
 /* Whether another range would be taken rather than the block that is kept for `slot`, had that been joined with what is
@@ -341,7 +296,7 @@ static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uin
     uint32_t id = bin->top;
     if (!bin->count || bin->units != units || (bin->owner != slot && !is_usable(region, at(region, id), slot)))
         return 0;
-    if (units >= SG_KEPT_LEAST && end == SG_END_SETTLED && id != region->stays) {
+    if (units >= SG_KEPT_LEAST / SG_UNIT && end == SG_END_SETTLED && id != region->stays) {
         if (is_outdone(region, id, slot))
             return 0;
         region->stays = id;
@@ -373,7 +328,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end en
     uint32_t rest = node->size - units;
     if (rest == 0) {
         free_remove(region, node);
-    } else if (!nodes_left(region->nodes, NODES_SPARE)) {
+    } else if (!nodes_left(region->nodes, SG_NODES_SPARE)) {
         return 0;
     } else if (end == SG_END_HIGH) {
         free_resize(region, id, node->begin, rest);
@@ -443,14 +398,14 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
             bin_empty(region, owner); /* one at most, until the next request: what is kept from its neighbours costs
                                          pages */
         /* One that follows a free range would be given out again in the middle of what is free, and part it. */
-        if (node->size < SG_KEPT_LEAST || at(region, node->prev)->state == SG_NODE_FREE) {
+        if (node->size < SG_KEPT_LEAST / SG_UNIT || at(region, node->prev)->state == SG_NODE_FREE) {
             become_free(region, block);
             return;
         }
     }
     uint32_t index = bin_of(region, node->size, owner);
     struct sg_bin *bin = &region->bin[index];
-    if (bin->units != node->size || bin->owner != owner || bin->count >= bin_depth(region)) {
+    if (bin->units != node->size || bin->owner != owner || bin->count >= SG_BIN_DEPTH) {
         bin_empty(region, index);
         bin->units = node->size;
         bin->owner = owner;

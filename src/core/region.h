@@ -37,6 +37,7 @@
 #include "cuda_abi.h"
 #include "index.h"
 #include "order.h"
+#include "tuning.h"
 
 enum { SG_UNIT_SHIFT = 9, SG_UNIT = 1 << SG_UNIT_SHIFT }; /* 512 B: PyTorch's smallest block, and the alignment of
                                                              cudaMalloc's users */
@@ -127,25 +128,19 @@ uint32_t sg_node_new(struct sg_nodes *nodes);
 void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
-   20 sizes again and again; a quick list answers them without the index. It keeps SG_BIN_DEPTH blocks, or one for
-   each SG_BIN_SHARE nodes of the device where that is more. With very many nodes, coalescing and cutting reads
-   memory that is far away. */
+   20 sizes again and again; a quick list answers them without the index. It keeps SG_BIN_DEPTH blocks. */
 enum {
-    SG_BIN_SIZES = 128,
+    SG_BIN_SIZES = SG_SMALL_BYTES / SG_UNIT,
     SG_BIN_OWNERS = 8,
-    SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS,
-    SG_BIN_DEPTH = 16,
-    SG_BIN_SHARE = 8192
+    SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS
 };
-enum { SG_KEPT_LEAST = (4 << 20) / SG_UNIT }; /* of the regular region: keeping smaller ones cost serving loads 0.5 to
-                                                 1.2 % */
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
     uint32_t owner;             /* of all in it */
 };
 
-/* Free ranges of one owner by size, eight classes to each power of two: where the smallest that fits is wanted. */
-enum { SG_CLASSES = 32 * 8 };
+/* Free ranges of one owner by size, where the smallest that fits is wanted. */
+enum { SG_CLASSES = 32 << SG_SIZE_CLASS_BITS };
 struct sg_lists {
     uint64_t any[SG_CLASSES / 64]; /* bit set: the list isn't empty */
     uint32_t first[SG_CLASSES];
@@ -252,11 +247,6 @@ void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
 bool sg_region_flush(struct sg_region *region);
-
-/* Merges some of what is cached, for a request that nothing free holds; the request is tried again after each call.
-   Where bins may be deep, that is one bin at a time, the one of the largest blocks first. False: nothing is cached
-   any more. */
-bool sg_region_flush_some(struct sg_region *region);
 
 /* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
    complete. */
@@ -365,8 +355,6 @@ uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 
 /* Largest block that would fit without a new page, in units. */
 uint32_t sg_region_largest(const struct sg_region *region);
-
-enum { SG_CELL_SHIFT = 1 };
 
 /* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block
    is likely to have. No lock needed: it reads what another thread may be writing, and does no more than look. The

@@ -9,7 +9,7 @@
 #include "wrap.h"
 
 /* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
-enum { NODES_SPARE = 1 << 12, NODES_SPARE_OF_CLAIM = NODES_SPARE / 4, NODES_SPARE_OF_CUT = NODES_SPARE / 8 };
+enum { NODES_SPARE_OF_CLAIM = SG_NODES_SPARE / 4, NODES_SPARE_OF_CUT = SG_NODES_SPARE / 8 };
 
 static inline bool nodes_left(const struct sg_nodes *nodes, uint32_t want)
 {
@@ -63,19 +63,6 @@ static inline uint32_t free_in_slot(const struct sg_region *region, uint32_t slo
     return is ? id : region->free_at[slot];
 }
 
-/* Prefetches what cutting `units` from the beginning of the range in a slot will read, all at once. Each read would
-   otherwise wait for the one before. */
-static inline void expect_cut(const struct sg_region *region, uint32_t slot, uint32_t units)
-{
-    uint32_t rest = slot + units;
-    if (rest >> SG_CELL_SHIFT >= region->cells)
-        return;
-    __builtin_prefetch(&region->node[region->cell_first + (slot >> SG_CELL_SHIFT)], 1);
-    __builtin_prefetch(&region->node[region->cell_first + (rest >> SG_CELL_SHIFT)], 1);
-    __builtin_prefetch(&region->free_at[rest], 1);
-    sg_index_expect(&region->free_index, rest);
-}
-
 static inline uint32_t end_of(const struct sg_node *node)
 {
     return node->begin + node->size;
@@ -95,11 +82,12 @@ static inline uint32_t pages_inside(const struct sg_region *region, uint32_t beg
     return to > from ? to - from : 0;
 }
 
-/* Eight classes to a power of two: the position of the highest bit and the three bits below it. */
+/* The position of the highest bit, and SG_SIZE_CLASS_BITS below it. */
 static inline uint32_t class_of(uint32_t size)
 {
+    enum { CLASSES = 1 << SG_SIZE_CLASS_BITS };
     uint32_t high = 31 - (uint32_t)__builtin_clz(size);
-    return high * 8 + (high >= 3 ? size >> (high - 3) & 7 : 0);
+    return high * CLASSES + (high >= SG_SIZE_CLASS_BITS ? size >> (high - SG_SIZE_CLASS_BITS) & (CLASSES - 1) : 0);
 }
 
 /* What only regions with owners need (owner.c): the lists of one more owner, or `common`; all free ranges into

@@ -2,16 +2,17 @@
    created. */
 #include "device.h"
 
-/* Below that share of the device, or of what may be held, there is room: blocks are placed as if nothing would ever be
-   moved. */
-static const double ROOMY = 0.80;
+static bool is_below_roomy(double held, uint64_t bytes)
+{
+    return held < SG_ROOMY_PERCENT / 100.0 * (double)bytes;
+}
 
 bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
 {
     double held = (double)(device->usage.reserved.now + more);
     return device->core->conf.reserve_slack == 0 &&
-           held + (double)device->outside_bytes < ROOMY * (double)device->total_bytes &&
-           held < ROOMY * (double)device->capacity_bytes;
+           is_below_roomy(held + (double)device->outside_bytes, device->total_bytes) &&
+           is_below_roomy(held, device->capacity_bytes);
 }
 
 /* The most bytes that have ever been allocated, with `more`. */

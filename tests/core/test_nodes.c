@@ -199,30 +199,12 @@ static void segments_without_nodes(void **state)
     CUdeviceptr block = 5;
     core = inspect_start("expandable_segments:False", MIB(64));
     (void)sg_device_get(core, 0);
-    uint32_t live = leave_nodes(NODES_SPARE);
+    uint32_t live = leave_nodes(SG_NODES_SPARE);
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(block, 5);
     core->device[0]->nodes.live = live;
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
-    stop();
-}
-
-/* Where there is one bin or more for each of very many blocks, and nothing in it. */
-static void nothing_is_cached(void **state)
-{
-    (void)state;
-    CUdeviceptr block = 0;
-    core = inspect_start("", MIB(64));
-    assert_int_equal(try_allocate(1000, &block), CUDA_SUCCESS);
-    uint32_t live = leave_nodes(1 << 20);
-    struct sg_region *region = core->device[0]->region[0];
-    sg_region_flush(region);
-    assert_false(sg_region_flush_some(region));
-    assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
-    assert_true(sg_region_flush_some(region));
-    assert_false(sg_region_flush_some(region));
-    core->device[0]->nodes.live = live - 1; /* two that were free are one */
     stop();
 }
 
@@ -233,7 +215,6 @@ int main(void)
         cmocka_unit_test(node_of_another_region),
         cmocka_unit_test(hole_is_not_all_of_a_region), cmocka_unit_test(plan_that_runs_out_of_nodes),
         cmocka_unit_test(nothing_goes_back_without_nodes), cmocka_unit_test(segments_without_nodes),
-        cmocka_unit_test(nothing_is_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

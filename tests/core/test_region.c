@@ -25,18 +25,15 @@ struct model {
         bool live, pending, cached;
     } block[BLOCKS_MOST];
     uint32_t blocks, least; /* smallest block */
-    uint32_t others;        /* nodes of the device that are not the region's */
     uint64_t handles;
 };
 
-static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint32_t others,
-    uint64_t seed)
+static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint64_t seed)
 {
     memset(model, 0, sizeof *model);
     model->random.state = seed;
     model->least = slot_shift ? (UINT32_C(1) << slot_shift) + 1 : 1;
     assert_true(sg_nodes_init(&model->nodes));
-    model->nodes.live = model->others = others;
     uint64_t page_bytes = (uint64_t)page_units << SG_UNIT_SHIFT;
     assert_true(
         sg_region_init(&model->region, &model->nodes, 0x7f0000000000, pages * page_bytes, page_bytes, slot_shift));
@@ -90,17 +87,6 @@ static void flush(struct model *model)
     uint32_t cached = model->region.cached;
     assert_int_equal(sg_region_flush(&model->region), cached > 0);
     assert_int_equal(model->region.cached, 0);
-    follow_cache(model);
-}
-
-/* A part of it: all of it, unless there are very many nodes, and never nothing. */
-static void flush_some(struct model *model)
-{
-    uint32_t cached = model->region.cached;
-    assert_int_equal(sg_region_flush_some(&model->region), cached > 0);
-    assert_true(model->region.cached < cached || cached == 0);
-    if (model->others == 0 || model->region.fit == SG_FIT_SMALLEST)
-        assert_int_equal(model->region.cached, 0);
     follow_cache(model);
 }
 
@@ -320,7 +306,7 @@ static void release_random(struct model *model)
     model->block[i].cached = true;
     follow_cache(model);
     if (random_below(&model->random, 4) == 0)
-        flush_some(model);
+        flush(model);
 }
 
 static bool movable(const struct model *model, uint32_t page)
@@ -442,15 +428,15 @@ static void steps(struct model *model, unsigned count)
         fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
         compare(model);
     }
-    assert_int_equal(model->nodes.live, 1 + model->others); /* one hole */
+    assert_int_equal(model->nodes.live, 1); /* one hole */
 }
 
-static void run(uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint32_t others, unsigned count)
+static void run(uint32_t pages, uint32_t page_units, uint32_t slot_shift, unsigned count)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct model *model = malloc(sizeof *model);
         assert_non_null(model);
-        model_init(model, pages, page_units, slot_shift, others, seed * 1000 + page_units);
+        model_init(model, pages, page_units, slot_shift, seed * 1000 + page_units);
         steps(model, count);
         model_fini(model);
         free(model);
@@ -460,43 +446,33 @@ static void run(uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint32
 static void test_small_slots(void **state)
 {
     (void)state;
-    run(24, 16, 0, 0, 2500);
+    run(24, 16, 0, 2500);
 }
 
 static void test_large_slots(void **state)
 {
     (void)state;
-    run(40, 16, 3, 0, 2500); /* blocks longer than half a page, as in the regular region */
+    run(40, 16, 3, 2500); /* blocks longer than half a page, as in the regular region */
 }
 
 static void test_odd_pages(void **state)
 {
     (void)state;
-    run(24, 24, 3, 0, 2500); /* not a power of two */
+    run(24, 24, 3, 2500); /* not a power of two */
 }
 
 static void test_one_page(void **state)
 {
     (void)state;
-    run(1, 64, 3, 0, 1500);
-}
-
-/* Where more blocks of a size are kept, and given back to the free memory a part at a time. */
-enum { VERY_MANY = 2 * SG_BIN_DEPTH * SG_BIN_SHARE };
-
-static void test_very_many(void **state)
-{
-    (void)state;
-    run(24, 16, 0, VERY_MANY, 2500);
-    run(40, 16, 3, VERY_MANY, 1000);
+    run(1, 64, 3, 1500);
 }
 
 /* How many of `blocks` blocks of one size are still kept once all were freed. */
-static uint32_t kept(uint32_t blocks, uint32_t others)
+static uint32_t kept(uint32_t blocks)
 {
     struct model *model = malloc(sizeof *model);
     assert_non_null(model);
-    model_init(model, 8, 16, 0, others, 1);
+    model_init(model, 8, 16, 0, 1);
     uint32_t node[128];
     for (uint32_t i = 0; i < blocks; i++) {
         take(model, 1, SG_END_SETTLED);
@@ -515,11 +491,8 @@ static uint32_t kept(uint32_t blocks, uint32_t others)
 static void test_depth(void **state)
 {
     (void)state;
-    assert_int_equal(kept(SG_BIN_DEPTH, 0), SG_BIN_DEPTH);
-    assert_int_equal(kept(SG_BIN_DEPTH + 1, 0), 1); /* the others were joined */
-    assert_int_equal(kept(SG_BIN_DEPTH + 1, SG_BIN_DEPTH * SG_BIN_SHARE), 1);
-    assert_int_equal(kept(2 * SG_BIN_DEPTH, VERY_MANY), 2 * SG_BIN_DEPTH);
-    assert_int_equal(kept(2 * SG_BIN_DEPTH + 1, VERY_MANY), 1);
+    assert_int_equal(kept(SG_BIN_DEPTH), SG_BIN_DEPTH);
+    assert_int_equal(kept(SG_BIN_DEPTH + 1), 1); /* the others were joined */
 }
 
 enum { ROW_PAGE = 4096, ROW_PAGES = 24, ROW_MAPPED = 20 };
@@ -530,7 +503,7 @@ static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *re
 {
     struct model *model = malloc(sizeof *model);
     assert_non_null(model);
-    model_init(model, ROW_PAGES, ROW_PAGE, 11, 0, 1);
+    model_init(model, ROW_PAGES, ROW_PAGE, 11, 1);
     struct sg_region *region = &model->region;
     struct sg_place place = {.units = ROW_MAPPED * ROW_PAGE, .node = region->first, .new_pages = ROW_MAPPED};
     uint32_t busy = sg_region_claim(region, &place);
@@ -628,7 +601,7 @@ static void test_three_owners_in_a_slot(void **state)
     static struct sg_order order;
     (void)state;
     assert_non_null(model);
-    model_init(model, PAGES, PAGE, SLOT_SHIFT, 0, 1);
+    model_init(model, PAGES, PAGE, SLOT_SHIFT, 1);
     order = (struct sg_order){.version = 1};
     region->order = &order;
     struct sg_place place = {.units = ALL, .node = region->first, .new_pages = PAGES};
@@ -668,7 +641,6 @@ int main(void)
         cmocka_unit_test(test_large_slots),
         cmocka_unit_test(test_odd_pages),
         cmocka_unit_test(test_one_page),
-        cmocka_unit_test(test_very_many),
         cmocka_unit_test(test_depth),
         cmocka_unit_test(test_range_that_can_grow),
         cmocka_unit_test(test_kept_block),

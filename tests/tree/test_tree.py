@@ -55,6 +55,45 @@ class Headers(unittest.TestCase):
                 self.compiles_alone(header, [], "c++")
 
 
+class Numbers(unittest.TestCase):
+    """The core's tuning numbers stand in tuning.def alone. All other numbers that its code names are sizes of tables and
+    parts of formats, listed here; those without a name are 0, 1, 2 and the widths of words."""
+    TORCH_AND_CHECKS = re.compile(r"torch_|check")  # PyTorch's rules have PyTorch's numbers
+    NOT_TUNED = {
+        "SG_DEVICES_MAX": "table", "SG_REGIONS_MAX": "table", "SG_CONTEXTS_MAX": "table", "SG_STREAMS_MAX": "table",
+        "SG_MARKS": "table", "SG_SLOTS": "bits of a word", "SG_BIN_OWNERS": "table", "SEGMENTS_ROOM": "table",
+        "NODES_MOST": "table", "SCRATCH_LEAST": "table", "SG_CLASSES": "bits of a size", "NODES_SPARE_OF_CLAIM": "parts",
+        "REGION_SHIFT": "record", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
+        "SG_STREAM_OPAQUE": "flag", "SG_STREAM_UNMARKED": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
+        "SG_MAPPINGS_OF_MACHINE": "the driver's", "RESTS": "a second, in steps", "range[SG_REGIONS_MAX": "table",
+        "device->serial": "upper bits", "SG_ROOMY_PERCENT / 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
+        "char line[": "text", "char name[": "text", ">> 20)": "MiB"}
+    TEXT_AND_GROUPS = ("oom_text.c", "index.c", "index.h")  # what is said; groups of 16 and their vectors
+    WIDTHS = {"0", "1", "2", "31", "32", "63", "64"}
+
+    def test_one_table(self):
+        table = (ROOT / "src/core/tuning.def").read_text()
+        rows = re.findall(r'^TUNING\((\w+), [^"]+, "([^"]+)", "([^"]+)", "([^"]+)"\)$', table, re.MULTILINE)
+        self.assertEqual(len(rows), table.count("\nTUNING("))
+        self.assertLessEqual(len(rows), 25)
+        for name, _, reason, experiment in rows:
+            with self.subTest(name=name):
+                self.assertLessEqual(len(reason.split()), 10)
+                self.assertIn(f"SG_{name}" if experiment == "tuning" else "",
+                              (ROOT / f"docs/experiments/{experiment}.md").read_text())
+
+    def test_no_number_elsewhere(self):
+        for file in sorted((ROOT / "src/core").rglob("*.[ch]")):
+            if self.TORCH_AND_CHECKS.match(file.name) or file.name in self.TEXT_AND_GROUPS:
+                continue
+            code = re.sub(r"/\*.*?\*/", lambda found: "\n" * found[0].count("\n"), file.read_text(), flags=re.DOTALL)
+            code = re.sub(r'"(\\.|[^"\\])*"|^#include.*', "", code, flags=re.MULTILINE)
+            for number, line in enumerate(code.split("\n"), 1):
+                found = set(re.findall(r"(?<![\w.])(0[xX][0-9a-fA-F]+|\d+)", line)) - self.WIDTHS
+                if found and not any(name in line for name in self.NOT_TUNED):
+                    self.fail(f"{file.name}:{number}: is {', '.join(found)} a tuning number? {line.strip()}")
+
+
 class Hooks(unittest.TestCase):
     """Order is known only as far as the calls that make it are hooked: those that give work, or name a stream or event."""
 
