@@ -267,13 +267,8 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
 {
     sg_slot slot = request->want.slot;
     sg_lock(&device->lock);
-    struct sg_order *order = &device->order;
-    uint64_t others = order->owed & ~(slot ? sg_slot_bit(slot) : 0);
+    uint64_t others = device->order.owed & ~(slot ? sg_slot_bit(slot) : 0);
     bool worth = others || !sg_device_is_roomy(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
-    /* What the stream has come after since its last event it may have at a second address only once an event tells of
-       that too. */
-    if (worth && slot && order->marked[slot] < order->moved_on[slot] && sg_device_is_shared(device, slot))
-        sg_order_owe(device, sg_slot_bit(slot));
     sg_unlock(&device->lock);
     return worth ? SG_ASK_MARK : SG_ASK_QUERY;
 }

@@ -118,25 +118,6 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
     return got;
 }
 
-/* Takes pages of which several streams have parts, all of which this one has come after. They get a second address. */
-static uint64_t take_borders(struct sg_plan *plan, uint64_t bytes)
-{
-    struct sg_device *device = plan->device;
-    uint64_t got = 0, page = page_bytes(plan->region);
-    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
-        struct sg_run run = {.region = device->region[i], .pages = 1, .alias = true};
-        uint32_t from = 0;
-        if (run.region->page_units != plan->region->page_units)
-            continue;
-        while (got < bytes && alias_room(plan, run.region) > 0 && room_for_run(plan) &&
-               (run.busy = sg_region_cut_border(run.region, plan->slot, &from, &run.first)) != 0) {
-            plan->runs[plan->run_count++] = run;
-            got += page;
-        }
-    }
-    return got;
-}
-
 /* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use
    goes first. Returns what could be had, which is more than `bytes` where the last page was larger than what was still
    wanted: pages of another size need not divide it. */
@@ -148,7 +129,7 @@ static uint64_t take(struct sg_plan *plan, uint64_t bytes)
     for (int i = 0; i < SOURCES && got < bytes; i++)
         if (source[i] != TWICE || plan->aliases)
             got += take_from(plan, bytes - got, source[i]);
-    return got < bytes ? got + take_borders(plan, bytes - got) : got;
+    return got;
 }
 
 /* Sets create so that what is taken and what is created make up the place. No more pages of the place's own size are
@@ -190,8 +171,7 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
         uint64_t room = sg_alias_room(device, region) * page_bytes(region), more;
         if (region->page_units != plan->region->page_units || room <= bytes)
             continue;
-        more = sg_region_shareable_pages(region, plan->slot) + sg_region_border_pages(region, plan->slot);
-        more *= page_bytes(region);
+        more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
         bytes += more < room - bytes ? more : room - bytes;
     }
     return bytes;

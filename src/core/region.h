@@ -318,14 +318,6 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first);
 
-/* Cuts out a border page: free ranges of several owners have a part each, and `slot` is ordered after all of them.
-   No stream's range has the page whole, so it is in no source. It is the slot's own then, and a fence tells when
-   that is complete. Returns the busy node, *ret_first being its page; 0: there is none, or no node is to be had.
-   *from, 0 at first, is where the search goes on, so that one pass over free memory cuts all such pages.
-   sg_region_border_pages() counts them. */
-uint32_t sg_region_cut_border(struct sg_region *region, sg_slot slot, uint32_t *from, uint32_t *ret_first);
-uint32_t sg_region_border_pages(const struct sg_region *region, sg_slot slot);
-
 /* Ends a cut: the run is a hole now, or free again. The handles are the caller's to clear first in the former case. */
 void sg_region_cut_done(struct sg_region *region, uint32_t busy);
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy);

@@ -49,27 +49,6 @@ static int end(void **state)
     return 0;
 }
 
-static void is_whole_for_who_came_after_all_parts(void **state)
-{
-    uint32_t page = 0, from = 0;
-    (void)state;
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
-    uint32_t busy = sg_region_cut_border(&region, TAKER, &from, &page);
-    assert_true(busy);
-    assert_int_equal(page, 1);
-    assert_int_equal(region.after[page].slots, 1 << TAKER);
-    assert_int_equal(region.after[page].time, 8); /* not before it came after both */
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
-}
-
-static void is_nobodys_who_came_after_some(void **state)
-{
-    (void)state;
-    order.knows[TAKER].at[ONE] = 5;
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
-    assert_int_equal(sg_region_border_pages(&region, OTHER), 0);
-}
-
 /* What is left of ONE's range begins in the slot of addresses in which OTHER's begins, which it can't join yet. */
 static void is_held_beside_anothers_in_its_slot(void **state)
 {
@@ -102,48 +81,6 @@ static void is_told_of_an_abandoned_place(void **state)
         assert_true(sg_region_is_hole(&fresh));
     }
     sg_region_fini(&fresh);
-}
-
-/* An event from before it came after ONE tells nothing of ONE's work. */
-static void waits_for_an_event_from_since_then(void **state)
-{
-    (void)state;
-    order.marked[TAKER] = 7;
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
-    order.complete[TAKER] = 8;
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 1);
-}
-
-/* A look through what is free passes over ranges inside a page, and finds what begins behind them; it goes on where it
-   was. */
-static void are_found_behind_many_small_ranges(void **state)
-{
-    enum { SMALL = 512, PIECES = PAGES * PAGE / SMALL };
-    uint32_t piece[PIECES], page = 0, from = 0, count = 0;
-    (void)state;
-    struct sg_region *it = &region;
-    order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
-    while (count < PIECES && (piece[count] = sg_region_take(it, SMALL, SG_END_SETTLED, ONE)) != 0)
-        count++;
-    assert_true(count > 2);
-    sg_region_flush(it);
-    for (uint32_t i = 0; i + 2 < count; i += 2)
-        sg_region_release(it, piece[i], i % 4 ? ONE : OTHER, 7);
-    sg_region_flush(it);
-    assert_int_equal(sg_region_border_pages(it, TAKER), 0); /* no page is free */
-    for (uint32_t i = 1; i + 2 < count; i += 2)
-        sg_region_release(it, piece[i], i % 4 == 1 ? ONE : OTHER, 7);
-    sg_region_flush(it);
-    sg_region_check(it);
-    order.moved_on[TAKER] = order.marked[TAKER] = 8;
-    uint32_t borders = sg_region_border_pages(it, TAKER);
-    assert_int_equal(borders, PAGES - 1); /* in the last two blocks are left */
-    for (uint32_t before = UINT32_MAX, i = 0; i < borders; i++, before = page) {
-        assert_true(sg_region_cut_border(it, TAKER, &from, &page));
-        assert_true(before == UINT32_MAX || page > before);
-    }
-    assert_int_equal(sg_region_cut_border(it, TAKER, &from, &page), 0);
-    assert_int_equal(sg_region_border_pages(it, TAKER), 0);
 }
 
 /* What lies highest is OTHER's. */
@@ -206,26 +143,14 @@ static void abandoned_place_is_its_takers(void **state)
     assert_int_equal(nodes.node[id].begin, 0);
 }
 
-/* Nor is it whoever's while it may not move; nor to be had without nodes. */
-static void page_that_may_not_move(void **state)
-{
-    uint32_t page = 0, from = 0;
-    (void)state;
-    region.pin[1] = SG_PIN_ASKED;
-    assert_int_equal(sg_region_border_pages(&region, TAKER), 0);
-    assert_int_equal(sg_region_cut_border(&region, TAKER, &from, &page), 0);
-}
-
 static void nothing_is_taken_without_nodes(void **state)
 {
-    uint32_t page = 0, from = 0, live = nodes.live;
+    uint32_t live = nodes.live;
     (void)state;
     nodes.live = nodes.capacity - 1000;
-    assert_int_equal(sg_region_cut_border(&region, TAKER, &from, &page), 0);
     assert_int_equal(sg_region_take_window(&region, 2 * PAGE, TAKER), 0);
     sg_region_check(&region);
     nodes.live = live;
-    from = 0;
     assert_true(sg_region_take_window(&region, 2 * PAGE, TAKER));
     sg_region_check(&region);
 }
@@ -279,16 +204,11 @@ static void small_ranges_of_another_in_a_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(is_whole_for_who_came_after_all_parts, start, end),
-        cmocka_unit_test_setup_teardown(is_nobodys_who_came_after_some, start, end),
-        cmocka_unit_test_setup_teardown(waits_for_an_event_from_since_then, start, end),
-        cmocka_unit_test_setup_teardown(are_found_behind_many_small_ranges, start, end),
         cmocka_unit_test_setup_teardown(high_end_is_nobodys_who_has_not_come_after_it, start, end),
         cmocka_unit_test_setup_teardown(joined_ranges_are_free_after_the_last_of_them, start, end),
         cmocka_unit_test_setup_teardown(abandoned_place_is_its_takers, start, end),
         cmocka_unit_test_setup_teardown(is_held_beside_anothers_in_its_slot, start, end),
         cmocka_unit_test_setup_teardown(is_told_of_an_abandoned_place, start, end),
-        cmocka_unit_test_setup_teardown(page_that_may_not_move, start, end),
         cmocka_unit_test_setup_teardown(nothing_is_taken_without_nodes, start, end),
         cmocka_unit_test_setup_teardown(ranges_of_others_in_a_row, start, end),
         cmocka_unit_test_setup_teardown(small_ranges_of_another_in_a_row, start, end),
