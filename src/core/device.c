@@ -221,8 +221,9 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
         return CUDA_SUCCESS;
     /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge
        block fits where one has been. */
-    uint64_t want = huge ? sg_device_capacity(device)
-                    : class == SG_CLASS_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE : 2 * device->total_bytes;
+    uint64_t want = huge                      ? sg_device_capacity(device)
+                    : class == SG_CLASS_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE
+                                              : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
     want = want < most ? want : most;

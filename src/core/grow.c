@@ -185,7 +185,8 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     return result;
 }
 
-/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. A replay is told when (SEGALLOC_RECORD_FIXED). Holds `grow`. */
+/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay when.
+   Holds `grow`. */
 static void give_up(struct sg_device *device)
 {
     char line[200];

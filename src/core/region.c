@@ -161,7 +161,8 @@ static inline uint32_t smallest_of_class(const struct sg_region *region, uint32_
     bool all, uint32_t *grows)
 {
     uint32_t best = 0, least = UINT32_MAX, seen = region->fit == SG_FIT_LOWEST ? SG_RANGES_LOOKED_AT - 1 : 0;
-    for (uint32_t id = first; id && (seen++ < SG_RANGES_LOOKED_AT || (all && !best)); id = at(region, id)->of_class.more) {
+    for (uint32_t id = first; id && (seen++ < SG_RANGES_LOOKED_AT || (all && !best));
+         id = at(region, id)->of_class.more) {
         const struct sg_node *node = at(region, id);
         bool better = node->size < least || (grows && node->size == least && node->begin < at(region, best)->begin);
         if (node->size < units || !better || !is_usable(region, node, slot))

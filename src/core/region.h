@@ -129,11 +129,7 @@ void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
    20 sizes again and again; a quick list answers them without the index. It keeps SG_BIN_DEPTH blocks. */
-enum {
-    SG_BIN_SIZES = SG_SMALL_BYTES / SG_UNIT,
-    SG_BIN_OWNERS = 8,
-    SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS
-};
+enum { SG_BIN_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS };
 struct sg_bin {
     uint32_t units, count, top; /* top: node, the others follow by `later` */
     uint32_t owner;             /* of all in it */

@@ -211,10 +211,13 @@ static void segments_without_nodes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(region_of_few_units), cmocka_unit_test(blocks_have_the_nodes_of_their_places),
+        cmocka_unit_test(region_of_few_units),
+        cmocka_unit_test(blocks_have_the_nodes_of_their_places),
         cmocka_unit_test(node_of_another_region),
-        cmocka_unit_test(hole_is_not_all_of_a_region), cmocka_unit_test(plan_that_runs_out_of_nodes),
-        cmocka_unit_test(nothing_goes_back_without_nodes), cmocka_unit_test(segments_without_nodes),
+        cmocka_unit_test(hole_is_not_all_of_a_region),
+        cmocka_unit_test(plan_that_runs_out_of_nodes),
+        cmocka_unit_test(nothing_goes_back_without_nodes),
+        cmocka_unit_test(segments_without_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
