@@ -57,13 +57,13 @@ function showFacts() {
   byId("facts").replaceChildren(...facts);
   byId("verdict").textContent = run().verdict;
   byId("verdict").className = run().ooms ? "failed" : "";
-  byId("title").textContent = runs.length > 1 ? "Device memory of " + runs.length + " runs" : "Device memory" + (run().command ? " of " + run().command : "");
+  byId("title").textContent = runs.length > 1 ? "Device memory of " + runs.length + " runs" : "Device memory" + (run().command ? " of " + run().command.split(" ").map(word => word.split("/").pop()).join(" ") : "");
   const cause = run().source === "replay" ? "" : run().source === "statistics" ? " Allocated and reserved are what the allocator said now and then." :
     run().source === "events" ? " What was allocated and reserved is not in this trace." : "";
   const diverged = run().diverged ? ` From event ${count(run().diverged)} on, allocated and reserved are those of a replay that is not the recorded run.` : "";
   byId("shown").textContent = at && at.n ? `Showing ${count(at.n.length)} of ${count(run().walked)} events: of each stretch the lowest, the highest and the last, so that no peak is left out.` + cause + diverged +
     ` ${count(frames().length)} moments are kept to look into: all that are marked, and the peak of each stretch.` + (run().phase_depth === 0 ? " Phases change too often to be drawn." : "") : "";
-  byId("about").textContent = `segalloc ${data.version}` + (data.redacted ? "; names are left out" : run().file ? `; ${run().file}` : "") + (run().conf ? `; ${run().conf}` : "");
+  byId("about").textContent = `segalloc ${data.version}` + (data.redacted ? "; names are left out" : run().file ? `; ${run().file}` : "") + (run().command && !data.redacted ? `; ${run().command}` : "") + (run().conf ? `; ${run().conf}` : "");
 }
 
 function options(select, entries) {
@@ -118,7 +118,7 @@ function start() {
   byId("rank-level").addEventListener("input", showRanks);
   byId("run").addEventListener("input", () => chooseRun(Number(byId("run").value)));
   byId("device").addEventListener("input", () => chooseDevice(Number(byId("device").value)));
-  byId("axis").addEventListener("input", () => { view.axis = byId("axis").value; drawTimeline(); if (chart) chart.redraw(false); });
+  byId("axis").addEventListener("input", () => { view.axis = byId("axis").value; drawTimeline(); if (chart) chart.redraw(false); shows[tab](); });
   byId("theme").addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     byId("theme").setAttribute("aria-pressed", String(isDark()));

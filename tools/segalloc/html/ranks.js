@@ -12,7 +12,7 @@ function thin(which, level) {
   for (let i = 0; i < at.n.length; i += step) {
     let best = i;
     for (let k = i; k < Math.min(at.n.length, i + step); k++) if (at[level][k] > at[level][best]) best = k;
-    const place = which.duration_us ? at.us[best] / 1e6 : at.n[best];
+    const place = byTime() ? at.us[best] / 1e6 : at.n[best];
     if (x.length && place <= x[x.length - 1]) { y[y.length - 1] = Math.max(y[y.length - 1], at[level][best]); continue; }
     x.push(place);
     y.push(at[level][best]);
@@ -27,7 +27,7 @@ function showRanks() {
   byId("rank-chart").replaceChildren();
   if (drawable.length && !byId("panel-ranks").hidden)
     rankChart = new uPlot({ width: byId("rank-chart").clientWidth || 900, height: 260, scales: byteSteps, axes: axes(), legend: { show: drawable.length <= 16 },
-      series: [{ label: "since the start", value: (plot, value) => value === null ? "–" : seconds(value) }, ...drawable.map(([index]) => ({ label: runName(runs[index], index),
+      series: [{ label: byTime() ? "time" : "event", value: (plot, value) => value === null ? "–" : nameAt(value) }, ...drawable.map(([index]) => ({ label: runName(runs[index], index),
         stroke: () => rankColour(index), width: 1.5, spanGaps: true, points: { show: false }, value: (plot, value) => bytes(value) }))] },
     uPlot.join(drawable.map(([, points]) => points)), byId("rank-chart"));
   const most = Math.max(1, ...runs.map(which => Math.max(peakOf(which, "requested"), peakOf(which, "reserved"))));
