@@ -70,6 +70,14 @@ class Touched(unittest.TestCase):
         self.commit()
         self.assertEqual(self.judged("no-such-commit")[0], 0)
 
+    def test_within_another_repository_there_is_nothing_to_say(self):
+        self.commit()
+        inner = self.root / "inner"
+        shutil.copytree(self.root / "tests", inner / "tests")
+        (inner / "src").mkdir()
+        (inner / "src/a.c").write_text(f"/* {LONG}. */\n")
+        self.assertEqual(subprocess.run([sys.executable, inner / "tests/tree/prose"]).returncode, 0)
+
     @unittest.skipUnless(shutil.which("git-clang-format"), "no clang-format")
     def test_format(self):
         def formatted():
