@@ -142,6 +142,8 @@ static int find_smallest(struct replay *replay)
     if (!replay->conf_text)
         replay->play.conf.limit_bytes = 0;
     int status = sg_smallest_find(&replay->smallest, &replay->result);
+    if (status == 0)
+        status = sg_smallest_look_above(&replay->smallest);
     replay->play = before;
     if (!replay->json && isatty(STDERR_FILENO))
         fputs("\r\033[K", stderr);
@@ -191,6 +193,7 @@ static void print_json_devices(const struct replay *replay)
         number_or_null("largest_oom_bytes", device->largest_oom);
         number_or_null("short_by_bytes", device->first_oom_short);
         number_or_null("min_limit_bytes", replay->smallest.card[i]);
+        number_or_null("larger_limit_failing_bytes", replay->smallest.failing[i]);
         putchar('}');
         comma = ",";
     }
@@ -344,6 +347,10 @@ static void print_smallest(const struct replay *replay)
     for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
         if (result->device[i].used)
             printf("    device %-7d %12s\n", i, sg_size_format(replay->smallest.card[i], size));
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (replay->smallest.failing[i])
+            printf("    device %d: a larger card may fail, as one of %s does\n", i,
+                sg_size_format(replay->smallest.failing[i], size));
     if (result->failures)
         puts("  An allocation failed when this was recorded: what would have come after it is not\n"
              "  in the trace. `segalloc rehearse -- CMD` plays the program to its end.");

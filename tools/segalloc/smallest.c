@@ -3,6 +3,9 @@
 /* Nearly always the smallest card is within this part of the peak: the first that is tried. */
 enum { FIRST_PART = 50, GROWTH_PART = 16 };
 
+/* The larger cards that are tried: so many thousandths above the one found. */
+static const uint64_t ABOVE[] = {2, 5, 10, 20, 30, 50, 75, 100};
+
 struct search {
     struct sg_smallest *smallest;
     uint64_t open; /* bits of devices whose card is still looked for */
@@ -114,6 +117,27 @@ int sg_smallest_find(struct sg_smallest *smallest, const struct sg_play_result *
         status = narrow(&search);
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         smallest->card[i] = status == 0 && found >> i & 1 ? search.high[i] : 0;
+    return status;
+}
+
+int sg_smallest_look_above(struct sg_smallest *smallest)
+{
+    struct search search = {.smallest = smallest};
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        search.open |= (uint64_t)(smallest->card[i] > 0) << i;
+    int status = 0;
+    for (size_t part = 0; part < sizeof ABOVE / sizeof *ABOVE && status == 0 && search.open; part++) {
+        uint64_t fits = 0;
+        for (int i = 0; i < SG_DEVICES_MAX; i++) {
+            uint64_t above = steps(smallest->card[i] / 1000 * ABOVE[part]);
+            uint64_t card = smallest->card[i] + (above ? above : SG_SMALLEST_STEP);
+            search.tried[i] = card < smallest->most ? card : smallest->most;
+        }
+        status = try_cards(&search, &fits);
+        for (int i = 0; i < SG_DEVICES_MAX && status == 0; i++)
+            if (is_open(&search, i) && !(fits >> i & 1))
+                smallest->failing[i] = search.tried[i];
+    }
     return status;
 }
 

@@ -17,12 +17,16 @@ struct sg_smallest {
     void (*progress)(uint64_t low, uint64_t high); /* of the device with the widest bounds; may be NULL */
     uint64_t most;                                 /* bytes; no larger card is tried */
     uint64_t card[SG_DEVICES_MAX];                 /* found; 0: none up to `most`, or not asked for */
+    uint64_t failing[SG_DEVICES_MAX];              /* the largest card above it that failed; 0: none did, or none was tried */
 };
 
 /* Looks for those of the devices that `known`, the result of any play, says are used. What fits is not quite monotone in
    the size, so each is a card on which all fits while on one that is a step smaller it does not. 0, or what `play`
    returned. */
 int sg_smallest_find(struct sg_smallest *smallest, const struct sg_play_result *known);
+
+/* Tries a few cards up to a tenth larger than those found, since a larger card can fail. 0, or what `play` returned. */
+int sg_smallest_look_above(struct sg_smallest *smallest);
 
 /* The largest of the cards found; 0 where one is missing. */
 uint64_t sg_smallest_largest(const struct sg_smallest *smallest, const struct sg_play_result *known);
