@@ -112,7 +112,7 @@ static bool take_old(struct sg_device *device, struct sg_run *ret)
     return false;
 }
 
-/* The same, where it is its turn. No lock but `grow` is held. */
+/* Takes the oldest old address that may be unmapped, where it is its turn. No lock but `grow` is held. */
 static bool next_old(struct sg_device *device, struct sg_run *ret)
 {
     if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_LATE_UNMAP))

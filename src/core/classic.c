@@ -264,8 +264,8 @@ bool sg_classic_begin(struct sg_device *device, bool whole)
     return device->classic;
 }
 
-/* The stream of a trace under which a block is served: that of its pool, also where streams are followed for memory that
-   stands in regions. */
+/* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
+   for memory that stands in regions. */
 static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 {
     struct sg_tag plain = *tag;

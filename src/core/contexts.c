@@ -92,8 +92,8 @@ void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending
     }
 }
 
-/* VMM mappings outlive contexts, so what a context's end means for plain cuMemAlloc memory is done here: blocks of a
-   context that is gone are free, and so is what was pending on its events. */
+/* VMM mappings outlive contexts. So the end of a context is carried out here, as for plain cuMemAlloc memory. Its
+   blocks are free, and so is what was pending on its events. */
 void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = sg_device_known(core, ordinal);

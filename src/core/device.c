@@ -198,12 +198,12 @@ static void append_region(struct sg_device *device, enum sg_class class, struct 
     sg_gauge_add(&device->usage.segments, 1);
 }
 
-/* What a turn says instead of the bytes of a region that was not made: the driver gave no addresses, or the host no
-   memory for what is kept about it. */
+/* The outcome of a turn for a region that was not made, in place of its bytes. The driver gave no addresses, or the
+   host no memory for its books. */
 enum { NO_ADDRESSES = 0, NO_BOOKS = 1 };
 
-/* How many bytes of addresses a region is to have: as the trace of a replay says, where it can be so, else as many as
-   are wanted. */
+/* How many bytes of addresses a region is to have: as the trace of a replay says where possible, else as many as are
+   wanted. */
 static uint64_t told_bytes(const struct segalloc_trace_record *told, uint64_t least, uint64_t most, uint64_t step,
     uint64_t wanted)
 {

@@ -1,5 +1,5 @@
-/* The slow half of an allocation, in the order of recourse of the design: complete memory, whole free pages moved,
-   new pages, and only at the end of memory a wait for what is pending. */
+/* The slow half of an allocation: the growing ladder of docs/design.md. Its steps are complete memory, whole free
+   pages moved, new pages, and only when memory has run out a wait for what is pending. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -200,8 +200,8 @@ static void give_up(struct sg_device *device)
         device->core->warn(line);
 }
 
-/* What the driver fails, for whatever reason but that it is out of pages or gone, is tried once more; and again where
-   something could be done about what is most likely wrong. Holds `grow`. */
+/* An attempt that the driver fails is tried once more, unless it is out of pages or gone. A third attempt follows
+   where something could be done about the likeliest cause. Holds `grow`. */
 static CUresult attempt_twice(struct sg_device *device, struct request *request, bool *noted, CUdeviceptr *ret)
 {
     request->failed = false;
@@ -274,10 +274,10 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     return worth ? SG_ASK_MARK : SG_ASK_QUERY;
 }
 
-/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may be
-   held, once nearly all of that has been allocated and no more can be had: with more in the way, blocks are placed
-   wherever there is room, until the parts of pages between them add up to what the next large block would need. That is
-   for frees that wait for all work; others are usable by their own stream. Under the lock. */
+/* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may
+   be held, once nearly all of that has been allocated and no more can be had. With more in the way, blocks are
+   placed wherever there is room. The parts of pages between them add up to what the next large block would need.
+   That is for frees that wait for all work; others are usable by their own stream. Under the lock. */
 static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes)
 {
     const struct sg_usage *usage = &device->usage;
@@ -308,8 +308,8 @@ struct patience {
     uint32_t rounds;               /* since then */
 };
 
-/* By then each event is over that was out: where nothing but newer ones are, recorded because some of them cannot be,
-   they tell of nothing. */
+/* After so many rounds each event is over that was out. If there are only newer ones, recorded because some could
+   not be, they give no news. */
 enum { ROUNDS_MOST = SG_MARKS + SG_SLOTS };
 
 /* Whether another wait is worth it. */
@@ -326,7 +326,7 @@ static bool is_patient(struct sg_device *device, struct patience *patience)
     return patience->rounds < ROUNDS_MOST;
 }
 
-/* All that has failed: learns of more that is complete, or makes it so. False: there is nothing that is worth another
+/* All that has failed: finds more that is complete, or makes it so. False: there is nothing that is worth another
    try. No lock is held: what is waited for may need another thread that is about to grow. */
 static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patience *patience)
 {
@@ -341,8 +341,8 @@ static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patie
     return (first && sg_device_make_wait(device, slot)) || sg_device_ask(device, SG_ASK_WAIT);
 }
 
-/* What the driver's memory management has failed the driver may serve whole, where that keeps to the limit. Where there
-   is none, who is told that memory has run out asks it too. */
+/* An allocation that the driver's memory management has failed may be the driver's to serve, where that keeps to the
+   limit. Without a limit, a caller that gets out of memory asks the driver anyway. */
 static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
 {
     (void)sg_turn(device);

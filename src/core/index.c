@@ -37,8 +37,8 @@ static inline __m128i larger_of(__m128i a, __m128i b)
 #endif
 
 /* The largest of a group as if group[lane] were `value` and group[gone] were 0 (`gone` may be `lane`: no other). The
-   group is read as it stands, before the new value is stored: reading a vector over a word that has just been written
-   stalls until that store has left the processor's buffer, which cost more than all else here. */
+   group is read before the new value is stored. A vector read over a word just written stalls until that store has
+   left the processor's buffer, which cost more than all else here. */
 static inline int32_t largest_with(const int32_t *group, uint32_t lane, int32_t value, uint32_t gone)
 {
 #if defined(__SSE2__)

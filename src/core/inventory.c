@@ -1,4 +1,4 @@
-/* What a device's addresses hold, piece by piece; and what may be changed while a program runs: where peaks begin, and
+/* The pieces that a device's addresses hold. Also what may be changed while a program runs: where peaks begin, and
    how much may be held. */
 #include "device.h"
 

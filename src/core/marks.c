@@ -1,6 +1,6 @@
-/* What the driver is asked about work: events of ours on streams and contexts, *marks*, recorded when there is
-   something to learn from them, a few outstanding, oldest first. What they tell pending.c acts on. Driver calls are
-   made with `asking` held, never with `lock`. */
+/* Questions to the driver about work: fences on streams and contexts, *marks*. They are recorded when they can give
+   news, a few outstanding, oldest first. pending.c acts on their answers. Driver calls are made with `asking` held,
+   never with `lock`. */
 #include "device.h"
 
 /* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that
@@ -66,9 +66,9 @@ static void query_marks(struct sg_device *device)
     }
 }
 
-/* Where as many marks of a stream are out as there may be, the event of that one which leaves the smallest gap: so what
-   is out tells of the whole time that the work is behind, in steps that become larger as that does. The oldest stays,
-   and so do those that an epoch waits for. NULL: there is room for another. Under the lock. */
+/* Where as many marks of a stream are out as there may be: the event of the one that leaves the smallest gap (R35).
+   So the marks that are out cover the whole time that the work is behind, in steps that grow with it. The oldest
+   stays, and so do those that an epoch waits for. NULL: there is room for another. Under the lock. */
 static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_t slots)
 {
     uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
@@ -198,17 +198,16 @@ static bool is_unmarked(const struct sg_stream_id *stream)
     return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;
 }
 
-/* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does not
-   use it would be a joint between its blocking streams: what comes before it is told of by its context. Under the
-   lock. */
+/* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does
+   not use it would join its blocking streams (R36); an event over the context covers that stream. Under the lock. */
 static bool is_recordable(const struct sg_order *order, sg_slot slot)
 {
     bool used = (order->worked | atomic_load_explicit(&order->fresh, memory_order_acquire)) >> slot & 1;
     return order->state[slot] == SG_SLOT_ALIVE && used && !is_unmarked(&order->stream[slot]);
 }
 
-/* The slots of which no mark tells, nor can: of streams that went with work that none was recorded after, and of
-   threads' own streams, other than those first met after `time`. Under the lock. */
+/* The slots that no mark covers, nor can: streams that went with work after which none was recorded, and threads'
+   own streams. Those first met after `time` are left out. Under the lock. */
 static uint64_t untold(const struct sg_order *order, uint64_t time)
 {
     uint64_t slots = 0, fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
@@ -342,7 +341,7 @@ static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *r
     return true;
 }
 
-/* Records what is needed to learn about everything that has not been marked since. */
+/* Records what is needed to cover everything that has not been marked since. */
 static void record_marks(struct sg_device *device)
 {
     uint64_t wanted = UINT64_MAX;
@@ -376,7 +375,7 @@ static CUresult wait_for_context(struct sg_device *device, CUcontext context)
     return result;
 }
 
-/* The same for every context. */
+/* Waits for every context, on a helper thread if there can be one. */
 static CUresult wait_for_all(struct sg_device *device)
 {
     const struct sg_core *core = device->core;
@@ -386,9 +385,9 @@ static CUresult wait_for_all(struct sg_device *device)
     return result;
 }
 
-/* Waits for the oldest mark of a context that is not ending. Where all are, for the context of the oldest, to end or to
-   stay; and without any, which means that none could be recorded, for every one, or for the current one. Whether that
-   succeeded and there may be more to wait for. */
+/* Waits for the oldest mark of a context that is not ending. If all contexts of marks are ending, waits for that of
+   the oldest to end or to stay. Without a mark none could be recorded: waits for every context, or for the current
+   one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
     const struct sg_core *core = device->core;

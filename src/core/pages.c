@@ -105,8 +105,8 @@ static bool can_expand(struct sg_device *device, uint8_t kind)
     return false;
 }
 
-/* Libraries of communication take memory that is mapped by pages for what can be given to other processes, and register
-   it with network cards: NCCL ends where it can't, and where it would have gone without for cuMemAlloc's. */
+/* Communication libraries take memory that is mapped by pages for exportable, and register it with network cards.
+   NCCL ends where that fails; for cuMemAlloc's memory it would go without. */
 bool sg_device_find_pages(struct sg_device *device)
 {
     const struct sg_core *core = device->core;

@@ -120,7 +120,7 @@ static enum undone map_again(struct sg_device *device, const struct sg_run *run)
     return gone ? GIVEN_BACK : LOST;
 }
 
-/* Puts a run's pages back where they were. Where even that fails they are given back, and their place is a hole, or
+/* Puts a run's pages back where they were. Where even that fails they are given back. Their place is a hole then, or
    lost if what has been mapped there does not go away. */
 static void restore_run(struct sg_plan *plan, struct sg_run *run, uint32_t step)
 {

@@ -72,8 +72,8 @@ static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t po
     return id;
 }
 
-/* Tries, in the open stretch from node `left` to node `right`, each place that starts where a piece starts or ends
-   where one ends: between those, sliding only adds pages. */
+/* Tries the places in the open stretch from node `left` to node `right` that start where a piece starts, or end
+   where one ends. Between those, sliding only adds pages. */
 static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
 {
     uint32_t begin = at(region, left)->begin, end = end_of(at(region, right)), units = search->units;
@@ -281,8 +281,8 @@ static bool next_run(const struct sg_region *region, const struct sg_node *node,
     return *end > *begin;
 }
 
-/* Whether a run of `pages` is a better source of `want` than one of `best`: the smallest that is enough, or else the
-   largest there is. */
+/* Whether a run of `pages` is a better source of `want` than one of `best`. The smallest that is enough is best,
+   else the largest. */
 static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
 {
     return pages >= want ? best < want || pages <= best : best < want && pages >= best;

@@ -118,9 +118,9 @@ static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source sour
     return got;
 }
 
-/* Takes `bytes` of free pages. What is complete costs least; where other streams may want that, what they could not use
-   goes first. Returns what could be had, which is more than `bytes` where the last page was larger than what was still
-   wanted: pages of another size need not divide it. */
+/* Takes `bytes` of free pages. Complete pages cost least. Where other streams may want those, pages that they could
+   not use go first. Returns what could be had. That is more than `bytes` where the last page was larger than the
+   rest: pages of another size need not divide it. */
 static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 {
     static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};

@@ -133,7 +133,7 @@ bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_sh
     return true;
 }
 
-/* The bin of a size and an owner: the small region has one for each size; the others keep one block of an owner at
+/* The bin of a size and an owner. The small region has one for each size; the others keep one block of an owner at
    most. */
 static inline uint32_t bin_of(const struct sg_region *region, uint32_t units, uint32_t owner)
 {
@@ -147,7 +147,7 @@ static inline bool can_grow(const struct sg_region *region, uint32_t id)
     return has_state(region, at(region, id)->next, SG_NODE_HOLE);
 }
 
-/* For what a range counts when the least is wanted: its size, or `by_reach` what it could grow to, next to which all
+/* The size for which a range counts when the least is wanted. `by_reach`: what it could grow to, next to which all
    others are small. */
 static inline uint32_t worth(const struct sg_region *region, uint32_t id, bool by_reach)
 {
@@ -288,7 +288,7 @@ static bool is_outdone(const struct sg_region *region, uint32_t kept, sg_slot sl
     return counts < joined || (counts == joined && at(region, other)->begin < node->begin);
 }
 
-/* A block that is kept as it was, and is of this size and usable; 0 if none is, or `end` says that another range does
+/* A block that is kept whole, of this size and usable. 0 if none is, or if `end` says that another range does
    better. */
 static inline uint32_t take_cached(struct sg_region *region, uint32_t units, uint32_t owner, enum sg_end end,
     sg_slot slot)

@@ -25,8 +25,8 @@ static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
     return now > most ? now : most;
 }
 
-/* Bytes that may be reserved before pages are moved instead of created. By itself that is as much as may be held: a page
-   that is moved before would often not have had to be, and where it went parts of pages are left. */
+/* Bytes that may be reserved before pages are moved instead of created. By itself that is as much as may be held. A
+   page that is moved before would often not have had to be, and its move leaves parts of pages. */
 static uint64_t budget(const struct sg_device *device, uint64_t block_bytes)
 {
     double slack = device->core->conf.reserve_slack;
