@@ -47,7 +47,8 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
     return pages < region->pages ? pages : region->pages;
 }
 
-void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
+/* A page of `region` is a second address of one of `home`. Under the lock. */
+static void note_stale(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home)
 {
     assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_OLD);
@@ -61,7 +62,8 @@ void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t 
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
-void sg_alias_queue(struct sg_device *device, uint32_t busy)
+/* Queues a busy node of such pages for the unmap that follows its work. Under the lock. */
+static void queue_stale(struct sg_device *device, uint32_t busy)
 {
     device->nodes.node[busy].later = 0;
     if (device->old.last)
@@ -75,8 +77,8 @@ void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg
     const CUmemGenericAllocationHandle *place)
 {
     for (uint32_t i = 0; i < run->pages; i++)
-        sg_alias_note(device, run->region, run->first + i, region, (uint32_t)place[i]);
-    sg_alias_queue(device, run->busy);
+        note_stale(device, run->region, run->first + i, region, (uint32_t)place[i]);
+    queue_stale(device, run->busy);
 }
 
 /* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are

@@ -28,13 +28,6 @@ static inline void sg_alias_met(struct sg_device *device, sg_slot slot)
     atomic_fetch_or(&device->aliased_slots, UINT64_C(1) << slot);
 }
 
-/* A page of `region` is a second address of one of `home`. Under the lock, like the next. */
-void sg_alias_note(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
-    uint32_t at_home);
-
-/* A busy node of such pages is to be unmapped when the work there is complete. */
-void sg_alias_queue(struct sg_device *device, uint32_t busy);
-
 /* Unmaps old addresses the work on which is complete. Holds `grow`, not the lock. */
 void sg_alias_settle(struct sg_device *device);
 

@@ -61,6 +61,7 @@ static void largest_failing_card_is_told(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(no_larger_card_fails), cmocka_unit_test(largest_failing_card_is_told)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(no_larger_card_fails),
+        cmocka_unit_test(largest_failing_card_is_told)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

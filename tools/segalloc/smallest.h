@@ -17,7 +17,7 @@ struct sg_smallest {
     void (*progress)(uint64_t low, uint64_t high); /* of the device with the widest bounds; may be NULL */
     uint64_t most;                                 /* bytes; no larger card is tried */
     uint64_t card[SG_DEVICES_MAX];                 /* found; 0: none up to `most`, or not asked for */
-    uint64_t failing[SG_DEVICES_MAX];              /* the largest card above it that failed; 0: none did, or none was tried */
+    uint64_t failing[SG_DEVICES_MAX]; /* the largest card above it that failed; 0: none did, or none was tried */
 };
 
 /* Looks for those of the devices that `known`, the result of any play, says are used. What fits is not quite monotone in
