@@ -350,6 +350,29 @@ static void what_is_parked(void **state)
     stop();
 }
 
+/* Bytes to move instead of creating pages, of a device of 100 bytes at which a page was refused with 50 held. */
+static void moves_by_what_was_refused(void **state)
+{
+    static struct sg_core plain;
+    static struct sg_device device = {.core = &plain, .capacity_bytes = 100, .refused_at = 50, .usage.reserved.now = 30};
+    static const struct {
+        uint64_t more;
+        bool refused;
+        uint64_t should, must;
+    } rows[] = {{10, false, 0, 0}, {20, false, 0, 0}, {25, false, 5, 0}, {25, true, 5, 5}, {70, false, 50, 0},
+        {75, false, 55, 5}, {75, true, 55, 55}};
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct sg_wanted wanted = sg_device_moves_wanted(&device, rows[i].more, rows[i].more, rows[i].refused);
+        assert_int_equal(wanted.should, rows[i].should);
+        assert_int_equal(wanted.must, rows[i].must);
+    }
+    device.refused_at = 0;
+    assert_int_equal(sg_device_moves_wanted(&device, 70, 70, true).should, 0);
+    plain.conf.reserve_slack = 1.0; /* of 10 bytes that are allocated at most */
+    assert_int_equal(sg_device_moves_wanted(&device, 10, 10, false).should, 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -365,6 +388,7 @@ int main(void)
         cmocka_unit_test(what_is_alive_by_line),
         cmocka_unit_test(a_text_that_is_cut),
         cmocka_unit_test(what_is_parked),
+        cmocka_unit_test(moves_by_what_was_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -555,11 +555,34 @@ static void test_segments_become_whole(void **state)
     finish();
 }
 
+/* Each change has one record: to fixed segments, and from parts of them to whole ones. */
+static void test_each_change_is_told(void **state)
+{
+    struct sg_conf conf;
+    (void)state;
+    strict_reset(2, 256 * SG_MIB, 2 * SG_MIB);
+    sg_conf_init(&conf);
+    core = sg_core_create(
+        &(struct sg_core_params){.conf = &conf, .driver = &strict_driver, .observer = {note_all, NULL}});
+    told_count = 0;
+    assert_false(sg_core_fix(core, -1, false));
+    for (int whole = 0; whole < 2; whole++) {
+        for (int again = 0; again < 2; again++)
+            assert_true(sg_core_fix(core, 0, whole != 0));
+        assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 1 + whole);
+    }
+    assert_true(sg_core_fix(core, 0, false)); /* whole ones stay whole */
+    assert_int_equal(count_of(SEGALLOC_RECORD_FIXED), 2);
+    finish();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_address_comes_before_the_news), cmocka_unit_test(test_driver_serves_there),
-        cmocka_unit_test(test_others_keep_theirs), cmocka_unit_test(test_context_ends_before_its_segment_is_freed),
+        cmocka_unit_test(test_address_comes_before_the_news),
+        cmocka_unit_test(test_driver_serves_there),
+        cmocka_unit_test(test_others_keep_theirs),
+        cmocka_unit_test(test_context_ends_before_its_segment_is_freed),
         cmocka_unit_test(test_handle_comes_again_before_the_segment_is_freed),
         cmocka_unit_test(test_context_ends_with_frees_put_off),
         cmocka_unit_test(test_frees_without_a_thread),
@@ -571,6 +594,7 @@ int main(void)
         cmocka_unit_test(test_pages_make_room_for_segments),
         cmocka_unit_test(test_segments_become_whole),
         cmocka_unit_test(test_as_many_segments_as_there_may_be),
+        cmocka_unit_test(test_each_change_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -21,10 +21,10 @@
 #include "rest.h"
 #include "users.h"
 
-enum { GRANULE = 2 << 20, QUEUED = 256, HANDLE = 77, DEVICE = 1, ROUNDS = 16, ROW = 512 };
+enum { GRANULE = 2 << 20, QUEUED = 256, HANDLE = 77, DEVICE = 1, ROUNDS = 16, ROW = 512, PIECE = 16384 };
 static const CUdeviceptr BASE = 0x700000000000;
 
-enum fault { NONE, STALE, ROWS_MIXED, ROWS_STALE, DEAD, SECOND_READ };
+enum fault { NONE, STALE, WORDS_STALE, ROWS_MIXED, ROWS_STALE, DEAD, SECOND_READ };
 enum helper { RUNS, RUNS_LATER, NEVER_RUNS, NO_THREAD };
 
 static struct {
@@ -85,7 +85,8 @@ static uint32_t *at(CUdeviceptr address, size_t bytes)
     size_t offset = address - BASE;
     bool second = offset >= fake.granule;
     EXPECT(second || offset + bytes <= fake.granule);
-    bool apart = second && (fake.fault == STALE || (fake.fault == ROWS_STALE && bytes == ROW));
+    bool apart = second && (fake.fault == STALE || (fake.fault == ROWS_STALE && bytes == ROW) ||
+                               (fake.fault == WORDS_STALE && bytes == PIECE));
     return (apart ? fake.stale : fake.page) + offset % fake.granule / sizeof(uint32_t);
 }
 
@@ -433,7 +434,7 @@ static void a_page_that_is_coherent(void **state)
 /* By what the reading of each kind sees. */
 static void a_page_that_is_not(void **state)
 {
-    static const enum fault faults[] = {STALE, ROWS_MIXED, ROWS_STALE, SECOND_READ};
+    static const enum fault faults[] = {STALE, WORDS_STALE, ROWS_MIXED, ROWS_STALE, SECOND_READ};
     (void)state;
     for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
         fake.fault = faults[i];

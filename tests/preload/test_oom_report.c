@@ -303,6 +303,12 @@ static void the_command_as_a_shell_takes_it(void **state)
         assert_true(length < 239 ? strlen(said) == length - 1 : !*said);
         many[length - 1] = 'x';
     }
+    for (size_t length = 220; length < 239; length++) { /* two in quotes */
+        memset(many, ' ', sizeof many);
+        many[100] = many[length - 1] = '\0';
+        const char *said = command(many, length);
+        assert_true(length + 3 < 240 ? strlen(said) == length + 3 : !*said);
+    }
     for (size_t length = 200; length < 239; length++) { /* what is in quotes is longer */
         memset(many, ' ', sizeof many);
         many[length - 1] = '\0';

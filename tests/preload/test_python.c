@@ -326,6 +326,33 @@ static void collects_no_garbage(void)
     assert_true(collects == 0 && collected == 1);
 }
 
+/* A stack that is deeper than there is room. */
+static void asks_for_the_top(void)
+{
+    struct sg_frame found[6] = {{0, 0}};
+    stack(STUB_FRAMES);
+    stub_python.version = "3.99.0";
+    stub_python.holder = &thread;
+    assert_int_equal(sg_python_frames(found, 4), 4);
+    expect_line(&found[3], 103);
+    assert_true(!found[4].code);
+}
+
+/* Where it cannot be turned off it is not turned on either. */
+static void collects_what_it_must(void)
+{
+    static struct {
+        struct stub_cframe its;
+        uint64_t nowhere;
+    } other = {{&frame[0]}, 8};
+    stack(3);
+    stub_python.version = "3.11.4 (stub)";
+    stub_python.holder = &thread;
+    thread.cframe = &other.its;
+    assert_int_equal(frames(), 3);
+    assert_int_equal(collected, 0);
+}
+
 static void collects_as_it_likes(void)
 {
     stack(3);
@@ -344,6 +371,10 @@ static void garbage_is_left_alone_in_3_11_only(void **state)
     in_a_process(&test);
     run = collects_as_it_likes;
     in_a_process(&test);
+    run = collects_what_it_must;
+    lacks = "PyGC_Disable";
+    in_a_process(&test);
+    lacks = NULL;
     collects = -1;
 }
 
@@ -481,9 +512,10 @@ static void each_version(void **state)
 
 int main(void)
 {
-    static void (*cases[])(void) = {reads, tells_code_at_one_address_apart, reads_other_letters, nothing_where_none_runs,
-        nothing_without_it, asks_another_version, asks_without_a_lock, asks_where_it_is_not_as_it_should_be,
-        believes_nothing_else, believes_the_top_of_a_deep_stack, asks_for_texts, reads_letters_of_each_width};
+    static void (*cases[])(void) = {reads, tells_code_at_one_address_apart, reads_other_letters,
+        nothing_where_none_runs, nothing_without_it, asks_another_version, asks_without_a_lock,
+        asks_where_it_is_not_as_it_should_be, believes_nothing_else, believes_the_top_of_a_deep_stack, asks_for_texts,
+        asks_for_the_top, reads_letters_of_each_width};
     enum { CASES = sizeof cases / sizeof *cases };
     struct CMUnitTest tests[CASES + 3];
     for (size_t i = 0; i < CASES; i++)
