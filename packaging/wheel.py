@@ -1,0 +1,59 @@
+"""Makes a wheel of an installed tree: wheel.py PREFIX FOLDER. The package is the one of PREFIX/lib/segalloc/python, the tree
+lies in it as _tree, where `python -m segalloc` finds the tools."""
+import base64
+import hashlib
+import os
+import pathlib
+import stat
+import sys
+import sysconfig
+import time
+import zipfile
+
+PREFIX, FOLDER = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+VERSION = next(line.split("'")[1] for line in (ROOT / "meson.build").read_text().splitlines() if line.strip().startswith("version:"))
+TAG = "py3-none-" + sysconfig.get_platform().replace("-", "_").replace(".", "_")
+INFO = f"segalloc-{VERSION}.dist-info"
+WHEN = time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"]))[:6]
+LEFT_OUT = ("include", "share/bash-completion", "share/zsh", "share/fish")  # what no Python environment looks for
+
+METADATA = f"""Metadata-Version: 2.1
+Name: segalloc
+Version: {VERSION}
+Summary: a caching CUDA allocator for any program, with tools that say where device memory goes
+License: MIT
+Requires-Python: >=3.9
+Description-Content-Type: text/markdown
+
+{(ROOT / "README.md").read_text()}"""
+WHEEL = f"Wheel-Version: 1.0\nGenerator: segalloc\nRoot-Is-Purelib: false\nTag: {TAG}\n"
+ENTRIES = "[console_scripts]\nsegalloc = segalloc.__main__:main\n"
+
+
+def files():
+    """(name in the wheel, content, executable)"""
+    package = PREFIX / "lib" / "segalloc" / "python" / "segalloc"
+    for path in sorted(package.glob("*.py")):
+        yield f"segalloc/{path.name}", path.read_bytes(), False
+    for path in sorted(PREFIX.rglob("*")):
+        name = path.relative_to(PREFIX).as_posix()
+        if path.is_file() and not name.startswith(LEFT_OUT) and not (path.is_symlink() and path.name.endswith(".so") and name.startswith("lib/lib")):
+            yield f"segalloc/_tree/{name}", path.read_bytes(), bool(path.stat().st_mode & stat.S_IXUSR)
+    yield f"{INFO}/LICENSE", (ROOT / "LICENSE").read_bytes(), False
+    for name, text in ("METADATA", METADATA), ("WHEEL", WHEEL), ("entry_points.txt", ENTRIES):
+        yield f"{INFO}/{name}", text.encode(), False
+
+
+FOLDER.mkdir(parents=True, exist_ok=True)
+record = ""
+with zipfile.ZipFile(FOLDER / f"segalloc-{VERSION}-{TAG}.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+    def put(name, content, executable=False):
+        entry = zipfile.ZipInfo(name, WHEN)
+        entry.external_attr = (stat.S_IFREG | (0o755 if executable else 0o644)) << 16
+        wheel.writestr(entry, content, zipfile.ZIP_DEFLATED)
+    for name, content, executable in files():
+        put(name, content, executable)
+        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        record += f"{name},sha256={digest},{len(content)}\n"
+    put(f"{INFO}/RECORD", record + f"{INFO}/RECORD,,\n")
