@@ -21,7 +21,7 @@ enum {
     DEVICE_SHIFT = 6,
     DEVICES = 1 << DEVICE_SHIFT,
     STEP = 2, /* records that an event makes at most: its stream's definition and itself */
-    ITEM_LEAST = 16 /* bytes that a segment, a block or an event takes in a pickle, however short */
+    ITEM_LEAST = 8 /* bytes that a segment, a block or an event takes in a pickle, however short */
 };
 _Static_assert(DEVICES == SEGALLOC_TRACE_DEVICES, "a stream's number has room for the ordinals that there can be");
 

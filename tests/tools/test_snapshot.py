@@ -136,6 +136,9 @@ class Made(unittest.TestCase):
             self.assertEqual(said["devices"][0]["peak_requested_bytes"], 1024)
         rows = run("trace", "cat", self.path).stdout.splitlines()
         self.assertIn(f"{BASE + 512:x}", rows[1])
+        # as short as a block can be: 13 bytes
+        segments[0]["blocks"] = [{"size": 512, "state": "active_allocated"} for _ in range(20_000)]
+        self.assertEqual(report(self.write(pickle.dumps(segments)))["devices"][0]["peak_requested_bytes"], 20_000 * 512)
 
     def test_nothing_is_executed(self):
         mark = pathlib.Path(self.folder.name, "executed")
