@@ -41,6 +41,7 @@ def screen(folder):
     top.wait()
     program.kill()
     program.wait()
+    pathlib.Path(f"/dev/shm/segalloc-live-{program.pid}").unlink(missing_ok=True)  # a killed program's stays
     return draw(said.decode(errors="replace"))
 
 
