@@ -52,7 +52,7 @@ def train(steps):
             with segalloc.phase("backward"):
                 for layer in reversed(layers):
                     give(layer)
-                    kept.append(take(0.3) if step % 3 == 0 else None)
+                    kept.append(take(0.3) if step % 3 == 0 and step < 60 else None)
 
 
 def record(build, path, card, steps, rank=None):
