@@ -1,9 +1,9 @@
 /* The contexts of the process as they come, end and are gone, and the access of devices to each other's memory. */
 #include "core.h"
 
-#include "classic.h"
+#include "native_segments.h"
 #include "device.h"
-#include "mappings.h"
+#include "remap/mapping_limit.h"
 
 /* The place of a context, or with NULL the first that is empty; -1: there is none. No lock needed. */
 static int place_of(const struct sg_core *core, CUcontext context)

@@ -1,12 +1,12 @@
 /* The core's interface: what a caller asks, sorted out to devices. The fast half of an allocation is here. */
 #include "core.h"
 
-#include "classic.h"
+#include "native_segments.h"
 #include "device.h"
 #include "meta.h"
 #include "rest.h"
 #include "roundup.h"
-#include "turn.h"
+#include "replay_steps.h"
 
 struct sg_core *sg_core_create(const struct sg_core_params *params)
 {

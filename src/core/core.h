@@ -17,7 +17,7 @@
 #include "cuda_abi.h"
 #include "driver.h"
 #include "event.h"
-#include "order.h"
+#include "streams/stream_clock.h"
 #include "stats.h"
 
 enum { SG_DEVICES_MAX = 64 };
@@ -290,7 +290,7 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
 void sg_core_reset_peaks(struct sg_core *core, int device);
 
-/* From here on `device` serves fixed segments (classic.h); with `whole`, each block in one of its own. What is
+/* From here on `device` serves fixed segments (native_segments.h); with `whole`, each block in one of its own. What is
    allocated already stays where it is, and the driver must not give that memory out. Idle pages go back by
    sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that cannot be
    served; nothing has changed. */

@@ -3,10 +3,10 @@
 
 #include <string.h>
 
-#include "classic.h"
-#include "mappings.h"
+#include "native_segments.h"
+#include "remap/mapping_limit.h"
 #include "meta.h"
-#include "turn.h"
+#include "replay_steps.h"
 
 void sg_usage_derive(struct sg_device *device)
 {

@@ -11,8 +11,8 @@
 #include "core.h"
 #include "cost.h"
 #include "lock.h"
-#include "order.h"
-#include "region.h"
+#include "streams/stream_clock.h"
+#include "space/region.h"
 #include "tuning.h"
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
@@ -22,7 +22,7 @@ enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT 
 enum sg_device_mode {
     SG_MODE_NEW,        /* never used */
     SG_MODE_EXPANDABLE,
-    SG_MODE_CLASSIC,    /* fixed segments: classic.h */
+    SG_MODE_CLASSIC,    /* fixed segments: native_segments.h */
     SG_MODE_PASS_ON     /* we cannot serve it: the driver does */
 };
 
@@ -118,7 +118,7 @@ struct sg_device {
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
-    struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (alias.h) */
+    struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (page_alias.h) */
     _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
                                         nothing (sg_core_take_aliased()) */
     uint64_t learnt;                 /* times that something became complete */
@@ -127,7 +127,7 @@ struct sg_device {
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    uint64_t serial; /* the time of order.h, which numbers allocations too; the upper bits are the ordinal */
+    uint64_t serial; /* the time of stream_clock.h, which numbers allocations too; the upper bits are the ordinal */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
     uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_classic_pool) */
@@ -313,7 +313,7 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
     return sg_device_unknown_stream(device) + SG_STREAMS_MAX + slot;
 }
 
-/* Knowledge about the order of streams (order.c), all under the lock. The next number of the device's time. */
+/* Knowledge about the order of streams (stream_clock.c), all under the lock. The next number of the device's time. */
 static inline uint64_t sg_order_tick(struct sg_device *device)
 {
     return ++device->serial;

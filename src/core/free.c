@@ -1,8 +1,8 @@
 /* Frees: by waiting as the driver would, by the order of streams, or after all work that there is. */
-#include "classic.h"
+#include "native_segments.h"
 #include "core.h"
 #include "device.h"
-#include "turn.h"
+#include "replay_steps.h"
 
 /* On the way of every free: each call saved there is a few per cent of it. */
 #define INLINE static inline __attribute__((always_inline))

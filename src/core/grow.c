@@ -3,11 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "alias.h"
-#include "classic.h"
-#include "mappings.h"
-#include "plan.h"
-#include "turn.h"
+#include "remap/page_alias.h"
+#include "native_segments.h"
+#include "remap/mapping_limit.h"
+#include "remap/plan.h"
+#include "replay_steps.h"
 
 /* What is in use of the device, where it was asked with this answer. cuMemGetInfo speaks of another total than
    cuDeviceTotalMem where a quota is kept, by MPS, a shim or vGPU, and on some drivers by a little. Of less than the

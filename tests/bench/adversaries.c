@@ -10,9 +10,9 @@
 #include "bounds.h"
 #include "random.h"
 #include "size.h"
-#include "torch_card.h"
-#include "torch_conf.h"
-#include "torch_policy.h"
+#include "ledger_device.h"
+#include "allocator_config.h"
+#include "caching_allocator.h"
 
 static const uint64_t PAGE = 2 * SG_MIB, ROOMY = SG_TIB;
 

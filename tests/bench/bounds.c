@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "card.h"
+#include "ledger_driver.h"
 #include "core.h"
 #include "idmap.h"
 #include "size.h"

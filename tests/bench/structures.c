@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "torch_hash.h"
+#include "pointer_hash.h"
 
 #include "idmap.h"
-#include "index.h"
+#include "space/max_tree.h"
 #include "keytree.h"
 
 enum { ROUNDS = 5, OPERATIONS = 200000, SPREAD = 4, SIZES = 1 << 12 };

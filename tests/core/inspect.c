@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "check.h"
-#include "classic.h"
+#include "check/check.h"
+#include "native_segments.h"
 #include "device.h"
 #include "strict_driver.h"
 

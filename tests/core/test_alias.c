@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "alias.h"
+#include "remap/page_alias.h"
 #include "core.h"
 #include "device.h"
 #include "inspect.h"

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "classic.h"
+#include "native_segments.h"
 #include "core.h"
 #include "device.h"
 #include "inspect.h"

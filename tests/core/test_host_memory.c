@@ -15,7 +15,7 @@
 #include "meta.h"
 #include "size.h"
 #include "strict_driver.h"
-#include "torch_card.h"
+#include "ledger_device.h"
 
 /* The linker has these called in place of the functions without `__wrap_` (--wrap). */
 void *__real_sg_meta_map(size_t bytes);

@@ -8,10 +8,10 @@
 
 #include <cmocka.h>
 
-#include "card.h"
-#include "check.h"
+#include "ledger_driver.h"
+#include "check/check.h"
 #include "core.h"
-#include "mappings.h"
+#include "remap/mapping_limit.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 #define GIB(n) ((uint64_t)(n) << 30)

@@ -6,11 +6,11 @@
 
 #include <cmocka.h>
 
-#include "check.h"
+#include "check/check.h"
 #include "core.h"
 #include "device.h"
 #include "inspect.h"
-#include "region_parts.h"
+#include "space/extents.h"
 #include "strict_driver.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)

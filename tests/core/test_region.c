@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-#include "check.h"
+#include "check/check.h"
 #include "random.h"
-#include "region.h"
+#include "space/region.h"
 
 enum { FREE = 1, HOLE = 2, BUSY = 3, FIRST_BLOCK = 4 }; /* FIRST_BLOCK + i: block i of the model */
 enum { BLOCKS_MOST = 2000 };

@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "size.h"
-#include "torch_conf.h"
+#include "allocator_config.h"
 
 static struct sg_torch_conf parsed(const char *text)
 {

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "size.h"
-#include "torch_card.h"
+#include "ledger_device.h"
 
 enum { STREAM = 0, OTHER = 7 };
 

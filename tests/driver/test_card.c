@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "card.h"
+#include "ledger_driver.h"
 
 static const uint64_t GRANULE = UINT64_C(2) << 20;
 

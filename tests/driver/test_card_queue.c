@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "card.h"
+#include "ledger_driver.h"
 
 enum { STREAMS = 5, PIECES = 4000, EVENTS = 8, STEPS = 3000 };
 

@@ -3,7 +3,7 @@
 #define FUZZ_PLAY_H
 
 #include "books.h"
-#include "check.h"
+#include "check/check.h"
 #include "core.h"
 #include "program.h"
 

@@ -85,17 +85,28 @@ def objects_of(source):
             if os.path.normpath(os.path.join(c["directory"], c["file"])) == path}
 
 
+def layer_of(path):
+    """The folder on the include path that a source file lies below, and its name from there."""
+    parts = path.split("/")
+    return "/".join(parts[:2]), "/".join(parts[2:])
+
+
 def sources_of(mutation):
-    """The file itself; of a header, the files of its folder that include it."""
-    folder, name = os.path.split(mutation["file"])
+    """The file itself; of a header, the files of its layer that include it, themselves or by another header."""
+    layer, name = layer_of(mutation["file"])
     if not name.endswith(".h"):
         return [mutation["file"]]
-    including = []
-    for other in sorted(os.listdir(os.path.join(SOURCE, folder))):
-        with open(os.path.join(SOURCE, folder, other), encoding="utf-8", errors="replace") as file:
-            if other.endswith(".c") and f'#include "{name}"' in file.read():
-                including.append(f"{folder}/{other}")
-    return including
+    including, found, texts = {name}, set(), {}
+    for folder, _, files in os.walk(os.path.join(SOURCE, layer)):
+        for file in files:
+            path = os.path.join(folder, file)
+            with open(path, encoding="utf-8", errors="replace") as text:
+                texts[os.path.relpath(path, os.path.join(SOURCE, layer))] = set(
+                    re.findall(r'^#include "([^"]+)"', text.read(), re.MULTILINE))
+    while found != including:
+        found = set(including)
+        including |= {other for other, names in texts.items() if names & found}
+    return sorted(f"{layer}/{other}" for other in including if other.endswith(".c"))
 
 
 def changed(mutation):
@@ -113,13 +124,14 @@ def changed(mutation):
 
 
 def mutate(mutation, folder):
-    """Writes the changed copy, and beside a header copies of what includes it."""
+    """Writes the changed copy where its layer has it, and of a header copies of what includes it."""
     text = changed(mutation)
-    with open(os.path.join(folder, os.path.basename(mutation["file"])), "w", encoding="utf-8") as file:
+    for source in sources_of(mutation) + [mutation["file"]]:
+        copy = os.path.join(folder, layer_of(source)[1])
+        os.makedirs(os.path.dirname(copy), exist_ok=True)
+        shutil.copy(os.path.join(SOURCE, source), copy)
+    with open(os.path.join(folder, layer_of(mutation["file"])[1]), "w", encoding="utf-8") as file:
         file.write(text)
-    for source in sources_of(mutation):
-        if source != mutation["file"]:
-            shutil.copy(os.path.join(SOURCE, source), folder)
 
 
 def compile_copy(mutation, folder, source, output, command):
@@ -136,8 +148,8 @@ def compile_copy(mutation, folder, source, output, command):
             skip = True
         elif argument != "-MD" and os.path.normpath(os.path.join(BUILD, argument)) != original:
             arguments.append(argument)
-    done = run(arguments + ["-w", "-iquote", os.path.dirname(original), "-o", made, "-c",
-                            os.path.join(folder, os.path.basename(source))])
+    done = run(arguments + ["-w", "-iquote", folder, "-iquote", os.path.dirname(original), "-o", made, "-c",
+                            os.path.join(folder, layer_of(source)[1])])
     if done.returncode:
         raise ValueError(f"{mutation['name']}: it does not compile: {done.stderr.strip()[:400]}")
     return made

@@ -121,18 +121,25 @@ class Mutant:
     def __init__(self, build, site, folder):
         self.build, self.site, self.folder = build, site, folder
         self.objects, self.linked = {}, {}
-        self.at = os.path.join(folder, "source", os.path.dirname(site.file))
-        os.makedirs(self.at)
+        self.layer = "/".join(site.file.split("/")[:2])
+        self.at = os.path.join(folder, "source", self.layer)
         original = os.path.join(build.root, site.file)
-        if site.file.endswith(".h"):  # so that its neighbours, which include it, are found beside it
-            for other in os.listdir(os.path.dirname(original)):
-                if other.endswith((".h", ".c", ".def")):
-                    os.symlink(os.path.join(os.path.dirname(original), other), os.path.join(self.at, other))
-            os.remove(os.path.join(self.at, os.path.basename(site.file)))
+        if site.file.endswith(".h"):  # so that the rest of its layer, which includes it, is found in place
+            for at, _, names in os.walk(os.path.join(build.root, self.layer)):
+                there = os.path.join(self.at, os.path.relpath(at, os.path.join(build.root, self.layer)))
+                os.makedirs(there, exist_ok=True)
+                for other in names:
+                    if other.endswith((".h", ".c", ".def")):
+                        os.symlink(os.path.join(at, other), os.path.join(there, other))
+            os.remove(self.copy_of(site.file))
+        os.makedirs(os.path.dirname(self.copy_of(site.file)), exist_ok=True)
         with open(original, "rb") as file:
             text = site.apply(file.read())
-        with open(os.path.join(self.at, os.path.basename(site.file)), "wb") as file:
+        with open(self.copy_of(site.file), "wb") as file:
             file.write(text)
+
+    def copy_of(self, source):
+        return os.path.join(self.at, os.path.relpath(source, self.layer))
 
     def compile(self, made, *extra):
         """The object that takes the place of one of the build's. Where the same file is compiled twice, once is enough,
@@ -144,9 +151,9 @@ class Mutant:
         key = (source, *sorted(a for a in arguments if a.startswith("-D")), *extra)
         if key not in self.objects:
             output = os.path.join(self.folder, f"{len(self.objects)}.o")
-            beside = os.path.join(self.at, os.path.basename(source))
-            copy = beside if os.path.dirname(source) == os.path.dirname(self.site.file) and os.path.exists(beside) \
-                else os.path.join(self.build.root, source)
+            copy = self.copy_of(source)
+            if not source.startswith(self.layer + "/") or not os.path.exists(copy):
+                copy = os.path.join(self.build.root, source)
             home = os.path.join(self.build.root, os.path.dirname(source))
             done = subprocess.run(
                 [a for a in arguments if not a.startswith("-W")] +

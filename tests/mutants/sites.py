@@ -252,7 +252,7 @@ def find(root, commands, folders):
     commands: {source, relative to root: arguments of its compilation, run in the build folder}."""
     sites, done = [], set()
     for source in sorted(commands):
-        if os.path.dirname(source) in folders and not os.path.basename(source).startswith("check"):
+        if is_below(source, folders) and "/check/" not in source:
             sites += in_unit(root, source, commands[source], folders, done)
     sites.sort(key=lambda s: (s.file, s.begin, s.end, s.operator, s.text))
     seen, unique = {}, []
@@ -264,6 +264,10 @@ def find(root, commands, folders):
         site.id = hashlib.sha256("\0".join((*site.key(), str(number))).encode()).hexdigest()[:10]
         unique.append(site)
     return unique
+
+
+def is_below(name, folders):
+    return any(name.startswith(folder + "/") for folder in folders)
 
 
 def in_unit(root, source, arguments, folders, done):
@@ -282,7 +286,7 @@ def in_unit(root, source, arguments, folders, done):
         if place is None:
             continue
         name = os.path.relpath(os.path.realpath(place.name), root)
-        if os.path.dirname(name) not in folders or name in done:
+        if not is_below(name, folders) or name in done:
             continue
         if node.kind == CursorKind.MACRO_INSTANTIATION:
             macros.setdefault(name, []).append(span(node))

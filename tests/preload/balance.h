@@ -1,5 +1,6 @@
-/* In place of life.c's locks and calls of ours, in the tests of single files: locks are taken in the order of life.h,
-   each once, and given back; what has begun ends before the next one begins. To be included by one file of a program. */
+/* In place of life.c's locks and calls of ours, in the tests of single files: locks are taken in the order of
+   process.h, each once, and given back; what has begun ends before the next one begins. To be included by one file of a
+   program. */
 #ifndef BALANCE_H
 #define BALANCE_H
 
@@ -8,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "life.h"
+#include "process/process.h"
 
 /* Of each thread. */
 static __thread struct balance {

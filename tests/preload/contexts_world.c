@@ -11,13 +11,13 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "beside.h"
-#include "captures.h"
-#include "events.h"
-#include "graphs.h"
-#include "life.h"
-#include "streams.h"
-#include "users.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "track/events.h"
+#include "track/graph_blocks.h"
+#include "process/process.h"
+#include "track/streams.h"
+#include "track/context_pins.h"
 
 struct fake fake;
 

@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-#include "contexts.h"
-#include "hooks.h"
+#include "track/contexts.h"
+#include "process/hooks.h"
 
 #define PRIMARY ((CUcontext)64)
 #define MADE ((CUcontext)128)

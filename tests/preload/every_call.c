@@ -19,7 +19,7 @@ typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
 
 static const char *const names[] = {
 #define HOOK(symbol, base, version, threads, parameters) #symbol,
-#include "hooks.def"
+#include "process/hooks.def"
 };
 
 enum { NAMES = sizeof names / sizeof *names, BYTES = 3 << 20, SECONDS = 60, SCRATCH = 8192 };

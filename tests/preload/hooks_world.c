@@ -11,16 +11,16 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "callers.h"
-#include "captures.h"
-#include "contexts.h"
-#include "graphs.h"
-#include "ipc.h"
-#include "life.h"
-#include "memory.h"
-#include "quick.h"
-#include "streams.h"
-#include "torch.h"
+#include "serve/callers.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/graph_blocks.h"
+#include "track/ipc.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "serve/fast_path.h"
+#include "track/streams.h"
+#include "torch/torch.h"
 
 struct fake fake;
 struct allocation allocation;

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hooks.h"
+#include "process/hooks.h"
 
 /* A block of ours, and memory that is the driver's; the limit, where there is one. */
 enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, OFFSET = 512, LIMIT = 64 << 20 };

@@ -11,16 +11,16 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "beside.h"
-#include "captures.h"
-#include "coherence.h"
-#include "contexts.h"
-#include "declare.h"
-#include "oom_report.h"
-#include "recorder.h"
-#include "streams.h"
-#include "torch.h"
-#include "trimming.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "services/alias_probe.h"
+#include "track/contexts.h"
+#include "services/hazard_annotations.h"
+#include "services/oom_report.h"
+#include "services/recorder.h"
+#include "track/streams.h"
+#include "torch/torch.h"
+#include "services/trim.h"
 
 struct fake fake;
 

@@ -6,11 +6,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "callers.h"
-#include "graphs.h"
-#include "hooks.h"
-#include "life.h"
-#include "memory.h"
+#include "serve/callers.h"
+#include "track/graph_blocks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
 
 #define CONTEXT ((CUcontext)64)
 #define OTHER_CONTEXT ((CUcontext)128)

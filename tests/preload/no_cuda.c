@@ -17,7 +17,7 @@ static void expect(int good, const char *what)
 
 static const char *const names[] = {
 #define HOOK(symbol, base, version, threads, parameters) #symbol,
-#include "hooks.def"
+#include "process/hooks.def"
     "cudaMalloc",
     "cudaFree",
     "_ZN3c105utils9check_envEPKc",

@@ -4,14 +4,14 @@
 #include <string.h>
 
 #include "balance.h"
-#include "beside.h"
-#include "captures.h"
-#include "contexts.h"
-#include "copies.h"
-#include "hooks.h"
-#include "life.h"
-#include "memory.h"
-#include "torch.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "hooks/copy_hooks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "torch/torch.h"
 
 __thread struct sg_thread sg_self;
 _Atomic unsigned sg_life_gate;

@@ -7,8 +7,8 @@
 #include <stdint.h>
 
 #include "core.h"
-#include "events.h"
-#include "streams.h"
+#include "track/events.h"
+#include "track/streams.h"
 
 struct fake {
     CUresult answer;     /* of the driver's next calls */

@@ -33,7 +33,7 @@ static const struct row {
     enum { ANY, LEGACY, PER_THREAD } threads;
 } rows[] = {
 #define HOOK(symbol, base, version, threads, parameters) {#symbol, #base, version, threads},
-#include "hooks.def"
+#include "process/hooks.def"
 };
 
 enum { ROWS = sizeof rows / sizeof *rows };

@@ -11,9 +11,9 @@
 
 #include <cmocka.h>
 
-#include "backward.h"
-#include "life.h"
-#include "resolve.h"
+#include "sites/backward.h"
+#include "process/process.h"
+#include "process/symbols.h"
 
 /* As backward.c has them from PyTorch. */
 struct node {

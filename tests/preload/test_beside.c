@@ -9,11 +9,11 @@
 
 #include <cmocka.h>
 
-#include "beside.h"
-#include "captures.h"
-#include "hooks.h"
-#include "life.h"
-#include "memory.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
 
 atomic_int sg_captures_parked, sg_graphs_gone;
 
@@ -36,14 +36,14 @@ static CUresult answer(void)
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define TAKES(symbol, base, version, threads, parameters, arguments) \
     static CUresult real_##symbol parameters { return answer(); }
-#include "beside.def"
+#include "hooks/external_alloc_hooks.def"
 #pragma GCC diagnostic pop
 
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
 #define TAKES(symbol, base, version, threads, parameters, arguments) .symbol = real_##symbol,
-#include "beside.def"
+#include "hooks/external_alloc_hooks.def"
     };
     return &real;
 }
@@ -87,7 +87,7 @@ static const struct call {
     any_call *function;
 } calls[] = {
 #define TAKES(symbol, base, version, threads, parameters, arguments) {#symbol, (any_call *)(void (*)(void))symbol},
-#include "beside.def"
+#include "hooks/external_alloc_hooks.def"
 };
 
 /* Makes each of them, which must come to the driver `expected` times and answer `result`. */

@@ -13,13 +13,13 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "callers.h"
-#include "hooks.h"
-#include "life.h"
-#include "quick.h"
-#include "resolve.h"
-#include "torch_error.h"
-#include "torch_sent.h"
+#include "serve/callers.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/fast_path.h"
+#include "process/symbols.h"
+#include "torch/torch_oom.h"
+#include "torch/torch_sent.h"
 
 int cudaMalloc(void **ret, size_t bytes);
 int cudaFree(void *address);

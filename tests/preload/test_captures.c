@@ -13,13 +13,13 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
-#include "graphs.h"
-#include "hooks.h"
-#include "life.h"
+#include "track/captures.h"
+#include "track/graph_blocks.h"
+#include "process/hooks.h"
+#include "process/process.h"
 #include "rest.h"
-#include "streams.h"
-#include "torch.h"
+#include "track/streams.h"
+#include "torch/torch.h"
 
 _Atomic unsigned sg_life_gate;
 atomic_bool sg_following_order = true;

@@ -13,13 +13,13 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "coherence.h"
-#include "helper.h"
-#include "life.h"
+#include "track/captures.h"
+#include "services/alias_probe.h"
+#include "process/worker_thread.h"
+#include "process/process.h"
 #include "meta.h"
 #include "rest.h"
-#include "users.h"
+#include "track/context_pins.h"
 
 enum { GRANULE = 2 << 20, QUEUED = 256, HANDLE = 77, DEVICE = 1, ROUNDS = 16, ROW = 512, PIECE = 16384 };
 static const CUdeviceptr BASE = 0x700000000000;

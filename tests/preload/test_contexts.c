@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "contexts_world.h"
-#include "life.h"
+#include "process/process.h"
 
 static void all_hear_of_its_end(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "environment.h"
+#include "process/environment.h"
 
 enum { KEPT_BYTES = 8192 };
 

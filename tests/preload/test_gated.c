@@ -12,15 +12,15 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
+#include "track/captures.h"
 #include "clock.h"
-#include "graphs.h"
-#include "hooks.h"
-#include "life.h"
+#include "track/graph_blocks.h"
+#include "process/hooks.h"
+#include "process/process.h"
 #include "rest.h"
-#include "streams.h"
-#include "torch.h"
-#include "users.h"
+#include "track/streams.h"
+#include "torch/torch.h"
+#include "track/context_pins.h"
 
 _Atomic unsigned sg_life_gate;
 atomic_bool sg_following_order = true;

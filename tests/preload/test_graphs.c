@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
-#include "graphs.h"
-#include "life.h"
+#include "track/captures.h"
+#include "track/graph_blocks.h"
+#include "process/process.h"
 
 enum { STREAMS = 16, OBJECTS = 16, FREED = 300 };
 

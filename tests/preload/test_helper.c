@@ -14,11 +14,11 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "helper.h"
-#include "life.h"
-#include "resolve.h"
-#include "users.h"
+#include "track/captures.h"
+#include "process/worker_thread.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "track/context_pins.h"
 
 __thread struct sg_thread sg_self;
 

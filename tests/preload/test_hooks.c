@@ -11,9 +11,9 @@
 #include <cmocka.h>
 
 #include "hooks_world.h"
-#include "pins.h"
+#include "hooks/pin_hooks.h"
 #include "segalloc/segalloc.h"
-#include "streams.h"
+#include "track/streams.h"
 
 static void *pointer(CUdeviceptr address)
 {

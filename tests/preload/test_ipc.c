@@ -9,12 +9,12 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "environment.h"
-#include "hooks.h"
-#include "ipc.h"
-#include "life.h"
-#include "resolve.h"
+#include "track/captures.h"
+#include "process/environment.h"
+#include "process/hooks.h"
+#include "track/ipc.h"
+#include "process/process.h"
+#include "process/symbols.h"
 
 static struct {
     const char *loaded[4], *variable, *value, *mpi;

@@ -57,9 +57,9 @@ static int open_library(void **state)
 
 static const char *const names[] = {
 #define HOOK(symbol, base, version, threads, parameters) #symbol,
-#include "hooks.def"
+#include "process/hooks.def"
 #define EXPORT(name, library) #name,
-#include "exports.def"
+#include "process/exports.def"
 };
 
 static bool in_tables(const char *name)

@@ -9,14 +9,14 @@
 
 #include <cmocka.h>
 
-#include "beside.h"
-#include "captures.h"
-#include "contexts.h"
-#include "hooks.h"
-#include "life.h"
-#include "memory.h"
-#include "streams.h"
-#include "users.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "track/streams.h"
+#include "track/context_pins.h"
 
 atomic_int sg_captures_parked, sg_graphs_gone;
 atomic_bool sg_following_order;

@@ -9,10 +9,10 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "graphs.h"
+#include "track/captures.h"
+#include "track/graph_blocks.h"
 #include "memory_world.h"
-#include "streams.h"
+#include "track/streams.h"
 
 static struct sg_tag tag_of(const struct sg_origin *origin)
 {

@@ -10,11 +10,11 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "declare.h"
-#include "graphs.h"
+#include "track/captures.h"
+#include "services/hazard_annotations.h"
+#include "track/graph_blocks.h"
 #include "memory_world.h"
-#include "streams.h"
+#include "track/streams.h"
 
 /* What the core answers where there is no memory, and where it serves none. */
 #define OUT CUDA_ERROR_OUT_OF_MEMORY

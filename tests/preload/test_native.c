@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "native.h"
-#include "resolve.h"
+#include "sites/native_stack.h"
+#include "process/symbols.h"
 
 /* What is in the library itself is left out: here all is, so the bounds of that are elsewhere (-D in the build). */
 const char elsewhere_start[1], elsewhere_end[1];

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "oom_report.h"
-#include "resolve.h"
-#include "sites.h"
+#include "track/captures.h"
+#include "services/oom_report.h"
+#include "process/symbols.h"
+#include "sites/sites.h"
 
 enum { DEVICE = 3, PROCESSES = 64 };
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "hooks.h"
+#include "process/hooks.h"
 #include "order_world.h"
 
 /* What a graph waits for that is noted for good: words of memory, else an event. */

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "hooks.h"
-#include "life.h"
+#include "process/hooks.h"
+#include "process/process.h"
 #include "order_world.h"
 
 /* A wait for the event makes a stream that was not so opaque, and teaches nothing; and so with the host, who is told of

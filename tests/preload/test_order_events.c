@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "hooks.h"
-#include "life.h"
+#include "process/hooks.h"
+#include "process/process.h"
 #include "order_world.h"
 #include "random.h"
 #include "wrap.h"

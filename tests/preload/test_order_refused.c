@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "hooks.h"
-#include "life.h"
+#include "process/hooks.h"
+#include "process/process.h"
 #include "order_world.h"
 
 /* What the core was told of anything. */

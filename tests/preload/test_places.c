@@ -11,15 +11,15 @@
 
 #include <cmocka.h>
 
-#include "backward.h"
+#include "sites/backward.h"
 #include "balance.h"
-#include "life.h"
-#include "native.h"
-#include "phases.h"
-#include "python.h"
-#include "recorder.h"
+#include "process/process.h"
+#include "sites/native_stack.h"
+#include "sites/phases.h"
+#include "sites/python_stack.h"
+#include "services/recorder.h"
 #include "segalloc/segalloc.h"
-#include "sites.h"
+#include "sites/sites.h"
 
 int InitializeInjectionNvtx2(const void *(*table)(uint32_t id));
 

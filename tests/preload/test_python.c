@@ -12,8 +12,8 @@
 
 #include <cmocka.h>
 
-#include "python.h"
-#include "resolve.h"
+#include "sites/python_stack.h"
+#include "process/symbols.h"
 #include "stub_python.h"
 
 static bool there = true;
@@ -442,7 +442,7 @@ static const struct version {
 } versions[] = {
 #define NONE 0xffff
 #define PYTHON(...) {__VA_ARGS__},
-#include "python.def"
+#include "sites/python_stack.def"
 };
 enum { VERSIONS = sizeof versions / sizeof *versions };
 static const struct version *laid_out;

@@ -9,16 +9,16 @@
 
 #include <cmocka.h>
 
-#include "captures.h"
-#include "contexts.h"
-#include "declare.h"
-#include "graphs.h"
-#include "life.h"
-#include "memory.h"
-#include "quick.h"
-#include "recorder.h"
-#include "sites.h"
-#include "streams.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "services/hazard_annotations.h"
+#include "track/graph_blocks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "serve/fast_path.h"
+#include "services/recorder.h"
+#include "sites/sites.h"
+#include "track/streams.h"
 
 static CUcontext const context = (CUcontext)64, other_context = (CUcontext)128;
 static CUstream const stream = (CUstream)192;

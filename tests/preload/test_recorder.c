@@ -15,15 +15,15 @@
 
 #include <cmocka.h>
 
-#include "coherence.h"
-#include "environment.h"
-#include "life.h"
-#include "recorder.h"
-#include "resolve.h"
-#include "stats_file.h"
-#include "streams.h"
-#include "torch.h"
-#include "trace_writer.h"
+#include "services/alias_probe.h"
+#include "process/environment.h"
+#include "process/process.h"
+#include "services/recorder.h"
+#include "process/symbols.h"
+#include "writer/stats_file.h"
+#include "track/streams.h"
+#include "torch/torch.h"
+#include "writer/trace_writer.h"
 
 enum { COMMAND_BYTES = 8192, DEVICES = 3 };
 static const uint64_t SECOND_NS = 1000000000;

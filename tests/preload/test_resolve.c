@@ -13,10 +13,10 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "hooks.h"
-#include "life.h"
-#include "resolve.h"
-#include "untracked.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "track/unhooked_calls.h"
 
 #undef dlvsym /* here it is the loader's own */
 void *dlvsym(void *handle, const char *name, const char *version);
@@ -29,7 +29,7 @@ static const struct row {
     void (*ours)(void);
 } rows[] = {
 #define HOOK(symbol, base, version, threads, parameters) {#symbol, #base, version, threads, (void (*)(void))symbol},
-#include "hooks.def"
+#include "process/hooks.def"
 };
 enum { ROWS = sizeof rows / sizeof *rows, PATH_MOST = 4096 };
 

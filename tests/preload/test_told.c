@@ -16,20 +16,20 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "captures.h"
-#include "contexts.h"
-#include "copies.h"
-#include "declare.h"
-#include "graphs.h"
-#include "hooks.h"
-#include "life.h"
-#include "memory.h"
-#include "quick.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "hooks/copy_hooks.h"
+#include "services/hazard_annotations.h"
+#include "track/graph_blocks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "serve/fast_path.h"
 #include "segalloc/segalloc.h"
-#include "sites.h"
-#include "streams.h"
+#include "sites/sites.h"
+#include "track/streams.h"
 #include "told_world.h"
-#include "users.h"
+#include "track/context_pins.h"
 #include "wrap.h"
 
 enum { PROGRAMS = 24, STEPS = 3000, STEPS_A_ROW = 100, ROWS = STEPS / STEPS_A_ROW };
@@ -42,7 +42,7 @@ static const struct call {
     void (*function)(void);
 } calls[] = {
 #define HOOK(symbol, base, version, threads, parameters) {#symbol, #parameters, (void (*)(void))symbol},
-#include "hooks.def"
+#include "process/hooks.def"
 };
 
 /* What a program leaves out: order that can't be followed, which is given up for good then; and captures. */

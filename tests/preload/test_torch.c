@@ -11,10 +11,10 @@
 
 #include <cmocka.h>
 
-#include "life.h"
+#include "process/process.h"
 #include "segalloc/segalloc.h"
-#include "torch.h"
-#include "torch_error.h"
+#include "torch/torch.h"
+#include "torch/torch_oom.h"
 #include "torch_world.h"
 
 /* Whether PyTorch is to keep its cache. */

@@ -16,13 +16,13 @@
 
 #include <cmocka.h>
 
-#include "life.h"
-#include "resolve.h"
+#include "process/process.h"
+#include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "torch.h"
-#include "torch_allocator.h"
-#include "torch_counts.h"
-#include "torch_sent.h"
+#include "torch/torch.h"
+#include "torch/torch_allocator.h"
+#include "torch/torch_counts.h"
+#include "torch/torch_sent.h"
 
 #define CLASS "_ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator"
 

@@ -10,12 +10,12 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
-#include "hooks.h"
-#include "life.h"
-#include "resolve.h"
+#include "track/captures.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
 #include "segalloc/segalloc.h"
-#include "torch.h"
+#include "torch/torch.h"
 
 /* Of torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator. */
 #define CACHE_INFO _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm

@@ -10,14 +10,14 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
-#include "hooks.h"
-#include "life.h"
-#include "resolve.h"
-#include "torch.h"
-#include "torch_allocator.h"
-#include "torch_counts.h"
-#include "torch_sent.h"
+#include "track/captures.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "torch/torch.h"
+#include "torch/torch_allocator.h"
+#include "torch/torch_counts.h"
+#include "torch/torch_sent.h"
 
 enum { BYTES = 5000, MORE = 64 << 20, COPIES = 4096, DEVICE = 3 };
 #define BLOCK_AT(number) ((void *)(uintptr_t)(0x100000 + 0x10000 * (uintptr_t)(number)))

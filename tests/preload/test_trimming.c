@@ -11,13 +11,13 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "captures.h"
-#include "contexts.h"
-#include "helper.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "process/worker_thread.h"
 #include "neighbours.h"
-#include "resolve.h"
-#include "trimming.h"
-#include "users.h"
+#include "process/symbols.h"
+#include "services/trim.h"
+#include "track/context_pins.h"
 
 static size_t const mib = 1 << 20;
 enum { LOOKS = 8, OTHER = 1 << 20 /* a process of this number is nobody */ };

@@ -10,10 +10,10 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "life.h"
-#include "pins.h"
-#include "streams.h"
-#include "untracked.h"
+#include "process/process.h"
+#include "hooks/pin_hooks.h"
+#include "track/streams.h"
+#include "track/unhooked_calls.h"
 
 static char untracked_by[64];
 

@@ -10,10 +10,10 @@
 
 #include <cmocka.h>
 
-#include "users.h"
+#include "track/context_pins.h"
 
-/* users.c calls the latter in its place: membarrier's commands by linux/membarrier.h, which is newer than some that this
-   is built with. */
+/* context_pins.c calls the latter in its place: membarrier's commands by linux/membarrier.h, which is newer than some
+   that this is built with. */
 #undef syscall
 long syscall(long number, ...);
 long counted_syscall(long number, ...);

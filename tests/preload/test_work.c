@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
-#include "hooks.h"
-#include "streams.h"
+#include "process/hooks.h"
+#include "track/streams.h"
 #include "work_calls.h"
 #include "work_world.h"
 

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "streams.h"
+#include "track/streams.h"
 #include "work_calls.h"
 #include "work_world.h"
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "hooks.h"
+#include "process/hooks.h"
 #include "told_world.h"
 
 bool chance(uint64_t one_in)

@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "callers.h"
-#include "coherence.h"
-#include "environment.h"
-#include "hooks.h"
-#include "ipc.h"
-#include "life.h"
-#include "oom_report.h"
-#include "recorder.h"
-#include "resolve.h"
-#include "sites.h"
-#include "torch.h"
-#include "trimming.h"
+#include "serve/callers.h"
+#include "services/alias_probe.h"
+#include "process/environment.h"
+#include "process/hooks.h"
+#include "track/ipc.h"
+#include "process/process.h"
+#include "services/oom_report.h"
+#include "services/recorder.h"
+#include "process/symbols.h"
+#include "sites/sites.h"
+#include "torch/torch.h"
+#include "services/trim.h"
 
 struct told told;
 
@@ -249,7 +249,7 @@ typedef CUresult any_call(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t,
     { \
         return driver_call(#symbol, #parameters, (const uintptr_t[]){a, b, c, d, e, f, g, h, i, j, k, l, m, n}); \
     }
-#include "hooks.def"
+#include "process/hooks.def"
 
 const struct sg_real *sg_real(void)
 {
@@ -260,7 +260,7 @@ const struct sg_real *sg_real(void)
 #define HOOK(symbol, base, version, threads, parameters) \
     call = real_##symbol; \
     memcpy(&table.symbol, &call, sizeof call);
-#include "hooks.def"
+#include "process/hooks.def"
         made = true;
     }
     return &table;

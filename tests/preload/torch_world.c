@@ -11,12 +11,12 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "contexts.h"
-#include "environment.h"
-#include "memory.h"
-#include "resolve.h"
-#include "torch.h"
-#include "torch_allocator.h"
+#include "track/contexts.h"
+#include "process/environment.h"
+#include "serve/requests.h"
+#include "process/symbols.h"
+#include "torch/torch.h"
+#include "torch/torch_allocator.h"
 
 struct fake fake;
 

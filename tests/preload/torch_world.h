@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "callers.h"
+#include "serve/callers.h"
 #include "core.h"
 
 #define CHECK_ENV "_ZN3c105utils9check_envEPKc"

@@ -1,7 +1,7 @@
 /* usage: trace_counts FILE: prints "ALLOCATIONS FREES END" of a trace. */
 #include <stdio.h>
 
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 int main(int argc, char **argv)
 {

@@ -34,7 +34,7 @@ static const struct call work[] = {
     BOTH(symbol, per_thread, #stream, true, 1)
 #define SUBMIT_TELLING_TO SUBMIT_TELLING_FROM
 #define SUBMIT_WRITING SUBMIT_TELLING_FROM
-#include "submit.def"
+#include "hooks/launch_hooks.def"
     {CALL(cuLaunchKernelEx), .takes = true}, {CALL(cuLaunchKernelEx_ptsz), .own = true, .takes = true},
     {CALL(cuGraphLaunch), .tells = true, .takes = true},
     {CALL(cuGraphLaunch_ptsz), .own = true, .tells = true, .takes = true},

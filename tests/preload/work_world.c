@@ -9,13 +9,13 @@
 #include <cmocka.h>
 
 #include "balance.h"
-#include "beside.h"
-#include "captures.h"
-#include "contexts.h"
-#include "events.h"
-#include "life.h"
-#include "memory.h"
-#include "streams.h"
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/events.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "track/streams.h"
 
 struct seen seen;
 union thing thing;
@@ -43,14 +43,14 @@ static CUresult attribute_of(void *ret, CUpointer_attribute attribute, CUdevicep
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define HOOK(symbol, base, version, threads, parameters) \
     static CUresult real_##symbol parameters { return answer(#symbol); }
-#include "hooks.def"
+#include "process/hooks.def"
 #pragma GCC diagnostic pop
 
 const struct sg_real *sg_real(void)
 {
     static const struct sg_real real = {
 #define HOOK(symbol, base, version, threads, parameters) .symbol = real_##symbol,
-#include "hooks.def"
+#include "process/hooks.def"
     };
     static struct sg_real asking;
     asking = real;

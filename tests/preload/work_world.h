@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "hooks.h"
+#include "process/hooks.h"
 
 /* What was seen since it was last set to zero, and what is to be answered. */
 struct seen {

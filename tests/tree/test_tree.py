@@ -14,8 +14,39 @@ COMPILER = sys.argv[1:]
 del sys.argv[1:]
 
 # What each layer may include from, by src/README.md.
-LAYERS = {"base": [], "driver": ["base"], "record": ["base"], "core": ["base", "driver"],
-          "preload": ["base", "driver", "record", "core"], "sim": ["base", "driver"]}
+LAYERS = {"base": [], "driver": ["base"], "trace": ["base"], "pytorch": ["base"], "core": ["base", "driver", "pytorch"],
+          "replay": ["base", "driver", "pytorch", "core"],
+          "preload": ["base", "driver", "trace", "pytorch", "core"], "sim": ["base", "driver"]}
+
+# The floors of a layer, from the ground: a file includes none of a floor above its own. A pattern takes what none before
+# it has taken.
+FLOORS = {
+    "core": [r"streams/stream_clock\.h", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
+             r"[^/]*\.c|report/.*", r"check/.*"],
+    "preload": [r"process/(?!process\.c|library_loads\.c).*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
+                r"serve/.*", r"hooks/.*", r"process/.*"],
+    "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
+}
+# The arrows that run up all the same. None may be added.
+UPWARD = {
+    "preload: process/hooks.def -> hooks/external_alloc_hooks.def",
+    "preload: process/hooks.def -> hooks/launch_hooks.def",
+    "preload: process/symbols.c -> track/unhooked_calls.h",
+    "preload: process/worker_thread.c -> track/captures.h",
+    "preload: process/worker_thread.c -> track/context_pins.h",
+    "preload: serve/requests.c -> hooks/external_alloc_hooks.h",
+    "preload: services/oom_report.c -> sites/sites.h",
+    "preload: services/recorder.c -> sites/sites.h",
+    "preload: torch/torch.c -> serve/requests.h",
+    "preload: torch/torch_oom.h -> serve/callers.h",
+    "preload: track/captures.c -> torch/torch.h",
+    "preload: track/captures.h -> serve/requests.h",
+    "preload: track/contexts.c -> hooks/external_alloc_hooks.h",
+    "preload: track/events.c -> hooks/graph_hooks.h",
+    "preload: track/graph_blocks.h -> serve/requests.h",
+    "preload: track/streams.c -> serve/requests.h",
+    "preload: track/unhooked_calls.c -> hooks/pin_hooks.h",
+}
 
 
 def output(*command):
@@ -40,6 +71,22 @@ class Headers(unittest.TestCase):
             for header in sorted((ROOT / "src" / layer).rglob("*.h")):
                 with self.subTest(header=str(header.relative_to(ROOT))):
                     self.compiles_alone(header, [header.parent, *folders])
+
+    def test_floors(self):
+        upward = set()
+        for layer, floors in FLOORS.items():
+            root = ROOT / "src" / layer
+            at = {}
+            for file in sorted(root.rglob("*.[chd]*")):
+                name = str(file.relative_to(root))
+                at[name] = next((i for i, floor in enumerate(floors) if re.fullmatch(floor, name)), None)
+                self.assertIsNotNone(at[name], f"{layer}/{name} is on no floor")
+            for name, floor in at.items():
+                for other in re.findall(r'^#include "([^"]+)"', (root / name).read_text(), re.M):
+                    if at.get(other, 0) > floor:
+                        upward.add(f"{layer}: {name} -> {other}")
+        self.assertEqual(sorted(upward - UPWARD), [], "arrows that run up")
+        self.assertEqual(sorted(UPWARD - upward), [], "gone: take them off the list")
 
     def test_public(self):
         for header in sorted((ROOT / "include").rglob("*.h")):
@@ -108,7 +155,7 @@ class Hooks(unittest.TestCase):
                  if re.search(r"CUstream\b|CUevent\b|CUDA_MEMCPY|CUgraphNodeParams", parameters) or
                  name.startswith(("cuMemcpy", "cuMemset"))}
         hooked = set()
-        for table in ["hooks", "submit", "beside"]:
+        for table in ["process/hooks", "hooks/launch_hooks", "hooks/external_alloc_hooks"]:
             text = (source / f"preload/{table}.def").read_text()
             for entry in re.findall(r"^(?:HOOK|SUBMIT\w*|TAKES)\((\w+), (\w+)", text, re.M):
                 hooked.update(entry)
@@ -142,8 +189,8 @@ class Library(unittest.TestCase):
         def names(file, macro, which=1):
             text = re.sub(r"/\*.*?\*/", "", (ROOT / "src/preload" / file).read_text(), flags=re.S)
             return {row[which - 1] for row in re.findall(rf"^{macro}\((\w+),\s*(\w+|\")", text, flags=re.M)}
-        expected = names("hooks.def", "HOOK") | names("beside.def", "TAKES") | names("exports.def", "EXPORT")
-        expected |= names("submit.def", r"SUBMIT\w*") | names("submit.def", r"SUBMIT\w*", 2)
+        expected = names("process/hooks.def", "HOOK") | names("hooks/external_alloc_hooks.def", "TAKES") | names("process/exports.def", "EXPORT")
+        expected |= names("hooks/launch_hooks.def", r"SUBMIT\w*") | names("hooks/launch_hooks.def", r"SUBMIT\w*", 2)
         self.assertIn("cuMemAlloc_v2", expected)
         symbols = [line.split() for line in output("nm", "-D", "--defined-only", LIBRARY).splitlines()]
         exported = {fields[-1] for fields in symbols}

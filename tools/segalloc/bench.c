@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "card.h"
+#include "ledger_driver.h"
 #include "core.h"
 #include "idmap.h"
 

@@ -2,7 +2,7 @@
 #ifndef SG_BENCH_H
 #define SG_BENCH_H
 
-#include "play.h"
+#include "player.h"
 
 /* Mean nanoseconds of an allocation or free over the whole trace, best of several lives. Returns 0, or -1 with a line
    in `error`. `play->next` is read to its end once. */

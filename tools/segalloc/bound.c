@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "card_queue.h"
+#include "lag_queue.h"
 #include "idmap.h"
 #include "recordings.h"
 

@@ -9,7 +9,7 @@
 #include "groups.h"
 #include "size.h"
 #include "tool.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 enum { ROWS_SHOWN = 20 };
 

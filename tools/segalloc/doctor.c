@@ -7,7 +7,7 @@
 #include "place.h"
 #include "probe.h"
 #include "size.h"
-#include "stats_file.h"
+#include "writer/stats_file.h"
 #include "watch.h"
 
 #include <dirent.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "size.h"
-#include "stats_file.h"
+#include "writer/stats_file.h"
 #include "symbols.h"
 #include "tool.h"
 

@@ -3,7 +3,7 @@
 #include "conf.h"
 #include "config.h"
 #include "inputs.h"
-#include "path_pattern.h"
+#include "writer/path_pattern.h"
 #include "place.h"
 #include "segalloc/trace_format.h"
 #include "standin.h"

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "stats_file.h"
+#include "writer/stats_file.h"
 
 struct sg_live {
     struct sg_stats_file *file; /* ascending by pid */

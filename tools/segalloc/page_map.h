@@ -4,7 +4,7 @@
 
 #include "core.h"
 #include "live_groups.h"
-#include "site_book.h"
+#include "reader/site_book.h"
 
 enum { SG_MAP_COLUMNS = 64, SG_MAP_CELLS = 16 * SG_MAP_COLUMNS, SG_PINS_TOLD = 16 };
 

@@ -2,9 +2,9 @@
 #ifndef SG_RECORDED_H
 #define SG_RECORDED_H
 
-#include "dictionary.h"
-#include "play.h"
-#include "trace_reader.h"
+#include "reader/dictionary.h"
+#include "player.h"
+#include "reader/trace_reader.h"
 
 struct sg_recorded {
     struct sg_conf conf;  /* in force then; the defaults where that is not known */

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "play.h"
+#include "player.h"
 #include "signals.h"
 #include "site.h"
 

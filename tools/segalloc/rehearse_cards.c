@@ -14,7 +14,7 @@
 #include "size.h"
 #include "smallest.h"
 #include "tool.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 /* Orders of frees that are tried besides the recorded one, and the events of a run up to which they are: each takes
    some eight replays. */

@@ -2,10 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dictionary.h"
+#include "reader/dictionary.h"
 #include "idmap.h"
 #include "rehearse.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 struct block {
     uint64_t bytes, key; /* blocks of one key are told together */

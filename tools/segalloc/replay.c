@@ -11,11 +11,11 @@
 #include "bench.h"
 #include "inputs.h"
 #include "meta.h"
-#include "play.h"
+#include "player.h"
 #include "recorded.h"
 #include "size.h"
 #include "smallest.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 static const struct option long_options[] = {
     {"conf", required_argument, NULL, 'c'},

@@ -2,7 +2,7 @@
 #ifndef SG_SMALLEST_H
 #define SG_SMALLEST_H
 
-#include "play.h"
+#include "player.h"
 
 #define SG_SMALLEST_STEP (2 * SG_MIB) /* to which it is found */
 #define SG_SMALLEST_MOST (4 * SG_TIB) /* up to which it is looked for: what is alive beyond is no GPU's */

@@ -7,7 +7,7 @@
 
 #include "meta.h"
 #include "progress.h"
-#include "rmm_csv.h"
+#include "reader/rmm_csv.h"
 #include "size.h"
 #include "trace_file.h"
 

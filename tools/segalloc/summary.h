@@ -7,13 +7,13 @@
 #include <stdint.h>
 
 #include "bound.h"
-#include "dictionary.h"
+#include "reader/dictionary.h"
 #include "idmap.h"
 #include "live_groups.h"
 #include "segalloc/trace_format.h"
 #include "over_time.h"
 #include "stats.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 /* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can
    pass on. */

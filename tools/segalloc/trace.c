@@ -12,11 +12,11 @@
 
 #include "export.h"
 #include "progress.h"
-#include "rmm_csv.h"
+#include "reader/rmm_csv.h"
 #include "size.h"
 #include "summary.h"
-#include "trace_output.h"
-#include "trace_reader.h"
+#include "reader/trace_output.h"
+#include "reader/trace_reader.h"
 
 enum { BATCH = 4096, VIEWED_WELL = 100000, POINTS = 20000 };
 

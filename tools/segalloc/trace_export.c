@@ -3,7 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "dictionary.h"
+#include "reader/dictionary.h"
 #include "export_pages.h"
 #include "idmap.h"
 #include "pickle.h"

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 /* Writes a memory snapshot as PyTorch's torch.cuda.memory._dump_snapshot() does, for torch.cuda._memory_viz and
    pytorch.org/memory_viz: what is alive at `to_ns`, or after event `last` (as walk.h counts them; UINT64_MAX: the end),

@@ -2,7 +2,7 @@
 #ifndef SG_TUNE_SPACE_H
 #define SG_TUNE_SPACE_H
 
-#include "play.h"
+#include "player.h"
 
 enum { SG_TUNE_PARAMETERS = 5, SG_TUNE_VALUES = 64, SG_TUNE_RANGE_VALUES = 12, SG_TUNE_SPACE_ERROR = 640 };
 

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dictionary.h"
+#include "reader/dictionary.h"
 #include "idmap.h"
 #include "progress.h"
 #include "size.h"
 #include "stats.h"
 #include "trace_file.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
 #define SIZE_MAXIMUM ((UINT64_C(1) << 56) - 1) /* no device has so much: it fails all the same */

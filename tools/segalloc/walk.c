@@ -7,7 +7,7 @@
 #include "event.h"
 #include "idmap.h"
 #include "progress.h"
-#include "rmm_csv.h"
+#include "reader/rmm_csv.h"
 #include "stats.h"
 #include "symbols.h"
 #include "trace_file.h"

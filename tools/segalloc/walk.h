@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "dictionary.h"
-#include "trace_reader.h"
+#include "reader/dictionary.h"
+#include "reader/trace_reader.h"
 
 /* SERVED: the driver served the allocation that failed just before, so that the program has it. */
 enum sg_walk_kind { SG_WALK_ALLOC, SG_WALK_FREE, SG_WALK_FAILURE, SG_WALK_SERVED, SG_WALK_STATISTICS };

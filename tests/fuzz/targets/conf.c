@@ -3,7 +3,7 @@
 #include "conf.h"
 
 #include "target.h"
-#include "torch_conf.h"
+#include "allocator_config.h"
 
 enum { PRINTED = 1 << 16 };
 

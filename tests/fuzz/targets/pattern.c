@@ -1,5 +1,5 @@
 /* The pattern of a path, and the rank that stands in variables: on lines of their own. */
-#include "path_pattern.h"
+#include "writer/path_pattern.h"
 
 #include <errno.h>
 

@@ -1,10 +1,10 @@
 /* Records through the core on a card that only keeps the books, by the rules of segalloc or PyTorch. The first four bytes
    choose how; records of 32 bytes follow, as they stand in a trace. */
-#include "play.h"
+#include "player.h"
 
 #include "size.h"
 #include "target.h"
-#include "trace_check.h"
+#include "reader/trace_check.h"
 
 enum { CHOICES = 4, RECORDS_MOST = 1024 };
 

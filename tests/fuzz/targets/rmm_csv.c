@@ -1,9 +1,9 @@
 /* RMM's CSV, read and written again: what was read once is read the same a second time. */
-#include "rmm_csv.h"
+#include "reader/rmm_csv.h"
 
 #include "target.h"
 #include "trace_export.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 enum { BATCH = 256 };
 

@@ -1,5 +1,5 @@
 /* A statistics file, which is also what a program keeps in /dev/shm (live:True), through the report. */
-#include "stats_file.h"
+#include "writer/stats_file.h"
 
 #include "findings.h"
 #include "report.h"

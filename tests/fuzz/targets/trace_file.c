@@ -3,12 +3,12 @@
    it. */
 #include "findings.h"
 #include "report.h"
-#include "rmm_csv.h"
+#include "reader/rmm_csv.h"
 #include "target.h"
-#include "trace_check.h"
+#include "reader/trace_check.h"
 #include "export.h"
 #include "trace_file.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 enum { BATCH = 256 };
 

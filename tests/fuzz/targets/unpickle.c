@@ -1,6 +1,6 @@
 /* The reader of pickles: what it reads in one piece it reads the same in pieces of a byte; whatever it has read can be
    gone through, in time that depends on the input's size; and what it takes stays within its bound. */
-#include "unpickle.h"
+#include "reader/unpickle.h"
 
 #include "target.h"
 

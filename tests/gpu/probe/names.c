@@ -16,7 +16,7 @@ static const struct hook {
     enum threads { ANY, LEGACY, PER_THREAD } threads;
 } hooks[] = {
 #define HOOK(symbol, base, version, threads, ...) {#symbol, #base, version, threads},
-#include "hooks.def"
+#include "process/hooks.def"
 };
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 

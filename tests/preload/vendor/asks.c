@@ -24,7 +24,7 @@ static const struct name {
     int version;
 } names[] = {
 #define HOOK(symbol, base, version, threads, parameters) {#base, #symbol, version},
-#include "hooks.def"
+#include "process/hooks.def"
 #define ENTRY(base, symbol, version) {#base, #symbol, version},
 #define ENTRY_STREAM(base, symbol, version, variant) {#base, #symbol, version}, {#base, #variant, version},
 #include "entry.def"

@@ -10,7 +10,7 @@ enum { VERSION = 13050 };
 enum threads { ANY, LEGACY, PER_THREAD };
 
 #define HOOK(symbol, base, version, threads, parameters) int vendor_##symbol(void) __asm__(#symbol);
-#include "hooks.def"
+#include "process/hooks.def"
 
 static const struct row {
     const char *base;
@@ -19,7 +19,7 @@ static const struct row {
     int (*function)(void);
 } rows[] = {
 #define HOOK(symbol, base, version, threads, parameters) {#base, version, threads, vendor_##symbol},
-#include "hooks.def"
+#include "process/hooks.def"
 };
 
 /* Calls that no table has: two under names of their own, one that is the later form of a call that is hooked. */

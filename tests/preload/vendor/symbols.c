@@ -5,4 +5,4 @@
     { \
         return 0; \
     }
-#include "hooks.def"
+#include "process/hooks.def"

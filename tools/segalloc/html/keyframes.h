@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "site_book.h"
+#include "reader/site_book.h"
 #include "page_lists.h"
-#include "trace_reader.h"
+#include "reader/trace_reader.h"
 
 struct sg_keyframe {
     uint64_t request;

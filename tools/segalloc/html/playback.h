@@ -2,8 +2,8 @@
 #ifndef SG_HTML_PLAYBACK_H
 #define SG_HTML_PLAYBACK_H
 
-#include "play.h"
-#include "trace_reader.h"
+#include "player.h"
+#include "reader/trace_reader.h"
 
 /* As `watch` of struct sg_play. */
 typedef bool sg_playback_fn(void *user, const struct segalloc_trace_record *record, uint64_t request, struct sg_core *core);

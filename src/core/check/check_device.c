@@ -1,0 +1,269 @@
+#include "check/check.h"
+
+#include <string.h>
+
+#include "remap/page_alias.h"
+#include "native_segments.h"
+#include "space/extents.h"
+
+#define CHECK_FILE "core/check/check_device.c"
+#include "check/check_parts.h"
+
+enum { TWIN_SHIFT = 32 };
+
+/* A page behind an old address is mapped elsewhere, perhaps by way of more old addresses, and may not move there. */
+static const char *twin_broken(const struct sg_device *device, const struct sg_region *region, uint32_t page)
+{
+    const struct sg_region *now = region;
+    for (uint32_t links = 0; now->handle[page] == SG_PAGE_OLD; links++) {
+        uint64_t twin = now->twin[page];
+        MUST(links <= device->usage.aliased.now >> SG_UNIT_SHIFT);
+        MUST(twin >> TWIN_SHIFT < device->region_count);
+        now = device->region[twin >> TWIN_SHIFT];
+        page = (uint32_t)twin;
+        MUST(page < now->pages && now->page_units == region->page_units);
+        MUST(now->pin[page] >= SG_PIN_TWICE);
+    }
+    MUST(sg_page_is_there(now->handle[page]));
+    return NULL;
+}
+
+/* Busy nodes, no operation being under way: in the queue of old addresses; the others are lost. */
+struct busy {
+    uint64_t queued;
+};
+
+static const char *old_queue_broken(const struct sg_device *device, struct busy *busy)
+{
+    const struct sg_node *nodes = device->nodes.node;
+    uint32_t last = 0;
+    uint64_t most = device->nodes.live;
+    for (uint32_t id = device->old.first; id; last = id, id = nodes[id].later) {
+        MUST(most-- > 0);
+        MUST(nodes[id].state == SG_NODE_BUSY && nodes[id].region < device->region_count);
+        const struct sg_region *region = device->region[nodes[id].region];
+        MUST(nodes[id].begin % region->page_units == 0 && nodes[id].size % region->page_units == 0);
+        for (uint32_t page = page_of(region, nodes[id].begin); page < page_of(region, end_of(&nodes[id])); page++) {
+            MUST(region->handle[page] == SG_PAGE_OLD);
+            PASS(twin_broken(device, region, page));
+        }
+        busy->queued++;
+    }
+    MUST(device->old.last == last);
+    return NULL;
+}
+
+static const char *queue_broken(const struct sg_device *device, const struct sg_pending_queue *queue, bool all,
+    uint64_t *left)
+{
+    uint64_t time = 0;
+    uint32_t last = 0;
+    for (uint32_t id = queue->first; id; last = id, id = device->nodes.node[id].later) {
+        const struct sg_node *node = &device->nodes.node[id];
+        MUST(node->state == SG_NODE_PENDING && node->region < device->region_count);
+        MUST((node->also & 1) == all && node->also != 0);
+        MUST(node->time <= device->serial && (!all || node->time >= time));
+        MUST(*left > 0);
+        time = node->time;
+        --*left;
+    }
+    MUST(queue->last == last || (!queue->first && !queue->last));
+    return NULL;
+}
+
+static const char *gauges_broken(const struct sg_device *device)
+{
+    const struct sg_usage *usage = &device->usage;
+    const struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++) {
+        MUST(gauges[i]->now <= gauges[i]->peak);
+        MUST(gauges[i]->now <= INT64_MAX);
+    }
+    MUST(usage->allocs - usage->frees == usage->allocations.now);
+    MUST(usage->allocated_total - usage->freed_total == usage->allocated.now);
+    MUST(usage->requested.now <= usage->allocated.now);
+    MUST(usage->active.now == usage->allocated.now + usage->pending.now);
+    MUST(usage->active.now <= usage->reserved.now);
+    return NULL;
+}
+
+static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)
+{
+    const struct sg_usage *usage = &device->usage;
+    const struct sg_classic_held fixed = device->classic ? sg_classic_held(device) : (struct sg_classic_held){0};
+    MUST(usage->requested.now == sums->requested + fixed.requested);
+    MUST(usage->allocated.now == sums->allocated + fixed.allocated);
+    MUST(usage->pending.now == sums->pending);
+    MUST(usage->reserved.now == sums->mapped + fixed.reserved);
+    MUST(usage->allocations.now == sums->blocks + fixed.blocks);
+    MUST(usage->pages.now == sums->pages);
+    MUST(usage->segments.now == device->region_count + fixed.segments);
+    MUST(usage->small_allocated.now == sums->small_allocated);
+    MUST(usage->small_reserved.now == sums->small_mapped);
+    MUST(usage->aliased.now == sums->old);
+    MUST(sums->pins_twice == sums->old_pages);
+    MUST(sums->whole <= usage->reserved.now - usage->active.now);
+    return NULL;
+}
+
+static const char *marks_broken(const struct sg_device *device)
+{
+    uint64_t number = 0, time = 0, last = 0;
+    MUST(device->mark_count <= SG_MARKS && device->idle_count <= SG_IDLE_EVENTS);
+    MUST(device->epoch_count <= SG_EPOCHS && device->stream_count <= SG_STREAMS_MAX);
+    for (uint32_t i = 0; i < device->mark_count; i++) {
+        MUST(device->mark[i].number > number && device->mark[i].number <= device->mark_number);
+        MUST(device->mark[i].time <= device->serial && device->mark[i].event);
+        number = device->mark[i].number;
+    }
+    for (uint32_t i = 0; i < device->epoch_count; i++) {
+        MUST(device->epoch[i].time >= time && device->epoch[i].last >= last);
+        MUST(device->epoch[i].time <= device->serial && device->epoch[i].last <= device->mark_number);
+        time = device->epoch[i].time;
+        last = device->epoch[i].last;
+    }
+    MUST(device->uncovered <= device->serial);
+    return NULL;
+}
+
+static const char *slot_broken(const struct sg_device *device, sg_slot slot)
+{
+    const struct sg_order *order = &device->order;
+    uint64_t now = device->serial;
+    MUST((order->state[slot] != SG_SLOT_UNUSED) == (order->alive >> slot & 1));
+    if (order->state[slot] == SG_SLOT_UNUSED)
+        return NULL;
+    MUST(order->complete[slot] <= now && order->marked[slot] <= now && order->told[slot] <= now);
+    MUST(order->met_at[slot] < now && order->met_at[slot] < order->given[slot]);
+    MUST(order->given[slot] <= order->moved_on[slot] && order->moved_on[slot] <= now);
+    MUST(order->folded[slot] <= order->given[slot]);
+    MUST(order->state[slot] != SG_SLOT_GONE || order->gone_at[slot] > order->complete[slot]);
+    for (uint64_t left = order->alive; left; left &= left - 1) {
+        unsigned other = (unsigned)__builtin_ctzll(left);
+        MUST(order->knows[slot].at[other] <= now && order->learnt[slot].at[other] <= now);
+        for (uint64_t rest = other == slot ? order->alive : 0; rest; rest &= rest - 1) {
+            unsigned third = (unsigned)__builtin_ctzll(rest);
+            MUST(third == slot || order->state[third] != SG_SLOT_ALIVE || order->state[slot] != SG_SLOT_ALIVE ||
+                 order->stream[third].key != order->stream[slot].key);
+        }
+    }
+    return NULL;
+}
+
+static const char *order_broken(const struct sg_device *device)
+{
+    const struct sg_order *order = &device->order;
+    MUST(!(order->alive & 1));
+    MUST(!(order->owed & ~(order->alive | 1)));
+    for (uint64_t left = order->alive; left; left &= left - 1)
+        PASS(slot_broken(device, (sg_slot)__builtin_ctzll(left)));
+    for (sg_slot slot = 1; slot < SG_SLOTS; slot++)
+        MUST((order->state[slot] != SG_SLOT_UNUSED) == (order->alive >> slot & 1));
+    return NULL;
+}
+
+/* Nodes that are in use nowhere are in the list of those that can be had, and in it once. */
+static const char *nodes_broken(const struct sg_device *device, uint64_t in_regions)
+{
+    const struct sg_nodes *nodes = &device->nodes;
+    uint64_t unused = 0, cells = 0;
+    MUST(nodes->live == in_regions);
+    for (uint32_t id = nodes->unused; id; id = nodes->node[id].next) {
+        MUST(id < nodes->used && nodes->node[id].state == SG_NODE_UNUSED);
+        MUST(++unused < nodes->used);
+    }
+    for (uint32_t i = 0; i < device->region_count; i++)
+        for (uint32_t id = device->region[i]->first; id; id = nodes->node[id].next)
+            cells += id >= nodes->capacity;
+    MUST(nodes->live + unused == nodes->used - 1 + cells);
+    return NULL;
+}
+
+/* Also where there is no memory: who pinned the addresses may be gone. */
+static const char *pins_broken(const struct sg_region *region)
+{
+    uint32_t pinned = 0;
+    for (uint32_t page = 0; page < region->pages; page++)
+        pinned += region->pin[page] && region->handle[page] != SG_PAGE_OLD;
+    MUST(pinned == region->pinned);
+    return NULL;
+}
+
+static const char *region_of_device_broken(const struct sg_device *device, uint32_t i, enum sg_check_depth depth,
+    struct sg_check_sums *sums)
+{
+    const struct sg_region *region = device->region[i];
+    struct sg_check_sums before = *sums;
+    MUST(region->index == i && device->region_class[i] < SG_CLASS_COUNT);
+    MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
+    MUST(device->region_class[i] == SG_CLASS_HUGE
+             ? region->pages == 1
+             : ((uint64_t)region->page_units << SG_UNIT_SHIFT) % device->granularity == 0 &&
+                   (uint64_t)region->page_units << SG_UNIT_SHIFT <= device->page_bytes[device->region_class[i]]);
+    PASS(sg_region_broken(region, depth, sums));
+    MUST(sums->pages - before.pages == region->mapped);
+    MUST(sums->old_pages - before.old_pages == region->old);
+    MUST(region->mapped + region->old <= region->pages);
+    if (depth >= SG_CHECK_TABLES)
+        PASS(pins_broken(region));
+    if (device->region_class[i] == SG_CLASS_SMALL) {
+        sums->small_allocated += sums->allocated - before.allocated;
+        sums->small_mapped += sums->mapped - before.mapped;
+    }
+    return NULL;
+}
+
+const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth depth, struct sg_check_sums *ret_sums)
+{
+    struct busy busy = {0};
+    *ret_sums = (struct sg_check_sums){0};
+    PASS(gauges_broken(device));
+    if (!device->granularity)
+        return NULL;
+    MUST(device->region_count <= SG_REGIONS_MAX);
+    for (uint32_t i = 0; i < device->region_count; i++)
+        PASS(region_of_device_broken(device, i, depth, ret_sums));
+    PASS(usage_broken(device, ret_sums));
+    PASS(old_queue_broken(device, &busy));
+    MUST(ret_sums->unasked == 0);
+    MUST(ret_sums->empty == 0);
+    MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
+    uint64_t pending = ret_sums->pendings;
+    PASS(queue_broken(device, &device->pending, /* all */ true, &pending));
+    PASS(queue_broken(device, &device->blocked, /* all */ false, &pending));
+    MUST(pending == 0);
+    PASS(marks_broken(device));
+    PASS(order_broken(device));
+    if (depth >= SG_CHECK_TABLES) {
+        PASS(nodes_broken(device, ret_sums->nodes + (device->classic ? sg_classic_held(device).blocks : 0)));
+    }
+    return NULL;
+}
+
+const char *sg_core_ranges_broken(const struct sg_core *core)
+{
+    uint32_t ranges = atomic_load(&((struct sg_core *)core)->range_count), ending = 0;
+    for (uint32_t i = 0; i < ranges; i++) {
+        const struct sg_range *range = &core->range[i];
+        MUST(range->begin < range->end && range->region->base == range->begin);
+        MUST(range->end - range->begin == range->region->reserved);
+        for (uint32_t k = 0; k < i; k++)
+            MUST(core->range[k].end <= range->begin || core->range[k].begin >= range->end);
+    }
+    for (uint32_t i = 0; i < atomic_load(&((struct sg_core *)core)->context_count); i++)
+        ending += atomic_load(&((struct sg_core *)core)->context_ending[i]);
+    MUST(ending == atomic_load(&((struct sg_core *)core)->ending));
+    return NULL;
+}
+
+const char *sg_core_broken(const struct sg_core *core, enum sg_check_depth depth)
+{
+    PASS(sg_core_ranges_broken(core));
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        struct sg_check_sums sums;
+        const struct sg_device *device = atomic_load(&((struct sg_core *)core)->device[i]);
+        if (device)
+            PASS(sg_device_broken(device, depth, &sums));
+    }
+    return NULL;
+}

@@ -1,0 +1,531 @@
+#include "native_segments.h"
+
+#include <assert.h>
+#include <errno.h>
+
+#include "idmap.h"
+#include "meta.h"
+#include "caching_allocator.h"
+#include "replay_steps.h"
+
+enum { SEGMENTS_ROOM = 1 << 16 };
+
+struct sg_classic {
+    struct sg_device *device;
+    struct sg_torch *torch;
+    struct sg_idmap live; /* address -> node, which holds what the rules do not */
+    struct segment {
+        CUdeviceptr base;
+        uint64_t bytes;
+        CUcontext context; /* whose end frees it */
+        uint64_t live;     /* blocks in it */
+    } *segment; /* what we hold from the driver, by address */
+    uint32_t segments;
+    struct segment *doomed; /* to be freed as soon as the lock is dropped */
+    uint32_t doomed_count;
+    CUcontext context[SG_CONTEXTS_MAX]; /* by the number of its pool */
+    uint32_t contexts;
+    struct asked { /* by the program: the allocation that the rules decide on */
+        size_t bytes;
+        uint32_t stream;
+        CUcontext context;
+        bool told; /* the trace knows that nothing free serves it */
+    } asked;
+};
+
+/* First segment that ends after `address`. */
+static uint32_t find_segment(const struct sg_classic *classic, CUdeviceptr address)
+{
+    uint32_t low = 0, high = classic->segments;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (classic->segment[middle].base + classic->segment[middle].bytes <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address)
+{
+    uint32_t at = find_segment(classic, address);
+    return at < classic->segments && address >= classic->segment[at].base;
+}
+
+/* Takes a segment of `context` out of those to be freed; false: there is none any more. Under the lock. */
+static bool take_doomed(struct sg_classic *classic, CUcontext context, struct segment *ret)
+{
+    for (uint32_t i = classic->doomed_count; i > 0; i--) {
+        struct segment *segment = &classic->doomed[i - 1];
+        if (segment->context != context)
+            continue;
+        *ret = *segment;
+        *segment = classic->doomed[--classic->doomed_count];
+        return true;
+    }
+    return false;
+}
+
+static bool next_doomed(struct sg_classic *classic, CUcontext *ret_context)
+{
+    sg_lock(&classic->device->lock);
+    bool any = classic->doomed_count > 0;
+    if (any)
+        *ret_context = classic->doomed[classic->doomed_count - 1].context;
+    sg_unlock(&classic->device->lock);
+    return any;
+}
+
+/* Whether a context comes to have no work left, by an event over all of it: that wait has a bound. Without such events
+   nobody knows. */
+static bool is_complete(const struct sg_driver *driver, CUcontext context)
+{
+    CUevent event;
+    if (!driver->ctx_record_event || driver->event_create(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        return false;
+    bool complete = driver->ctx_record_event(context, event) == CUDA_SUCCESS &&
+        driver->event_synchronize(event) == CUDA_SUCCESS;
+    (void)driver->event_destroy(event);
+    return complete;
+}
+
+/* `complete`: those of contexts alone that have no work to wait for. */
+static CUresult free_segments(struct sg_classic *classic, bool complete)
+{
+    struct sg_device *device = classic->device;
+    const struct sg_core *core = device->core;
+    CUcontext context;
+    while (next_doomed(classic, &context)) {
+        struct segment segment;
+        int use = core->enter_context ? core->enter_context(context) : 0;
+        bool waits = complete && use >= 0 && !is_complete(core->driver, context);
+        sg_lock(&device->lock);
+        /* it may have gone with its context before that was kept */
+        bool taken = !waits && take_doomed(classic, context, &segment);
+        sg_unlock(&device->lock);
+        if (taken && use >= 0) {
+            sg_count(device, SG_STAT_calls_free, 1);
+            (void)core->driver->mem_free(segment.base);
+        }
+        if (use >= 0 && core->leave_context)
+            core->leave_context(use);
+        if (waits)
+            return CUDA_ERROR_NOT_READY;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult free_all_segments(void *user)
+{
+    return free_segments(user, /* complete */ false);
+}
+
+/* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
+   Drops the lock meanwhile; returns with it held. */
+static void free_doomed(struct sg_classic *classic)
+{
+    struct sg_device *device = classic->device;
+    const struct sg_core *core = device->core;
+    if (!classic->doomed_count)
+        return;
+    sg_unlock(&device->lock);
+    CUresult result = core->aside ? core->aside(free_all_segments, classic) : free_all_segments(classic);
+    if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
+        (void)free_segments(classic, /* complete */ true);
+    /* what it has not come to is left for the next time */
+    sg_lock(&device->lock);
+}
+
+uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
+{
+    uint32_t pool = 0;
+    while (context && pool < classic->contexts && classic->context[pool] != context)
+        pool++;
+    if (!context || pool == SG_CONTEXTS_MAX)
+        return 0;
+    classic->context[pool] = context;
+    classic->contexts += pool == classic->contexts;
+    return pool;
+}
+
+/* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
+   it: what the rules give back for it goes there. */
+static void tell_slow(struct sg_classic *classic)
+{
+    if (!classic->asked.told)
+        sg_emit(classic->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, classic->asked.stream, 0, classic->asked.bytes);
+    classic->asked.told = true;
+}
+
+/* Asks the driver. In a replay the answer, and the address, on which the rules depend, are the recorded ones. */
+static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr *ret)
+{
+    const struct segalloc_trace_record *told = sg_turn(device);
+    sg_count(device, SG_STAT_calls_alloc, 1);
+    if (!told)
+        return device->core->driver->mem_alloc(ret, bytes);
+    if (told->kind != SEGALLOC_RECORD_ALLOCATE)
+        return (CUresult)told->size;
+    *ret = told->id;
+    return told->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
+}
+
+static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_classic *classic = user;
+    struct sg_device *device = classic->device;
+    struct sg_usage *usage = &device->usage;
+    CUdeviceptr base;
+    if (usage->reserved.now + bytes > device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
+        return -ENOMEM;
+    sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
+    tell_slow(classic);
+    const struct asked asked = classic->asked;
+    free_doomed(classic);
+    sg_unlock(&device->lock);
+    CUresult result = ask_driver(device, bytes, &base);
+    sg_lock(&device->lock);
+    classic->asked = asked; /* another thread may have asked meanwhile */
+    if (result != CUDA_SUCCESS) {
+        sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
+        sg_gauge_sub(&usage->reserved, bytes);
+        return -ENOMEM;
+    }
+    sg_classic_given_out(classic, base, bytes);
+    uint32_t at = find_segment(classic, base);
+    for (uint32_t i = classic->segments++; i > at; i--)
+        classic->segment[i] = classic->segment[i - 1];
+    classic->segment[at] = (struct segment){.base = base, .bytes = bytes, .context = asked.context};
+    sg_gauge_add(&usage->segments, 1);
+    sg_count(device, SG_STAT_grows, 1);
+    *ret_address = base;
+    return 0;
+}
+
+static void segment_free(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_classic *classic = user;
+    uint32_t at = find_segment(classic, address);
+    assert(at < classic->segments && classic->segment[at].base == address);
+    classic->doomed[classic->doomed_count++] = classic->segment[at];
+    for (uint32_t i = at; i + 1 < classic->segments; i++)
+        classic->segment[i] = classic->segment[i + 1];
+    classic->segments--;
+    sg_gauge_sub(&classic->device->usage.reserved, bytes);
+    sg_gauge_sub(&classic->device->usage.segments, 1);
+}
+
+static const struct sg_torch_ops classic_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
+
+struct sg_classic *sg_classic_create(struct sg_device *device)
+{
+    struct sg_classic *classic = sg_meta_map(sizeof *classic);
+    if (!classic)
+        return NULL;
+    struct sg_torch_conf rules;
+    sg_torch_conf_from(&device->core->conf, &rules);
+    classic->device = device;
+    classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
+    classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);
+    classic->torch = sg_torch_create(&rules, device->total_bytes, &classic_ops, classic);
+    if (classic->segment && classic->doomed && classic->torch && sg_idmap_init(&classic->live))
+        return classic;
+    sg_classic_destroy(classic);
+    return NULL;
+}
+
+void sg_classic_destroy(struct sg_classic *classic)
+{
+    if (classic->torch)
+        sg_torch_destroy(classic->torch);
+    sg_idmap_fini(&classic->live);
+    sg_meta_unmap(classic->segment, SEGMENTS_ROOM * sizeof *classic->segment);
+    sg_meta_unmap(classic->doomed, SEGMENTS_ROOM * sizeof *classic->doomed);
+    sg_meta_unmap(classic, sizeof *classic);
+}
+
+bool sg_classic_begin(struct sg_device *device, bool whole)
+{
+    struct sg_classic *made = device->classic ? NULL : sg_classic_create(device);
+    sg_lock(&device->lock);
+    bool begins = made && !device->classic;
+    if (begins) {
+        device->classic = made;
+        device->mode = SG_MODE_CLASSIC;
+        made = NULL;
+    }
+    bool changes = device->classic && whole && sg_torch_keep_whole(device->classic->torch);
+    if (begins || changes)
+        sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
+    sg_unlock(&device->lock);
+    if (made) /* another thread was sooner */
+        sg_classic_destroy(made);
+    return device->classic;
+}
+
+/* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
+   for memory that stands in regions. */
+static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
+{
+    struct sg_tag plain = *tag;
+    plain.slot = 0;
+    return sg_device_stream(device, &plain);
+}
+
+/* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
+   share one pool. */
+static int take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    struct sg_classic *classic = device->classic;
+    struct sg_usage *usage = &device->usage;
+    struct sg_torch_block *block;
+    uint32_t id = sg_node_new(&device->nodes);
+    if (!id)
+        return -ENOMEM;
+    classic->asked = (struct asked){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
+    /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
+    int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
+    CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
+    if (status == 0 && !sg_idmap_put(&classic->live, address, id)) {
+        sg_torch_free(classic->torch, block);
+        status = -ENOMEM;
+    }
+    if (status != 0) {
+        tell_slow(classic);
+        sg_node_drop(&device->nodes, id);
+        return status;
+    }
+    classic->segment[find_segment(classic, address)].live++;
+    uint64_t rounded = sg_torch_bytes(block);
+    device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
+                                              .requested = bytes,
+                                              .stream = stream_of(device, tag),
+                                              .context = (uint64_t)(uintptr_t)tag->context,
+                                              .event = (uint64_t)(uintptr_t)block,
+                                              .serial = ++device->serial};
+    sg_gauge_add(&usage->requested, bytes);
+    sg_gauge_add(&usage->allocated, rounded);
+    sg_gauge_add(&usage->active, rounded);
+    sg_gauge_add(&usage->allocations, 1);
+    usage->allocs++;
+    usage->allocated_total += rounded;
+    sg_usage_derive(device);
+    sg_node_set_place(&device->nodes, id, tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream,
+        address, bytes);
+    *ret = address;
+    return 0;
+}
+
+CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+{
+    sg_lock(&device->lock);
+    int status = take_block(device, bytes, tag, ret);
+    free_doomed(device->classic);
+    sg_unlock(&device->lock);
+    return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+bool sg_classic_owns(struct sg_device *device, CUdeviceptr address)
+{
+    sg_lock(&device->lock);
+    bool owns = inside_segment(device->classic, address);
+    sg_unlock(&device->lock);
+    return owns;
+}
+
+/* The node of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under the lock. */
+static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
+{
+    const struct sg_idmap *live = &device->classic->live;
+    uint32_t id = (uint32_t)sg_idmap_get(live, address);
+    *ret_base = address;
+    for (size_t i = 0; inside && !id && i <= live->mask; i++) {
+        const struct sg_idmap_entry *entry = &live->entry[i];
+        if (entry->value && address > entry->id && address - entry->id < device->nodes.node[entry->value].requested) {
+            id = (uint32_t)entry->value;
+            *ret_base = entry->id;
+        }
+    }
+    return id;
+}
+
+CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
+{
+    CUdeviceptr base;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(device, address, inside, &base);
+    const struct sg_node *node = &device->nodes.node[id];
+    if (id)
+        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
+            node->serial, node->later != 0, false};
+    sg_unlock(&device->lock);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address)
+{
+    CUdeviceptr base;
+    sg_lock(&device->lock);
+    uint32_t id = block_at(device, address, /* inside */ true, &base);
+    if (id)
+        device->nodes.node[id].later = 1; /* of no other use here */
+    sg_unlock(&device->lock);
+}
+
+/* Under the lock. */
+static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
+{
+    struct sg_usage *usage = &device->usage;
+    const struct sg_node *node = &device->nodes.node[id];
+    struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)node->event;
+    uint64_t rounded = sg_torch_bytes(block);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+    sg_gauge_sub(&usage->requested, node->requested);
+    sg_gauge_sub(&usage->allocated, rounded);
+    sg_gauge_sub(&usage->active, rounded);
+    sg_gauge_sub(&usage->allocations, 1);
+    usage->frees++;
+    usage->freed_total += rounded;
+    device->classic->segment[find_segment(device->classic, address)].live--;
+    sg_torch_free(device->classic->torch, block);
+    sg_node_drop(&device->nodes, id);
+    sg_usage_derive(device);
+}
+
+CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
+{
+    uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
+    sg_lock(&device->lock);
+    uint32_t id = (uint32_t)sg_idmap_take(&device->classic->live, address);
+    if (id)
+        release(device, address, id, flags);
+    sg_unlock(&device->lock);
+    return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+uint64_t sg_classic_idle(const struct sg_device *device)
+{
+    uint64_t idle = 0;
+    for (uint32_t i = 0; i < device->classic->segments; i++)
+        idle += device->classic->segment[i].live ? 0 : device->classic->segment[i].bytes;
+    return idle;
+}
+
+struct sg_classic_held sg_classic_held(const struct sg_device *device)
+{
+    const struct sg_classic *classic = device->classic;
+    struct sg_classic_held held = {.segments = classic->segments};
+    for (uint32_t i = 0; i < classic->segments; i++)
+        held.reserved += classic->segment[i].bytes;
+    for (size_t i = 0; i <= classic->live.mask; i++) {
+        const struct sg_node *node = &device->nodes.node[classic->live.entry[i].value];
+        if (!classic->live.entry[i].value)
+            continue;
+        held.blocks++;
+        held.requested += node->requested;
+        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)node->event);
+    }
+    return held;
+}
+
+uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes)
+{
+    return sg_torch_takes(device->classic->torch, bytes);
+}
+
+void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live)
+{
+    const struct sg_classic *classic = device->classic;
+    for (size_t i = 0; i <= classic->live.mask; i++) {
+        if (classic->live.entry[i].value)
+            visit(live, device, &device->nodes.node[classic->live.entry[i].value]);
+    }
+}
+
+uint64_t sg_classic_empty(struct sg_device *device)
+{
+    uint64_t before = device->usage.reserved.now;
+    sg_torch_empty_cache(device->classic->torch);
+    return before - device->usage.reserved.now;
+}
+
+void sg_classic_settle(struct sg_device *device)
+{
+    sg_lock(&device->lock);
+    free_doomed(device->classic);
+    sg_unlock(&device->lock);
+}
+
+uint64_t sg_classic_trim(struct sg_device *device)
+{
+    sg_lock(&device->lock);
+    sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
+    uint64_t given = sg_classic_empty(device);
+    sg_unlock(&device->lock);
+    sg_classic_settle(device);
+    return given;
+}
+
+/* Under the lock. */
+static void release_all(struct sg_device *device, CUcontext context)
+{
+    struct sg_idmap *live = &device->classic->live;
+    for (size_t i = 0; i <= live->mask;) {
+        struct sg_idmap_entry entry = live->entry[i];
+        bool goes = entry.value &&
+                    (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
+        if (goes) { /* what is shifted back into this entry is looked at next */
+            sg_idmap_take(live, entry.id);
+            release(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
+        } else {
+            i++;
+        }
+    }
+}
+
+void sg_classic_forget(struct sg_classic *classic, CUcontext context)
+{
+    struct sg_device *device = classic->device;
+    struct segment gone;
+    sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0,
+        0);
+    sg_torch_empty_stream(classic->torch, (uint64_t)(uintptr_t)context);
+    while (take_doomed(classic, context, &gone)) { /* those are not to be freed any more */
+    }
+}
+
+static bool has_segments(const struct sg_classic *classic, CUcontext context)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < classic->segments && !has; i++)
+        has = classic->segment[i].context == context;
+    for (uint32_t i = 0; i < classic->doomed_count && !has; i++)
+        has = classic->doomed[i].context == context;
+    return has;
+}
+
+/* Under the lock. */
+static void bury(struct sg_classic *classic, CUcontext context)
+{
+    release_all(classic->device, context);
+    sg_classic_forget(classic, context);
+}
+
+void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes)
+{
+    uint32_t at;
+    while ((at = find_segment(classic, address)) < classic->segments && classic->segment[at].base < address + bytes)
+        bury(classic, classic->segment[at].context);
+}
+
+void sg_classic_context_gone(struct sg_device *device, CUcontext context)
+{
+    sg_lock(&device->lock);
+    if (!context)
+        release_all(device, NULL);
+    else if (has_segments(device->classic, context))
+        bury(device->classic, context);
+    sg_unlock(&device->lock);
+}

@@ -1,0 +1,82 @@
+/* Classic mode: fixed segments by the driver's own cuMemAlloc, under PyTorch's rules (caching_allocator.h). It serves
+   devices without virtual memory management, memory that must stay fit for legacy IPC, and users who ask for it. A
+   device may come to it while the process runs. Its regions serve nothing then, and keep what is alive in them.
+
+   The rules want memory in the middle of a decision, and no lock may be held while the driver is asked. The lock is
+   dropped for that and taken again, which the rules allow. Segments that the rules give back are freed after the
+   decision.
+
+   A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
+   context at any time, and the driver may give the addresses to somebody else before the core knows. So an address that
+   the driver gives out shows what is gone, and a segment is freed only while its context is kept from ending. */
+#ifndef SG_CLASSIC_H
+#define SG_CLASSIC_H
+
+#include "device.h"
+#include "live_groups.h"
+
+struct sg_classic;
+
+/* The rules' state for a device; NULL when out of host memory. */
+struct sg_classic *sg_classic_create(struct sg_device *device);
+void sg_classic_destroy(struct sg_classic *classic);
+
+/* As sg_core_fix(). Segments that the rules hold already stay. With `whole` none of them is divided any more, and a
+   divided one serves nobody before it is whole. Takes the lock. */
+bool sg_classic_begin(struct sg_device *device, bool whole);
+
+/* As sg_core_malloc(), for a device in classic mode. No lock is held. */
+CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+
+/* The number of a context's pool: 0 for the first context that was served, and for NULL. Under the lock. */
+uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context);
+
+/* Whether `address` lies in a segment. Takes the lock. */
+bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);
+
+/* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the
+   lock. */
+CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
+
+/* Notes that work of other contexts is on the live block that holds `address`, if there is one. Takes the lock. */
+void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address);
+
+/* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none
+   does. */
+CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
+
+/* Gives all unsplit free segments back to the driver. Returns their bytes. Takes the lock. */
+uint64_t sg_classic_trim(struct sg_device *device);
+
+/* The two halves of that, for a device that has regions too: picks them, under the lock; frees them, which takes it. */
+uint64_t sg_classic_empty(struct sg_device *device);
+void sg_classic_settle(struct sg_device *device);
+
+/* What lives in segments, and the segments. Under the device's lock. */
+struct sg_classic_held {
+    uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
+};
+struct sg_classic_held sg_classic_held(const struct sg_device *device);
+
+typedef void sg_classic_visit(struct sg_live *live, const struct sg_device *device, const struct sg_node *node);
+
+/* Calls `visit` for each live block. Under the device's lock. */
+void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live);
+
+/* Bytes of a segment for a request of so many. Under the device's lock. */
+uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes);
+
+/* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
+uint64_t sg_classic_idle(const struct sg_device *device);
+
+/* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
+   has not reached the core yet. Under the lock. */
+void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes);
+
+/* The driver has freed the segments of a context, in which nothing lives. Under the lock. */
+void sg_classic_forget(struct sg_classic *classic, CUcontext context);
+
+/* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
+void sg_classic_context_gone(struct sg_device *device, CUcontext context);
+
+#endif

@@ -1,0 +1,325 @@
+/* Carries plans out: the only file that maps, unmaps, creates and releases pages. No lock but `grow` is held here, and
+   what is touched is busy, so nobody else looks at it. */
+#include <assert.h>
+
+#include "remap/page_alias.h"
+#include "remap/mapping_limit.h"
+#include "remap/plan.h"
+#include "replay_steps.h"
+
+static size_t page_bytes(const struct sg_region *region)
+{
+    return (size_t)region->page_units << SG_UNIT_SHIFT;
+}
+
+static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
+{
+    return region->base + (CUdeviceptr)page * page_bytes(region);
+}
+
+static bool transfers(const struct sg_plan *plan, const struct sg_run *run)
+{
+    return run->region->page_units == plan->region->page_units;
+}
+
+static CUresult unmap_pages(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    sg_count(device, SG_STAT_calls_unmap, 1);
+    sg_count(device, SG_STAT_handles_unmap, pages);
+    return sg_device_unmap(device, page_address(region, first), pages * page_bytes(region));
+}
+
+static CUresult map_page(struct sg_device *device, const struct sg_region *region, uint32_t page,
+    CUmemGenericAllocationHandle handle)
+{
+    sg_count(device, SG_STAT_calls_map, 1);
+    const struct sg_driver *driver = device->core->driver;
+    return sg_device_answered(device,
+        driver->map(page_address(region, page), page_bytes(region), 0, handle, 0));
+}
+
+static CUresult set_access(struct sg_device *device, const struct sg_region *region, uint32_t first, uint32_t pages)
+{
+    sg_count(device, SG_STAT_calls_set_access, 1);
+    sg_count(device, SG_STAT_handles_set_access, pages * sg_mappings_devices(device));
+    return sg_device_set_access(device, page_address(region, first), pages * page_bytes(region));
+}
+
+static void release_page(struct sg_device *device, CUmemGenericAllocationHandle handle)
+{
+    sg_count(device, SG_STAT_calls_release, 1);
+    (void)sg_device_release_page(device, handle); /* nothing could be done about a handle that the driver won't take
+                                                     back */
+}
+
+/* Pages of another size cannot be used as they are: they go back to the driver, which makes room for new ones. */
+static CUresult release_runs(struct sg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (run->unmapped || transfers(plan, run))
+            continue;
+        CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+        if (result != CUDA_SUCCESS)
+            return result;
+        plan->unmaps++;
+        plan->unmapped += run->pages;
+        run->unmapped = true;
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            release_page(plan->device, run->region->handle[page]);
+        plan->releases += run->pages;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_pages(struct sg_plan *plan)
+{
+    while (plan->created < plan->create) {
+        sg_count(plan->device, SG_STAT_calls_create, 1);
+        CUresult result = sg_device_create_page(plan->device, page_bytes(plan->region), &plan->handles[plan->created]);
+        if (result != CUDA_SUCCESS)
+            return result;
+        plan->created++;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* What comes of a step of undoing. */
+enum undone { AS_IT_WAS, GIVEN_BACK, LOST };
+enum { UNDONE_SHIFT = 2 }; /* of the step's number, in the record of one that failed */
+
+/* What the trace of a replay says of a step; *ret_told: that it is a replay. */
+static enum undone told_undone(const struct sg_device *device, uint32_t step, bool *ret_told)
+{
+    const struct segalloc_trace_record *told = sg_turn(device);
+    *ret_told = told;
+    bool failed = told && sg_turn_is(told, SEGALLOC_TURN_UNDONE) && told->size >> UNDONE_SHIFT == step;
+    uint64_t outcome = failed ? told->size & ((1 << UNDONE_SHIFT) - 1) : AS_IT_WAS;
+    return outcome <= LOST ? (enum undone)outcome : LOST;
+}
+
+static void tell_undone(struct sg_device *device, uint32_t step, enum undone outcome)
+{
+    if (outcome == AS_IT_WAS)
+        return;
+    sg_lock(&device->lock);
+    sg_emit_turn(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
+    sg_unlock(&device->lock);
+}
+
+/* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
+static enum undone map_again(struct sg_device *device, const struct sg_run *run)
+{
+    uint32_t page = run->first, end = run->first + run->pages;
+    while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
+        page++;
+    if (page == end && set_access(device, run->region, run->first, run->pages) == CUDA_SUCCESS)
+        return AS_IT_WAS;
+    bool gone = page == run->first ||
+                unmap_pages(device, run->region, run->first, page - run->first) == CUDA_SUCCESS;
+    return gone ? GIVEN_BACK : LOST;
+}
+
+/* Puts a run's pages back where they were. Where even that fails they are given back. Their place is a hole then, or
+   lost if what has been mapped there does not go away. */
+static void restore_run(struct sg_plan *plan, struct sg_run *run, uint32_t step)
+{
+    struct sg_device *device = plan->device;
+    bool told;
+    enum undone outcome = told_undone(device, step, &told);
+    if (!told)
+        outcome = map_again(device, run);
+    run->unmapped = outcome != AS_IT_WAS;
+    run->lost = outcome == LOST;
+    for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
+        release_page(device, run->region->handle[page]);
+    tell_undone(device, step, outcome);
+}
+
+static CUresult take_pages(struct sg_plan *plan)
+{
+    uint32_t next = plan->created;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (!transfers(plan, run))
+            continue;
+        if (!run->alias) {
+            CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
+            if (result != CUDA_SUCCESS)
+                return result;
+            plan->unmaps++;
+            plan->unmapped += run->pages;
+            run->unmapped = true;
+        }
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            plan->handles[next++] = run->region->handle[page];
+    }
+    assert(next == plan->place.new_pages);
+    return CUDA_SUCCESS;
+}
+
+/* The next stretch of pages without memory in the place, from page *first on. Returns its length. */
+static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
+{
+    const CUmemGenericAllocationHandle *handle = plan->region->handle;
+    while (*first <= plan->last_page && handle[*first])
+        ++*first;
+    uint32_t end = *first;
+    while (end <= plan->last_page && !handle[end])
+        end++;
+    return end - *first;
+}
+
+static CUresult map_place(struct sg_plan *plan)
+{
+    uint32_t next = 0, length;
+    for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
+        for (uint32_t page = first; page < first + length; page++) {
+            CUresult result = map_page(plan->device, plan->region, page, plan->handles[next++]);
+            if (result != CUDA_SUCCESS)
+                return result;
+            plan->mapped++;
+        }
+        plan->accesses++;
+        CUresult result = set_access(plan->device, plan->region, first, length);
+        if (result != CUDA_SUCCESS)
+            return result;
+    }
+    return CUDA_SUCCESS;
+}
+
+bool sg_plan_lacked_access(const struct sg_plan *plan)
+{
+    uint32_t mapped = 0, length;
+    for (uint32_t first = plan->first_page; mapped < plan->mapped && (length = next_gap(plan, &first)) > 0;
+         first += length)
+        mapped += length;
+    return mapped > 0 && mapped == plan->mapped;
+}
+
+/* *step: how many steps of undoing have been made. */
+static void unmap_place(struct sg_plan *plan, uint32_t *step)
+{
+    struct sg_device *device = plan->device;
+    uint32_t mapped = plan->mapped;
+    for (uint32_t first = plan->first_page, length; mapped; first += length) {
+        length = next_gap(plan, &first);
+        uint32_t pages = length < mapped ? length : mapped;
+        assert(pages > 0);
+        bool told;
+        enum undone outcome = told_undone(device, *step, &told);
+        if (!told)
+            outcome = unmap_pages(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
+        for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
+            plan->region->handle[page] = SG_PAGE_LOST;
+        tell_undone(device, (*step)++, outcome);
+        mapped -= pages;
+    }
+}
+
+CUresult sg_plan_perform(struct sg_plan *plan)
+{
+    plan->mapped = 0;
+    CUresult result = release_runs(plan);
+    if (result == CUDA_SUCCESS)
+        result = create_pages(plan);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = take_pages(plan);
+    if (result == CUDA_SUCCESS)
+        result = map_place(plan);
+    return result;
+}
+
+void sg_plan_undo(struct sg_plan *plan)
+{
+    uint32_t step = 0;
+    unmap_place(plan, &step);
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].unmapped && transfers(plan, &plan->runs[i]))
+            restore_run(plan, &plan->runs[i], step++);
+}
+
+void sg_plan_drop_created(struct sg_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->created; i++)
+        release_page(plan->device, plan->handles[i]);
+    plan->created = 0;
+}
+
+/* Takes one run of whole free pages, of at most `bytes`, out of the last region that has any. */
+static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *ret)
+{
+    for (uint32_t i = device->region_count; i > 0; i--) {
+        struct sg_run run = {.region = device->region[i - 1]};
+        uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
+        if (run.region->whole_free == 0)
+            continue;
+        run.pages = sg_region_cut(run.region, run.region->pages, want < UINT32_MAX ? (uint32_t)want : UINT32_MAX,
+            &run.first, &run.busy);
+        if (run.pages) {
+            *ret = run;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Unmaps and releases a run that was cut out, and settles what it is now. */
+static bool give_back_run(struct sg_device *device, const struct sg_run *run)
+{
+    struct sg_region *region = run->region;
+    const struct segalloc_trace_record *told = sg_turn(device);
+    bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
+    unmapped = sg_turn_outcome(told, SEGALLOC_TURN_GIVEN, unmapped);
+    for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
+        release_page(device, region->handle[page]);
+    sg_lock(&device->lock);
+    if (unmapped) {
+        for (uint32_t page = run->first; page < run->first + run->pages; page++)
+            region->handle[page] = 0;
+        sg_device_count_pages(device, region, -(int64_t)run->pages);
+        sg_region_cut_done(region, run->busy);
+        device->refused_at = 0;
+        sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages) +
+                                                   sg_cost_ns(device, SG_COST_release, run->pages, run->pages));
+    } else {
+        sg_region_cut_undone(region, run->busy);
+    }
+    sg_emit_turn(device, SEGALLOC_TURN_GIVEN, unmapped);
+    sg_usage_derive(device);
+    sg_unlock(&device->lock);
+    return unmapped;
+}
+
+uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
+{
+    uint64_t given = 0;
+    sg_alias_settle(device);
+    for (bool found = true; found && given < bytes;) {
+        struct sg_run run = {0};
+        (void)sg_turn(device);
+        sg_lock(&device->lock);
+        sg_device_flush(device);
+        found = cut_idle(device, bytes - given, &run);
+        sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
+        sg_unlock(&device->lock);
+        found = found && give_back_run(device, &run);
+        if (found)
+            given += run.pages * page_bytes(run.region);
+    }
+    return given;
+}
+
+void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
+{
+    struct sg_run run = {.region = region};
+    (void)sg_turn(device);
+    sg_lock(&device->lock);
+    sg_region_flush(region);
+    run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
+    sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
+    sg_unlock(&device->lock);
+    if (run.pages)
+        (void)give_back_run(device, &run);
+}

@@ -1,0 +1,128 @@
+#include "remap/mapping_limit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* Pages of a full device, of `mappings`. With the default of 12,288 they are 10,240: filling a card takes 2.5 s by
+   cost.def. */
+static uint64_t pages_when_full(uint64_t mappings)
+{
+    return mappings / SG_SPARE_MAPPINGS * (SG_SPARE_MAPPINGS - 1);
+}
+
+uint32_t sg_mappings_devices(const struct sg_device *device)
+{
+    return 1 + (uint32_t)__builtin_popcountll(device->peers & ~(UINT64_C(1) << device->ordinal));
+}
+
+static uint64_t pages_mapped(const struct sg_device *device)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        pages += device->region[i]->mapped;
+    return pages;
+}
+
+static uint64_t pages_old(const struct sg_device *device)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < device->region_count; i++)
+        pages += device->region[i]->old;
+    return pages;
+}
+
+uint64_t sg_mappings_now(const struct sg_device *device)
+{
+    return (pages_mapped(device) + pages_old(device)) * sg_mappings_devices(device);
+}
+
+/* Pages that the device may have, each at one address. */
+static uint64_t pages_most(const struct sg_device *device)
+{
+    return (uint64_t)device->core->conf.mapping_limit / sg_mappings_devices(device);
+}
+
+/* Pages of a size that fill what may still be held. */
+static uint64_t pages_to_fill(const struct sg_device *device, uint64_t page)
+{
+    uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
+    return most > held ? (most - held) / page : 0;
+}
+
+uint32_t sg_mappings_left(const struct sg_device *device)
+{
+    if (device->mappings_out)
+        return 0;
+    uint64_t mapped = pages_mapped(device), most = pages_most(device),
+             full = mapped + pages_to_fill(device, device->page_bytes[SG_CLASS_REGULAR]);
+    uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
+    full = full < share ? full : share > mapped ? share : mapped;
+    uint64_t taken = full + pages_old(device);
+    return taken < most ? (uint32_t)(most - taken) : 0;
+}
+
+static void set_page(struct sg_device *device, uint64_t bytes)
+{
+    device->page_bytes[SG_CLASS_REGULAR] = bytes;
+}
+
+void sg_mappings_size_pages(struct sg_device *device)
+{
+    const struct sg_conf *conf = &device->core->conf;
+    uint64_t granule = device->granularity, page = granule;
+    if (conf->page_size != SG_AUTO)
+        page = (conf->page_size + granule - 1) / granule * granule;
+    else
+        page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
+    device->page_bytes[SG_CLASS_SMALL] = granule;
+    set_page(device, page);
+}
+
+uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappings)
+{
+    uint64_t page = granularity;
+    while (bytes / page > pages_when_full(mappings))
+        page *= 2;
+    return page;
+}
+
+void sg_mappings_watch(struct sg_device *device)
+{
+    uint64_t page = device->page_bytes[SG_CLASS_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
+    if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
+        return;
+    while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
+        page *= 2;
+    set_page(device, page);
+    if (mapped > most / 2) /* the small region may be most of them */
+        device->page_bytes[SG_CLASS_SMALL] = page;
+}
+
+/* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
+   (pytorch#188008, pytorch#192330). */
+static bool may_mean_mappings(CUresult result)
+{
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_UNKNOWN;
+}
+
+bool sg_mappings_refused(struct sg_device *device, CUresult result)
+{
+    char line[300];
+    const struct sg_core *core = device->core;
+    if (device->mappings_out || !may_mean_mappings(result))
+        return false;
+    sg_lock(&device->lock);
+    device->mappings_out = true;
+    if (core->conf.page_size == SG_AUTO)
+        set_page(device, SG_LARGER_PAGES * device->page_bytes[SG_CLASS_REGULAR]);
+    sg_unlock(&device->lock);
+    uint64_t given = sg_device_give_back(device, UINT64_MAX);
+    snprintf(line, sizeof line,
+        "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
+        " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
+        device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
+        device->page_bytes[SG_CLASS_REGULAR] >> 20);
+    if (core->warn && !core->replay)
+        core->warn(line);
+    return true;
+}

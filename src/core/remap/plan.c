@@ -1,0 +1,349 @@
+#include "remap/plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "remap/page_alias.h"
+#include "remap/mapping_limit.h"
+#include "meta.h"
+
+enum { SCRATCH_LEAST = 1 << 16 };
+
+static uint64_t page_bytes(const struct sg_region *region)
+{
+    return (uint64_t)region->page_units << SG_UNIT_SHIFT;
+}
+
+/* Makes room for `count` elements in scratch memory that only grows; keeps what is there. False: no host memory. */
+static bool room_for(struct sg_scratch *scratch, size_t count, size_t size)
+{
+    if (count * size <= scratch->bytes)
+        return true;
+    size_t bytes = scratch->bytes ? scratch->bytes : SCRATCH_LEAST;
+    while (bytes < count * size)
+        bytes *= 2;
+    void *memory = sg_meta_map(bytes);
+    if (!memory)
+        return false;
+    if (scratch->bytes)
+        memcpy(memory, scratch->memory, scratch->bytes);
+    sg_meta_unmap(scratch->memory, scratch->bytes);
+    *scratch = (struct sg_scratch){memory, bytes};
+    return true;
+}
+
+static bool room_for_run(struct sg_plan *plan)
+{
+    bool room = room_for(&plan->device->runs, plan->run_count + 1, sizeof *plan->runs);
+    plan->runs = plan->device->runs.memory;
+    return room;
+}
+
+static uint64_t transferable(const struct sg_plan *plan)
+{
+    uint64_t pages = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].region->page_units == plan->region->page_units)
+            pages += plan->runs[i].pages;
+    return pages;
+}
+
+/* Bytes of pages of another size, which go back to the driver before the place's own are made. */
+static uint64_t given_back(const struct sg_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        if (plan->runs[i].region->page_units != plan->region->page_units)
+            bytes += plan->runs[i].pages * page_bytes(plan->runs[i].region);
+    return bytes;
+}
+
+/* Where pages are taken from. */
+enum source {
+    COMPLETE,  /* of the size that the place needs */
+    ANEW,      /* of another size: released and made anew */
+    TWICE,     /* such as must keep their address for now */
+    SOURCES
+};
+
+/* How many of a region's pages may get a second address, besides those that the plan gives one already. */
+static uint64_t alias_room(const struct sg_plan *plan, const struct sg_region *region)
+{
+    uint64_t room = sg_alias_room(plan->device, region), taken = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++)
+        taken += plan->runs[i].alias ? plan->runs[i].pages : 0;
+    return room > taken ? room - taken : 0;
+}
+
+/* How many of a region's pages may be had from a source, of `bytes`. */
+static uint32_t pages_wanted(const struct sg_plan *plan, const struct sg_region *region, uint64_t bytes,
+    enum source source)
+{
+    bool same = region->page_units == plan->region->page_units;
+    uint64_t page = page_bytes(region), want = (bytes + page - 1) / page,
+             most = source == TWICE ? alias_room(plan, region) : UINT32_MAX;
+    if (same == (source == ANEW) || region->whole_free == 0)
+        return 0;
+    return (uint32_t)(want < most ? want : most);
+}
+
+/* Cuts one run of at most `bytes` out of the free pages of a source. Returns its bytes; 0: there are none. */
+static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source source)
+{
+    struct sg_device *device = plan->device;
+    struct sg_source best = {0};
+    struct sg_run run = {.alias = source == TWICE};
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
+        if (want && sg_region_find_source(device->region[i], want,
+                        (struct sg_taker){.slot = plan->slot, .aliases = run.alias}, &best))
+            run.region = device->region[i];
+    }
+    if (!run.region || !room_for_run(plan))
+        return 0;
+    uint32_t want = pages_wanted(plan, run.region, bytes, source);
+    run.pages = best.pages < want ? best.pages : want;
+    run.busy = sg_region_cut_source(run.region, &best, want, &run.first);
+    if (!run.busy)
+        return 0;
+    plan->runs[plan->run_count++] = run;
+    return run.pages * page_bytes(run.region);
+}
+
+static uint64_t take_from(struct sg_plan *plan, uint64_t bytes, enum source source)
+{
+    uint64_t got = 0, part;
+    while (got < bytes && (part = take_run(plan, bytes - got, source)) > 0)
+        got += part;
+    return got;
+}
+
+/* Takes `bytes` of free pages. Complete pages cost least. Where other streams may want those, pages that they could
+   not use go first. Returns what could be had. That is more than `bytes` where the last page was larger than the
+   rest: pages of another size need not divide it. */
+static uint64_t take(struct sg_plan *plan, uint64_t bytes)
+{
+    static const enum source alone[SOURCES] = {COMPLETE, ANEW, TWICE}, shared[SOURCES] = {TWICE, COMPLETE, ANEW};
+    const enum source *source = sg_device_is_shared(plan->device, plan->slot) ? shared : alone;
+    uint64_t got = 0;
+    for (int i = 0; i < SOURCES && got < bytes; i++)
+        if (source[i] != TWICE || plan->aliases)
+            got += take_from(plan, bytes - got, source[i]);
+    return got;
+}
+
+/* Sets create so that what is taken and what is created make up the place. No more pages of the place's own size are
+   ever taken than it lacks: plan->handles has no room for others. */
+static void settle(struct sg_plan *plan)
+{
+    uint64_t pages = transferable(plan);
+    assert(pages + plan->created <= plan->place.new_pages);
+    plan->create = plan->place.new_pages - (uint32_t)pages;
+}
+
+static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift,
+    struct sg_plan *plan)
+{
+    const struct sg_taker taker = {want.slot, want.aliases};
+    bool found = false;
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        struct sg_place place;
+        if (!sg_device_suits(device, i, want.class, want.units) ||
+            !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, taker, &place))
+            continue;
+        if (place.new_pages && !sg_mappings_grows(device, i))
+            continue;
+        if (!found || place.new_pages < plan->place.new_pages) {
+            plan->place = place;
+            plan->region = device->region[i];
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* Bytes of pages that could get a second address for the place. */
+static uint64_t shareable(const struct sg_device *device, const struct sg_plan *plan)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; plan->aliases && i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint64_t room = sg_alias_room(device, region) * page_bytes(region), more;
+        if (region->page_units != plan->region->page_units || room <= bytes)
+            continue;
+        more = sg_region_shareable_pages(region, plan->slot) * page_bytes(region);
+        bytes += more < room - bytes ? more : room - bytes;
+    }
+    return bytes;
+}
+
+/* Whether the place's pages can be had at all, as far as our own limit goes. */
+static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
+{
+    uint64_t needed = must + plan->place.whole * page_bytes(plan->region);
+    return must == 0 || needed <= sg_device_idle(device) || needed <= sg_device_idle(device) + shareable(device, plan);
+}
+
+static struct sg_wanted moves_of(const struct sg_plan *plan)
+{
+    return sg_device_moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
+        (uint64_t)plan->place.units << SG_UNIT_SHIFT, plan->refused);
+}
+
+/* Where the block goes, and how many of its pages are to be taken from elsewhere. */
+static CUresult choose_place(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
+    struct sg_wanted *ret)
+{
+    if (!find_place(device, want, SG_FEWEST_NEW, plan))
+        return CUDA_ERROR_NOT_FOUND;
+    struct sg_wanted wanted = moves_of(plan);
+    if (!feasible(device, plan, wanted.should)) {
+        find_place(device, want, SG_FEWEST_WHOLE, plan);
+        wanted = moves_of(plan);
+    }
+    if (plan->refused && !feasible(device, plan, wanted.must)) { /* the driver may have more by now */
+        plan->refused = false;
+        wanted = moves_of(plan);
+    }
+    *ret = wanted;
+    return feasible(device, plan, wanted.must) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_plan *ret)
+{
+    struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
+    struct sg_wanted wanted;
+    sg_device_flush(device);
+    sg_device_tidy(device);
+    sg_mappings_watch(device);
+    CUresult result = choose_place(device, want, &plan, &wanted);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    plan.handles = device->handles.memory;
+    plan.busy = sg_region_claim(plan.region, &plan.place);
+    if (!plan.busy)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    const struct sg_node *node = &device->nodes.node[plan.busy];
+    plan.first_page = node->begin / plan.region->page_units;
+    plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
+    uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
+    settle(&plan);
+    if (got < wanted.must) {
+        sg_plan_abandon(&plan);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *ret = plan;
+    return CUDA_SUCCESS;
+}
+
+bool sg_plan_make_do(struct sg_plan *plan)
+{
+    assert(plan->created < plan->create);
+    struct sg_device *device = plan->device;
+    uint64_t missing = (plan->create - plan->created) * page_bytes(plan->region);
+    uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
+    /* what the driver can still have: one large page may need both */
+    uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
+    sg_device_flush(device);
+    uint64_t got = take(plan, missing);
+    if (got == 0 || got + left < missing)
+        return false;
+    settle(plan);
+    return true;
+}
+
+static void count_moved(struct sg_device *device, const struct sg_run *run)
+{
+    sg_count(device, SG_STAT_pages_moved, run->pages);
+    sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
+}
+
+/* What became of the runs: those unmapped are holes now, the others free again. */
+static void settle_runs(struct sg_plan *plan, bool moved)
+{
+    struct sg_device *device = plan->device;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        struct sg_run *run = &plan->runs[i];
+        if (run->alias && moved) {
+            count_moved(device, run);
+            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+        } else if (run->unmapped) {
+            for (uint32_t page = run->first; page < run->first + run->pages; page++)
+                run->region->handle[page] = run->lost ? SG_PAGE_LOST : 0;
+            sg_device_count_pages(device, run->region, -(int64_t)run->pages);
+            if (moved)
+                count_moved(device, run);
+            if (!run->lost)
+                sg_region_cut_done(run->region, run->busy);
+        } else {
+            sg_region_cut_undone(run->region, run->busy);
+        }
+    }
+}
+
+/* Charges a plan's calls to growing or to moving: a page made anew because one of another size was given up was
+   moved. */
+static void charge(struct sg_device *device, const struct sg_plan *plan)
+{
+    uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
+             moved = plan->place.new_pages - plan->created + anew;
+    uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
+    uint64_t moves = sg_cost_ns(device, SG_COST_map, moved, moved) + sg_cost_ns(device, SG_COST_create, anew, anew) +
+                     sg_cost_ns(device, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
+                     sg_cost_ns(device, SG_COST_unmap, plan->unmaps, plan->unmapped) +
+                     sg_cost_ns(device, SG_COST_release, plan->releases, plan->releases);
+    uint64_t growth = sg_cost_ns(device, SG_COST_create, grown, grown) + sg_cost_ns(device, SG_COST_map, grown, grown) +
+                      sg_cost_ns(device, SG_COST_set_access, moved ? 0 : plan->accesses, grown * devices);
+    sg_count(device, SG_STAT_move_cost_ns, moves);
+    sg_count(device, SG_STAT_growth_cost_ns, growth);
+}
+
+/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after
+   the present time of the stream that they are for has come after what was done at the old address. */
+static void keep_aliases(struct sg_plan *plan)
+{
+    uint32_t next = plan->created;
+    uint64_t now = 0;
+    for (uint32_t i = 0; i < plan->run_count; i++) {
+        const struct sg_run *run = &plan->runs[i];
+        if (run->region->page_units != plan->region->page_units)
+            continue;
+        if (run->alias) {
+            sg_alias_met(plan->device, plan->slot);
+            sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
+            now = now ? now : sg_order_tick(plan->device);
+            for (uint32_t page = 0; page < run->pages; page++)
+                plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
+        }
+        next += run->pages;
+    }
+}
+
+uint32_t sg_plan_commit(struct sg_plan *plan)
+{
+    struct sg_device *device = plan->device;
+    struct sg_region *region = plan->region;
+    uint32_t next = 0;
+    settle_runs(plan, /* moved */ true);
+    for (uint32_t page = plan->first_page; page <= plan->last_page; page++)
+        if (!region->handle[page]) {
+            region->handle[page] = plan->handles[next];
+            region->after[page] = (struct sg_after){0};
+            plan->handles[next++] = page;
+        }
+    assert(next == plan->place.new_pages);
+    keep_aliases(plan);
+    sg_device_count_pages(device, region, next);
+    charge(device, plan);
+    sg_count(device, SG_STAT_grows, 1);
+    sg_count(device, SG_STAT_pages_created, plan->created);
+    return sg_region_commit(region, plan->busy, &plan->place, plan->slot);
+}
+
+void sg_plan_abandon(struct sg_plan *plan)
+{
+    settle_runs(plan, /* moved */ false);
+    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_order_tick(plan->device));
+}

@@ -1,0 +1,328 @@
+/* What is said when memory has run out: how much was short, why, what holds the rest, and what to do next. */
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "native_segments.h"
+#include "device.h"
+#include "live_groups.h"
+#include "size.h"
+
+/* The partly used page with the least in it: what stands in the way of giving it to somebody else. */
+struct holder {
+    uint64_t used, pages; /* bytes in that page; partly used pages in all */
+    CUdeviceptr page;
+    uint64_t block;       /* size of one block in it */
+    uint64_t page_bytes;
+};
+
+/* Takes in a page of which `used` units are in use. */
+static void note_page(struct holder *holder, const struct sg_region *region, uint32_t page, uint32_t used, uint32_t block)
+{
+    if (!used || used >= region->page_units)
+        return;
+    holder->pages++;
+    if (used < holder->used)
+        *holder = (struct holder){used, holder->pages, sg_region_address(region, page * region->page_units), block,
+            (uint64_t)region->page_units << SG_UNIT_SHIFT};
+}
+
+static struct holder find_holder(const struct sg_device *device)
+{
+    struct holder holder = {.used = UINT64_MAX};
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        const struct sg_region *region = device->region[i];
+        uint32_t page = UINT32_MAX, used = 0, block = 0;
+        for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
+            const struct sg_node *node = &device->nodes.node[id];
+            if (node->state != SG_NODE_BLOCK && node->state != SG_NODE_PENDING)
+                continue;
+            /* Only the first and last page of a block can be shared. */
+            uint32_t ends[2] = {node->begin / region->page_units, (node->begin + node->size - 1) / region->page_units};
+            for (int e = 0; e < 2; e++) {
+                if (e == 1 && ends[1] == ends[0])
+                    continue;
+                if (ends[e] != page) {
+                    note_page(&holder, region, page, used, block);
+                    page = ends[e];
+                    used = 0;
+                }
+                uint32_t from = page * region->page_units, to = from + region->page_units,
+                         end = node->begin + node->size;
+                used += (end < to ? end : to) - (node->begin > from ? node->begin : from);
+                block = node->size;
+            }
+        }
+        note_page(&holder, region, page, used, block);
+    }
+    holder.used = holder.used == UINT64_MAX ? 0 : holder.used << SG_UNIT_SHIFT;
+    holder.block <<= SG_UNIT_SHIFT;
+    return holder;
+}
+
+static uint64_t at_most(uint64_t value, uint64_t most)
+{
+    return value < most ? value : most;
+}
+
+/* What may be held of the device, bytes, if the limit were `limit` and others held `outside`. */
+static uint64_t room_of(const struct sg_shortage *shortage, uint64_t limit, uint64_t outside)
+{
+    return at_most(limit, shortage->total - at_most(outside, shortage->total));
+}
+
+static uint64_t held_by(const struct sg_oom_around *around, const struct sg_shortage *shortage)
+{
+    enum { WORTH_NAMING = 10 }; /* of the device this part may be this process's own: contexts and libraries */
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < around->processes; i++)
+        bytes += around->process[i].bytes;
+    if (!bytes && shortage->outside > shortage->total / WORTH_NAMING)
+        return shortage->outside;
+    return at_most(bytes, shortage->outside);
+}
+
+/* The first of these that the allocation would have needed no other change for. */
+enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around)
+{
+    uint64_t most = room_of(shortage, shortage->limit, shortage->outside), others = held_by(around, shortage),
+             without = shortage->outside - others, asked = shortage->asked,
+             allocated = shortage->allocated - at_most(around->parked, shortage->allocated);
+    bool limited = shortage->limit < shortage->total;
+    if (asked > UINT64_MAX - shortage->used)
+        return SG_OOM_TOO_BIG;
+    if (shortage->used + asked <= most)
+        return SG_OOM_FRAGMENTED;
+    if (allocated + asked <= most)
+        return SG_OOM_QUEUED;
+    if (limited && allocated + asked <= room_of(shortage, shortage->total, shortage->outside))
+        return SG_OOM_LIMIT;
+    if (others && allocated + asked <= room_of(shortage, shortage->limit, without))
+        return SG_OOM_OTHERS;
+    if (allocated + asked <= room_of(shortage, shortage->total, without)) /* both: the one that takes more is told */
+        return limited && shortage->total - shortage->limit >= others ? SG_OOM_LIMIT : SG_OOM_OTHERS;
+    return SG_OOM_TOO_BIG;
+}
+
+/* Where the text is written: what finds no room is counted all the same. */
+struct text {
+    char *buffer;
+    size_t size, length;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
+{
+    va_list arguments;
+    size_t used = text->length < text->size ? text->length : text->size;
+    va_start(arguments, format);
+    int length = vsnprintf(text->size > used ? text->buffer + used : NULL, text->size - used, format, arguments);
+    va_end(arguments);
+    assert(length >= 0);
+    text->length += (size_t)length;
+}
+
+static void put_first(struct text *text, int ordinal, const struct sg_shortage *shortage)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT];
+    put(text, "segalloc: out of memory on device %d: short by %s: %s asked for", ordinal,
+        sg_size_format(shortage->short_by, a), sg_size_format(shortage->asked, b));
+    if (shortage->takes != shortage->asked)
+        put(text, " in a segment of %s", sg_size_format(shortage->takes, c));
+    put(text, ", %s to be had (%s idle + %s free)\n", sg_size_format(shortage->idle + shortage->room, c),
+        sg_size_format(shortage->idle, d), sg_size_format(shortage->room, e));
+}
+
+static void put_processes(struct text *text, const struct sg_oom_around *around)
+{
+    enum { NAMED = 4 };
+    char bytes[SG_SIZE_TEXT];
+    for (size_t i = 0; i < around->processes && i < NAMED; i++) {
+        const struct sg_oom_process *process = &around->process[i];
+        put(text, "  process  %d%s%s%s holds %s\n", process->pid, *process->name ? " (" : "", process->name,
+            *process->name ? ")" : "", sg_size_format(process->bytes, bytes));
+    }
+    if (around->processes > NAMED)
+        put(text, "  process  and %zu more\n", around->processes - NAMED);
+}
+
+static void put_cause(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
+    const struct sg_shortage *shortage, const struct sg_oom_around *around)
+{
+    const struct sg_conf *conf = &device->core->conf;
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    uint64_t need = shortage->allocated + shortage->asked;
+    put(text, "  cause    ");
+    switch (cause) {
+    case SG_OOM_TOO_BIG:
+        put(text, "too big: with the %s in use that is %s, of %s at most\n"
+            "  help     smaller batches or sequences, or checkpointing, need less\n", sg_size_format(shortage->allocated, a),
+            sg_size_format(need, b),
+            sg_size_format(room_of(shortage, shortage->limit, shortage->outside), c));
+        break;
+    case SG_OOM_FRAGMENTED:
+        put(text, "fragmented: %s are not in use, but not in one piece\n  help     %s\n",
+            sg_size_format(room_of(shortage, shortage->limit, shortage->outside) - shortage->used, a),
+            conf->page_size != SG_AUTO && conf->page_size > device->granularity
+                ? "smaller pages waste less: unset page_size_mb"
+            : device->classic ? "pages can go where they are needed with expandable_segments:True"
+                              : "free, or allocate first, the small blocks that stay");
+        break;
+    case SG_OOM_LIMIT:
+        put(text, "limit: %s may be held of the device's %s, and %s are needed\n"
+            "  help     raise `limit`, or per_process_memory_fraction\n", sg_size_format(shortage->limit, a),
+            sg_size_format(shortage->total, b), sg_size_format(need, c));
+        break;
+    case SG_OOM_OTHERS:
+        put(text, "other processes hold %s of this device", sg_size_format(held_by(around, shortage), a));
+        put(text, "\n  help     stop them, or use another device\n");
+        put_processes(text, around);
+        break;
+    case SG_OOM_QUEUED:
+        put(text, "work still queued: it uses %s that are freed already\n  help     %s\n",
+            sg_size_format(shortage->pending + around->parked, a),
+            around->parked ? "allocate before a graph is captured, or free before it"
+            : shortage->given_up ? "a kernel that never ends? else raise wait_limit"
+            : conf->free_sync == SG_FREE_SYNC_STRICT ? "synchronize before this allocation"
+                                                     : "free_sync:strict waits for it");
+        break;
+    }
+}
+
+/* What the device's memory is used for: the parts add up to all of it. */
+static void put_memory(struct text *text, const struct sg_shortage *shortage, const struct holder *holder, bool worst)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT], d[SG_SIZE_TEXT], e[SG_SIZE_TEXT], f[SG_SIZE_TEXT];
+    uint64_t known = shortage->used + shortage->idle, held = shortage->reserved;
+    uint64_t elsewhere = at_most(shortage->total - at_most(held, shortage->total), shortage->outside);
+    put(text, "  device   %s: %s held by segalloc, %s in use by others, %s free\n", sg_size_format(shortage->total, a),
+        sg_size_format(held, b), sg_size_format(elsewhere, c),
+        sg_size_format(shortage->total - at_most(held + elsewhere, shortage->total), d));
+    put(text, "  segalloc %s: %s in use, %s freed but still in use by queued work, %s idle", sg_size_format(held, a),
+        sg_size_format(shortage->allocated, b), sg_size_format(shortage->pending, c), sg_size_format(shortage->idle, d));
+    if (holder->pages)
+        put(text, ", %s idle in %llu partly used page%s", sg_size_format(held > known ? held - known : 0, e),
+            (unsigned long long)holder->pages, sg_plural(holder->pages));
+    else if (held > known)
+        put(text, ", %s idle in partly used segments", sg_size_format(held - known, e));
+    put(text, "\n");
+    if (holder->pages && worst)
+        put(text, "  worst    %s in use keep a page of %s (at 0x%llx, a block of %s)\n", sg_size_format(holder->used, e),
+            sg_size_format(holder->page_bytes, f), (unsigned long long)holder->page, sg_size_format(holder->block, a));
+}
+
+/* What one place asked for belongs together; where that is not known, what is of one size. */
+static void add_block(struct sg_live *live, const struct sg_device *device, const struct sg_node *node)
+{
+    struct sg_live_key key = {.site = sg_node_place(&device->nodes, (uint32_t)(node - device->nodes.node)).site};
+    if (!key.site)
+        key.size_class = sg_live_class(node->requested);
+    (void)sg_live_add(live, &key, node->requested);
+}
+
+/* Groups what is alive. Under the lock. */
+static void collect_live(const struct sg_device *device, struct sg_live *live)
+{
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        for (uint32_t id = device->region[i]->first; id; id = device->nodes.node[id].next) {
+            if (device->nodes.node[id].state == SG_NODE_BLOCK)
+                add_block(live, device, &device->nodes.node[id]);
+        }
+    }
+    if (device->classic)
+        sg_classic_each(device, add_block, live);
+}
+
+static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows, const struct sg_oom_around *around)
+{
+    char bytes[SG_SIZE_TEXT], mean[SG_SIZE_TEXT], site[160];
+    for (uint32_t i = 0; i < rows; i++) {
+        put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
+            (unsigned long long)row[i].blocks, sg_plural(row[i].blocks));
+        if (row[i].blocks > 1)
+            put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
+        if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site))
+            put(text, ", asked for at %s", site);
+        put(text, "\n");
+    }
+}
+
+/* A size as it is given to a tool: rounded up to whole units. */
+static const char *argument(uint64_t bytes, char text[SG_SIZE_TEXT])
+{
+    bool whole = bytes % SG_GIB == 0;
+    uint64_t unit = whole ? SG_GIB : SG_MIB;
+    snprintf(text, SG_SIZE_TEXT, "%llu%s", (unsigned long long)((bytes + unit - 1) / unit), whole ? "GiB" : "MiB");
+    return text;
+}
+
+static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
+    const struct sg_shortage *shortage, const struct sg_oom_around *around)
+{
+    const char *command = around->command && *around->command ? around->command : "CMD";
+    char size[SG_SIZE_TEXT];
+    put(text, "  next     ");
+    switch (cause) {
+    case SG_OOM_TOO_BIG:
+        put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
+        break;
+    case SG_OOM_FRAGMENTED:
+        put(text, "segalloc run -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+            command);
+        break;
+    case SG_OOM_LIMIT:
+        put(text, "segalloc run --conf limit:%s -- %s\n",
+            argument(shortage->allocated + shortage->asked + (shortage->reserved - at_most(shortage->used + shortage->idle,
+                                                                                          shortage->reserved)), size),
+            command);
+        break;
+    case SG_OOM_OTHERS:
+        if (!around->processes) {
+            put(text, "nvidia-smi\n");
+            break;
+        }
+        put(text, "ps -fp ");
+        for (size_t i = 0; i < around->processes; i++)
+            put(text, "%s%d", i ? "," : "", around->process[i].pid);
+        put(text, "\n");
+        break;
+    case SG_OOM_QUEUED:
+        if (around->parked)
+            put(text, "segalloc run -o run.trace -- %s\n", command);
+        else if (shortage->given_up || device->core->conf.free_sync == SG_FREE_SYNC_STRICT)
+            put(text, "segalloc run --conf wait_limit:%.0f -- %s\n", 10 * device->core->conf.wait_limit + 10, command);
+        else
+            put(text, "segalloc run --conf free_sync:strict -- %s\n", command);
+        break;
+    }
+}
+
+size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_around *around, char *buffer, size_t size)
+{
+    static const struct sg_oom_around nothing = {0};
+    enum { GROUPS = 4096, TOLD = 5 };
+    struct sg_device *device = sg_device_known(core, ordinal);
+    struct text text = {buffer, size, 0};
+    struct sg_live live = {0};
+    struct sg_live_row row[TOLD];
+    if (size)
+        *buffer = '\0';
+    if (!device)
+        return 0;
+    around = around ? around : &nothing;
+    bool grouped = sg_live_init(&live, GROUPS);
+    sg_lock(&device->lock);
+    const struct sg_shortage shortage = device->shortage;
+    const struct holder holder = find_holder(device);
+    if (grouped)
+        collect_live(device, &live);
+    sg_unlock(&device->lock);
+    uint32_t rows = grouped ? sg_live_rows(&live, false, NULL, row, TOLD) : 0;
+    sg_live_fini(&live);
+    enum sg_oom_cause cause = sg_oom_cause(&shortage, around);
+    put_first(&text, ordinal, &shortage);
+    put_cause(&text, cause, device, &shortage, around);
+    put_memory(&text, &shortage, &holder, cause == SG_OOM_FRAGMENTED);
+    put_live(&text, row, rows < TOLD ? rows : TOLD, around);
+    put_next(&text, cause, device, &shortage, around);
+    return text.length;
+}

@@ -1,0 +1,113 @@
+/* What the core tells about itself: the statistics table, and what a failed allocation was short of. */
+#include "native_segments.h"
+#include "device.h"
+
+static void set_gauge(struct sg_stats *stats, enum sg_stat stat, struct sg_gauge gauge)
+{
+    stats->value[stat] = gauge.now;
+    stats->peak[stat] = gauge.peak;
+}
+
+static uint64_t largest_free(const struct sg_device *device)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < device->region_count; i++) {
+        uint64_t units = sg_region_largest(device->region[i]);
+        largest = units > largest ? units : largest;
+    }
+    return largest << SG_UNIT_SHIFT;
+}
+
+static void collect(struct sg_device *device, struct sg_stats *ret)
+{
+    const struct sg_usage *usage = &device->usage;
+    *ret = (struct sg_stats){0};
+    sg_usage_derive(device);
+    for (int i = 0; i < SG_STAT_COUNT; i++)
+        ret->value[i] = __atomic_load_n(&device->counter[i], __ATOMIC_RELAXED);
+    set_gauge(ret, SG_STAT_requested_bytes, usage->requested);
+    set_gauge(ret, SG_STAT_allocated_bytes, usage->allocated);
+    set_gauge(ret, SG_STAT_pending_bytes, usage->pending);
+    set_gauge(ret, SG_STAT_active_bytes, usage->active);
+    set_gauge(ret, SG_STAT_reserved_bytes, usage->reserved);
+    set_gauge(ret, SG_STAT_inactive_split_bytes, usage->inactive_split);
+    set_gauge(ret, SG_STAT_stranded_bytes, usage->stranded);
+    set_gauge(ret, SG_STAT_small_allocated_bytes, usage->small_allocated);
+    set_gauge(ret, SG_STAT_small_reserved_bytes, usage->small_reserved);
+    set_gauge(ret, SG_STAT_allocations, usage->allocations);
+    set_gauge(ret, SG_STAT_pages, usage->pages);
+    set_gauge(ret, SG_STAT_mappings, usage->mappings);
+    set_gauge(ret, SG_STAT_segments, usage->segments);
+    set_gauge(ret, SG_STAT_pinned_bytes, usage->pinned);
+    set_gauge(ret, SG_STAT_aliased_bytes, usage->aliased);
+    ret->value[SG_STAT_largest_free_bytes] = ret->peak[SG_STAT_largest_free_bytes] = largest_free(device);
+    ret->value[SG_STAT_allocs] = usage->allocs;
+    ret->value[SG_STAT_frees] = usage->frees;
+    ret->value[SG_STAT_allocated_total_bytes] = usage->allocated_total;
+    ret->value[SG_STAT_freed_total_bytes] = usage->freed_total;
+    ret->value[SG_STAT_strict_frees] = usage->strict_frees;
+    ret->value[SG_STAT_strict_wait_ns] = usage->strict_wait_ns;
+    ret->value[SG_STAT_calls_sync] += usage->strict_frees;
+}
+
+static bool snapshot(struct sg_core *core, int ordinal, bool recent, struct sg_stats *ret)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return false;
+    sg_lock(&device->lock);
+    collect(device, ret);
+    for (int i = 0; !recent && i < SG_STAT_COUNT; i++) {
+        if (ret->peak[i] < device->peak_before[i])
+            ret->peak[i] = device->peak_before[i];
+    }
+    sg_unlock(&device->lock);
+    return true;
+}
+
+bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    return snapshot(core, ordinal, /* recent */ false, ret);
+}
+
+bool sg_core_stats_recent(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    return snapshot(core, ordinal, /* recent */ true, ret);
+}
+
+void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
+{
+    const struct sg_usage *usage = &device->usage;
+    uint64_t held = usage->reserved.now, outside = device->outside_bytes;
+    uint64_t allowed = device->capacity_bytes > held ? device->capacity_bytes - held : 0;
+    uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
+    struct sg_shortage shortage = {
+        .asked = bytes,
+        .takes = device->classic ? sg_classic_takes(device, bytes) : bytes,
+        .live = usage->requested.now,
+        .used = usage->active.now,
+        .allocated = usage->allocated.now,
+        .pending = usage->pending.now,
+        .reserved = held,
+        .total = device->total_bytes,
+        .limit = device->capacity_bytes,
+        .outside = outside,
+        .given_up = device->counter[SG_STAT_waits_given_up] > 0,
+        .idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device),
+        .room = allowed < left ? allowed : left,
+    };
+    uint64_t had = shortage.idle + shortage.room;
+    shortage.short_by = shortage.takes > had ? shortage.takes - had : device->granularity ? device->granularity : SG_UNIT;
+    device->shortage = shortage;
+}
+
+bool sg_core_shortage(struct sg_core *core, int ordinal, struct sg_shortage *ret)
+{
+    struct sg_device *device = sg_device_known(core, ordinal);
+    if (!device)
+        return false;
+    sg_lock(&device->lock);
+    *ret = device->shortage;
+    sg_unlock(&device->lock);
+    return ret->asked > 0;
+}

@@ -1,0 +1,349 @@
+/* Where pages are mapped, taken away and given back: the slow half of a region. */
+#include "space/extents.h"
+
+static bool is_open(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
+{
+    return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, taker.slot));
+}
+
+/* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
+static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, uint32_t end, struct sg_taker taker)
+{
+    uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1),
+             others = 0;
+    for (uint32_t page = first; region->ordered && page < first + whole; page++)
+        others += !sg_after_complete(region->order, region->after[page]) &&
+                  !(taker.aliases && sg_region_shareable(region, page, taker.slot));
+    return whole - others;
+}
+
+/* Prices [begin, begin + units), which starts in the open node `id`. */
+static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units,
+    struct sg_taker taker)
+{
+    struct sg_place place = {.begin = begin, .units = units, .node = id};
+    uint32_t end = begin + units;
+    for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
+        const struct sg_node *node = at(region, id);
+        uint32_t from = node->begin > begin ? node->begin : begin, to = end_of(node) < end ? end_of(node) : end;
+        if (node->state == SG_NODE_HOLE)
+            place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
+        else /* what it leaves of this range may still hold whole pages */
+            place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) -
+                           pages_to_be_had(region, node->begin, from, taker) -
+                           pages_to_be_had(region, to, end_of(node), taker);
+    }
+    return place;
+}
+
+struct search {
+    uint32_t units;
+    bool high, any;
+    enum sg_thrift thrift;
+    struct sg_taker taker;
+    uint32_t room, best_room; /* units of the open stretch that is looked at, and of that of the best place */
+    struct sg_place best;
+};
+
+static void consider(struct search *search, struct sg_place place)
+{
+    uint32_t cost = place.new_pages, least = search->best.new_pages;
+    if (search->thrift == SG_FEWEST_WHOLE) {
+        cost += place.whole;
+        least += search->best.whole;
+    }
+    /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so
+       are the parts of pages at their ends. */
+    bool nearer = search->high                        ? place.begin > search->best.begin
+                  : search->room != search->best_room ? search->room > search->best_room
+                                                      : place.begin < search->best.begin;
+    if (!search->any || cost < least || (cost == least && nearer)) {
+        search->best = place;
+        search->best_room = search->room;
+    }
+    search->any = true;
+}
+
+/* The open node at or before `id` that holds `position`. */
+static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t position)
+{
+    while (at(region, id)->begin > position)
+        id = at(region, id)->prev;
+    return id;
+}
+
+/* Tries the places in the open stretch from node `left` to node `right` that start where a piece starts, or end
+   where one ends. Between those, sliding only adds pages. */
+static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
+{
+    uint32_t begin = at(region, left)->begin, end = end_of(at(region, right)), units = search->units;
+    if (end - begin < units)
+        return;
+    search->room = end - begin;
+    for (uint32_t id = left;; id = at(region, id)->next) {
+        const struct sg_node *node = at(region, id);
+        if ((node->state == SG_NODE_FREE || id == left) && end - node->begin >= units)
+            consider(search, price(region, id, node->begin, units, search->taker));
+        if ((node->state == SG_NODE_FREE || id == right) && end_of(node) - begin >= units) {
+            uint32_t from = end_of(node) - units;
+            consider(search, price(region, back_to(region, id, from), from, units, search->taker));
+        }
+        if (id == right)
+            return;
+    }
+}
+
+/* Tries the open stretch around node `id`. Returns where it ends. */
+static uint32_t try_around(const struct sg_region *region, uint32_t id, struct search *search)
+{
+    uint32_t left = id, right = id;
+    while (at(region, left)->prev && is_open(region, at(region, at(region, left)->prev), search->taker))
+        left = at(region, left)->prev;
+    while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), search->taker))
+        right = at(region, right)->next;
+    try_stretch(region, left, right, search);
+    return end_of(at(region, right));
+}
+
+bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
+    struct sg_taker taker, struct sg_place *ret)
+{
+    struct search search = {.units = units, .high = high, .thrift = thrift, .taker = taker};
+    for (uint32_t page = 0;
+         page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
+        page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
+    if (search.any)
+        *ret = search.best;
+    return search.any;
+}
+
+/* Cuts [begin, end) out of the open node `id` and makes it busy; the rest keeps its state. Two nodes must be left. */
+static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
+{
+    struct sg_node *node = at(region, id);
+    bool is_hole = node->state == SG_NODE_HOLE;
+    uint32_t node_end = end_of(node);
+    if (is_hole)
+        hole_remove(region, node);
+    else if (node->state == SG_NODE_FREE) /* what is held is in no index */
+        free_remove(region, node);
+    node->state = SG_NODE_BUSY;
+    if (node->begin < begin) {
+        uint32_t left = insert_before(region, id, node->begin, begin - node->begin);
+        at(region, left)->owner = node->owner;
+        at(region, left)->time = node->time;
+        if (is_hole)
+            hole_insert(region, left);
+        else
+            free_put(region, left);
+    }
+    if (end < node_end) {
+        uint32_t right = insert_after(region, id, end, node_end - end);
+        at(region, right)->owner = node->owner;
+        at(region, right)->time = node->time;
+        if (is_hole)
+            hole_insert(region, right);
+        else
+            free_put(region, right);
+    }
+    node->begin = begin;
+    node->size = end - begin;
+    return id;
+}
+
+uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
+{
+    uint32_t id = place->node, end = place->begin + place->units;
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut meanwhile */
+        return 0;
+    uint32_t busy = 0;
+    while (id && at(region, id)->begin < end) {
+        struct sg_node *node = at(region, id);
+        uint32_t next = node->next;
+        uint32_t from = node->begin > place->begin ? node->begin : place->begin;
+        uint32_t to = end_of(node) < end ? end_of(node) : end;
+        if (node->state == SG_NODE_HOLE) { /* whole pages only */
+            from = page_of(region, from) * region->page_units;
+            to = (page_of(region, to - 1) + 1) * region->page_units;
+        }
+        uint32_t part = cut_out(region, id, from, to);
+        if (busy) {
+            at(region, busy)->size += at(region, part)->size;
+            unlink_node(region, part);
+        } else {
+            busy = part;
+        }
+        id = next;
+    }
+    return busy;
+}
+
+/* What is left over of a new page is called its first user's, so that it joins what that one frees. It has the page's
+   past: none, but for memory that has another address still. */
+static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
+{
+    at(region, id)->owner = slot;
+    at(region, id)->time = region->after[page_of(region, at(region, id)->begin)].time;
+    region->ordered = region->ordered || slot;
+    become_free(region, id);
+}
+
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot)
+{
+    struct sg_node *node = at(region, busy);
+    assert(node->state == SG_NODE_BUSY);
+    uint32_t begin = node->begin, end = end_of(node), block_end = place->begin + place->units;
+    node->begin = place->begin;
+    node->size = place->units;
+    block_insert(region, busy);
+    uint32_t left = begin < place->begin ? insert_before(region, busy, begin, place->begin - begin) : 0;
+    uint32_t right = block_end < end ? insert_after(region, busy, block_end, end - block_end) : 0;
+    if (left)
+        leave_over(region, left, slot);
+    if (right)
+        leave_over(region, right, slot);
+    return busy;
+}
+
+/* Turns a node that is in no index into a hole, joined with neighbouring holes. */
+static void become_hole(struct sg_region *region, uint32_t id)
+{
+    struct sg_node *node = at(region, id);
+    uint32_t prev = node->prev, next = node->next;
+    if (next && at(region, next)->state == SG_NODE_HOLE) {
+        hole_remove(region, at(region, next));
+        node->size += at(region, next)->size;
+        unlink_node(region, next);
+    }
+    if (prev && at(region, prev)->state == SG_NODE_HOLE) {
+        hole_remove(region, at(region, prev));
+        at(region, prev)->size += node->size;
+        unlink_node(region, id);
+        id = prev;
+    }
+    hole_insert(region, id);
+}
+
+static enum sg_node_state after_abandon(const struct sg_region *region, uint32_t page)
+{
+    return region->handle[page] == SG_PAGE_LOST ? SG_NODE_BUSY : region->handle[page] ? SG_NODE_FREE : SG_NODE_HOLE;
+}
+
+void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
+{
+    struct sg_node *node = at(region, busy);
+    assert(node->state == SG_NODE_BUSY);
+    for (;;) {
+        uint32_t begin = node->begin, end = end_of(node), page = page_of(region, begin);
+        enum sg_node_state becomes = after_abandon(region, page);
+        uint32_t stop = page + 1;
+        while (stop * region->page_units < end && after_abandon(region, stop) == becomes)
+            stop++;
+        uint32_t cut = stop * region->page_units < end ? stop * region->page_units : end;
+        uint32_t rest = cut < end ? insert_after(region, busy, cut, end - cut) : 0;
+        if (rest)
+            at(region, rest)->state = SG_NODE_BUSY;
+        node->size = cut - begin;
+        node->owner = slot;
+        node->time = slot ? now : 0;
+        region->ordered = region->ordered || slot;
+        if (becomes == SG_NODE_FREE)
+            become_free(region, busy);
+        else if (becomes == SG_NODE_HOLE)
+            become_hole(region, busy);
+        if (!rest)
+            return;
+        busy = rest;
+        node = at(region, busy);
+    }
+}
+
+static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_taker taker)
+{
+    return taker.aliases ? sg_region_shareable(region, page, taker.slot) : sg_region_movable(region, page);
+}
+
+/* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is
+   none. */
+static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin,
+    uint32_t *end)
+{
+    uint32_t from = page_of(region, node->begin + region->page_units - 1);
+    if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
+        *begin = from < *end ? from : *end;
+        return from < *end;
+    }
+    while (*end > from && !may_cut(region, *end - 1, taker))
+        --*end;
+    *begin = *end;
+    while (*begin > from && may_cut(region, *begin - 1, taker))
+        --*begin;
+    return *end > *begin;
+}
+
+/* Whether a run of `pages` is a better source of `want` than one of `best`. The smallest that is enough is best,
+   else the largest. */
+static bool is_better_source(uint32_t pages, uint32_t best, uint32_t want)
+{
+    return pages >= want ? best < want || pages <= best : best < want && pages >= best;
+}
+
+bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker, struct sg_source *best)
+{
+    bool found = false;
+    for (uint32_t slot = 0;
+         (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+        for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
+            if (is_better_source(end - begin, best->pages, want)) {
+                *best = (struct sg_source){.node = id, .first = begin, .pages = end - begin};
+                found = true;
+            }
+        }
+    }
+    return found;
+}
+
+uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
+    uint32_t *ret_first)
+{
+    const struct sg_node *node = at(region, source->node);
+    uint32_t pages = source->pages < want ? source->pages : want;
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+        return 0;
+    /* Next to where there is no memory already, so that what stays is in one piece. */
+    bool low = has_state(region, node->prev, SG_NODE_HOLE) && !has_state(region, node->next, SG_NODE_HOLE);
+    *ret_first = low ? source->first : source->first + source->pages - pages;
+    return cut_out(region, source->node, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
+}
+
+uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
+    uint32_t *ret_busy)
+{
+    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+        return 0;
+    uint32_t limit = before < region->pages ? before * region->page_units : region->units;
+    uint32_t slot = (limit >> region->slot_shift) + 1;
+    while ((slot = sg_index_last(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE) {
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+        end = end < before ? end : before;
+        if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
+            continue;
+        *ret_first = end - begin > want ? end - want : begin;
+        *ret_busy = cut_out(region, id, *ret_first * region->page_units, end * region->page_units);
+        return end - *ret_first;
+    }
+    return 0;
+}
+
+void sg_region_cut_done(struct sg_region *region, uint32_t busy)
+{
+    assert(at(region, busy)->state == SG_NODE_BUSY);
+    become_hole(region, busy);
+}
+
+void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
+{
+    assert(at(region, busy)->state == SG_NODE_BUSY);
+    become_free(region, busy);
+}

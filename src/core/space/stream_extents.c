@@ -1,0 +1,131 @@
+/* Regions whose free ranges belong to several streams: what goes beyond one range of one owner. */
+#include "space/extents.h"
+
+#include "meta.h"
+
+struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
+{
+    struct sg_lists *lists = sg_meta_map(sizeof *lists);
+    region->lists[owner] = lists;
+    if (!lists)
+        region->listless |= UINT64_C(1) << owner;
+    return lists ? lists : &region->common;
+}
+
+void sg_region_make_listed(struct sg_region *region)
+{
+    region->listed = true;
+    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++)
+        class_insert(region, region->free_at[slot]);
+}
+
+void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
+{
+    uint32_t first = page_of(region, begin), last = page_of(region, begin + size - 1);
+    region->ordered = true;
+    for (uint32_t page = first; page <= last; page++) {
+        struct sg_after *known = &region->after[page];
+        bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
+        if (whole || sg_after_complete(region->order, *known)) {
+            *known = after; /* who came to use all of a page had come after all that it held before */
+        } else {
+            known->slots |= after.slots;
+            known->time = known->time > after.time ? known->time : after.time;
+        }
+    }
+}
+
+bool sg_region_tidy(struct sg_region *region)
+{
+    if (!region->ordered || region->tidied == region->order->version)
+        return false;
+    region->tidied = region->order->version;
+    if (!has_several_owners(region))
+        return false;
+    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
+        uint32_t id = region->free_at[slot], prev = at(region, id)->prev, next = at(region, id)->next, owner;
+        uint64_t time;
+        bool left = has_state(region, prev, SG_NODE_HELD) &&
+                    may_join(region, at(region, id), at(region, prev), &owner, &time);
+        bool right = (has_state(region, next, SG_NODE_HELD) || has_state(region, next, SG_NODE_FREE)) &&
+                     may_join(region, at(region, id), at(region, next), &owner, &time);
+        if (left || right) {
+            free_remove(region, at(region, id));
+            become_free_of_another(region, id);
+        }
+    }
+    return true;
+}
+
+/* Free memory that a stream may use, in one piece. */
+struct window {
+    uint32_t begin, end, node; /* node: the range that holds `begin` */
+};
+
+struct search {
+    const struct sg_region *region;
+    uint32_t units;
+    struct window now, best;
+};
+
+static void close_window(struct search *search)
+{
+    const struct window *now = &search->now, *best = &search->best;
+    uint32_t length = now->end - now->begin, least = best->end - best->begin;
+    if (length >= search->units && (!least || length < least))
+        search->best = *now;
+    search->now = (struct window){0};
+}
+
+static void extend(struct search *search, uint32_t id, uint32_t begin, uint32_t end)
+{
+    if (search->now.end != begin || search->now.begin == search->now.end) {
+        close_window(search);
+        search->now = (struct window){begin, begin, id};
+    }
+    search->now.end = end;
+}
+
+/* What a stream can't use as a whole it may use by pages, which know better how old they are. */
+static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
+{
+    const struct sg_region *region = search->region;
+    const struct sg_node *node = at(region, id);
+    uint32_t begin = node->begin, end = end_of(node);
+    for (uint32_t page = page_of(region, begin); page * region->page_units < end; page++) {
+        uint32_t from = page * region->page_units, to = from + region->page_units;
+        if (sg_after_usable(region->order, region->after[page], slot))
+            extend(search, id, from > begin ? from : begin, to < end ? to : end);
+    }
+}
+
+static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
+{
+    struct search search = {.region = region, .units = units};
+    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE;
+         at_slot++) {
+        uint32_t id = region->free_at[at_slot];
+        if (is_usable(region, at(region, id), slot))
+            extend(&search, id, at(region, id)->begin, end_of(at(region, id)));
+        else
+            extend_by_pages(&search, id, slot);
+    }
+    close_window(&search);
+    *ret = search.best;
+    return search.best.end != search.best.begin;
+}
+
+uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot)
+{
+    struct window window;
+    if (!region->ordered)
+        return 0;
+    sg_region_tidy(region);
+    if ((uint32_t)sg_index_largest(&region->free_index) * 2 < units && !has_several_owners(region))
+        return 0;
+    if (!find_window(region, units, slot, &window))
+        return 0;
+    const struct sg_place place = {.begin = window.begin, .units = units, .node = window.node};
+    uint32_t busy = sg_region_claim(region, &place);
+    return busy ? sg_region_commit(region, busy, &place, slot) : 0;
+}

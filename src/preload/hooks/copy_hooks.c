@@ -1,0 +1,286 @@
+/* Copies between two addresses of unified space: work for a stream like any other, but for three things.
+
+   Mapped memory can be reached from another device only where access was given to it. A plain copy between devices
+   works on cuMemAlloc's memory in any case, and fails on mapped memory without peer access. So it is made as the copy
+   that names both contexts.
+
+   Such a copy is also a use of the block by a stream of another device. A free on this device would not ask about that
+   stream. Without peer access there is no other such use.
+
+   Observations of the host by a copy follow launch_hooks.def, with one more rule. Copies between devices without a
+   stream begin when all is done that both were given before. They end before what both are given after (CUDA C++
+   Programming Guide, "Peer-to-Peer Memory Copy"). */
+#include <stddef.h>
+
+#include "track/contexts.h"
+#include "hooks/copy_hooks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "track/streams.h"
+
+struct end {
+    CUcontext context;
+    int device; /* -1: not memory of a device */
+    bool ours;
+};
+
+static struct end end_of(struct sg_core *core, CUdeviceptr address)
+{
+    struct sg_block_info block;
+    unsigned type = 0;
+    int device = -1;
+    CUresult result = sg_core_block(core, address, &block);
+    if (result == CUDA_SUCCESS)
+        return (struct end){block.context, block.device, true};
+    const struct sg_real *real = sg_real();
+    if (result != CUDA_ERROR_NOT_FOUND ||
+        real->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS ||
+        type != CU_MEMORYTYPE_DEVICE ||
+        real->cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address) != CUDA_SUCCESS)
+        return (struct end){.device = -1};
+    return (struct end){sg_contexts_primary_of(device), device, false};
+}
+
+/* Whether a copy crosses devices and touches memory of ours. */
+static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
+{
+    if (!sg_contexts_devices() || (!sg_life_owns(dst) && !sg_life_owns(src)))
+        return false;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return false;
+    *ret_dst = end_of(core, dst);
+    *ret_src = end_of(core, src);
+    sg_end();
+    return ret_dst->device >= 0 && ret_src->device >= 0 && ret_dst->device != ret_src->device && ret_dst->context &&
+        ret_src->context && (ret_dst->ours || ret_src->ours);
+}
+
+/* By a stream of another device. A caller that tells of the other streams which use its block tells of this one too. */
+static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
+{
+    struct sg_block_info block;
+    int device;
+    CUresult result = sg_core_block(core, address, &block);
+    if (result == CUDA_ERROR_NOT_FOUND)
+        sg_memory_served_abroad();
+    if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
+        return;
+    if (sg_memory_guesses() && sg_following())
+        (void)sg_memory_record_stream(core, block.base, stream);
+    else
+        sg_core_used_abroad(core, block.base);
+}
+
+void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
+{
+    struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
+    if (!core)
+        return;
+    used(core, address, sg_stream_named(stream, per_thread));
+    sg_end();
+}
+
+/* Of whose work a copy may tell the host, or one stream another. */
+enum tells { TELLS_NOTHING, TELLS_OF_ITS_STREAM, TELLS_OF_ALL };
+
+/* A copy to 0 is one to the host. */
+static enum tells told_later(CUdeviceptr dst)
+{
+    return sg_following() && !sg_life_owns(dst) ? TELLS_OF_ITS_STREAM : TELLS_NOTHING;
+}
+
+/* Without a stream. Whether memory of the driver's is another device's is not asked. */
+static enum tells told_now(CUdeviceptr dst, CUdeviceptr src, bool crossing)
+{
+    if (!sg_following())
+        return TELLS_NOTHING;
+    if (!crossing)
+        crossing = sg_contexts_devices() && !sg_life_owns(dst) && !sg_life_owns(src);
+    return crossing ? TELLS_OF_ALL : TELLS_OF_ITS_STREAM;
+}
+
+static void tell(enum tells tells, CUstream stream, bool per_thread)
+{
+    if (tells == TELLS_OF_ALL)
+        sg_streams_tell_all();
+    else if (tells == TELLS_OF_ITS_STREAM)
+        sg_streams_tell(stream, per_thread);
+}
+
+/* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
+   devices. */
+static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing, enum tells tells)
+{
+    sg_touched(stream, per_thread);
+    tell(tells, stream, per_thread);
+    if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
+        sg_copies_used(dst, stream, per_thread);
+        sg_copies_used(src, stream, per_thread);
+    }
+    struct sg_core *core = crossing && sg_contexts_devices() ? sg_begin() : NULL;
+    if (!core)
+        return;
+    used(core, dst, sg_stream_named(stream, per_thread));
+    used(core, src, sg_stream_named(stream, per_thread));
+    sg_end();
+}
+
+/* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */
+#define COPY(symbol, peer, parameters, arguments, peer_arguments, stream, per_thread, told) \
+    CUresult symbol parameters \
+    { \
+        struct end to, from; \
+        bool crossing = crosses(dst, src, &to, &from); \
+        const enum tells tells = told; \
+        tell(tells, stream, per_thread); \
+        CUresult result = crossing ? sg_real()->peer peer_arguments : sg_real()->symbol arguments; \
+        copied(dst, src, stream, per_thread, crossing, tells); \
+        return result; \
+    }
+#define COPY_NOW(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes), (dst, src, bytes), \
+         (dst, to.context, src, from.context, bytes), NULL, per_thread, told_now(dst, src, crossing))
+#define COPY_ASYNC(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, CUstream stream), (dst, src, bytes, stream), \
+         (dst, to.context, src, from.context, bytes, stream), stream, per_thread, told_later(dst))
+
+COPY_NOW(cuMemcpy, cuMemcpyPeer, false)
+COPY_NOW(cuMemcpy_ptds, cuMemcpyPeer_ptds, true)
+COPY_NOW(cuMemcpyDtoD_v2, cuMemcpyPeer, false)
+COPY_NOW(cuMemcpyDtoD_v2_ptds, cuMemcpyPeer_ptds, true)
+COPY_ASYNC(cuMemcpyAsync, cuMemcpyPeerAsync, false)
+COPY_ASYNC(cuMemcpyAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
+COPY_ASYNC(cuMemcpyDtoDAsync_v2, cuMemcpyPeerAsync, false)
+COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
+
+/* A copy with attributes has no form that names both contexts. Its attributes are hints, which a copy between devices
+   without peer access goes without. */
+#define COPY_HINTED(symbol, peer, per_thread) \
+    COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, void *attributes, CUstream stream), \
+         (dst, src, bytes, attributes, stream), (dst, to.context, src, from.context, bytes, stream), stream, per_thread, \
+         told_later(dst))
+COPY_HINTED(cuMemcpyWithAttributesAsync, cuMemcpyPeerAsync, false)
+COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
+
+#define PEER(symbol, per_thread) \
+    CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes) \
+    { \
+        const enum tells tells = told_now(dst, src, /* crossing */ true); \
+        tell(tells, NULL, per_thread); \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes); \
+        copied(dst, src, NULL, per_thread, /* crossing */ true, tells); \
+        return result; \
+    }
+#define PEER_ASYNC(symbol, per_thread) \
+    CUresult symbol(CUdeviceptr dst, CUcontext dst_context, CUdeviceptr src, CUcontext src_context, size_t bytes, \
+        CUstream stream) \
+    { \
+        const enum tells tells = told_later(dst); \
+        tell(tells, stream, per_thread); \
+        CUresult result = sg_real()->symbol(dst, dst_context, src, src_context, bytes, stream); \
+        copied(dst, src, stream, per_thread, /* crossing */ true, tells); \
+        return result; \
+    }
+PEER(cuMemcpyPeer, false)
+PEER(cuMemcpyPeer_ptds, true)
+PEER_ASYNC(cuMemcpyPeerAsync, false)
+PEER_ASYNC(cuMemcpyPeerAsync_ptsz, true)
+
+/* Copies in two and three dimensions; between arrays they are the driver's affair. */
+static CUdeviceptr device_end(CUmemorytype type, CUdeviceptr address)
+{
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED ? address : 0;
+}
+
+/* The ends of a copy that are named by addresses: what stands in the other fields means nothing. */
+#define DST(copy) ((copy) ? device_end((copy)->dstMemoryType, (copy)->dstDevice) : 0)
+#define SRC(copy) ((copy) ? device_end((copy)->srcMemoryType, (copy)->srcDevice) : 0)
+
+static bool as_peer_copy(const CUDA_MEMCPY3D *copy, CUDA_MEMCPY3D_PEER *ret)
+{
+    struct end to, from;
+    CUdeviceptr dst = DST(copy), src = SRC(copy);
+    if (!dst || !src || !crosses(dst, src, &to, &from))
+        return false;
+    *ret = (CUDA_MEMCPY3D_PEER){
+        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcZ = copy->srcZ, .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = src, .srcContext = from.context, .srcPitch = copy->srcPitch, .srcHeight = copy->srcHeight,
+        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstZ = copy->dstZ, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+        .dstDevice = dst, .dstContext = to.context, .dstPitch = copy->dstPitch, .dstHeight = copy->dstHeight,
+        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = copy->Depth,
+    };
+    return true;
+}
+
+static bool flat_as_peer_copy(const CUDA_MEMCPY2D *copy, CUDA_MEMCPY3D_PEER *ret)
+{
+    const CUDA_MEMCPY3D deep = {
+        .srcXInBytes = copy->srcXInBytes, .srcY = copy->srcY, .srcMemoryType = copy->srcMemoryType,
+        .srcHost = copy->srcHost, .srcDevice = copy->srcDevice, .srcPitch = copy->srcPitch,
+        .dstXInBytes = copy->dstXInBytes, .dstY = copy->dstY, .dstMemoryType = copy->dstMemoryType,
+        .dstHost = copy->dstHost, .dstDevice = copy->dstDevice, .dstPitch = copy->dstPitch,
+        .WidthInBytes = copy->WidthInBytes, .Height = copy->Height, .Depth = 1,
+    };
+    return as_peer_copy(&deep, ret);
+}
+
+#define DEEP_TOLD_LATER(copy) \
+    ((copy) && (copy)->dstMemoryType == CU_MEMORYTYPE_ARRAY ? TELLS_NOTHING : told_later(DST(copy)))
+
+#define DEEP_NOW(symbol, type, convert, peer, per_thread) \
+    CUresult symbol(const type *copy) \
+    { \
+        CUDA_MEMCPY3D_PEER other; \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        const enum tells tells = told_now(DST(copy), SRC(copy), crossing); \
+        tell(tells, NULL, per_thread); \
+        CUresult result = crossing ? sg_real()->peer(&other) : sg_real()->symbol(copy); \
+        copied(DST(copy), SRC(copy), NULL, per_thread, crossing, tells); \
+        return result; \
+    }
+#define DEEP_ASYNC(symbol, type, convert, peer, per_thread) \
+    CUresult symbol(const type *copy, CUstream stream) \
+    { \
+        CUDA_MEMCPY3D_PEER other; \
+        bool crossing = copy && sg_contexts_devices() && convert(copy, &other); \
+        const enum tells tells = DEEP_TOLD_LATER(copy); \
+        tell(tells, stream, per_thread); \
+        CUresult result = crossing ? sg_real()->peer(&other, stream) : sg_real()->symbol(copy, stream); \
+        copied(DST(copy), SRC(copy), stream, per_thread, crossing, tells); \
+        return result; \
+    }
+DEEP_NOW(cuMemcpy2D_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy2D_v2_ptds, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_NOW(cuMemcpy2DUnaligned_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy2DUnaligned_v2_ptds, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_NOW(cuMemcpy3D_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeer, false)
+DEEP_NOW(cuMemcpy3D_v2_ptds, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeer_ptds, true)
+DEEP_ASYNC(cuMemcpy2DAsync_v2, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerAsync, false)
+DEEP_ASYNC(cuMemcpy2DAsync_v2_ptsz, CUDA_MEMCPY2D, flat_as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
+DEEP_ASYNC(cuMemcpy3DAsync_v2, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync, false)
+DEEP_ASYNC(cuMemcpy3DAsync_v2_ptsz, CUDA_MEMCPY3D, as_peer_copy, cuMemcpy3DPeerAsync_ptsz, true)
+
+#define DEEP_PEER(symbol, per_thread) \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy) \
+    { \
+        const enum tells tells = told_now(DST(copy), SRC(copy), /* crossing */ true); \
+        tell(tells, NULL, per_thread); \
+        CUresult result = sg_real()->symbol(copy); \
+        copied(DST(copy), SRC(copy), NULL, per_thread, /* crossing */ true, tells); \
+        return result; \
+    }
+#define DEEP_PEER_ASYNC(symbol, per_thread) \
+    CUresult symbol(const CUDA_MEMCPY3D_PEER *copy, CUstream stream) \
+    { \
+        const enum tells tells = DEEP_TOLD_LATER(copy); \
+        tell(tells, stream, per_thread); \
+        CUresult result = sg_real()->symbol(copy, stream); \
+        copied(DST(copy), SRC(copy), stream, per_thread, /* crossing */ true, tells); \
+        return result; \
+    }
+DEEP_PEER(cuMemcpy3DPeer, false)
+DEEP_PEER(cuMemcpy3DPeer_ptds, true)
+DEEP_PEER_ASYNC(cuMemcpy3DPeerAsync, false)
+DEEP_PEER_ASYNC(cuMemcpy3DPeerAsync_ptsz, true)

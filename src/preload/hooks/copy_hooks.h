@@ -1,0 +1,20 @@
+/* Copies, as far as they reach memory of ours from another device (copy_hooks.c). */
+#ifndef SG_COPIES_H
+#define SG_COPIES_H
+
+#include <stdbool.h>
+
+#include "track/contexts.h"
+#include "cuda_abi.h"
+
+/* After the driver's call: a stream was given work on `address`, which may be memory of ours. A stream of another
+   device needs no access for a copy from or to the host, or for a set. A free of the block's device would not ask
+   about it otherwise. `per_thread`: as of sg_stream_named(). */
+void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread); /* where there are several */
+static inline void sg_copies_used(CUdeviceptr address, CUstream stream, bool per_thread)
+{
+    if (sg_contexts_devices())
+        sg_copies_used_on_devices(address, stream, per_thread);
+}
+
+#endif

@@ -1,0 +1,351 @@
+/* Untracked order: events that are recorded inside launches, by graphs or by other processes; and streams that wait
+   for something else than events. */
+#include "hooks/graph_hooks.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+
+#include "hooks/external_alloc_hooks.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "track/events.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "track/streams.h"
+
+/* Some graph waits for an event of outside, or for a word of memory. The streams that it is launched in are ordered
+   after more than is known. */
+static atomic_bool graphs_wait;
+
+void sg_taints_graph_waits(void)
+{
+    atomic_store(&graphs_wait, true);
+}
+
+/* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
+   of its own device, whose slots know nothing of other devices'. */
+static void opaque(CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_core *core = sg_following() ? sg_begin() : NULL;
+    if (!sg_following())
+        sg_streams_waited_early();
+    if (!core)
+        return;
+    bool followed = sg_streams_place(core, stream, per_thread, &place);
+    if (followed) {
+        sg_streams_opaque(core, &place);
+        sg_core_slot_touched(core, place.device, place.slot);
+    }
+    if (!followed || sg_contexts_devices())
+        sg_streams_told_all(core);
+    sg_end();
+}
+
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuIpcGetEventHandle(handle, event);
+}
+
+CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphAddEventRecordNode(ret, graph, nodes, count, event);
+}
+
+CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphEventRecordNodeSetEvent(node, event);
+}
+
+CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    sg_events_taint(event);
+    return sg_real()->cuGraphExecEventRecordNodeSetEvent(exec, node, event);
+}
+
+CUresult cuGraphAddEventWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddEventWaitNode(ret, graph, nodes, count, event);
+}
+
+CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode node, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphEventWaitNodeSetEvent(node, event);
+}
+
+CUresult cuGraphExecEventWaitNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphExecEventWaitNodeSetEvent(exec, node, event);
+}
+
+/* Nodes that wait for memory or semaphores are ones of that kind too. */
+CUresult cuGraphAddBatchMemOpNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddBatchMemOpNode(ret, graph, nodes, count, params);
+}
+
+CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode node, const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphBatchMemOpNodeSetParams(node, params);
+}
+
+CUresult cuGraphExecBatchMemOpNodeSetParams(CUgraphExec exec, CUgraphNode node,
+    const CUDA_BATCH_MEM_OP_NODE_PARAMS *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphExecBatchMemOpNodeSetParams(exec, node, params);
+}
+
+CUresult cuGraphAddExternalSemaphoresWaitNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    const void *params)
+{
+    atomic_store(&graphs_wait, true);
+    return sg_real()->cuGraphAddExternalSemaphoresWaitNode(ret, graph, nodes, count, params);
+}
+
+static void look_at(const CUgraphNodeParams *params)
+{
+    if (!params)
+        return;
+    switch (params->type) {
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        sg_events_taint(params->eventRecord.event);
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
+        atomic_store(&graphs_wait, true);
+        break;
+    default:
+        break;
+    }
+}
+
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
+    CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode(ret, graph, nodes, count, params);
+}
+
+CUresult cuGraphAddNode_v2(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+    size_t count, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode_v2(ret, graph, nodes, edges, count, params);
+}
+
+CUresult cuGraphAddNode_v3(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges,
+    size_t count, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphAddNode_v3(ret, graph, nodes, edges, count, params);
+}
+
+CUresult cuGraphNodeSetParams_v2(CUgraphNode node, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphNodeSetParams_v2(node, params);
+}
+
+CUresult cuGraphNodeSetParams(CUgraphNode node, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphNodeSetParams(node, params);
+}
+
+CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNodeParams *params)
+{
+    look_at(params);
+    return sg_real()->cuGraphExecNodeSetParams(exec, node, params);
+}
+
+/* A graph may have functions of the host, or copies to it, also behind what it waits for. */
+static void tell_of_graph(CUstream stream, bool per_thread)
+{
+    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+        sg_streams_tell_all();
+    else if (sg_following())
+        sg_streams_tell(stream, per_thread);
+}
+
+static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
+{
+    tell_of_graph(stream, per_thread);
+    CUresult result = real(exec, stream);
+    if (sg_beside_ran_out(result)) /* memory of its own allocation nodes */
+        result = real(exec, stream);
+    if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
+        opaque(stream, per_thread);
+    else
+        sg_touched(stream, per_thread);
+    tell_of_graph(stream, per_thread);
+    return result;
+}
+
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream)
+{
+    return launch(sg_real()->cuGraphLaunch, exec, stream, false);
+}
+
+CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream stream)
+{
+    return launch(sg_real()->cuGraphLaunch_ptsz, exec, stream, true);
+}
+
+/* Launches may record events themselves. Layouts: cuda.h, CUlaunchAttributeValue_st. */
+static void taint_launch_events(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+        CUlaunchAttributeID id = config->attrs[i].id;
+        if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            sg_events_taint(*(const CUevent *)(const void *)&config->attrs[i].value);
+    }
+}
+
+/* A kernel that may begin before the one before it in its stream has ended (CUDA C++ Programming Guide, "Programmatic
+   Dependent Launch"). */
+static bool begins_early(const CUlaunchConfig *config)
+{
+    for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
+        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
+            return config->attrs[i].value.programmaticStreamSerializationAllowed;
+    }
+    return false;
+}
+
+/* Memory that the kernel is given may have a second address, and the kernel before it may still use the first.
+   Second addresses are right only for kernels that do not overlap. So a step that is no kernel stands between the
+   two, once for all such memory that there is. What a capture holds has one address. */
+static void keep_apart(const CUlaunchConfig *config, bool per_thread)
+{
+    struct sg_place place;
+    CUevent event;
+    CUstream stream = config->hStream;
+    const struct sg_driver *driver = sg_life_driver();
+    if (!sg_following() || sg_captures_capturing(stream, per_thread))
+        return;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (sg_streams_find(core, stream, per_thread, &place) && sg_core_take_aliased(core, place.device, place.slot) &&
+        driver->event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
+        (void)driver->event_record(event, sg_stream_named(stream, per_thread));
+        (void)driver->event_destroy(event);
+    }
+    sg_end();
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    taint_launch_events(config);
+    if (begins_early(config))
+        keep_apart(config, /* per_thread */ false);
+    CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
+    if (sg_beside_ran_out(result))
+        result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
+    sg_touched(config ? config->hStream : NULL, false);
+    return result;
+}
+
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    taint_launch_events(config);
+    if (begins_early(config))
+        keep_apart(config, /* per_thread */ true);
+    CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
+    if (sg_beside_ran_out(result))
+        result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
+    sg_touched(config ? config->hStream : NULL, true);
+    return result;
+}
+
+/* A wait in a capture becomes a node of its graph. */
+static void waits_in_captures(void)
+{
+    if (sg_captures_live())
+        atomic_store(&graphs_wait, true);
+}
+
+#define WAITS(symbol, per_thread, parameters, arguments) \
+    CUresult symbol parameters \
+    { \
+        waits_in_captures(); \
+        CUresult result = sg_real()->symbol arguments; \
+        opaque(stream, false); \
+        return result; \
+    } \
+    CUresult per_thread parameters \
+    { \
+        waits_in_captures(); \
+        CUresult result = sg_real()->per_thread arguments; \
+        opaque(stream, true); \
+        return result; \
+    }
+WAITS(cuStreamWaitValue32, cuStreamWaitValue32_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue32_v2, cuStreamWaitValue32_v2_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue64, cuStreamWaitValue64_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuStreamWaitValue64_v2, cuStreamWaitValue64_v2_ptsz,
+      (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))
+WAITS(cuWaitExternalSemaphoresAsync, cuWaitExternalSemaphoresAsync_ptsz,
+      (const void *semaphores, const void *params, unsigned count, CUstream stream),
+      (semaphores, params, count, stream))
+
+/* Work that is recorded for a graphics context runs when that submits it. */
+CUresult cuStreamBeginCaptureToCig(CUstream stream, void *params)
+{
+    sg_streams_untrack("cuStreamBeginCaptureToCig");
+    return sg_real()->cuStreamBeginCaptureToCig(stream, params);
+}
+
+CUresult cuStreamBeginCaptureToCig_ptsz(CUstream stream, void *params)
+{
+    sg_streams_untrack("cuStreamBeginCaptureToCig");
+    return sg_real()->cuStreamBeginCaptureToCig_ptsz(stream, params);
+}
+
+enum { BATCH_MOST = 256 }; /* a larger one is refused unread (CUDA Driver API, cuStreamBatchMemOp) */
+
+static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
+{
+    if (count > BATCH_MOST)
+        return true;
+    for (unsigned i = 0; params && i < count; i++) {
+        CUstreamBatchMemOpType type = params[i].operation;
+        if (type == CU_STREAM_MEM_OP_WRITE_VALUE_32 || type == CU_STREAM_MEM_OP_WRITE_VALUE_64)
+            return true;
+    }
+    return false;
+}
+
+/* What a batch writes, perhaps for the host to see, comes after what it waits for. */
+#define BATCH(symbol, own) \
+    CUresult symbol(CUstream stream, unsigned count, CUstreamBatchMemOpParams *params, unsigned flags) \
+    { \
+        const bool telling = sg_following() && has_write(count, params); \
+        waits_in_captures(); \
+        if (telling) \
+            sg_streams_tell_all(); \
+        CUresult result = sg_real()->symbol(stream, count, params, flags); \
+        opaque(stream, own); \
+        if (telling) \
+            sg_streams_tell_all(); \
+        return result; \
+    }
+BATCH(cuStreamBatchMemOp, false)
+BATCH(cuStreamBatchMemOp_ptsz, true)
+BATCH(cuStreamBatchMemOp_v2, false)
+BATCH(cuStreamBatchMemOp_v2_ptsz, true)

@@ -1,0 +1,83 @@
+/* Calls that give a stream work. They pass through as they are, and the stream is noted after them. So a thread that
+   knows of the work finds it noted. A block that is freed while its free may not ask for every stream waits only for
+   noted ones. The first launch of a kernel, and a graph's, may take memory.
+
+   NVIDIA's "API synchronization behavior" (CUDA Driver API) decides whether the host may observe a stream's work after
+   a call: see launch_hooks.def. */
+#include <stddef.h>
+
+#include "hooks/external_alloc_hooks.h"
+#include "hooks/copy_hooks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "track/streams.h"
+
+/* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
+static bool is_seen_at(CUdeviceptr address)
+{
+    return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
+}
+
+/* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up. The first three work in the legacy stream unless
+   they name one. */
+static CUresult given(CUresult result, CUstream stream)
+{
+    sg_touched(stream, /* per_thread */ false);
+    return result;
+}
+
+CUresult cuLaunch(CUfunction function)
+{
+    return given(sg_real()->cuLaunch(function), NULL);
+}
+
+CUresult cuLaunchGrid(CUfunction function, int width, int height)
+{
+    return given(sg_real()->cuLaunchGrid(function, width, height), NULL);
+}
+
+CUresult cuLaunchGridAsync(CUfunction function, int width, int height, CUstream stream)
+{
+    return given(sg_real()->cuLaunchGridAsync(function, width, height, stream), stream);
+}
+
+CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches, unsigned count, unsigned flags)
+{
+    CUresult result = sg_real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
+    for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
+        sg_touched(launches[i].hStream, /* per_thread */ false);
+    return result;
+}
+
+/* `address`: what may be memory of ours; 0 where nothing is. */
+#define HAND_ON(symbol, parameters, arguments, stream, own, tells, address) \
+    CUresult symbol parameters \
+    { \
+        const bool telling = tells; \
+        if (telling) \
+            sg_streams_tell(stream, own); \
+        CUresult result = sg_real()->symbol arguments; \
+        if (sg_beside_ran_out(result)) \
+            result = sg_real()->symbol arguments; \
+        sg_touched(stream, own); \
+        if (address) \
+            sg_copies_used(address, stream, own); \
+        if (telling) \
+            sg_streams_tell(stream, own); \
+        return result; \
+    }
+#define BOTH(symbol, per_thread, parameters, arguments, stream, tells, address) \
+    HAND_ON(symbol, parameters, arguments, stream, false, tells, address) \
+    HAND_ON(per_thread, parameters, arguments, stream, true, tells, address)
+#define SUBMIT(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, false, 0)
+#define SUBMIT_TELLING(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), 0)
+#define SUBMIT_TELLING_FROM(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), src)
+#define SUBMIT_TELLING_TO(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, sg_following(), dst)
+#define SUBMIT_WRITING(symbol, per_thread, base, version, parameters, arguments, stream) \
+    BOTH(symbol, per_thread, parameters, arguments, stream, is_seen_at(dst), dst)
+#include "hooks/launch_hooks.def"

@@ -1,0 +1,264 @@
+/* The driver's calls that allocate, free, and say how much there is. */
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "serve/callers.h"
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "process/environment.h"
+#include "track/graph_blocks.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "serve/fast_path.h"
+#include "rest.h"
+#include "size.h"
+#include "track/streams.h"
+#include "torch/torch.h"
+#include "wrap.h"
+
+/* Whose call of the driver it is: that of a module which called the runtime, or, of a runtime that has it inside, that of
+   the module which the driver will return to. */
+static enum sg_caller caller_at(const void *code)
+{
+    enum sg_caller caller = sg_caller_current();
+    return caller == SG_CALLER_UNKNOWN ? sg_caller_kind(code) : caller;
+}
+
+static CUresult allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
+{
+    struct sg_origin origin = sg_memory_origin(caller);
+    return sg_caller_passes(caller) ? sg_memory_pass_on(core, bytes, ret) : sg_memory_alloc(core, bytes, &origin, ret);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
+{
+    CUresult result = sg_quick_refused();
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sg_core *core = sg_begin_allocation();
+    if (!core)
+        return sg_real()->cuMemAlloc_v2(ret, bytes);
+    result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
+    sg_end();
+    return result;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr address)
+{
+    if (!sg_life_owns(address)) {
+        (void)sg_graphs_keep(address, NULL, /* waited */ true);
+        if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
+            sg_memory_wait_abroad();
+        CUresult result = sg_real()->cuMemFree_v2(address);
+        if (result == CUDA_SUCCESS && sg_following() && address)
+            sg_streams_tell_all(); /* it has waited */
+        return result;
+    }
+    if (sg_life_over())
+        return CUDA_SUCCESS;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sg_origin origin = sg_memory_origin(sg_caller_current());
+    CUresult result = sg_memory_free(core, address, &origin);
+    sg_end();
+    return result;
+}
+
+/* What the driver says of a stream that a caller names. */
+static CUresult valid_stream(CUstream stream)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned long long id;
+    if (!driver->stream_get_id || !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+        return CUDA_SUCCESS;
+    return driver->stream_get_id(stream, &id);
+}
+
+static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
+{
+    if (!sg_life_owns(address))
+        return real(address, stream);
+    if (sg_life_over())
+        return CUDA_SUCCESS;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
+    CUresult result = valid_stream(stream);
+    sg_memory_follow();
+    if (result == CUDA_SUCCESS)
+        result = sg_memory_free(core, address, &origin);
+    sg_end();
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr address, CUstream stream)
+{
+    return free_async(sg_real()->cuMemFreeAsync, address, stream);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr address, CUstream stream)
+{
+    return free_async(sg_real()->cuMemFreeAsync_ptsz, address, stream ? stream : CU_STREAM_PER_THREAD);
+}
+
+/* How the driver aligns rows on this device, learnt from one small allocation of its own, for which what we hold idle
+   makes room. 0 where it gave none. */
+static size_t pitch_alignment(struct sg_core *core, int device, unsigned element)
+{
+    static _Atomic(size_t) known[SG_DEVICES_MAX];
+    size_t alignment = device < SG_DEVICES_MAX ? atomic_load_explicit(&known[device], memory_order_relaxed) : 0;
+    CUdeviceptr probe;
+    if (alignment)
+        return alignment;
+    const struct sg_real *real = sg_real();
+    CUresult result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_live() && sg_core_trim(core, device, 0) > 0)
+        result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
+    if (result != CUDA_SUCCESS)
+        return 0;
+    real->cuMemFree_v2(probe);
+    if (sg_has_several_bits(alignment))
+        return 0;
+    if (device < SG_DEVICES_MAX)
+        atomic_store_explicit(&known[device], alignment, memory_order_relaxed);
+    return alignment;
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
+{
+    struct sg_core *core = sg_begin_allocation();
+    if (!core)
+        return sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
+    CUcontext context;
+    int device;
+    size_t alignment = 0, row, bytes;
+    bool valid = ret && pitch && width && height && (element == 4 || element == 8 || element == 16);
+    if (valid && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
+        alignment = pitch_alignment(core, device, element);
+    CUresult result;
+    if (!alignment || __builtin_add_overflow(width, alignment - 1, &row) ||
+        __builtin_mul_overflow(row &= ~(alignment - 1), height, &bytes)) {
+        result = sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
+    } else {
+        result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
+        if (result == CUDA_SUCCESS)
+            *pitch = row;
+    }
+    sg_end();
+    return result;
+}
+
+/* A rehearsal plays a card without end, and the program is to plan with the one that was asked for: how many bytes it is
+   told that a device has. 0: the truth. */
+static uint64_t told_bytes(void)
+{
+    const char *text = sg_environment("SEGALLOC_TOLD_BYTES");
+    uint64_t bytes;
+    return text && sg_size_parse(text, &bytes) ? bytes : 0;
+}
+
+static void tell(uint64_t told, size_t *available, size_t *total)
+{
+    uint64_t used = *total - *available;
+    if (!told || told >= *total)
+        return;
+    *total = told;
+    *available = told > used ? told - used : 0;
+}
+
+/* Before the first allocation there is no core: programs ask early how much they may plan with. */
+static void mem_info_early(size_t *available, size_t *total)
+{
+    const struct sg_conf *conf = sg_life_conf();
+    size_t limit = sg_conf_limit(conf, *total);
+    *available = *available < limit ? *available : limit;
+    if (conf->limit_visible)
+        *total = limit;
+}
+
+/* Natively what a program has freed is free by the time that it asks. Here work may have to be known to be complete,
+   and events of ours that were recorded just now are reached on an idle device some microseconds later: those are
+   waited for. An event does not tell that from work that a program has queued, but which has outlasted such a wait is: so
+   there is another one only for what was freed since. */
+static void learn_what_is_free(struct sg_core *core, int device)
+{
+    enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };
+    static _Atomic uint64_t in_vain[SG_DEVICES_MAX]; /* one more than the frees that there had been by then */
+    struct sg_stats stats;
+    long slice = FIRST_NS, waited = 0;
+    sg_core_poll(core, device);
+    if (!sg_core_awaits(core, device))
+        return;
+    uint64_t frees = sg_core_stats_recent(core, device, &stats) ? 1 + stats.value[SG_STAT_frees] : 0;
+    bool again = frees && atomic_load_explicit(&in_vain[device], memory_order_relaxed) == frees;
+    for (; !again && waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_live(); waited += slice) {
+        sg_rest(slice);
+        slice = slice < MOST_NS ? 2 * slice : slice;
+        sg_core_poll(core, device);
+    }
+    if (waited >= ALL_NS)
+        atomic_store_explicit(&in_vain[device], frees, memory_order_relaxed);
+}
+
+/* A program that has PyTorch's statistics takes what its cache holds idle for used, until it empties that. So do
+   reckonings of what may still be asked for. Source: torch.cuda.memory_reserved(), and vllm/utils/mem_utils.py. */
+static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_bytes)
+{
+    struct sg_stats stats;
+    if (!sg_core_stats_recent(core, device, &stats))
+        return free_bytes;
+    uint64_t limit = sg_core_limit(core, device), held = stats.value[SG_STAT_reserved_bytes];
+    uint64_t allowed = limit > held ? limit - held : 0;
+    return free_bytes < allowed ? free_bytes : (size_t)allowed;
+}
+
+CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
+{
+    const struct sg_real *real = sg_real();
+    if (sg_thread_inside() || sg_life_over() || sg_life_passing())
+        return real->cuMemGetInfo_v2(free_bytes, total_bytes);
+    size_t available, total;
+    CUcontext context;
+    int device;
+    CUresult result = real->cuMemGetInfo_v2(&available, &total);
+    if (result != CUDA_SUCCESS)
+        return result;
+    struct sg_core *core = sg_begin();
+    if (core)
+        sg_memory_settle(core);
+    if (!core) {
+        mem_info_early(&available, &total);
+    } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
+        size_t of_driver = available;
+        bool torch = sg_torch_counts(); /* which is told the same whatever else is free */
+        if (!torch)
+            learn_what_is_free(core, device);
+        sg_core_mem_info(core, device, &available, &total);
+        if (torch)
+            available = beyond_what_is_held(core, device, of_driver);
+    }
+    if (core)
+        sg_end();
+    tell(told_bytes(), &available, &total);
+    if (free_bytes)
+        *free_bytes = available;
+    if (total_bytes)
+        *total_bytes = total;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
+{
+    CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);
+    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_life_passing())
+        return result;
+    const struct sg_conf *conf = sg_life_conf();
+    if (conf->limit_visible)
+        *bytes = sg_conf_limit(conf, *bytes);
+    tell(told_bytes(), &(size_t){*bytes}, bytes);
+    return result;
+}

@@ -1,0 +1,153 @@
+/* Queries and waits of the program for its own streams and contexts: their success tells the core that work is
+   complete. Those for events are in events.c. */
+#include <stddef.h>
+
+#include "track/contexts.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "track/streams.h"
+
+/* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */
+struct lesson {
+    struct sg_place place;
+    struct sg_clock told;
+    uint64_t done; /* the stream's own work is complete up to here */
+    bool completes; /* false: nothing counts as complete by it */
+};
+
+static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
+{
+    struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_begin() : NULL;
+    if (!core)
+        return false;
+    /* The legacy stream tells of the blocking ones too, whether it was ever given work or not. */
+    bool legacy = sg_stream_named(stream, per_thread) == CU_STREAM_LEGACY;
+    bool known = (legacy ? sg_streams_place : sg_streams_find)(core, stream, per_thread, &ret->place);
+    if (known)
+        sg_core_idle_clock(core, ret->place.device, ret->place.slot, &ret->told, &ret->done);
+    ret->completes = sg_streams_idle_tells();
+    sg_end();
+    return known;
+}
+
+/* The host may show to others what the stream has come after, whether that counts as complete or not. */
+static void learn(const struct lesson *lesson)
+{
+    const struct sg_place *place = &lesson->place;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    struct sg_clock done = lesson->told;
+    done.at[place->slot] = lesson->done;
+    if (!lesson->completes || lesson->done < lesson->told.at[place->slot])
+        sg_core_told(core, place->device, &lesson->told);
+    if (lesson->completes)
+        sg_core_completed(core, place->device, &done);
+    if (sg_streams_is_opaque(place))
+        sg_streams_told_all(core);
+    sg_end();
+}
+
+static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
+{
+    struct lesson lesson;
+    bool known = lesson_of(stream, per_thread, &lesson);
+    CUresult result = real(stream);
+    if (known && result == CUDA_SUCCESS)
+        learn(&lesson);
+    return result;
+}
+
+CUresult cuStreamQuery(CUstream stream)
+{
+    return ask(sg_real()->cuStreamQuery, stream, false);
+}
+
+CUresult cuStreamQuery_ptsz(CUstream stream)
+{
+    return ask(sg_real()->cuStreamQuery_ptsz, stream, true);
+}
+
+CUresult cuStreamSynchronize(CUstream stream)
+{
+    return ask(sg_real()->cuStreamSynchronize, stream, false);
+}
+
+CUresult cuStreamSynchronize_ptsz(CUstream stream)
+{
+    return ask(sg_real()->cuStreamSynchronize_ptsz, stream, true);
+}
+
+/* Whether who waits for it has waited for all streams that have a slot of its device: those of another device may have
+   one too. */
+static bool stands_for_all(CUcontext context)
+{
+    return !sg_contexts_devices() && sg_contexts_stands_for_all(context);
+}
+
+/* A primary context stands for the green ones too, but not for others of its device. */
+static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock *ret_clock)
+{
+    bool known = context && sg_following() && !sg_streams_untracked() && sg_contexts_device(context, ret_device);
+    struct sg_core *core = known ? sg_begin() : NULL;
+    if (!core)
+        return false;
+    bool all = stands_for_all(context);
+    sg_core_context_clock(core, *ret_device, all ? NULL : context, ret_clock);
+    if (all && !stands_for_all(context)) /* another thread has made one meanwhile */
+        sg_core_context_clock(core, *ret_device, context, ret_clock);
+    if (sg_contexts_devices())
+        ret_clock->at[0] = 0; /* what waits for all work waits for other devices' too */
+    sg_end();
+    return true;
+}
+
+/* Memory that was freed after all work gets its fence before the program waits for that work. When the wait is over,
+   the fence has passed, and the memory is free as it is natively. Where streams are followed, the wait itself
+   completes it. */
+static void mark_first(void)
+{
+    if (!sg_following())
+        sg_memory_mark();
+}
+
+/* The streams of a green context are followed as the primary one's: which of them it has is not known. */
+static void complete(CUcontext context, int device, const struct sg_clock *clock)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    sg_core_completed(core, device, clock);
+    if (sg_streams_any_opaque() || sg_contexts_green(context))
+        sg_streams_told_all(core);
+    sg_end();
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    CUcontext context = NULL;
+    int device;
+    struct sg_clock clock;
+    mark_first();
+    const struct sg_driver *driver = sg_following() ? sg_life_driver() : NULL;
+    if (driver && driver->ctx_get_current(&context) != CUDA_SUCCESS)
+        context = NULL;
+    bool known = clock_of_context(context, &device, &clock);
+    CUresult result = sg_real()->cuCtxSynchronize();
+    if (known && result == CUDA_SUCCESS)
+        complete(context, device, &clock);
+    return result;
+}
+
+CUresult cuCtxSynchronize_v2(CUcontext context)
+{
+    int device;
+    struct sg_clock clock;
+    mark_first();
+    bool known = clock_of_context(context, &device, &clock);
+    CUresult result = sg_real()->cuCtxSynchronize_v2(context);
+    if (known && result == CUDA_SUCCESS)
+        complete(context, device, &clock);
+    return result;
+}

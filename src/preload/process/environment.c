@@ -1,0 +1,52 @@
+#include "process/environment.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const kept_names[] = {"SEGALLOC_CONF", "SEGALLOC_CONF_FILE", "SEGALLOC_TRACE", "SEGALLOC_STATS",
+    "SEGALLOC_RUN"};
+enum { KEPT = sizeof kept_names / sizeof *kept_names, KEPT_BYTES = 8192 };
+
+static char kept_text[KEPT_BYTES]; /* untouched, and so without cost, where nothing is meant for us */
+static char *kept_values[KEPT];
+
+static char *value_of(char *entry, const char *name)
+{
+    size_t length = strlen(name);
+    return strncmp(entry, name, length) == 0 && entry[length] == '=' ? entry + length + 1 : NULL;
+}
+
+static char *look_up(const char *name)
+{
+    for (char **entry = environ; entry && *entry; entry++) {
+        char *value = value_of(*entry, name);
+        if (value)
+            return value;
+    }
+    return NULL;
+}
+
+void sg_environment_keep(void)
+{
+    size_t used = 0;
+    for (int i = 0; i < KEPT; i++) {
+        const char *value = look_up(kept_names[i]);
+        size_t length = value ? strlen(value) + 1 : 0;
+        if (!value || length > KEPT_BYTES - used)
+            continue;
+        kept_values[i] = memcpy(kept_text + used, value, length);
+        used += length;
+    }
+}
+
+char *sg_environment(const char *name)
+{
+    char *value = look_up(name);
+    for (int i = 0; !value && i < KEPT; i++) {
+        if (strcmp(kept_names[i], name) == 0)
+            value = kept_values[i];
+    }
+    return value;
+}

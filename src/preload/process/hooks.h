@@ -1,0 +1,28 @@
+/* The hooked functions of libcuda, all made from hooks.def: their numbers, our functions of the same names, and the
+   table of the driver's own. */
+#ifndef SG_HOOKS_H
+#define SG_HOOKS_H
+
+#include "cuda_abi.h"
+
+#define SG_EXPORT __attribute__((visibility("default")))
+
+enum sg_hook {
+#define HOOK(symbol, base, version, threads, parameters) SG_HOOK_##symbol,
+#include "process/hooks.def"
+    SG_HOOK_COUNT
+};
+
+struct sg_real {
+#define HOOK(symbol, base, version, threads, parameters) CUresult(*symbol) parameters;
+#include "process/hooks.def"
+};
+
+#define HOOK(symbol, base, version, threads, parameters) SG_EXPORT CUresult symbol parameters;
+#include "process/hooks.def"
+
+/* The driver's own functions. Never NULL: where libcuda isn't loaded, or lacks a function, the entry answers
+   CUDA_ERROR_NOT_INITIALIZED. May take the loader's lock the first time: not to be called holding a lock of ours. */
+const struct sg_real *sg_real(void);
+
+#endif

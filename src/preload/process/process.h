@@ -1,0 +1,161 @@
+/* What this library is doing in the process that it was loaded into.
+
+   EARLY ──first allocation──▶ STARTING ──▶ LIVE ──fork──▶ CHILD (in the child)
+                                  │           │
+                                  ▼           └──exit──▶ EXITING
+                               PASSING
+
+   EARLY    Nothing has happened: no thread, no file, no output, nothing asked of the driver. A child forked now is
+            EARLY again. Every call is handed on to the driver.
+   STARTING One thread makes the core; others that allocate wait for it, 0.2 s at most.
+   LIVE     There is a core and it answers.
+   PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
+            lacks what we need, or there was no host memory.
+   CHILD    Forked from a LIVE process, where CUDA doesn't work: frees of memory of ours succeed and do nothing.
+   EXITING  The process ends: frees as in CHILD, and no call to the driver that the program doesn't make itself. */
+#ifndef SG_LIFE_H
+#define SG_LIFE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "conf.h"
+#include "core.h"
+#include "sites/native_stack.h"
+
+enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3,
+    SG_PHASES_DEEP = 16 };
+
+/* What fast_path.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is
+   current. */
+struct sg_quick {
+    unsigned gate;
+    int device;
+    struct sg_core *core; /* NULL: nothing */
+    const struct sg_driver *driver;
+    struct sg_tag tag;
+};
+
+/* All that this layer keeps for a thread, in one piece: reaching it is a call of the loader's. Zero at first. */
+struct sg_thread {
+    bool inside;     /* one of our calls is under way: what it calls is handed on */
+    bool aside;      /* it is one of ours: see worker_thread.h */
+    bool loads;      /* it has begun to load a library since it allocated: see ipc.h */
+    unsigned holding; /* times that it keeps captures from beginning */
+    struct sg_row *row; /* of context_pins.c; NULL: none yet */
+    struct sg_met {     /* contexts that it named before, and sg_users_changes then */
+        CUcontext context;
+        unsigned changes;
+    } met[1 << SG_CONTEXTS_MET_BITS];
+    uint32_t site, shown, phase; /* where it asks from: for the trace, and for the core (sites.h) */
+    struct sg_stack stack;       /* of native_stack.h */
+    uint64_t sequence;   /* of backward.h */
+    uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
+    uint32_t phase_stack[SG_PHASES_DEEP];
+    int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
+    CUresult refused; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
+    struct sg_quick quick; /* of the runtime that was used last */
+    const void *runtime;
+    struct sg_quick named; /* of callers that name their streams; the tag names none */
+    struct {         /* the context seen last */
+        CUcontext context;
+        int device;
+        unsigned changes; /* of contexts.c then */
+    } last;
+    struct sg_stream_seen { /* streams met lately, by streams.c */
+        CUstream stream;
+        CUcontext context; /* of a stream that is one in each */
+        unsigned changes;
+        int device;
+        uint32_t slot;
+        int entry;
+    } streams[SG_STREAMS_SEEN];
+};
+extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
+
+/* A pointer to that, for the fast path: it fits into the room that the loader keeps for variables that are reached
+   without a call. */
+extern __thread struct sg_thread *sg_self_found __attribute__((visibility("hidden"), tls_model("initial-exec")));
+struct sg_thread *sg_thread_find(void); /* its slow half */
+static inline struct sg_thread *sg_this_thread(void)
+{
+    struct sg_thread *self = sg_self_found;
+    return __builtin_expect(self != NULL, 1) ? self : sg_thread_find();
+}
+
+/* Counts what can make an earlier finding of fast_path.c wrong: the state changes, a capture begins or ends, a context
+   goes. */
+extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
+
+/* The core where it is LIVE, else NULL. sg_life_core_made(): as soon as it exists, for calls about contexts. No
+   lock. */
+struct sg_core *sg_life_core(void);
+struct sg_core *sg_life_core_made(void);
+
+/* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
+bool sg_thread_inside(void);
+bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */
+void sg_thread_leave(bool outer);
+
+/* The core, if it is to answer this call: then sg_end() must follow. NULL: hand the call on. An allocation starts the
+   core; other calls find it started or have nothing to do with it. The first one takes locks of ours and of the
+   loader. */
+struct sg_core *sg_begin_allocation(void);
+struct sg_core *sg_begin(void);
+void sg_end(void);
+
+/* Whether the state is PASSING, or will be once the program allocates. Reads the configuration. */
+bool sg_life_passing(void);
+
+/* Whether a tool watches the driver: the part of sg_life_passing() that does not depend on the configuration. Then
+   nothing is answered with functions of ours at all. */
+bool sg_life_watched(void);
+
+/* A context has ended, and with it any error that it had for good: memory is served again. */
+void sg_life_recover(void);
+
+/* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
+   by sg_life_owns(). */
+bool sg_life_over(void);
+bool sg_life_owns(CUdeviceptr address);
+
+/* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which changes under
+   SG_GUARD_LIFE, with the first allocation or by sg_life_share(): who reads that holds it. */
+const struct sg_conf *sg_life_conf(void);
+
+/* From here on memory is such as legacy handles can give away. */
+enum sg_share {
+    SG_SHARE_FORBIDDEN, /* by ipc:never; or nothing was allocated yet */
+    SG_SHARE_BEGINS,
+    SG_SHARE_GOES_ON    /* it is so already; not what was allocated before */
+};
+enum sg_share sg_life_share(void);
+
+/* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are
+   required; never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */
+const struct sg_driver *sg_life_driver(void);
+
+/* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */
+void sg_life_say(const char *line);
+
+/* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
+   lock, call the driver or wait. fork() takes them all, so that the child finds them free. sg_guard() takes one. */
+enum sg_guard {
+    SG_GUARD_LIFE,
+    SG_GUARD_CONTEXTS,
+    SG_GUARD_CAPTURES,
+    SG_GUARD_CALLERS,
+    SG_GUARD_REAL,
+    SG_GUARD_STREAMS,
+    SG_GUARD_EVENTS,
+    SG_GUARD_UNTRACKED,
+    SG_GUARD_TORCH,
+    SG_GUARD_SITES,
+    SG_GUARD_COUNT
+};
+void sg_guard(enum sg_guard guard);
+bool sg_guard_try(enum sg_guard guard); /* false: another thread, or what a signal has interrupted, holds it */
+void sg_unguard(enum sg_guard guard);
+
+#endif

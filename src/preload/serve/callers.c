@@ -1,0 +1,285 @@
+#include "process/glibc_symver.h"
+
+#include "serve/callers.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/fast_path.h"
+#include "process/symbols.h"
+#include "torch/torch_oom.h"
+#include "torch/torch_sent.h"
+
+SG_EXPORT int cudaMalloc(void **ret, size_t bytes);
+SG_EXPORT int cudaFree(void *address);
+SG_EXPORT int dlclose(void *handle);
+
+/* Of the runtime: cudaErrorMemoryAllocation, cudaErrorCudartUnloading, cudaErrorInsufficientDriver. */
+enum {
+    MODULES_MAX = 64,
+    CUDA_ERROR_MEMORY_ALLOCATION = 2,
+    CUDA_ERROR_CUDART_UNLOADING = 4,
+    CUDA_ERROR_INSUFFICIENT_DRIVER = 35
+};
+
+/* An entry is whole before `count` covers it, and is good until a library is unloaded. Another module may lie in its
+   place then, or its runtime may have gone. A new finding never overwrites an entry in use: it is equal, or the
+   module that used it is gone. */
+struct modules {
+    struct known {
+        uintptr_t start, end;
+        struct sg_module module;
+        _Atomic unsigned as_of; /* of `unloading` */
+    } list[MODULES_MAX];
+    atomic_int count;
+};
+static struct modules modules, callers; /* those that call the runtime, and the driver: of these the kind alone */
+static atomic_uint unloading = 1; /* twice as many as there were: as each begins and ends. From 1: no entry is as of 0 */
+
+static const struct named {
+    const char *prefix;
+    enum sg_caller kind;
+} names[] = {
+#define MODULE(prefix, caller, shares, unless) {prefix, SG_CALLER_##caller},
+#include "process/modules.def"
+};
+
+static enum sg_caller kind_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strncmp(name, names[i].prefix, strlen(names[i].prefix)) == 0)
+            return names[i].kind;
+    }
+    return SG_CALLER_OTHER;
+}
+
+struct extent {
+    ElfW(Addr) base;
+    uintptr_t start, end;
+};
+
+static int measure(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    struct extent *extent = user;
+    if (info->dlpi_addr != extent->base)
+        return 0;
+    extent->start = UINTPTR_MAX;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type != PT_LOAD)
+            continue;
+        uintptr_t start = info->dlpi_addr + segment->p_vaddr;
+        if (start < extent->start)
+            extent->start = start;
+        if (start + segment->p_memsz > extent->end)
+            extent->end = start + segment->p_memsz;
+    }
+    return 1;
+}
+
+/* `name` in the library `handle` or what it depends on, but for our own. */
+static void *other_than_ours(void *handle, const char *name, const void *ours)
+{
+    void *found = handle ? sg_dlsym()(handle, name) : NULL;
+    return found == ours ? NULL : found;
+}
+
+static void *runtime_function(const struct link_map *map, const char *name, const void *ours)
+{
+    void *found = NULL;
+    if (map && map->l_name && map->l_name[0]) {
+        void *handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
+        found = other_than_ours(handle, name, ours);
+        if (handle)
+            sg_library_close(handle);
+    }
+    if (!found)
+        found = other_than_ours(RTLD_NEXT, name, ours);
+    if (!found) {
+        void *handle = sg_library_find("libcudart");
+        found = other_than_ours(handle, name, ours);
+        if (handle)
+            sg_library_close(handle);
+    }
+    return found;
+}
+
+static int first_of_ours_and_libc(struct dl_phdr_info *info, size_t size, void *user)
+{
+    (void)size;
+    const char *slash = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+    if (slash && strcmp(slash, "/libc.so.6") == 0)
+        return 1;
+    return info->dlpi_addr == *(const ElfW(Addr) *)user ? 2 : 0;
+}
+
+/* Whether the program's dlclose is ours: not where this library was loaded by the running program. */
+static bool hears_of_unloads(void)
+{
+    int (*own)(void *) = dlclose;
+    const void *code;
+    struct link_map *map = NULL;
+    Dl_info info;
+    memcpy(&code, &own, sizeof code);
+    return dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) && map &&
+        dl_iterate_phdr(first_of_ours_and_libc, &map->l_addr) == 2;
+}
+
+static bool is_same(const struct known *entry, const struct extent *extent, const struct sg_module *module)
+{
+    return entry->end == extent->end && entry->module.kind == module->kind && entry->module.malloc == module->malloc &&
+        entry->module.free == module->free && entry->module.get_last_error == module->get_last_error &&
+        entry->module.quick == module->quick;
+}
+
+/* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is
+   here. A module that cannot be remembered now is looked at again by the next call. */
+static void remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
+    unsigned unloads)
+{
+    if (!sg_guard_try(SG_GUARD_CALLERS))
+        return;
+    int count = atomic_load_explicit(&known->count, memory_order_relaxed), at = 0;
+    while (at < count && known->list[at].start != extent->start)
+        at++;
+    struct known *entry = &known->list[at];
+    if (at < MODULES_MAX && (at == count || !is_same(entry, extent, module))) {
+        atomic_store(&entry->as_of, 0);
+        entry->start = extent->start;
+        entry->end = extent->end;
+        entry->module = *module;
+    }
+    if (at < MODULES_MAX)
+        atomic_store_explicit(&entry->as_of, unloads, memory_order_release);
+    if (at == count && at < MODULES_MAX)
+        atomic_store_explicit(&known->count, count + 1, memory_order_release);
+    sg_unguard(SG_GUARD_CALLERS);
+}
+
+static inline const struct known *find(const struct modules *known, const void *code, unsigned unloads)
+{
+    int count = atomic_load_explicit(&known->count, memory_order_acquire);
+    for (int i = 0; i < count; i++) {
+        const struct known *entry = &known->list[i];
+        if (atomic_load_explicit(&entry->as_of, memory_order_acquire) == unloads && (uintptr_t)code >= entry->start &&
+            (uintptr_t)code < entry->end)
+            return entry;
+    }
+    return NULL;
+}
+
+static struct sg_module explore(const void *code)
+{
+    unsigned unloads = atomic_load(&unloading);
+    int (*our_malloc)(void **, size_t) = cudaMalloc;
+    int (*our_free)(void *) = cudaFree;
+    void *ours[2], *theirs[3];
+    memcpy(&ours[0], &our_malloc, sizeof ours[0]);
+    memcpy(&ours[1], &our_free, sizeof ours[1]);
+
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP))
+        map = NULL;
+    theirs[0] = runtime_function(map, "cudaMalloc", ours[0]);
+    theirs[1] = runtime_function(map, "cudaFree", ours[1]);
+    theirs[2] = runtime_function(map, "cudaGetLastError", NULL);
+
+    struct sg_module module = {.kind = map ? kind_of(map->l_name) : SG_CALLER_OTHER};
+    memcpy(&module.malloc, &theirs[0], sizeof theirs[0]);
+    memcpy(&module.free, &theirs[1], sizeof theirs[1]);
+    memcpy(&module.get_last_error, &theirs[2], sizeof theirs[2]);
+    module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
+    struct extent extent = {.base = map ? map->l_addr : 0};
+    if (map && module.malloc && module.free && hears_of_unloads() && dl_iterate_phdr(measure, &extent))
+        remember(&modules, &extent, &module, unloads);
+    return module;
+}
+
+const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
+{
+    const struct known *entry = find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
+    if (entry)
+        return &entry->module;
+    *spare = explore(code);
+    return spare;
+}
+
+enum sg_caller sg_caller_kind(const void *code)
+{
+    unsigned unloads = atomic_load(&unloading);
+    const struct known *entry = find(&callers, code, unloads);
+    if (entry)
+        return entry->module.kind;
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1(code, &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return SG_CALLER_OTHER;
+    const struct sg_module module = {.kind = kind_of(info.dli_fname ? info.dli_fname : "")};
+    struct extent extent = {.base = map->l_addr};
+    if (hears_of_unloads() && dl_iterate_phdr(measure, &extent))
+        remember(&callers, &extent, &module, unloads);
+    return module.kind;
+}
+
+enum sg_caller sg_caller_current(void)
+{
+    return (enum sg_caller)sg_self.caller;
+}
+
+int cudaMalloc(void **ret, size_t bytes)
+{
+    struct sg_module spare;
+    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
+    if (!sg_caller_passes(module->kind) && sg_quick_malloc(module, ret, bytes))
+        return CUDA_SUCCESS;
+    if (!module->malloc)
+        return CUDA_ERROR_INSUFFICIENT_DRIVER;
+    int outer = sg_self.caller;
+    sg_self.caller = (int)module->kind;
+    int result = module->malloc(ret, bytes);
+    sg_self.caller = outer;
+    sg_self.refused = CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        sg_quick_learn(module);
+    else if (result == CUDA_ERROR_MEMORY_ALLOCATION)
+        sg_torch_ran_out(module, bytes);
+    return result;
+}
+
+int cudaFree(void *address)
+{
+    struct sg_module spare;
+    const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
+    if (atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed))
+        sg_torch_sent_freed(address);
+    if (sg_quick_free(module, address))
+        return CUDA_SUCCESS;
+    if (!module->free)
+        return CUDA_ERROR_INSUFFICIENT_DRIVER;
+    int outer = sg_self.caller;
+    sg_self.caller = (int)module->kind;
+    int result = module->free(address);
+    sg_self.caller = outer;
+    /* Once the driver has ended. PyTorch would throw, out of the destructor of what it has sent to other processes. */
+    bool late = result == CUDA_ERROR_CUDART_UNLOADING && sg_life_owns((CUdeviceptr)(uintptr_t)address);
+    return late ? CUDA_SUCCESS : result;
+}
+
+/* Counted twice, since what is found out meanwhile may be from before. */
+int dlclose(void *handle)
+{
+    atomic_fetch_add(&unloading, 1);
+    int result = sg_library_close(handle);
+    atomic_fetch_add(&unloading, 1);
+    return result;
+}

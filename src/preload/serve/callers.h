@@ -1,0 +1,41 @@
+/* Who calls the runtime's cudaMalloc and cudaFree, and where that caller's own runtime is. */
+#ifndef SG_CALLERS_H
+#define SG_CALLERS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The kinds of modules.def; DRIVER: what it allocates has to be the driver's own memory. */
+enum sg_caller { SG_CALLER_UNKNOWN, SG_CALLER_OTHER, SG_CALLER_TORCH, SG_CALLER_NCCL, SG_CALLER_DRIVER };
+
+/* Whether what a module of this kind allocates is passed on to the driver. */
+static inline bool sg_caller_passes(enum sg_caller kind)
+{
+    return kind >= SG_CALLER_NCCL;
+}
+
+typedef int sg_cuda_malloc_fn(void **ret, size_t bytes);
+typedef int sg_cuda_free_fn(void *address);
+typedef int sg_cuda_last_error_fn(void);
+
+/* One loaded module that calls the runtime. */
+struct sg_module {
+    enum sg_caller kind;
+    sg_cuda_malloc_fn *malloc; /* of its own libcudart; NULL where no libcudart is loaded */
+    sg_cuda_free_fn *free;
+    sg_cuda_last_error_fn *get_last_error; /* NULL where it is not to be had */
+    bool quick; /* that runtime sets its device at cudaSetDevice(), not in its first call: fast_path.h */
+};
+
+/* The module that `code` belongs to, for as long as it is loaded, or in *spare. Found out once a module, and again after
+   any library was unloaded, taking the loader's lock; no lock is taken otherwise. */
+const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare);
+
+/* The module kind alone, by file name; for callers of the driver. Found out once a module too. */
+enum sg_caller sg_caller_kind(const void *code);
+
+/* The kind of the module whose cudaMalloc or cudaFree this thread is in; SG_CALLER_UNKNOWN where the driver was called
+   in another way. */
+enum sg_caller sg_caller_current(void);
+
+#endif

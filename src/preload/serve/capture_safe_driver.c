@@ -1,0 +1,244 @@
+/* The driver as the core calls it. Calls that could ruin a capture are made under the lock that keeps captures from
+   beginning. Where a live capture would be ruined they are not made. Source of what does: cuda.h, the texts of
+   cuThreadExchangeStreamCaptureMode, cuCtxRecordEvent, cuStreamQuery and cuStreamIsCapturing. */
+#include <sched.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "track/captures.h"
+#include "clock.h"
+#include "process/process.h"
+#include "rest.h"
+#include "track/context_pins.h"
+
+static const struct sg_driver *real; /* set before anything here is called */
+
+/* Events of ours are never recorded in a capture: a thread in relaxed mode may always ask for one. */
+static CUresult query_held(CUevent event)
+{
+    CUstreamCaptureMode mode;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    sg_captures_hold();
+    bool live = sg_captures_live();
+    bool relaxed = live && sg_captures_relax(&mode);
+    if (!live || relaxed)
+        result = real->event_query(event);
+    if (relaxed)
+        sg_captures_restore(&mode);
+    sg_captures_unhold();
+    return result;
+}
+
+/* Whether a stream may be given work of ours: not while it is captured, nor the legacy one beside a captured one that
+   it orders. */
+static bool is_open(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    if (!sg_captures_live())
+        return true;
+    return stream && stream != CU_STREAM_LEGACY && real->stream_is_capturing &&
+        real->stream_is_capturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static CUresult record_held(CUevent event, CUstream stream)
+{
+    sg_captures_hold();
+    CUresult result = is_open(stream) ? real->event_record(event, stream)
+                                      : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    sg_captures_unhold();
+    return result;
+}
+
+static CUresult wait_held(CUstream stream, CUevent event, unsigned flags)
+{
+    sg_captures_hold();
+    CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)
+                                      : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    sg_captures_unhold();
+    return result;
+}
+
+/* What an event over a context costs on a GPU is not told anywhere: a driver may put one into each of hundreds of
+   channels. So the first few are timed, of which the quickest counts: others may have been held up. */
+enum { TIMED = 8, SLOW_NS = 200000 /* what a free that waits takes otherwise, some ten times over */ };
+
+static struct {
+    atomic_uint times;
+    _Atomic uint64_t least_ns; /* of those; once there are any */
+} recorded;
+
+static bool records_slowly(void)
+{
+    return atomic_load_explicit(&recorded.times, memory_order_acquire) >= TIMED &&
+        atomic_load_explicit(&recorded.least_ns, memory_order_relaxed) > SLOW_NS;
+}
+
+static void note_duration(uint64_t ns)
+{
+    uint64_t least = atomic_load(&recorded.least_ns);
+    while ((!least || ns < least) && !atomic_compare_exchange_weak(&recorded.least_ns, &least, ns ? ns : 1)) {
+    }
+    atomic_fetch_add_explicit(&recorded.times, 1, memory_order_release);
+}
+
+static CUresult record_over(CUcontext context, CUevent event)
+{
+    bool timed = atomic_load_explicit(&recorded.times, memory_order_relaxed) < TIMED;
+    uint64_t began = timed ? sg_clock_ns() : 0;
+    CUresult result = real->ctx_record_event(context, event);
+    if (timed && result == CUDA_SUCCESS)
+        note_duration(sg_clock_ns() - began);
+    return result;
+}
+
+static CUresult record_context_held(CUcontext context, CUevent event)
+{
+    sg_captures_hold();
+    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);
+    sg_captures_unhold();
+    return result;
+}
+
+static CUresult query_stream_held(CUstream stream)
+{
+    CUstreamCaptureMode mode;
+    CUresult result = CUDA_ERROR_NOT_READY;
+    sg_captures_hold();
+    bool live = sg_captures_live();
+    bool relaxed = live && is_open(stream) && sg_captures_relax(&mode);
+    if (!live || relaxed)
+        result = real->stream_query(stream);
+    if (relaxed)
+        sg_captures_restore(&mode);
+    sg_captures_unhold();
+    return result;
+}
+
+enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000, EAGER = 64 /* times */ };
+
+/* An event of ours over a context, which is current. */
+static CUresult mark_held(CUcontext context, CUevent *ret)
+{
+    CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    sg_captures_hold();
+    if (!sg_captures_live()) {
+        result = real->event_create(ret, CU_EVENT_DISABLE_TIMING);
+        if (result == CUDA_SUCCESS && (result = record_over(context, *ret)) != CUDA_SUCCESS)
+            (void)real->event_destroy(*ret);
+    }
+    sg_captures_unhold();
+    return result;
+}
+
+/* cuCtxSynchronize ruins captures of other streams of the context, and one may begin just before it. A program that
+   captures is waited for by an event instead. */
+static CUresult synchronize_by_event(CUcontext context)
+{
+    CUcontext current = NULL, popped;
+    CUevent event;
+    CUresult result = real->ctx_get_current(&current);
+    bool pushed = context && context != current;
+    if (result == CUDA_SUCCESS && pushed)
+        result = real->ctx_push(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = mark_held(context ? context : current, &event);
+    if (result == CUDA_SUCCESS) {
+        long slice = FIRST_SLICE_NS / 8;
+        for (unsigned asked = 0; (result = query_held(event)) == CUDA_ERROR_NOT_READY; asked++) {
+            if (asked < EAGER) { /* most of what is waited for is over sooner than the shortest sleep */
+                sched_yield();
+                continue;
+            }
+            sg_rest(slice);
+            slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
+        }
+        (void)real->event_destroy(event);
+    }
+    if (pushed)
+        (void)real->ctx_pop(&popped);
+    return result;
+}
+
+/* Whether a context is waited for by an event beside captures. Where that is slow it is done as by a driver that has no
+   such events. */
+static bool waits_by_event(void)
+{
+    return real->ctx_record_event && !records_slowly();
+}
+
+static CUresult synchronize_beside(CUcontext context)
+{
+    if (!waits_by_event())
+        return sg_captures_wait(context);
+    return sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : synchronize_by_event(context);
+}
+
+static CUresult synchronize_current(void)
+{
+    if (sg_this_thread()->aside && !(sg_captures_any() && waits_by_event()))
+        return sg_captures_wait_aside();
+    return sg_captures_any() ? synchronize_beside(NULL) : real->ctx_synchronize();
+}
+
+CUresult sg_captures_synchronize(void)
+{
+    return synchronize_current();
+}
+
+static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)
+{
+    int use = sg_users_begin(context);
+    if (use < 0)
+        return CUDA_SUCCESS;
+    CUresult result = sg_captures_any() ? synchronize_beside(context) : sg_driver_synchronize(real, context);
+    sg_users_end(use);
+    return result;
+}
+
+/* Another thread may end it. */
+static CUresult synchronize_of(CUcontext context)
+{
+    struct sg_thread *self = sg_this_thread();
+    if (sg_captures_any() || !sg_users_begin_quickly(self, context))
+        return synchronize_slowly(context);
+    CUresult result = sg_driver_synchronize(real, context);
+    sg_users_end_quickly(self);
+    return result;
+}
+
+/* Nobody may wait under that lock, and no allocation for ever: work may be queued that ends only when the program goes
+   on. */
+static CUresult synchronize_in_slices(CUevent event)
+{
+    uint64_t limit = (uint64_t)(sg_life_conf()->wait_limit * 1e9), waited = 0;
+    long slice = FIRST_SLICE_NS;
+    CUresult result = query_held(event);
+    while (result == CUDA_ERROR_NOT_READY && waited < limit) {
+        uint64_t began = sg_clock_coarse_ns();
+        sg_rest(slice);
+        uint64_t took = sg_clock_coarse_ns() - began;
+        waited += took > (uint64_t)slice ? took : (uint64_t)slice;
+        slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
+        result = query_held(event);
+    }
+    return result;
+}
+
+void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret)
+{
+    real = driver;
+    atomic_store(&recorded.times, 0);
+    atomic_store(&recorded.least_ns, 0);
+    *ret = *driver;
+    ret->event_query = query_held;
+    ret->event_record = record_held;
+    ret->event_synchronize = synchronize_in_slices;
+    ret->stream_wait_event = wait_held;
+    ret->stream_query = query_stream_held;
+    ret->ctx_synchronize = synchronize_current;
+    ret->ctx_synchronize_of = synchronize_of;
+    if (driver->ctx_record_event)
+        ret->ctx_record_event = record_context_held;
+}

@@ -1,0 +1,43 @@
+/* The fast path through cudaMalloc and cudaFree, without the runtime and without the hooks of the driver's calls.
+   Callers that name their streams have it too: what is known of thread and stream is kept.
+
+   It is taken only where the result cannot differ from the slow path's:
+
+      - the caller's own runtime is 12.0 or later; older ones set the device lazily, in their first call;
+      - this thread's current context is the one that it had when a call took the slow path through that same runtime;
+      - that context is its device's primary context, no capture is live, and the core answers.
+
+   Everything else takes the slow path, and so does every error, so that the runtime's error slot is right. An
+   allocation is asked for once only: its error is kept for the hook of the driver's call. */
+#ifndef SG_QUICK_H
+#define SG_QUICK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "serve/callers.h"
+#include "cuda_abi.h"
+
+/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_quick_refused()
+   tells. */
+bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
+bool sg_quick_free(const struct sg_module *module, void *address);
+
+/* The error of an allocation that was tried on the fast path, returned once; CUDA_SUCCESS: none was. */
+CUresult sg_quick_refused(void);
+
+/* An allocation through the module's runtime went the long way and succeeded. */
+void sg_quick_learn(const struct sg_module *module);
+
+/* The fast path for segalloc_malloc_on() and segalloc_free(), which have no runtime that keeps errors. True: done;
+   *ret is 0 where there is no memory. */
+bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
+bool sg_quick_free_named(CUdeviceptr address);
+
+/* An allocation by a caller that names its streams went the long way. Between sg_begin() and sg_end(). */
+void sg_quick_learn_named(void);
+
+/* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
+bool sg_quick_runtime(void *version);
+
+#endif

@@ -1,0 +1,46 @@
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "segalloc/segalloc.h"
+#include "track/streams.h"
+
+const char *segalloc_version(void)
+{
+    return SEGALLOC_VERSION;
+}
+
+const char *segalloc_untracked_by(void)
+{
+    return sg_streams_untracked_by();
+}
+
+size_t segalloc_trim(int device, size_t keep)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return 0;
+    sg_memory_settle(core);
+    size_t given = device >= 0 && device < SG_DEVICES_MAX ? sg_core_trim(core, device, keep) : 0;
+    sg_end();
+    return given;
+}
+
+int segalloc_stats(int device, struct segalloc_stat *ret, int count)
+{
+    struct sg_stats stats;
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return 0;
+    bool used = device >= 0 && device < SG_DEVICES_MAX && sg_core_stats_recent(core, device, &stats);
+    sg_end();
+    for (int i = 0; used && i < count && i < SG_STAT_COUNT; i++) {
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        ret[i] = (struct segalloc_stat){
+            .name = info->name,
+            .unit = info->unit,
+            .value = stats.value[i],
+            .peak = info->kind == SG_STAT_LEVEL ? stats.peak[i] : 0,
+        };
+    }
+    return used ? SG_STAT_COUNT : 0;
+}

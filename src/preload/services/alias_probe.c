@@ -1,0 +1,310 @@
+#include "services/alias_probe.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "track/captures.h"
+#include "process/worker_thread.h"
+#include "process/process.h"
+#include "meta.h"
+#include "rest.h"
+#include "track/context_pins.h"
+
+/* The first words of the page are written and read by either address; what was read is kept behind them, a piece for
+   each reading, and behind that are rows which two streams write at once, each by an address of its own. */
+enum {
+    ROUNDS = 16,
+    READINGS = 1 + 2 * ROUNDS, /* the first by the address that was written */
+    WORDS = 4096,
+    WORD_BYTES = 4,
+    PIECE_BYTES = WORDS * WORD_BYTES,
+    ROWS_AT = (1 + READINGS) * PIECE_BYTES,
+    ROWS = 64,
+    ROW_WORDS = 128, /* 512 bytes, the least that blocks of two owners are apart */
+    ROWS_BYTES = 2 * ROWS * ROW_WORDS * WORD_BYTES,
+    TESTED_BYTES = ROWS_AT + ROWS_BYTES
+};
+
+/* A device may be too busy for it, with a kernel that never ends. */
+enum { SLICE_NS = 20000, SLICES = 50000 };
+
+enum finding { NOT_SETTLED, CHOSEN_ON, CHOSEN_OFF, COHERENT, INCOHERENT, UNTRIED, FIXED };
+
+static const char *const texts[] = {
+    [NOT_SETTLED] = NULL,
+    [CHOSEN_ON] = "on, by the configuration and not by a test",
+    [CHOSEN_OFF] = "off, by the configuration",
+    [COHERENT] = "on",
+    [INCOHERENT] = "off: two addresses of a page are not coherent",
+    [UNTRIED] = "off: whether two addresses of a page are coherent could not be tested",
+    [FIXED] = NULL,
+};
+
+static struct {
+    _Atomic(enum finding) first; /* of the device that the process allocates on first */
+    atomic_int first_device;
+    _Atomic(enum finding) another; /* of the latest other one that has failed */
+    atomic_int failed;             /* which that is */
+    _Atomic uint64_t met;          /* bit per device that has been used; all, where none is to be tried */
+} known = {.met = UINT64_MAX};
+
+/* A thread of ours that was given up still has its own. */
+static struct trial {
+    const struct sg_driver *driver;
+    CUcontext context;
+    CUdevice device;
+    enum finding result;
+    atomic_bool done;
+} trials[SG_DEVICES_MAX];
+
+struct page {
+    CUdeviceptr a, b; /* both of the same page */
+    size_t bytes;
+    CUstream stream, other;
+    uint32_t *seen;   /* TESTED_BYTES */
+};
+
+static uint32_t pattern(int round)
+{
+    return 0x9e3779b9u * (unsigned)(round + 2); /* 0 is what memory may have been before */
+}
+
+/* Queues the readings. */
+static bool write_and_read(const struct sg_driver *driver, const struct page *page)
+{
+    CUdeviceptr kept = page->a + PIECE_BYTES;
+    bool done = driver->set_async(page->a, pattern(-1), WORDS, page->stream) == CUDA_SUCCESS &&
+        driver->copy_async(kept, page->a, PIECE_BYTES, page->stream) == CUDA_SUCCESS;
+    for (int i = 0; i < 2 * ROUNDS && done; i++) {
+        CUdeviceptr to = i % 2 ? page->b : page->a, from = i % 2 ? page->a : page->b;
+        kept += PIECE_BYTES;
+        done = driver->set_async(to, pattern(i), WORDS, page->stream) == CUDA_SUCCESS &&
+            driver->copy_async(kept, from, PIECE_BYTES, page->stream) == CUDA_SUCCESS;
+    }
+    return done;
+}
+
+/* Queues what two streams write in turns of a row each. */
+static bool write_rows(const struct sg_driver *driver, const struct page *page)
+{
+    const size_t row = ROW_WORDS * WORD_BYTES;
+    bool done = true;
+    for (int i = 0; i < ROUNDS && done; i++)
+        done = driver->set_rows_async(page->a + ROWS_AT, 2 * row, pattern(i), ROW_WORDS, ROWS, page->stream) ==
+                CUDA_SUCCESS &&
+            driver->set_rows_async(page->b + ROWS_AT + row, 2 * row, ~pattern(i), ROW_WORDS, ROWS, page->other) ==
+                CUDA_SUCCESS;
+    return done && driver->stream_synchronize(page->other) == CUDA_SUCCESS &&
+        driver->stream_synchronize(page->stream) == CUDA_SUCCESS;
+}
+
+static bool is_all(const uint32_t *words, size_t count, uint32_t value)
+{
+    for (size_t i = 0; i < count; i++)
+        if (words[i] != value)
+            return false;
+    return true;
+}
+
+static bool are_rows_right(const uint32_t *words)
+{
+    bool right = true;
+    for (int i = 0; i < 2 * ROWS && right; i++)
+        right = is_all(words + (size_t)i * ROW_WORDS, ROW_WORDS, i % 2 ? ~pattern(ROUNDS - 1) : pattern(ROUNDS - 1));
+    return right;
+}
+
+static enum finding judge(const struct sg_driver *driver, const struct page *page)
+{
+    const uint32_t *kept = page->seen + WORDS, *rows = page->seen + ROWS_AT / WORD_BYTES;
+    if (driver->copy_to_host_async(page->seen, page->a, TESTED_BYTES, page->stream) != CUDA_SUCCESS ||
+        driver->stream_synchronize(page->stream) != CUDA_SUCCESS || !is_all(kept, WORDS, pattern(-1)))
+        return UNTRIED;
+    for (int i = 0; i < 2 * ROUNDS; i++)
+        if (!is_all(kept + (size_t)(1 + i) * WORDS, WORDS, pattern(i)))
+            return INCOHERENT;
+    if (!are_rows_right(rows))
+        return INCOHERENT;
+    if (driver->copy_to_host_async(page->seen, page->b, TESTED_BYTES, page->stream) != CUDA_SUCCESS ||
+        driver->stream_synchronize(page->stream) != CUDA_SUCCESS)
+        return UNTRIED;
+    return are_rows_right(rows) ? COHERENT : INCOHERENT;
+}
+
+static enum finding try_on_streams(const struct sg_driver *driver, struct page *page)
+{
+    enum finding found = UNTRIED;
+    if (driver->stream_create(&page->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return found;
+    if (driver->stream_create(&page->other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
+        bool written = write_and_read(driver, page) && write_rows(driver, page);
+        if (written)
+            found = judge(driver, page);
+        else /* what was queued is done before the page goes */
+            (void)(driver->stream_synchronize(page->other), driver->stream_synchronize(page->stream));
+        (void)driver->stream_destroy(page->other);
+    }
+    (void)driver->stream_destroy(page->stream);
+    return found;
+}
+
+/* Two mappings of one handle side by side. */
+static enum finding try_mapped(const struct trial *its, struct page *page, CUmemGenericAllocationHandle handle)
+{
+    const struct sg_driver *driver = its->driver;
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = its->device},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    enum finding found = UNTRIED;
+    if (driver->map(page->a, page->bytes, 0, handle, 0) != CUDA_SUCCESS)
+        return found;
+    if (driver->map(page->b, page->bytes, 0, handle, 0) == CUDA_SUCCESS) {
+        if (driver->set_access(page->a, 2 * page->bytes, &access, 1) == CUDA_SUCCESS)
+            found = try_on_streams(driver, page);
+        (void)driver->unmap(page->b, page->bytes);
+    }
+    (void)driver->unmap(page->a, page->bytes);
+    return found;
+}
+
+static enum finding try_device(const struct trial *its)
+{
+    const struct sg_driver *driver = its->driver;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = its->device}};
+    struct page page = {0};
+    CUmemGenericAllocationHandle handle;
+    enum finding found = UNTRIED;
+    if (driver->granularity(&page.bytes, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS ||
+        page.bytes < TESTED_BYTES || !(page.seen = sg_meta_map(TESTED_BYTES)))
+        return found;
+    if (driver->address_reserve(&page.a, 2 * page.bytes, 0, 0, 0) == CUDA_SUCCESS) {
+        page.b = page.a + page.bytes;
+        if (driver->create(&handle, page.bytes, &prop, 0) == CUDA_SUCCESS) {
+            found = try_mapped(its, &page, handle);
+            (void)driver->release(handle);
+        }
+        (void)driver->address_free(page.a, 2 * page.bytes);
+    }
+    sg_meta_unmap(page.seen, TESTED_BYTES);
+    return found;
+}
+
+/* On a thread of ours: the program's must not wait for a device that never comes to it. */
+static void *run(void *user)
+{
+    struct trial *trial = user;
+    CUstreamCaptureMode mode;
+    sg_self.inside = sg_self.aside = true;
+    (void)sg_captures_relax(&mode);
+    trial->result = UNTRIED;
+    int use = sg_users_enter(trial->context);
+    if (use >= 0) {
+        trial->result = try_device(trial);
+        sg_users_leave(use);
+    }
+    atomic_store(&trial->done, true);
+    return NULL;
+}
+
+static enum finding await(struct trial *trial)
+{
+    if (!sg_helper_start(run, trial))
+        return UNTRIED;
+    for (int i = 0; i < SLICES && !atomic_load(&trial->done); i++)
+        sg_rest(SLICE_NS);
+    return atomic_load(&trial->done) ? trial->result : UNTRIED;
+}
+
+static bool attribute(const struct sg_driver *driver, CUdevice_attribute which, CUdevice device, int *ret)
+{
+    return driver->device_attribute(ret, which, device) == CUDA_SUCCESS;
+}
+
+static bool has_calls(const struct sg_driver *driver)
+{
+    return driver->stream_create && driver->stream_destroy && driver->stream_synchronize && driver->set_async &&
+        driver->set_rows_async && driver->copy_async && driver->copy_to_host_async;
+}
+
+static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice device)
+{
+    int vmm = 0;
+    return conf->expandable_segments && conf->ipc != SG_IPC_ALWAYS && sg_driver_has_vmm(driver) &&
+        attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
+}
+
+/* Of the current context's device; *ret_device: which that is. */
+static enum finding find(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice *ret_device)
+{
+    CUcontext context;
+    if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context ||
+        driver->ctx_get_device(ret_device) != CUDA_SUCCESS || *ret_device < 0 || *ret_device >= SG_DEVICES_MAX)
+        return UNTRIED;
+    struct trial *trial = &trials[*ret_device];
+    trial->driver = driver;
+    trial->context = context;
+    trial->device = *ret_device;
+    if (!has_pages(conf, driver, trial->device))
+        return FIXED;
+    if (conf->alias != SG_ALIAS_AUTO)
+        return conf->alias == SG_ALIAS_ON ? CHOSEN_ON : CHOSEN_OFF;
+    return has_calls(driver) ? await(trial) : UNTRIED;
+}
+
+static void complain(enum finding finding, CUdevice device)
+{
+    char line[256];
+    if (finding != INCOHERENT)
+        return;
+    snprintf(line, sizeof line,
+        "what is written at one address of a page is not read at another on device %d: no page of it "
+        "gets a second address, and memory may have to be waited for instead",
+        device);
+    sg_life_say(line);
+}
+
+enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver)
+{
+    CUdevice device = -1;
+    enum finding finding = find(conf, driver, &device);
+    atomic_store(&known.first, finding);
+    atomic_store(&known.first_device, device);
+    complain(finding, device);
+    if (conf->alias != SG_ALIAS_AUTO)
+        return conf->alias;
+    if (finding == COHERENT)
+        atomic_store(&known.met, 0);
+    return finding == COHERENT ? SG_ALIAS_AUTO : SG_ALIAS_OFF;
+}
+
+void sg_coherence_use(struct sg_core *core, int device)
+{
+    uint64_t bit = UINT64_C(1) << device;
+    CUdevice current = device;
+    if (atomic_load_explicit(&known.met, memory_order_relaxed) & bit || atomic_fetch_or(&known.met, bit) & bit)
+        return;
+    bool tried = device == atomic_load(&known.first_device);
+    enum finding finding = tried ? COHERENT : find(sg_life_conf(), sg_life_driver(), &current);
+    if (current != device) /* the context has changed meanwhile */
+        finding = UNTRIED;
+    if (finding == COHERENT) {
+        sg_core_allow_aliases(core, device);
+    } else if (finding != FIXED) {
+        atomic_store(&known.failed, device);
+        atomic_store(&known.another, finding);
+        complain(finding, device);
+    }
+}
+
+const char *sg_coherence_text(void)
+{
+    static char text[128]; /* under the caller's lock */
+    enum finding first = atomic_load(&known.first), another = atomic_load(&known.another);
+    if (another == NOT_SETTLED || first != COHERENT)
+        return texts[first];
+    snprintf(text, sizeof text, "off on device %d%s", atomic_load(&known.failed), texts[another] + strlen("off"));
+    return text;
+}

@@ -1,0 +1,178 @@
+#include "process/glibc_symver.h"
+
+#include "services/oom_report.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "track/captures.h"
+#include "process/symbols.h"
+#include "sites/sites.h"
+
+enum { PROCESSES = 64, COMMAND_BYTES = 240, NVML_SUCCESS = 0 };
+
+/* NVML, as far as it is asked. Source of names, numbers and layouts: NVIDIA's reference of NVML, nvmlProcessInfo_v2_t. */
+struct nvml_process {
+    unsigned pid;
+    unsigned long long used; /* all ones: not known */
+    unsigned gpu_instance, compute_instance;
+};
+typedef int init_fn(void);
+typedef int device_fn(const char *uuid, void **ret);
+typedef int processes_fn(void *device, unsigned *count, struct nvml_process *list);
+
+struct nvml {
+    void *handle;
+    init_fn *init, *shutdown;
+    device_fn *device;
+    processes_fn *processes;
+};
+
+static void close_nvml(struct nvml *nvml)
+{
+    if (nvml->handle)
+        (void)sg_library_close(nvml->handle);
+    nvml->handle = NULL;
+}
+
+static bool open_nvml(struct nvml *ret)
+{
+    *ret = (struct nvml){.handle = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL)};
+    if (!ret->handle)
+        return false;
+    void *found[] = {
+        sg_dlsym()(ret->handle, "nvmlInit_v2"), sg_dlsym()(ret->handle, "nvmlShutdown"),
+        sg_dlsym()(ret->handle, "nvmlDeviceGetHandleByUUID"),
+        sg_dlsym()(ret->handle, "nvmlDeviceGetComputeRunningProcesses_v3"),
+    };
+    memcpy(&ret->init, &found[0], sizeof found[0]);
+    memcpy(&ret->shutdown, &found[1], sizeof found[1]);
+    memcpy(&ret->device, &found[2], sizeof found[2]);
+    memcpy(&ret->processes, &found[3], sizeof found[3]);
+    if (found[0] && found[1] && found[2] && found[3] && ret->init() == NVML_SUCCESS)
+        return true;
+    close_nvml(ret);
+    return false;
+}
+
+/* NVML's name of a device: its order of devices is not CUDA's. */
+static bool uuid_of(int device, char ret[48])
+{
+    CUuuid uuid;
+    CUresult (*get)(CUuuid *uuid, CUdevice device);
+    void *symbol = sg_cuda_symbol("cuDeviceGetUuid");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (!symbol || get(&uuid, device) != CUDA_SUCCESS)
+        return false;
+    int length = snprintf(ret, 48, "GPU-");
+    for (int i = 0; i < 16; i++)
+        length += snprintf(ret + length, 48 - (size_t)length, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x",
+            (unsigned char)uuid.bytes[i]);
+    return true;
+}
+
+static ssize_t read_file(const char *path, char *text, size_t size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = file < 0 ? -1 : read(file, text, size - 1);
+    if (file >= 0)
+        close(file);
+    text[length > 0 ? length : 0] = '\0';
+    return length;
+}
+
+static void name_of(int pid, char *ret, size_t size)
+{
+    char path[48];
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    (void)read_file(path, ret, size);
+    for (char *c = ret; *c; c++) {
+        if (*c == '\n')
+            *c = '\0';
+        else if (*c < ' ' || *c > '~')
+            *c = '?';
+    }
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+    uint64_t one = ((const struct sg_oom_process *)a)->bytes, other = ((const struct sg_oom_process *)b)->bytes;
+    return (one < other) - (one > other);
+}
+
+/* The others of a list that this process is in: in one that it is not in, numbers of processes are those of another
+   namespace, where this one has a number that nobody here knows. */
+static size_t take_others(const struct nvml_process *list, unsigned count, struct sg_oom_process *ret)
+{
+    size_t others = 0;
+    bool here = false;
+    for (unsigned i = 0; i < count; i++) {
+        bool own = list[i].pid == (unsigned)getpid();
+        here |= own;
+        if (own || !list[i].used || list[i].used == UINT64_MAX)
+            continue;
+        ret[others] = (struct sg_oom_process){.pid = (int)list[i].pid, .bytes = list[i].used};
+        name_of(ret[others].pid, ret[others].name, sizeof ret[others].name);
+        others++;
+    }
+    qsort(ret, others, sizeof *ret, by_bytes);
+    return here ? others : 0;
+}
+
+static size_t find_others(int device, struct sg_oom_process ret[PROCESSES])
+{
+    struct nvml nvml;
+    struct nvml_process list[PROCESSES];
+    char uuid[48];
+    void *handle;
+    unsigned count = PROCESSES;
+    size_t others = 0;
+    if (!uuid_of(device, uuid) || !open_nvml(&nvml))
+        return 0;
+    if (nvml.device(uuid, &handle) == NVML_SUCCESS && nvml.processes(handle, &count, list) == NVML_SUCCESS)
+        others = take_others(list, count < PROCESSES ? count : PROCESSES, ret);
+    (void)nvml.shutdown();
+    close_nvml(&nvml);
+    return others;
+}
+
+/* Appends an argument as a shell takes it. False: no room. */
+static bool quote(char *text, size_t size, const char *argument)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%";
+    size_t used = strlen(text);
+    bool quoted = !*argument || argument[strspn(argument, plain)];
+    int length = snprintf(text + used, size - used, "%s%s%s%s", used ? " " : "", quoted ? "'" : "", argument,
+        quoted ? "'" : "");
+    return length < (int)(size - used) && !strpbrk(argument, "'\n");
+}
+
+/* The command line of this process, "" where it is too long to be of use. */
+static void read_command(char ret[COMMAND_BYTES])
+{
+    char all[COMMAND_BYTES];
+    ssize_t length = read_file("/proc/self/cmdline", all, sizeof all);
+    bool fits = length > 0 && length < COMMAND_BYTES - 1;
+    *ret = '\0';
+    for (const char *argument = all; fits && argument < all + length; argument += strlen(argument) + 1)
+        fits = quote(ret, COMMAND_BYTES, argument);
+    if (!fits)
+        *ret = '\0';
+}
+
+size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size)
+{
+    struct sg_oom_process process[PROCESSES];
+    char command[COMMAND_BYTES];
+    read_command(command);
+    const struct sg_oom_around around = {
+        .process = process, .processes = find_others(device, process), .command = command,
+        .parked = sg_captures_parked_bytes(core, device), .site = sg_sites_tell,
+    };
+    return sg_core_oom_text(core, device, &around, buffer, size);
+}

@@ -1,0 +1,292 @@
+#include "services/recorder.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <dlfcn.h>
+
+#include "services/alias_probe.h"
+#include "process/environment.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "rest.h"
+#include "sites/sites.h"
+#include "writer/stats_file.h"
+#include "track/streams.h"
+#include "torch/torch.h"
+#include "writer/trace_writer.h"
+#include "wrap.h"
+
+enum { TEXT_BYTES = 8192, STATS_EVENTS = 256, STATS_PERIOD_NS = 500000000 };
+
+/* Written before the core exists or under `busy`. */
+static struct {
+    struct sg_trace_writer *trace; /* NULL: none */
+    _Atomic(const char *) stats;   /* path pattern, NULL: none */
+    char live[64];                 /* of `live`: the path, which goes with the process; "" where it is not asked for */
+    uint64_t start_ns;
+    _Atomic uint64_t written_ns;
+    char conf[TEXT_BYTES], command[TEXT_BYTES];
+    bool untracked; /* the trace says so */
+    uint64_t named; /* bit by ordinal: it says the device's model */
+    struct sg_stats_device devices[SG_DEVICES_MAX]; /* by ordinal */
+    _Atomic uint64_t met, known; /* bit by ordinal: a thread looks at the device; what it found is in `devices` */
+    _Atomic uint64_t events;
+    atomic_flag busy; /* somebody takes a snapshot: an older one must not be written after it */
+    double limit_fraction;
+    uint64_t limit_bytes;
+} recorder = {.busy = ATOMIC_FLAG_INIT};
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static void read_command(char *command, size_t size)
+{
+    int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, command, size - 1);
+    if (fd >= 0)
+        close(fd);
+    for (ssize_t i = 0; i + 1 < length; i++) {
+        if (command[i] == '\0')
+            command[i] = ' ';
+    }
+    command[length > 0 ? length : 0] = '\0';
+}
+
+static void open_trace(const struct sg_conf *conf)
+{
+    struct sg_trace_writer_options options = {
+        .path = conf->trace,
+        .conf = recorder.conf,
+        .command = recorder.command,
+        .limit_bytes = conf->limit_bytes,
+        .environment = sg_environment,
+        .warn = sg_life_say,
+    };
+    void *create_thread = sg_dlsym()(RTLD_DEFAULT, "pthread_create");
+    memcpy(&options.create_thread, &create_thread, sizeof create_thread);
+    int error = sg_trace_writer_create(&options, &recorder.trace);
+    if (error) {
+        char line[SG_PATH_BYTES + 64];
+        snprintf(line, sizeof line, "no trace in %s: %s", conf->trace, strerror(-error));
+        sg_life_say(line);
+    }
+}
+
+bool sg_recorder_on;
+
+/* With word of where the program asks for memory. */
+static void emit(void *sink, const struct segalloc_trace_record *record)
+{
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_SLOW_BEGIN ||
+        record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE)
+        sg_trace_writer_emit_from(sink, record, sg_this_thread()->site, sg_this_thread()->phase);
+    else
+        sg_trace_writer_emit(sink, record);
+}
+
+bool sg_recorder_define(struct segalloc_trace_record *define, uint32_t count)
+{
+    return !recorder.trace || sg_trace_writer_define(recorder.trace, define, count);
+}
+
+struct sg_event_sink sg_recorder_open(const struct sg_conf *conf)
+{
+    sg_recorder_on = conf->trace[0] || conf->stats[0] || conf->live;
+    if (!sg_recorder_on)
+        return (struct sg_event_sink){NULL, NULL};
+    recorder.start_ns = now_ns(CLOCK_REALTIME);
+    recorder.limit_bytes = conf->limit_bytes;
+    recorder.limit_fraction = conf->limit_fraction;
+    sg_conf_print(conf, recorder.conf, sizeof recorder.conf);
+    read_command(recorder.command, sizeof recorder.command);
+    if (conf->live && !conf->stats[0]) {
+        snprintf(recorder.live, sizeof recorder.live, "/dev/shm/segalloc-live-%ld", (long)getpid());
+        recorder.stats = recorder.live;
+    } else if (conf->stats[0]) {
+        recorder.stats = conf->stats;
+    }
+    if (conf->trace[0])
+        open_trace(conf);
+    if (recorder.trace && conf->sites)
+        return (struct sg_event_sink){emit, recorder.trace};
+    return recorder.trace ? sg_trace_writer_sink(recorder.trace) : (struct sg_event_sink){NULL, NULL};
+}
+
+/* What the driver calls a device's model; "" where it does not say. */
+static void read_model(int device, char ret[SG_STATS_MODEL])
+{
+    CUresult (*get)(char *name, int size, CUdevice device);
+    void *symbol = sg_cuda_symbol("cuDeviceGetName");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (!symbol || get(ret, SG_STATS_MODEL, device) != CUDA_SUCCESS)
+        *ret = '\0';
+    ret[SG_STATS_MODEL - 1] = '\0';
+}
+
+void sg_recorder_device(const struct sg_driver *driver, int device)
+{
+    uint64_t bit = UINT64_C(1) << device;
+    if ((!recorder.trace && !recorder.stats) || atomic_load_explicit(&recorder.known, memory_order_acquire) & bit)
+        return;
+    size_t granularity = 0, bytes = 0;
+    const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    if (!driver->granularity ||
+        driver->granularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM) != CUDA_SUCCESS)
+        granularity = 0;
+    if (driver->device_total(&bytes, device) != CUDA_SUCCESS)
+        bytes = 0;
+    if (atomic_fetch_or(&recorder.met, bit) & bit)
+        return;
+    recorder.devices[device] = (struct sg_stats_device){
+        .device = (uint32_t)device,
+        .granularity = granularity,
+        .total_bytes = bytes,
+        .limit_bytes = recorder.limit_fraction > 0 ? (uint64_t)((double)bytes * recorder.limit_fraction)
+                                                   : recorder.limit_bytes,
+    };
+    read_model(device, recorder.devices[device].model);
+    atomic_fetch_or_explicit(&recorder.known, bit, memory_order_release);
+}
+
+/* Writes a text in as many records as it takes. */
+static void write_text(enum segalloc_record_kind kind, uint32_t stream, const char *from)
+{
+    for (size_t left = strlen(from), piece, first = SEGALLOC_FLAG_FIRST; left > 0;
+         from += piece, left -= piece, first = 0) {
+        struct segalloc_trace_record record = {.kind = (uint8_t)kind, .stream = stream};
+        char text[sizeof record.id + sizeof record.size] = {0};
+        piece = left < sizeof text ? left : sizeof text;
+        memcpy(text, from, piece);
+        memcpy(&record.id, text, sizeof record.id);
+        memcpy(&record.size, text + sizeof record.id, sizeof record.size);
+        record.flags = (uint8_t)(first | (piece == left ? SEGALLOC_FLAG_LAST : 0));
+        sg_trace_writer_emit(recorder.trace, &record);
+    }
+}
+
+/* Writes to the trace, once each, by which call the order of streams was lost, and the models of devices. Holding
+   `busy`. */
+static void write_texts(void)
+{
+    const char *by = sg_streams_untracked_by();
+    if (by && !recorder.untracked) {
+        recorder.untracked = true;
+        write_text(SEGALLOC_RECORD_UNTRACKED, 0, by);
+    }
+    uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
+    for (uint32_t i = 0; known != recorder.named && i < SG_DEVICES_MAX; i++) {
+        if ((known & ~recorder.named) >> i & 1)
+            write_text(SEGALLOC_RECORD_DEFINE_MODEL, i, recorder.devices[i].model);
+    }
+    recorder.named = known;
+}
+
+/* Holding `busy`. */
+static void write_stats_file(struct sg_core *core)
+{
+    static struct sg_stats_device used[SG_DEVICES_MAX]; /* too much for the stack of somebody else's thread */
+    struct sg_stats_file file = {
+        .pid = (uint64_t)getpid(),
+        .start_realtime_ns = recorder.start_ns,
+        .end_realtime_ns = now_ns(CLOCK_REALTIME),
+        .conf = recorder.conf,
+        .command = recorder.command,
+        .untracked_by = sg_streams_untracked_by(),
+        .pytorch = sg_torch_mode_text(),
+        .aliases = sg_coherence_text(),
+        .devices = used,
+        .is_private = recorder.live[0] != '\0',
+    };
+    uint64_t known = atomic_load_explicit(&recorder.known, memory_order_acquire);
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (known >> i & 1 && sg_core_stats(core, i, &recorder.devices[i].stats))
+            used[file.count++] = recorder.devices[i];
+    }
+    const char *path = recorder.stats;
+    int error = path ? sg_stats_file_write(path, sg_environment, &file) : 0;
+    recorder.written_ns = now_ns(CLOCK_MONOTONIC_COARSE);
+    if (!error)
+        return;
+    char line[SG_PATH_BYTES + 64];
+    snprintf(line, sizeof line, "no statistics in %s: %s", path, strerror(-error));
+    sg_life_say(line);
+    recorder.stats = NULL;
+}
+
+/* Often at first, so that a short process leaves a file, then twice a second. */
+static bool stats_due(void)
+{
+    if (!atomic_load_explicit(&recorder.stats, memory_order_relaxed))
+        return false;
+    uint64_t events = atomic_fetch_add_explicit(&recorder.events, 1, memory_order_relaxed) + 1;
+    if (events <= STATS_EVENTS)
+        return !sg_has_several_bits(events);
+    return events % STATS_EVENTS == 0 && now_ns(CLOCK_MONOTONIC_COARSE) - recorder.written_ns > STATS_PERIOD_NS;
+}
+
+void sg_recorder_tick(struct sg_core *core, int device)
+{
+    bool trace = recorder.trace && sg_trace_writer_due(recorder.trace, (uint32_t)device);
+    bool stats = stats_due();
+    if ((!trace && !stats) || atomic_flag_test_and_set_explicit(&recorder.busy, memory_order_acquire))
+        return;
+    int cancel = sg_cancel_off();
+    struct sg_stats snapshot;
+    if (trace)
+        write_texts();
+    if (trace && sg_core_stats(core, device, &snapshot))
+        sg_trace_writer_statistics(recorder.trace, (uint32_t)device, &snapshot);
+    if (stats)
+        write_stats_file(core);
+    atomic_flag_clear_explicit(&recorder.busy, memory_order_release);
+    sg_cancel_restore(cancel);
+}
+
+void sg_recorder_close(struct sg_core *core)
+{
+    if (!recorder.trace && !recorder.stats)
+        return;
+    for (int i = 0; i < 100 && atomic_flag_test_and_set(&recorder.busy); i++)
+        sg_rest(1000000);
+    uint64_t known = atomic_load(&recorder.known);
+    struct sg_stats snapshot;
+    if (recorder.trace)
+        write_texts();
+    for (int i = 0; recorder.trace && i < SG_DEVICES_MAX; i++) {
+        if (known >> i & 1 && sg_core_stats(core, i, &snapshot))
+            sg_trace_writer_statistics(recorder.trace, (uint32_t)i, &snapshot);
+    }
+    if (recorder.live[0])
+        unlink(recorder.live);
+    else if (recorder.stats)
+        write_stats_file(core);
+    if (recorder.trace)
+        sg_trace_writer_close(recorder.trace);
+}
+
+const char *sg_recorder_path(void)
+{
+    struct sg_trace_writer_state state = {0};
+    if (recorder.trace)
+        sg_trace_writer_state(recorder.trace, &state);
+    return state.open ? state.path : NULL;
+}
+
+void sg_recorder_forget(void)
+{
+    if (recorder.trace)
+        sg_trace_writer_fork_child(recorder.trace);
+    recorder.stats = NULL;
+}

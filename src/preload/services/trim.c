@@ -1,0 +1,222 @@
+#include "services/trim.h"
+
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "process/worker_thread.h"
+#include "process/process.h"
+#include "neighbours.h"
+#include "process/symbols.h"
+#include "track/context_pins.h"
+#include "wrap.h"
+
+#define MS UINT64_C(1000000)
+
+enum {
+    HELP_MS = 300,        /* how long others are waited for: they may be inside a call that waits for work */
+    CAPTURE_STEP_MS = 20, /* while a capture is live, nothing is given back; how often that is looked at */
+    CAPTURE_STEPS = 20,
+    MARGIN = 64 << 20,    /* a device with as much more free than was asked for is not what is short */
+    NEARLY_FULL = 16,     /* less than this part of the device is free */
+};
+
+static struct {
+    struct sg_neighbours *table;           /* NULL: none, and then nothing of the rest */
+    _Atomic(struct sg_neighbour *) own;
+    uint64_t idle_ns;                      /* 0: idle memory stays */
+    _Atomic uint64_t known;                /* bit by ordinal: its id is in `own` */
+    int device[SG_NEIGHBOUR_DEVICES];      /* ordinal, by index in `own` */
+    atomic_int devices;
+    atomic_flag adding;
+} neighbours = {.adding = ATOMIC_FLAG_INIT};
+
+typedef CUresult uuid_fn(CUuuid *ret, CUdevice device);
+
+/* A number that means the same device in all processes; 0 if it can't be had. */
+static uint64_t id_of(int device)
+{
+    CUuuid uuid;
+    uuid_fn *get;
+    void *symbol = sg_cuda_symbol("cuDeviceGetUuid_v2"); /* tells the parts of a divided device apart */
+    if (!symbol)
+        symbol = sg_cuda_symbol("cuDeviceGetUuid");
+    memcpy(&get, &symbol, sizeof symbol);
+    if (!symbol || get(&uuid, device) != CUDA_SUCCESS)
+        return 0;
+    uint64_t hash = SG_FNV_BASIS; /* FNV-1a */
+    for (size_t i = 0; i < sizeof uuid.bytes; i++)
+        hash = sg_fnv(hash, (unsigned char)uuid.bytes[i]);
+    return hash ? hash : 1;
+}
+
+void sg_trimming_use(int device)
+{
+    struct sg_neighbour *own = atomic_load_explicit(&neighbours.own, memory_order_acquire);
+    uint64_t bit = UINT64_C(1) << device;
+    if (!own || atomic_load_explicit(&neighbours.known, memory_order_acquire) & bit ||
+        atomic_flag_test_and_set(&neighbours.adding))
+        return;
+    int index = atomic_load(&neighbours.devices);
+    uint64_t id = index < SG_NEIGHBOUR_DEVICES && !(atomic_load(&neighbours.known) & bit) ? id_of(device) : 0;
+    if (id) {
+        neighbours.device[index] = device;
+        atomic_store(&neighbours.devices, index + 1);
+        atomic_store(&own->devices[index], id);
+    }
+    atomic_fetch_or(&neighbours.known, bit);
+    atomic_flag_clear(&neighbours.adding);
+}
+
+/* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any
+   more. */
+static int enter(const struct sg_driver *driver, int device)
+{
+    CUcontext context = sg_contexts_any(device);
+    int use = sg_users_begin(context);
+    if (use < 0 || driver->ctx_push(context) == CUDA_SUCCESS)
+        return use;
+    sg_users_end(use);
+    return -1;
+}
+
+static void leave(const struct sg_driver *driver, int use)
+{
+    CUcontext ignored;
+    driver->ctx_pop(&ignored);
+    sg_users_end(use);
+}
+
+static uint64_t trim(int device, uint64_t keep)
+{
+    struct sg_core *core = sg_begin();
+    const struct sg_driver *driver = sg_life_driver();
+    CUstreamCaptureMode mode;
+    uint64_t given = 0;
+    if (!core)
+        return 0;
+    int use = sg_captures_live() ? -1 : enter(driver, device);
+    if (use >= 0) {
+        bool relaxed = sg_captures_relax(&mode);
+        given = sg_core_trim(core, device, keep);
+        if (relaxed)
+            sg_captures_restore(&mode);
+        leave(driver, use);
+    }
+    sg_end();
+    return given;
+}
+
+static void answer(struct sg_neighbour *own)
+{
+    uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
+    uint64_t keep = atomic_exchange(&own->keep, 0);
+    for (int i = 0; i < CAPTURE_STEPS && sg_captures_live(); i++)
+        usleep(CAPTURE_STEP_MS * 1000);
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
+        if (wanted >> i & 1)
+            atomic_fetch_add(&own->given, trim(neighbours.device[i], keep));
+    }
+    atomic_store(&own->answered, asked);
+    sg_neighbour_answered(own);
+}
+
+/* Whether a device is nearly full and holds memory of ours that is idle. */
+static bool is_short(struct sg_core *core, int device)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    struct sg_stats stats;
+    size_t available, total;
+    bool known = false;
+    if (!sg_core_stats(core, device, &stats) ||
+        stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
+        return false;
+    int use = enter(driver, device);
+    if (use >= 0) {
+        known = driver->mem_info(&available, &total) == CUDA_SUCCESS;
+        leave(driver, use);
+    }
+    return known && available < total / NEARLY_FULL;
+}
+
+/* `events`: how many there had been of each device when it was looked at before. */
+static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
+{
+    for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
+        int device = neighbours.device[i];
+        struct sg_core *core = sg_begin();
+        struct sg_stats stats;
+        if (!core)
+            return;
+        bool quiet = false, lacking = false;
+        if (sg_core_stats(core, device, &stats)) {
+            uint64_t now = stats.value[SG_STAT_allocs] + stats.value[SG_STAT_frees];
+            quiet = now == events[i];
+            events[i] = now;
+            lacking = quiet && !sg_captures_live() && is_short(core, device);
+        }
+        sg_end();
+        if (lacking)
+            trim(device, 0);
+    }
+}
+
+static void *help(void *user)
+{
+    (void)user;
+    uint64_t events[SG_NEIGHBOUR_DEVICES] = {0};
+    struct sg_neighbour *own;
+    prctl(PR_SET_NAME, "segalloc-trim", 0, 0, 0);
+    while ((own = atomic_load(&neighbours.own)) != NULL && !sg_life_over()) {
+        if (sg_neighbour_sleep(own, neighbours.idle_ns))
+            answer(own);
+        else
+            look_for_idle(events);
+        if (atomic_load(&own->pid) != (int32_t)getpid())
+            break; /* somebody took this process for dead: it is in another container */
+    }
+    return NULL;
+}
+
+void sg_trimming_open(const struct sg_conf *conf)
+{
+    struct sg_neighbours *table;
+    if (!conf->trim_on_request || sg_neighbours_map(geteuid(), /* create */ true, &table) != 0)
+        return;
+    struct sg_neighbour *own = sg_neighbours_join(table);
+    if (!own)
+        return;
+    neighbours.table = table;
+    neighbours.idle_ns = (uint64_t)(conf->trim_idle_s * 1e9);
+    atomic_store_explicit(&neighbours.own, own, memory_order_release);
+    if (!sg_helper_start(help, NULL))
+        sg_trimming_close();
+}
+
+bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+{
+    struct sg_neighbour *own = atomic_load(&neighbours.own);
+    size_t available, total;
+    if (!own || driver->mem_info(&available, &total) != CUDA_SUCCESS || bytes > total || available > bytes + MARGIN)
+        return false;
+    for (int i = 0; own && i < atomic_load(&neighbours.devices); i++) {
+        if (neighbours.device[i] == device)
+            return sg_neighbours_ask_all(neighbours.table, own, atomic_load(&own->devices[i]), HELP_MS * MS) > 0;
+    }
+    return false;
+}
+
+void sg_trimming_close(void)
+{
+    struct sg_neighbour *own = atomic_exchange(&neighbours.own, NULL);
+    if (own)
+        sg_neighbours_leave(own);
+}
+
+void sg_trimming_forget(void)
+{
+    atomic_store(&neighbours.own, NULL);
+}

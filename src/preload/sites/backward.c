@@ -1,0 +1,129 @@
+#include "process/glibc_symver.h"
+
+#include "sites/backward.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "process/process.h"
+#include "process/symbols.h"
+
+/* torch::autograd::Node, as far as it is read. Source: torch/csrc/autograd/function.h of PyTorch 2.0 to 2.11. */
+struct node {
+    uint64_t type;
+    void *self[2];
+    uint64_t sequence, topological;
+    uint64_t has_parent;
+    uint64_t thread;
+};
+
+/* std::shared_ptr of libstdc++: what it points to, and what counts how many there are. Returned in memory, as a
+   struct of C is that is as large as this one. */
+struct shared_node {
+    const struct node *node;
+    struct {
+        const void *type;
+        _Atomic int uses;
+    } *count;
+    void *unused;
+};
+
+enum { REMEMBERED = 1 << 16, SEQUENCE_BITS = 24, THREAD_BITS = 16 };
+
+static struct {
+    _Atomic(struct shared_node (*)(void)) current; /* set last */
+    uint64_t (*next_sequence)(void);
+    uint64_t (*thread)(void);
+    /* By number of the node: that, the thread that made it, and the site. */
+    _Atomic uint64_t made[REMEMBERED];
+} torch;
+
+void sg_backward_look(void)
+{
+    if (atomic_load_explicit(&torch.current, memory_order_relaxed) || !sg_library_loaded("libtorch_cpu.so"))
+        return;
+    void *library = sg_library_find("libtorch_cpu.so");
+    if (!library)
+        return;
+    void *found[] = {sg_dlsym()(library, "_ZN5torch8autograd16get_current_nodeEv"),
+        sg_dlsym()(library, "_ZN2at15sequence_number4peekEv"),
+        sg_dlsym()(library, "_ZN2at14RecordFunction15currentThreadIdEv")};
+    sg_library_close(library); /* PyTorch is not unloaded */
+    if (!found[0] || !found[1] || !found[2])
+        return;
+    struct shared_node (*current)(void);
+    memcpy(&torch.next_sequence, &found[1], sizeof found[1]);
+    memcpy(&torch.thread, &found[2], sizeof found[2]);
+    memcpy(&current, &found[0], sizeof found[0]);
+    atomic_store_explicit(&torch.current, current, memory_order_release);
+}
+
+/* What a node is remembered by; the site is above. */
+static uint64_t mark(uint64_t sequence, uint64_t thread)
+{
+    return (sequence & ((UINT64_C(1) << SEQUENCE_BITS) - 1)) |
+        (thread & ((UINT64_C(1) << THREAD_BITS) - 1)) << SEQUENCE_BITS;
+}
+
+/* Each thread counts for itself: their windows of what is still to be evaluated are kept apart. */
+static _Atomic uint64_t *place_of(uint64_t sequence, uint64_t thread)
+{
+    return &torch.made[(sequence + thread * 24593) % REMEMBERED];
+}
+
+void sg_backward_forward(struct sg_thread *self, uint32_t site)
+{
+    if (!atomic_load_explicit(&torch.current, memory_order_acquire))
+        return;
+    uint64_t next = torch.next_sequence();
+    if (next == self->sequence || !next)
+        return;
+    self->sequence = next;
+    uint64_t thread = torch.thread();
+    atomic_store_explicit(place_of(next - 1, thread),
+        mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
+}
+
+bool sg_backward_now(struct sg_backward *ret)
+{
+    struct shared_node (*current)(void) = atomic_load_explicit(&torch.current, memory_order_acquire);
+    if (!current)
+        return false;
+    const struct shared_node shared = current();
+    if (!shared.node || !shared.count)
+        return false;
+    uint64_t made = atomic_load_explicit(place_of(shared.node->sequence, shared.node->thread), memory_order_relaxed);
+    uint64_t its = mark(shared.node->sequence, shared.node->thread);
+    bool known = made && (made & ((UINT64_C(1) << (SEQUENCE_BITS + THREAD_BITS)) - 1)) == its;
+    *ret = (struct sg_backward){shared.node->type, known ? (uint32_t)(made >> (SEQUENCE_BITS + THREAD_BITS)) : 0};
+    /* Never the last one: the engine holds the node that it evaluates. */
+    atomic_fetch_sub_explicit(&shared.count->uses, 1, memory_order_release);
+    return true;
+}
+
+bool sg_backward_name(uint64_t type, char *ret, size_t room)
+{
+    Dl_info info;
+    if (!dladdr((const void *)(uintptr_t)type, &info) || !info.dli_sname || strncmp(info.dli_sname, "_ZTVN", 5) != 0)
+        return false;
+    /* _ZTVN5torch8autograd9generated11MmBackward0E: the last of the names, each behind its length. */
+    const char *name = info.dli_sname + 5;
+    size_t length = 0;
+    for (;;) {
+        size_t digits = strspn(name, "0123456789"), number = 0;
+        for (size_t i = 0; i < digits && i < 4; i++)
+            number = number * 10 + (size_t)(name[i] - '0');
+        if (!digits || strnlen(name + digits, number) < number)
+            return false;
+        name += digits;
+        length = number;
+        if (name[length] == 'E' || name[length] == 'I')
+            break;
+        name += length;
+    }
+    length = length < room ? length : room - 1;
+    memcpy(ret, name, length);
+    ret[length] = '\0';
+    return true;
+}

@@ -1,0 +1,181 @@
+#include "process/glibc_symver.h"
+
+#include "sites/native_stack.h"
+
+#include <dlfcn.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "process/symbols.h"
+
+/* Of <unwind.h>, the Itanium C++ ABI's: the runtime that unwinds is looked up, so that nothing is linked for it. */
+struct context;
+typedef int visit_fn(struct context *context, void *user);
+enum { GO_ON = 0, END_OF_STACK = 5 };
+
+enum { DEEPEST = 256 }; /* frames that are unwound to find a stack's end */
+
+static struct {
+    _Atomic(int (*)(visit_fn *visit, void *user)) unwind;
+    uintptr_t (*address)(struct context *context);
+    uintptr_t (*end)(struct context *context); /* of the caller's frame: where this one begins */
+    atomic_bool absent;
+} runtime;
+
+/* An entry of sg_native.size: the address, and above it the frame's size in words of 8 bytes. */
+enum { ADDRESS_BITS = 48, VARIES = 0xffff, OUTERMOST = 0xfffe };
+#define ADDRESS_MASK ((UINT64_C(1) << ADDRESS_BITS) - 1)
+
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+
+static inline bool is_ours(uintptr_t address)
+{
+    return address >= (uintptr_t)__ehdr_start && address < (uintptr_t)_end;
+}
+
+static bool look(void)
+{
+    if (atomic_load_explicit(&runtime.absent, memory_order_relaxed))
+        return false;
+    void *found = sg_dlsym()(RTLD_DEFAULT, "_Unwind_Backtrace"), *library = NULL;
+    if (!found && (library = dlopen("libgcc_s.so.1", RTLD_LAZY | RTLD_LOCAL)))
+        found = sg_dlsym()(library, "_Unwind_Backtrace");
+    void *from = library ? library : RTLD_DEFAULT;
+    void *others[2] = {sg_dlsym()(from, "_Unwind_GetIP"), sg_dlsym()(from, "_Unwind_GetCFA")};
+    if (!found || !others[0] || !others[1]) {
+        atomic_store(&runtime.absent, true);
+        return false;
+    }
+    memcpy(&runtime.address, &others[0], sizeof others[0]);
+    memcpy(&runtime.end, &others[1], sizeof others[1]);
+    int (*unwind)(visit_fn *, void *);
+    memcpy(&unwind, &found, sizeof found);
+    atomic_store_explicit(&runtime.unwind, unwind, memory_order_release);
+    return true;
+}
+
+static inline _Atomic uint64_t *entry_of(struct sg_native *native, uintptr_t address)
+{
+    return &native->size[(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) % SG_NATIVE_SIZES];
+}
+
+/* A frame that returns to `address` has this many words; of several sizes none is right. */
+static void learn(struct sg_native *native, uintptr_t address, uint64_t words)
+{
+    _Atomic uint64_t *entry = entry_of(native, address);
+    uint64_t known = atomic_load_explicit(entry, memory_order_relaxed);
+    if ((known & ADDRESS_MASK) == address && known >> ADDRESS_BITS != words)
+        words = VARIES;
+    if (words > VARIES)
+        words = VARIES;
+    atomic_store_explicit(entry, words << ADDRESS_BITS | address, memory_order_relaxed);
+}
+
+struct walk {
+    struct sg_native *native;
+    uint64_t *ret;
+    unsigned count, most, frames;
+    uintptr_t address, end; /* of the frame before; 0: none */
+    struct sg_stack seen;
+};
+
+static int visit(struct context *context, void *user)
+{
+    struct walk *walk = user;
+    uintptr_t address = runtime.address(context), end = runtime.end(context);
+    bool first = !walk->address; /* of who asks the runtime, and no return address */
+    if (!address)
+        return END_OF_STACK;
+    if (first)
+        walk->seen.low = end;
+    else if (end > walk->end)
+        learn(walk->native, walk->address, (end - walk->end) / 8);
+    walk->address = address;
+    walk->end = end;
+    walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
+    if (!first && !is_ours(address) && walk->count < walk->most)
+        walk->ret[walk->count++] = address;
+    return ++walk->frames < DEEPEST ? GO_ON : END_OF_STACK;
+}
+
+/* Stacks do not overlap: what does is one. */
+static void note(struct sg_stack *stack, const struct sg_stack *seen)
+{
+    if (seen->low > stack->top || seen->top < stack->low) {
+        *stack = *seen;
+        return;
+    }
+    stack->low = seen->low < stack->low ? seen->low : stack->low;
+    stack->top = seen->top > stack->top ? seen->top : stack->top;
+}
+
+#if defined(__x86_64__)
+/* By what is known of the frames on the way. `end`: where the frame that returns to ret_address ends. 0: not all is
+   known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
+static unsigned follow(struct sg_native *native, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
+{
+    unsigned count = 0;
+    while (end <= top) {
+        uintptr_t address;
+        memcpy(&address, (const void *)(end - sizeof address), sizeof address);
+        if (!is_ours(address))
+            ret[count++] = address;
+        if (count == most)
+            return count;
+        uint64_t known = atomic_load_explicit(entry_of(native, address), memory_order_relaxed);
+        if ((known & ADDRESS_MASK) != address || known >> ADDRESS_BITS == VARIES)
+            return 0;
+        if (known >> ADDRESS_BITS == OUTERMOST)
+            return count;
+        end += (known >> ADDRESS_BITS) * 8;
+    }
+    return 0;
+}
+#endif
+
+__attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, struct sg_stack *stack, uint64_t *ret,
+    unsigned most)
+{
+#if defined(__x86_64__)
+    uintptr_t end = (uintptr_t)__builtin_dwarf_cfa();
+    unsigned count = end > stack->low ? follow(native, end, stack->top, ret, most) : 0;
+    if (count)
+        return count;
+#endif
+    int (*unwind)(visit_fn *, void *) = atomic_load_explicit(&runtime.unwind, memory_order_acquire);
+    if (!unwind && !look())
+        return 0;
+    struct walk walk = {.native = native, .ret = ret, .most = most};
+    atomic_load_explicit(&runtime.unwind, memory_order_acquire)(visit, &walk);
+    if (walk.frames < DEEPEST && walk.address)
+        learn(native, walk.address, OUTERMOST);
+    note(stack, &walk.seen);
+    return walk.count;
+}
+
+static void copy(char *to, size_t room, const char *from)
+{
+    size_t length = from ? strlen(from) : 0;
+    length = length < room ? length : room - 1;
+    if (length)
+        memcpy(to, from, length);
+    to[length] = '\0';
+}
+
+bool sg_native_describe(uint64_t address, char *module, char *function, size_t room, uint32_t *ret_offset)
+{
+    Dl_info info;
+    struct link_map *map = NULL;
+    if (!dladdr1((const void *)(uintptr_t)(address - 1), &info, (void **)&map, RTLD_DL_LINKMAP) || !map)
+        return false;
+    ssize_t length = map->l_name && *map->l_name ? -1 : readlink("/proc/self/exe", module, room - 1);
+    if (length >= 0)
+        module[length] = '\0';
+    else
+        copy(module, room, info.dli_fname);
+    copy(function, room, info.dli_sname);
+    *ret_offset = (uint32_t)(address - map->l_addr);
+    return true;
+}

@@ -1,0 +1,28 @@
+/* The Python frames of the calling thread, looked at from outside. Nothing is imported or run, no reference is taken,
+   and nobody is waited for.
+
+   PyTorch gives the interpreter's lock away before it allocates. A thread's own frames stand still all the same while
+   it is in a call of C, and they keep their code alive. So they are read in place (python_stack.def). Of a version
+   whose layout is not known, or not confirmed, the interpreter's functions are asked, and only by a thread that holds
+   the lock. */
+#ifndef SG_PYTHON_H
+#define SG_PYTHON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A frame of a thread's stack. Two are the same place if all bytes are the same. */
+struct sg_frame {
+    uint64_t code; /* of Python: the code object; native: the return address */
+    uint64_t at;   /* of Python: where in it, and a mark of what it is, whose address may be used again; native: 0 */
+};
+
+/* The innermost frames of the calling thread, at most `most`; 0 where it runs no Python. */
+unsigned sg_python_frames(struct sg_frame *ret, unsigned most);
+
+/* File, function and line of one of those frames, as long as the thread has not returned from there. Texts are cut
+   to `room` bytes. False: they could not be had. */
+bool sg_python_describe(const struct sg_frame *frame, char *file, char *function, size_t room, uint32_t *ret_line);
+
+#endif

@@ -1,0 +1,365 @@
+#include "process/glibc_symver.h"
+
+#include "sites/sites.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "sites/backward.h"
+#include "process/process.h"
+#include "meta.h"
+#include "sites/native_stack.h"
+#include "sites/phases.h"
+#include "sites/python_stack.h"
+#include "services/recorder.h"
+#include "segalloc/trace_format.h"
+#include "site.h"
+#include "wrap.h"
+
+enum {
+    FRAMES_MOST = 16,
+    SITES_MOST = 1 << 16,
+    TEXTS_MOST = 1 << 15,
+    TEXT_BYTES = 512, /* of one, with its end */
+    ARENA_BYTES = 4 << 20,
+    PIECE_BYTES = 16
+};
+_Static_assert(FRAMES_MOST <= SEGALLOC_TRACE_FRAMES && TEXT_BYTES <= SEGALLOC_TRACE_TEXT, "readers take no more");
+
+/* What a frame is called; texts by number. */
+struct line {
+    uint32_t file, function, line;
+};
+
+enum kind {
+    PYTHON,
+    NATIVE,  /* frames are return addresses, and their lines offsets in modules */
+    BACKWARD /* the only frame is a node's class, and `at` the site that it ran forward at, whose lines these are */
+};
+
+/* A stack that was met. All but `written` is as it is once a slot leads to it. */
+struct site {
+    struct sg_frame frame[FRAMES_MOST];
+    struct line line[FRAMES_MOST];
+    uint64_t hash;
+    uint32_t frames, lines;
+    uint32_t shown;            /* the first site that shows the same line */
+    uint32_t best;             /* the frame whose line that is */
+    enum kind kind;
+    _Atomic uint32_t written; /* the trace that has it (`trace`); 0: none */
+};
+
+struct text {
+    uint32_t at, written;
+};
+
+struct table {
+    struct site site[SITES_MOST];            /* by number; [0] is none */
+    _Atomic uint32_t slot[2 * SITES_MOST];   /* by hash of the frames */
+    uint32_t shown_slot[2 * SITES_MOST];     /* by hash of the line that is shown: the first such site */
+    struct text text[TEXTS_MOST];            /* [0] is "" */
+    uint32_t text_slot[2 * TEXTS_MOST];
+    char arena[ARENA_BYTES];
+    struct sg_native native;
+};
+
+/* Changed under SG_GUARD_SITES. */
+static struct {
+    _Atomic(struct table *) table;
+    uint32_t sites, texts, arena_used;
+    _Atomic uint32_t trace; /* from 1: counts the traces of this process and of those that it was forked from */
+} sites = {.sites = 1, .texts = 1, .arena_used = 1, .trace = 1};
+
+bool sg_sites_on;
+
+bool sg_sites_open(const struct sg_conf *conf)
+{
+    struct table *none = NULL;
+    if (!conf->sites || atomic_load(&sites.table))
+        return conf->sites;
+    struct table *table = sg_meta_map(sizeof *table);
+    if (table && !atomic_compare_exchange_strong(&sites.table, &none, table))
+        sg_meta_unmap(table, sizeof *table);
+    return sg_sites_on = table != NULL;
+}
+
+static uint64_t hash_of(const void *bytes, size_t words)
+{
+    const uint64_t *word = bytes;
+    uint64_t sum = words;
+    for (size_t i = 0; i < words; i++) {
+        sum = (sum ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        sum ^= sum >> 32;
+    }
+    return sum;
+}
+
+/* The number of a stack; 0: it was not met before. No lock. */
+static uint32_t find(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash)
+{
+    for (uint64_t i = hash;; i++) {
+        uint32_t number = atomic_load_explicit(&table->slot[i % (2 * SITES_MOST)], memory_order_acquire);
+        const struct site *site = &table->site[number];
+        if (!number || (site->hash == hash && site->frames == frames &&
+                           memcmp(site->frame, frame, frames * sizeof *frame) == 0))
+            return number;
+    }
+}
+
+/* The number of a text, which is kept; 0: it is empty, or there is no room for it. */
+static uint32_t intern(struct table *table, const char *bytes)
+{
+    size_t length = strlen(bytes) + 1;
+    uint64_t hash = SG_FNV_BASIS;
+    if (!*bytes)
+        return 0;
+    for (size_t i = 0; i < length; i++)
+        hash = sg_fnv(hash, (unsigned char)bytes[i]);
+    uint32_t *slot;
+    for (uint64_t i = hash;; i++) {
+        slot = &table->text_slot[i % (2 * TEXTS_MOST)];
+        if (!*slot || strcmp(table->arena + table->text[*slot].at, bytes) == 0)
+            break;
+    }
+    if (*slot)
+        return *slot;
+    if (sites.texts == TEXTS_MOST || length > ARENA_BYTES - sites.arena_used)
+        return 0;
+    table->text[sites.texts] = (struct text){.at = sites.arena_used};
+    memcpy(table->arena + sites.arena_used, bytes, length);
+    sites.arena_used += (uint32_t)length;
+    return *slot = sites.texts++;
+}
+
+/* The first site that shows the same line as this one, which may be itself. */
+static uint32_t shown_by(struct table *table, uint32_t number)
+{
+    const struct line *line = &table->site[number].line[table->site[number].best];
+    enum kind kind = table->site[number].kind;
+    uint64_t words[2] = {(uint64_t)line->file << 32 | line->function, (uint64_t)kind << 32 | line->line};
+    for (uint64_t i = hash_of(words, 2);; i++) {
+        uint32_t *slot = &table->shown_slot[i % (2 * SITES_MOST)];
+        const struct site *other = &table->site[*slot];
+        if (!*slot)
+            *slot = number;
+        if (*slot == number || (other->kind == kind && memcmp(&other->line[other->best], line, sizeof *line) == 0))
+            return *slot;
+    }
+}
+
+struct described {
+    char file[TEXT_BYTES], function[TEXT_BYTES];
+    uint32_t line;
+};
+
+static void describe(const struct sg_frame *frame, enum kind kind, struct described *ret)
+{
+    bool fine = kind == PYTHON   ? sg_python_describe(frame, ret->file, ret->function, TEXT_BYTES, &ret->line)
+                : kind == NATIVE ? sg_native_describe(frame->code, ret->file, ret->function, TEXT_BYTES, &ret->line)
+                                 : false;
+    if (fine)
+        return;
+    *ret = (struct described){.file = "code made at run time"};
+    if (kind != BACKWARD)
+        return;
+    strcpy(ret->file, "backward");
+    (void)sg_backward_name(frame->code, ret->function, TEXT_BYTES);
+}
+
+/* Gives a site its lines. Under SG_GUARD_SITES. */
+static void put_lines(struct table *table, struct site *site, const struct described *said)
+{
+    const struct site *forward = &table->site[site->kind == BACKWARD ? site->frame[0].at : 0];
+    enum sg_site_rank best = SG_SITE_SYSTEM;
+    if (forward->lines) {
+        memcpy(site->line, forward->line, sizeof site->line);
+        site->lines = forward->lines;
+        site->best = forward->best;
+        return;
+    }
+    site->lines = site->frames;
+    for (uint32_t i = 0; i < site->frames; i++) {
+        site->line[i] = (struct line){intern(table, said[i].file), intern(table, said[i].function), said[i].line};
+        enum sg_site_rank rank = sg_site_rank(said[i].file);
+        if (rank < best) {
+            best = rank;
+            site->best = i;
+        }
+    }
+}
+
+/* Takes in a stack that was not met before. Its number; 0: there is no room. */
+static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash, enum kind kind)
+{
+    struct described said[FRAMES_MOST];
+    for (uint32_t i = 0; i < frames; i++)
+        describe(&frame[i], kind, &said[i]);
+    sg_backward_look();
+    sg_guard(SG_GUARD_SITES);
+    uint32_t number = find(table, frame, frames, hash);
+    if (!number && sites.sites < SITES_MOST) {
+        struct site *site = &table->site[number = sites.sites++];
+        memcpy(site->frame, frame, frames * sizeof *frame);
+        site->hash = hash;
+        site->frames = frames;
+        site->kind = kind;
+        put_lines(table, site, said);
+        site->shown = shown_by(table, number);
+        uint64_t i = hash;
+        while (atomic_load_explicit(&table->slot[i % (2 * SITES_MOST)], memory_order_relaxed))
+            i++;
+        atomic_store_explicit(&table->slot[i % (2 * SITES_MOST)], number, memory_order_release);
+    }
+    sg_unguard(SG_GUARD_SITES);
+    return number;
+}
+
+/* Under SG_GUARD_SITES. False: the trace has not taken it. */
+static bool write_text(struct table *table, uint32_t number, uint32_t trace)
+{
+    struct segalloc_trace_record piece[TEXT_BYTES / PIECE_BYTES];
+    struct text *text = &table->text[number];
+    const char *from = table->arena + text->at;
+    size_t length = strlen(from);
+    uint32_t pieces = 0;
+    if (!number || text->written == trace)
+        return true;
+    do {
+        char bytes[PIECE_BYTES] = {0};
+        size_t part = length < PIECE_BYTES ? length : PIECE_BYTES;
+        memcpy(bytes, from, part);
+        piece[pieces] = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_TEXT, .stream = number,
+            .flags = (pieces ? 0 : SEGALLOC_FLAG_FIRST) | (part == length ? SEGALLOC_FLAG_LAST : 0)};
+        memcpy(&piece[pieces].id, bytes, sizeof piece->id);
+        memcpy(&piece[pieces].size, bytes + sizeof piece->id, sizeof piece->size);
+        from += part;
+        length -= part;
+        pieces++;
+    } while (length);
+    if (!sg_recorder_define(piece, pieces))
+        return false;
+    text->written = trace;
+    return true;
+}
+
+uint32_t sg_sites_intern(const char *text)
+{
+    char cut[TEXT_BYTES];
+    struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
+    size_t length = strlen(text);
+    length = length < sizeof cut ? length : sizeof cut - 1;
+    memcpy(cut, text, length);
+    cut[length] = '\0';
+    sg_guard(SG_GUARD_SITES);
+    uint32_t number = intern(table, cut);
+    sg_unguard(SG_GUARD_SITES);
+    return number;
+}
+
+const char *sg_sites_text(uint32_t text)
+{
+    const struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
+    return table->arena + table->text[text].at;
+}
+
+uint32_t sg_sites_trace(void)
+{
+    return atomic_load_explicit(&sites.trace, memory_order_relaxed);
+}
+
+bool sg_sites_write_text(uint32_t text)
+{
+    sg_guard(SG_GUARD_SITES);
+    bool whole = write_text(atomic_load(&sites.table), text, sg_sites_trace());
+    sg_unguard(SG_GUARD_SITES);
+    return whole;
+}
+
+static __attribute__((noinline)) void write_site(struct table *table, uint32_t number)
+{
+    struct segalloc_trace_record piece[FRAMES_MOST];
+    struct site *site = &table->site[number];
+    static const uint8_t flags[] = {[NATIVE] = SEGALLOC_FLAG_NATIVE, [BACKWARD] = SEGALLOC_FLAG_BACKWARD};
+    bool whole = true;
+    sg_guard(SG_GUARD_SITES);
+    uint32_t trace = atomic_load(&sites.trace);
+    for (uint32_t i = 0; i < site->lines && whole; i++) {
+        const struct line *line = &site->line[i];
+        whole = write_text(table, line->file, trace) && write_text(table, line->function, trace);
+        piece[i] = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_SITE, .stream = number,
+            .flags = (i ? 0 : SEGALLOC_FLAG_FIRST) | (i + 1 == site->lines ? SEGALLOC_FLAG_LAST : 0) |
+                flags[site->kind],
+            .id = (uint64_t)line->file << 32 | line->function, .size = line->line};
+    }
+    if (whole && sg_recorder_define(piece, site->lines))
+        atomic_store_explicit(&site->written, trace, memory_order_relaxed);
+    sg_unguard(SG_GUARD_SITES);
+}
+
+/* Where a thread is that runs no Python. */
+static __attribute__((noinline)) uint32_t other_frames(struct table *table, struct sg_thread *self,
+    struct sg_frame ret[FRAMES_MOST], enum kind *ret_kind)
+{
+    struct sg_backward backward;
+    if (sg_backward_now(&backward)) {
+        *ret_kind = BACKWARD;
+        ret[0] = (struct sg_frame){backward.forward ? 0 : backward.type, backward.forward};
+        return 1;
+    }
+    uint64_t address[FRAMES_MOST];
+    uint32_t frames = sg_native_frames(&table->native, &self->stack, address, FRAMES_MOST);
+    for (uint32_t i = 0; i < frames; i++)
+        ret[i] = (struct sg_frame){.code = address[i]};
+    *ret_kind = NATIVE;
+    return frames;
+}
+
+void sg_sites_note(struct sg_thread *self)
+{
+    struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
+    struct sg_frame frame[FRAMES_MOST];
+    uint32_t frames = sg_python_frames(frame, FRAMES_MOST), number = 0;
+    enum kind kind = PYTHON;
+    if (!frames)
+        frames = other_frames(table, self, frame, &kind);
+    if (frames) {
+        uint64_t hash = hash_of(frame, frames * sizeof *frame / sizeof(uint64_t));
+        number = find(table, frame, frames, hash);
+        if (__builtin_expect(!number, 0))
+            number = make(table, frame, frames, hash, kind);
+    }
+    if (number && atomic_load_explicit(&table->site[number].written, memory_order_relaxed) !=
+                      atomic_load_explicit(&sites.trace, memory_order_relaxed))
+        write_site(table, number);
+    if (kind == PYTHON && number)
+        sg_backward_forward(self, number);
+    self->site = number;
+    self->shown = table->site[number].shown;
+    self->phase = sg_phases_note(self);
+}
+
+bool sg_sites_tell(uint32_t site, char *text, size_t size)
+{
+    const struct table *table = atomic_load_explicit(&sites.table, memory_order_acquire);
+    if (!table || !site || site >= SITES_MOST || !table->site[site].frames)
+        return false;
+    const struct line *line = &table->site[site].line[table->site[site].best];
+    const char *file = table->arena + table->text[line->file].at;
+    const char *function = table->arena + table->text[line->function].at;
+    enum kind kind = table->site[site].kind;
+    int length = kind == BACKWARD ? snprintf(text, size, "backward of ") : 0;
+    if (kind == BACKWARD && !line->line)
+        snprintf(text, size, "backward, %s", *function ? function : "of an unknown kind");
+    else if (kind == NATIVE)
+        sg_site_format_native(file, line->line, function, text, size);
+    else if ((size_t)length < size)
+        sg_site_format(file, line->line, function, text + length, size - (size_t)length);
+    return true;
+}
+
+void sg_sites_forget(void)
+{
+    atomic_fetch_add(&sites.trace, 1);
+}

@@ -1,0 +1,186 @@
+/* What PyTorch's words need, through its pluggable allocator's optional hooks and the Python module (tools/python). */
+#include <string.h>
+
+#include "track/captures.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "segalloc/segalloc.h"
+#include "torch/torch.h"
+
+static bool is_device(int device)
+{
+    return device >= 0 && device < SG_DEVICES_MAX;
+}
+
+/* Waits for a device where freed memory still waits for work, and ruins no capture that another thread begins. */
+static void settle(struct sg_core *core, int device)
+{
+    struct sg_stats stats;
+    const struct sg_driver *driver = sg_life_driver();
+    if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
+        return;
+    bool pushed = sg_torch_push_device(driver, device);
+    (void)sg_captures_synchronize();
+    sg_torch_pop_device(driver, pushed);
+}
+
+void segalloc_torch_reset(void)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_live(); device++) {
+        settle(core, device);
+        sg_core_trim(core, device, 0);
+    }
+    sg_end();
+}
+
+size_t segalloc_set_limit(int device, size_t bytes)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    if (!driver || !is_device(device) || sg_life_over())
+        return 0;
+    bool pushed = sg_torch_push_device(driver, device);
+    struct sg_core *core = sg_begin_allocation();
+    size_t set = core ? sg_core_set_limit(core, device, bytes) : 0;
+    if (core)
+        sg_end();
+    sg_torch_pop_device(driver, pushed);
+    return set;
+}
+
+void segalloc_torch_memory_fraction(double fraction, int device)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    size_t total;
+    if (driver && is_device(device) && fraction >= 0 && driver->device_total(&total, device) == CUDA_SUCCESS)
+        segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
+}
+
+/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::beginAllocateToPool(device, pair of the pool's number,
+   std::function, which is passed by address), a virtual function. */
+#define BEGIN_POOL \
+    _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator19beginAllocateToPoolEaSt4pairIyyESt8functionIFbP11CUstream_stEE
+#define NAME_OF(symbol) NAME_OF_(symbol)
+#define NAME_OF_(symbol) #symbol
+typedef void begin_pool_fn(void *self, int8_t device, uint64_t first, uint64_t second, void *filter);
+
+SG_EXPORT begin_pool_fn BEGIN_POOL;
+
+void BEGIN_POOL(void *self, int8_t device, uint64_t first, uint64_t second, void *filter)
+{
+    begin_pool_fn *theirs, *ours = BEGIN_POOL;
+    void *handle = sg_library_find("libtorch_cuda.so");
+    void *symbol = handle ? sg_dlsym()(handle, NAME_OF(BEGIN_POOL)) : NULL;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (handle)
+        (void)sg_library_close(handle);
+    sg_torch_pool_begins(first, second);
+    if (symbol && theirs != ours)
+        theirs(self, device, first, second, filter);
+}
+
+SG_EXPORT void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device,
+    size_t *largest);
+
+/* torch::cuda::CUDAPluggableAllocator::CUDAPluggableAllocator::cacheInfo(device, largest), a virtual function: how much
+   can be had at once. PyTorch's raises, and convolutions under torch.backends.cudnn.benchmark ask before they try their
+   workspaces. There is no cache above us, so what the device has left is the answer, idle pages and the limit
+   included. */
+void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaPm(void *self, int8_t device,
+    size_t *largest)
+{
+    (void)self;
+    const struct sg_driver *driver = sg_life_driver();
+    size_t available = 0, total;
+    if (driver && is_device(device)) {
+        bool pushed = sg_torch_push_device(driver, device);
+        struct sg_core *core = sg_begin();
+        if (driver->mem_info(&available, &total) != CUDA_SUCCESS)
+            available = 0;
+        else if (core)
+            sg_core_mem_info(core, device, &available, &total);
+        if (core)
+            sg_end();
+        sg_torch_pop_device(driver, pushed);
+    }
+    *largest = *largest > available ? *largest : available;
+}
+
+void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
+{
+    struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};
+    struct sg_core *core = sg_begin();
+    if (core) {
+        if (sg_core_block(core, block.base, &block) != CUDA_SUCCESS)
+            block.bytes = 0;
+        sg_end();
+    }
+    if (ret_bytes)
+        *ret_bytes = block.bytes;
+    return (void *)(uintptr_t)block.base;
+}
+
+void segalloc_reset_peaks(int device)
+{
+    struct sg_core *core = sg_begin();
+    if (!core)
+        return;
+    if (is_device(device))
+        sg_core_reset_peaks(core, device);
+    sg_end();
+}
+
+/* The two structs are alike in size, so that the list is turned from one into the other where it stands. */
+_Static_assert(sizeof(struct segalloc_piece) == sizeof(struct sg_piece), "alike");
+
+size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
+{
+    struct sg_core *core = sg_begin();
+    void *list = ret;
+    size_t count = core && is_device(device) ? sg_core_pieces(core, device, list, room) : 0;
+    if (core)
+        sg_end();
+    for (size_t i = 0; i < count && i < room; i++) {
+        struct sg_piece piece;
+        memcpy(&piece, &ret[i], sizeof piece);
+        const struct segalloc_piece open = {
+            .address = piece.address,
+            .bytes = piece.bytes,
+            .requested = piece.requested,
+            .stream = (uintptr_t)piece.stream,
+            .state = (uint32_t)piece.state,
+            .small = piece.small,
+        };
+        memcpy(&ret[i], &open, sizeof open);
+    }
+    return count;
+}
+
+int segalloc_in_use(void)
+{
+    return !sg_life_passing() && !sg_life_over();
+}
+
+size_t segalloc_option(const char *name, char *ret, size_t size)
+{
+    char value[SG_PATH_BYTES];
+    for (unsigned i = 0; name && i < SG_OPTION_COUNT; i++) {
+        if (strcmp(sg_option_info((enum sg_option)i)->name, name) != 0)
+            continue;
+        const struct sg_conf *conf = sg_life_conf();
+        sg_guard(SG_GUARD_LIFE);
+        sg_conf_format(conf, (enum sg_option)i, value, sizeof value);
+        sg_unguard(SG_GUARD_LIFE);
+        size_t length = strlen(value);
+        if (size) {
+            size_t copied = length < size ? length : size - 1;
+            memcpy(ret, value, copied);
+            ret[copied] = '\0';
+        }
+        return length;
+    }
+    return 0;
+}

@@ -1,0 +1,285 @@
+/* PyTorch's errors: what a failed check of its says, whether a kernel has failed, and out of memory.
+
+   c10::OutOfMemoryError, thrown from C: the class is derived from c10::Error and adds nothing to it, so that it is made
+   by that class's exported constructor and then given the vtable of its own. Source of the layouts: the Itanium C++ ABI
+   and libstdc++'s std::string, of which PyTorch's wheels before 2.7 have an older one: nothing is thrown there; of the
+   names: PyTorch 2.7 to 2.15, whose libraries export them. Each is looked up when it is first needed; where one is
+   missing, nothing is thrown. Compiled with unwind tables. */
+#include "process/glibc_symver.h"
+
+#include "torch/torch_oom.h"
+
+#include <dlfcn.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "track/contexts.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "segalloc/segalloc.h"
+#include "size.h"
+#include "torch/torch.h"
+
+/* std::string of libstdc++ since GCC 5. */
+struct cxx_string {
+    char *text;
+    size_t length;
+    union {
+        char local[16];
+        size_t capacity;
+    } room;
+};
+
+/* c10::SourceLocation. */
+struct source_location {
+    const char *function, *file;
+    uint32_t line;
+};
+
+/* A std::string is handed over by address; it is the caller's to destroy, whether its text was taken or not. */
+typedef void error_fn(void *self, struct source_location where, void *message);
+typedef void *allocate_fn(size_t bytes);
+typedef void delete_fn(void *memory);
+typedef void throw_fn(void *object, void *type, void (*destroy)(void *));
+
+/* c10::detail::torchCheckFail(const char *, const char *, uint32_t, const std::string &) */
+#define CHECK_FAIL _ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE
+#define CHECK_FAIL_NAME "_ZN3c106detail14torchCheckFailEPKcS2_jRKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+typedef void check_fail_fn(const char *function, const char *file, uint32_t line, const struct cxx_string *message);
+
+SG_EXPORT check_fail_fn CHECK_FAIL;
+
+/* c10::cuda::CUDAKernelLaunchRegistry::has_failed() const */
+#define HAS_FAILED _ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv
+#define HAS_FAILED_NAME "_ZNK3c104cuda24CUDAKernelLaunchRegistry10has_failedEv"
+typedef bool has_failed_fn(const void *registry);
+
+SG_EXPORT has_failed_fn HAS_FAILED;
+
+enum {
+    OBJECT_BYTES = 1024,  /* c10::Error has 128 in PyTorch 2.11 */
+    VTABLE_FUNCTIONS = 2, /* after the offset to top and the type */
+    TEXT_BYTES = 1024,
+};
+
+static struct cxx {
+    error_fn *construct;
+    allocate_fn *allocate, *new;
+    delete_fn *delete;
+    throw_fn *throw;
+    void **vtable;
+    void *type;
+} cxx;
+static atomic_int cxx_known; /* 0 not looked for, 1 all there, 2 some missing */
+
+/* As the loader resolves a reference of that library's: among several C++ runtimes, and allocators put before them, it
+   must be the one that PyTorch itself uses. */
+static void *resolve(const char *library, const char *name)
+{
+    void *found = sg_dlsym()(RTLD_DEFAULT, name);
+    void *handle = found ? NULL : sg_library_find(library);
+    if (handle) {
+        found = sg_dlsym()(handle, name);
+        sg_library_close(handle);
+    }
+    return found;
+}
+
+/* c10::Error::Error(c10::SourceLocation, std::string) */
+#define CONSTRUCTOR "_ZN3c105ErrorC1ENS_14SourceLocationENSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEE"
+
+static bool look_up(struct cxx *ret)
+{
+    static const struct {
+        const char *library, *name;
+    } wanted[] = {
+        {"libc10.so", "__cxa_allocate_exception"},
+        {"libc10.so", "_Znwm"},
+        {"libc10.so", "_ZdlPv"},
+        {"libc10.so", "__cxa_throw"},
+        {"libc10_cuda.so", "_ZTVN3c1016OutOfMemoryErrorE"},
+        {"libc10_cuda.so", "_ZTIN3c1016OutOfMemoryErrorE"},
+    };
+    enum { COUNT = sizeof wanted / sizeof *wanted };
+    void *found[COUNT];
+    for (int i = 0; i < COUNT; i++) {
+        found[i] = resolve(wanted[i].library, wanted[i].name);
+        if (!found[i])
+            return false;
+    }
+    memcpy(&ret->allocate, &found[0], sizeof found[0]);
+    memcpy(&ret->new, &found[1], sizeof found[1]);
+    memcpy(&ret->delete, &found[2], sizeof found[2]);
+    memcpy(&ret->throw, &found[3], sizeof found[3]);
+    ret->vtable = found[4];
+    ret->type = found[5];
+    void *constructor = resolve("libc10.so", CONSTRUCTOR);
+    memcpy(&ret->construct, &constructor, sizeof constructor);
+    return constructor;
+}
+
+/* Two threads that look at once find the same, and the first one's is kept: it may be in use by then. */
+static bool can_throw(void)
+{
+    int known = atomic_load_explicit(&cxx_known, memory_order_acquire);
+    if (!known) {
+        struct cxx found = {0};
+        known = look_up(&found) ? 1 : 2;
+        sg_guard(SG_GUARD_REAL);
+        if (!atomic_load_explicit(&cxx_known, memory_order_relaxed)) {
+            cxx = found;
+            atomic_store_explicit(&cxx_known, known, memory_order_release);
+        }
+        sg_unguard(SG_GUARD_REAL);
+    }
+    return known == 1;
+}
+
+/* Where the process stands, for the text; what is not known stays 0. */
+struct standing {
+    int device;
+    size_t total, free;
+    uint64_t allocated, reserved, limit;
+};
+
+static void take_stock(int device, struct standing *ret)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    bool pushed = driver && sg_torch_push_device(driver, device);
+    struct sg_core *core = sg_begin();
+    CUcontext context;
+    struct sg_stats stats;
+    memset(ret, 0, sizeof *ret);
+    ret->device = device;
+    if (core && sg_contexts_current(core, &context, &ret->device) == CUDA_SUCCESS) {
+        /* Free is what nobody holds, as PyTorch says it: idle memory of ours is among what is reserved. */
+        if (driver->mem_info(&ret->free, &ret->total) == CUDA_SUCCESS)
+            ret->limit = sg_core_limit(core, ret->device);
+        if (sg_core_stats(core, ret->device, &stats)) {
+            ret->allocated = stats.value[SG_STAT_allocated_bytes];
+            ret->reserved = stats.value[SG_STAT_reserved_bytes];
+        }
+    }
+    if (core)
+        sg_end();
+    if (driver)
+        sg_torch_pop_device(driver, pushed);
+}
+
+/* PyTorch's wording (c10/cuda/CUDACachingAllocator.cpp), for programs that look into it; the advice is ours. */
+static size_t compose(int device, size_t bytes, char *text, size_t size)
+{
+    struct standing now;
+    char request[SG_SIZE_TEXT], total[SG_SIZE_TEXT], rest[SG_SIZE_TEXT], limit[SG_SIZE_TEXT], allocated[SG_SIZE_TEXT],
+        idle[SG_SIZE_TEXT], allowed[SG_SIZE_TEXT + 16] = "";
+    take_stock(device, &now);
+    if (now.limit && now.limit < now.total)
+        snprintf(allowed, sizeof allowed, "%s allowed; ", sg_size_format(now.limit, limit));
+    uint64_t unallocated = now.reserved > now.allocated ? now.reserved - now.allocated : 0;
+    int length = snprintf(text, size,
+        "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %sOf the "
+        "allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated. segalloc serves "
+        "this memory: `segalloc run -o TRACE` and `segalloc report TRACE` show what holds it.",
+        sg_size_format(bytes, request), now.device, sg_size_format(now.total, total), sg_size_format(now.free, rest),
+        allowed, sg_size_format(now.allocated, allocated), sg_size_format(unallocated, idle));
+    return length < (int)size ? (size_t)length : size - 1;
+}
+
+static void construct(void *object, struct source_location where, const char *text, size_t length)
+{
+    struct cxx_string message = {.text = cxx.new(length + 1), .length = length, .room.capacity = length};
+    memcpy(message.text, text, length + 1);
+    cxx.construct(object, where, &message);
+    if (message.text != message.room.local)
+        cxx.delete(message.text);
+}
+
+void sg_torch_throw_out_of_memory(int device, size_t bytes)
+{
+    if (!can_throw())
+        return;
+    char text[TEXT_BYTES];
+    size_t length = compose(device, bytes, text, sizeof text);
+    const struct source_location where = {.function = "cudaMalloc", .file = "libsegalloc.so"};
+    void **object = cxx.allocate(OBJECT_BYTES);
+    construct(object, where, text, length);
+    object[0] = cxx.vtable + VTABLE_FUNCTIONS;
+    void (*destroy)(void *);
+    memcpy(&destroy, &cxx.vtable[VTABLE_FUNCTIONS], sizeof destroy);
+    cxx.throw(object, cxx.type, destroy);
+}
+
+int segalloc_torch_raises(void)
+{
+    void *handle = sg_library_find("libc10_cuda.so");
+    if (handle)
+        (void)sg_library_close(handle);
+    return !handle || can_throw();
+}
+
+void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
+{
+    /* Its cache, where that is on, goes on by itself. */
+    bool throws = sg_torch_direct() && !sg_torch_switched() && !sg_thread_inside();
+    if (module->kind != SG_CALLER_TORCH || !throws || !module->get_last_error || !can_throw())
+        return;
+    (void)module->get_last_error();
+    sg_torch_throw_out_of_memory(-1, bytes);
+}
+
+/* Where each failed check of PyTorch's ends, by an exception. A tensor that is to be sent to another process is looked
+   for in PyTorch's own cache; where that is not in use the check only says that it isn't there, and here the way out is
+   added. */
+void CHECK_FAIL(const char *function, const char *file, uint32_t line, const struct cxx_string *message)
+{
+    static const char unknown[] = "invalid device pointer: ";
+    void *handle = sg_library_find("libc10.so");
+    void *symbol = handle ? sg_dlsym()(handle, CHECK_FAIL_NAME) : NULL;
+    check_fail_fn *theirs, *ours = CHECK_FAIL;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (!symbol || theirs == ours)
+        abort(); /* nobody else calls it; and it may not return */
+    char text[TEXT_BYTES];
+    struct cxx_string longer = {.text = text};
+    if (sg_torch_direct() && message->length >= strlen(unknown) && message->length < TEXT_BYTES / 2 &&
+        memcmp(message->text, unknown, strlen(unknown)) == 0) {
+        longer.length = (size_t)snprintf(text, sizeof text,
+            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache; tensors can be sent to other processes with "
+            "SEGALLOC_CONF=pytorch:beneath,ipc:always", (int)message->length, message->text);
+        message = &longer;
+    }
+    theirs(function, file, line, message);
+}
+
+static atomic_bool registry_ends;
+
+static void end_registry(void)
+{
+    atomic_store_explicit(&registry_ends, true, memory_order_relaxed);
+}
+
+/* Each check of a call to the runtime asks the registry, the check of a tensor's cudaFree too. The registry is a static
+   object. Asked after its end, it reads freed memory, and the check throws from the destructor of another static object.
+   PyTorch's own cache checks nothing there. The registry exists when this is first called, so the handler runs before its
+   destructor. Source: c10/cuda/CUDADeviceAssertionHost.cpp. */
+bool HAS_FAILED(const void *registry)
+{
+    static has_failed_fn *_Atomic known;
+    has_failed_fn *theirs = atomic_load_explicit(&known, memory_order_acquire), *none = NULL, *ours = HAS_FAILED;
+    if (!theirs) {
+        void *handle = sg_library_find("libc10_cuda.so");
+        void *symbol = handle ? sg_dlsym()(handle, HAS_FAILED_NAME) : NULL;
+        memcpy(&theirs, &symbol, sizeof theirs);
+        if (handle)
+            (void)sg_library_close(handle);
+        if (!theirs || theirs == ours)
+            return false;
+        if (atomic_compare_exchange_strong(&known, &none, theirs))
+            (void)atexit(end_registry);
+    }
+    return !atomic_load_explicit(&registry_ends, memory_order_relaxed) && theirs(registry);
+}

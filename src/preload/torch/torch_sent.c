@@ -1,0 +1,132 @@
+#include "torch/torch_sent.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#include "track/captures.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "process/symbols.h"
+#include "segalloc/segalloc.h"
+#include "torch/torch.h"
+#include "torch/torch_allocator.h"
+
+enum { COPIES_MAX = 4096 };
+
+static struct {
+    struct {
+        const void *block;
+        void *copy;
+    } list[COPIES_MAX]; /* untouched until something is sent */
+} sent;                 /* under SG_GUARD_TORCH */
+
+atomic_int sg_torch_sent_copies;
+
+/* Between two steps of PyTorch's in one thread. */
+static _Thread_local struct {
+    void *block, *copy;
+} moving;
+
+static bool remember(const void *block, void *copy)
+{
+    sg_guard(SG_GUARD_TORCH);
+    int count = atomic_load(&sg_torch_sent_copies);
+    bool room = count < COPIES_MAX;
+    if (room) {
+        sent.list[count].block = block;
+        sent.list[count].copy = copy;
+        atomic_store(&sg_torch_sent_copies, count + 1);
+    }
+    sg_unguard(SG_GUARD_TORCH);
+    return room;
+}
+
+void sg_torch_sent_freed(const void *pointer)
+{
+    void *copy = NULL;
+    sg_guard(SG_GUARD_TORCH);
+    int count = atomic_load(&sg_torch_sent_copies);
+    for (int i = 0; i < count && !copy; i++) {
+        if (sent.list[i].block != pointer)
+            continue;
+        copy = sent.list[i].copy;
+        sent.list[i] = sent.list[count - 1];
+        atomic_store(&sg_torch_sent_copies, count - 1);
+    }
+    sg_unguard(SG_GUARD_TORCH);
+    if (copy)
+        sg_torch_allocator_put(copy);
+}
+
+/* Whether the driver has that much, and a segment's rounding more, if need be with what we hold idle. */
+static bool has_room(size_t bytes)
+{
+    enum { MORE = 64 << 20 };
+    CUdeviceptr probe;
+    CUresult result = sg_real()->cuMemAlloc_v2(&probe, bytes + MORE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        segalloc_torch_reset();
+        result = sg_real()->cuMemAlloc_v2(&probe, bytes + MORE);
+    }
+    return result == CUDA_SUCCESS && sg_real()->cuMemFree_v2(probe) == CUDA_SUCCESS;
+}
+
+/* With the block's device current. */
+static void *copy_of(void *pointer, size_t bytes)
+{
+    if (sg_captures_wait(NULL) != CUDA_SUCCESS || !has_room(bytes))
+        return NULL;
+    void *copy = sg_torch_allocator_get(bytes);
+    if (!copy || !remember(pointer, copy)) {
+        if (copy)
+            sg_torch_allocator_put(copy);
+        return NULL;
+    }
+    sg_torch_allocator_copy(copy, pointer, bytes);
+    (void)sg_captures_wait(NULL);
+    return copy;
+}
+
+void *sg_torch_sent_copy(void *pointer)
+{
+    struct sg_block_info block;
+    struct sg_core *core = sg_begin();
+    CUresult result = core ? sg_core_block(core, (CUdeviceptr)(uintptr_t)pointer, &block) : CUDA_ERROR_NOT_FOUND;
+    if (core)
+        sg_end();
+    if (result != CUDA_SUCCESS || block.base != (CUdeviceptr)(uintptr_t)pointer || sg_captures_any() ||
+        !sg_torch_switchable())
+        return NULL;
+    bool pushed = sg_torch_push_device(sg_life_driver(), block.device);
+    moving.copy = copy_of(pointer, block.bytes);
+    moving.block = moving.copy ? pointer : NULL;
+    sg_torch_pop_device(sg_life_driver(), pushed);
+    return moving.copy;
+}
+
+/* at::DataPtr: address, context and deleter, device; and c10::Device, two bytes. */
+struct data_ptr {
+    uintptr_t words[4];
+};
+typedef struct data_ptr sent_data_fn(void *data, uint16_t device);
+
+/* torch::GetNewRefCountedSentData(void *, c10::Device) */
+#define SENT_DATA _ZN5torch24GetNewRefCountedSentDataEPvN3c106DeviceE
+#define SENT_DATA_NAME "_ZN5torch24GetNewRefCountedSentDataEPvN3c106DeviceE"
+
+SG_EXPORT sent_data_fn SENT_DATA;
+
+/* What a storage holds from the time on when it was sent: PyTorch asks for it right after the handle. */
+struct data_ptr SENT_DATA(void *data, uint16_t device)
+{
+    void *handle = sg_library_find("libtorch_cuda.so");
+    void *symbol = handle ? sg_dlsym()(handle, SENT_DATA_NAME) : NULL;
+    sent_data_fn *theirs;
+    memcpy(&theirs, &symbol, sizeof theirs);
+    if (handle)
+        (void)sg_library_close(handle);
+    if (moving.block && moving.block == data)
+        data = moving.copy;
+    moving.block = NULL;
+    return theirs(data, device);
+}

@@ -1,0 +1,96 @@
+/* Live stream captures: while there is one, nothing may be waited for or queried, and growing needs a relaxed
+   thread. */
+#ifndef SG_CAPTURES_H
+#define SG_CAPTURES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "serve/requests.h"
+
+/* Whether a capture is live, of whichever stream and thread. No lock. */
+bool sg_captures_live(void);
+
+/* Whether there has ever been one: if not, none is live. */
+extern atomic_bool sg_captures_begun __attribute__((visibility("hidden")));
+static inline bool sg_captures_any(void)
+{
+    return atomic_load_explicit(&sg_captures_begun, memory_order_acquire);
+}
+
+/* Whether a stream is being captured. Asks the driver, while a capture is live only. */
+bool sg_captures_capturing(CUstream stream, bool per_thread);
+
+/* Waits, for `*left_ns` at most, until no capture is live; takes the time from there. False: one still is, or this
+   thread has begun one itself. No lock of ours may be held. */
+bool sg_captures_await(uint64_t *left_ns);
+
+/* Changes whenever a capture has ended, or a free that was kept for that has been made. */
+extern atomic_uint sg_captures_ended __attribute__((visibility("hidden")));
+static inline unsigned sg_captures_ends(void)
+{
+    return atomic_load_explicit(&sg_captures_ended, memory_order_acquire);
+}
+
+/* Whether a thread is about to free what was kept: it may wait for that. */
+bool sg_captures_settling(void);
+
+/* Frees what was kept, unless a capture is live. */
+void sg_captures_settle(struct sg_core *core);
+
+/* The stream whose capture this thread began last, of those still live. */
+bool sg_captures_own(CUstream *ret);
+
+/* Whether another stream may have joined the capture that began on this one; it may then use what was allocated in
+   it. True for a stream that no capture began on. */
+bool sg_captures_forked(CUstream stream);
+
+/* Around calls that a capture could be ruined by, or could begin beside. Between the two no capture begins, and no
+   stream joins one. Nothing may be waited for meanwhile. They nest. */
+void sg_captures_hold(void);
+void sg_captures_unhold(void);
+
+/* In a forked child: threads that are not there any more keep nothing from beginning. */
+void sg_captures_fork_child(void);
+
+/* Around a call by which a stream may begin to be captured. */
+void sg_captures_joining(void);
+void sg_captures_joined(void);
+
+/* Waits for a context, NULL: the current one, by the driver's call for that. CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+   while a capture is live, which it would ruin. A capture that is to begin waits for the call to be made, a few
+   milliseconds at most. */
+CUresult sg_captures_wait(CUcontext context);
+
+/* Waits for the current context from a helper thread, for which no thread of the program's may wait. While a capture
+   is live it returns CUDA_ERROR_NOT_READY instead. */
+CUresult sg_captures_wait_aside(void);
+
+/* A context has gone, with its captures and the blocks that were to be freed. */
+void sg_captures_context_gone(CUcontext context);
+
+/* A stream was destroyed, with this result: that drops its capture. Returns the result. */
+CUresult sg_captures_destroyed(CUresult result, CUstream stream);
+
+/* While a capture is live: defers a free to its end, and answers as the driver would. CUDA_ERROR_INVALID_VALUE: not
+   the start of a live block, or freed already. */
+CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
+
+/* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
+uint64_t sg_captures_parked_bytes(struct sg_core *core, int device);
+
+/* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
+   CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and
+   given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread
+   ends is one for its end. */
+void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
+
+/* Waits for the current context as the core does by that driver, once there is a core. */
+CUresult sg_captures_synchronize(void);
+
+/* Lets this thread allocate during captures; returns whether there is anything for sg_captures_restore(). */
+bool sg_captures_relax(CUstreamCaptureMode *ret_mode);
+void sg_captures_restore(CUstreamCaptureMode *mode);
+
+#endif

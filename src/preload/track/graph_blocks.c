@@ -1,0 +1,401 @@
+#include "track/graph_blocks.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/mman.h>
+
+#include "track/captures.h"
+#include "process/process.h"
+#include "wrap.h"
+
+enum {
+    HOLDS = 4096,
+    CHUNKS = 256,
+    BUCKETS_FIRST = 1 << 12,
+    BATCH = 64,
+    BLOCK_HOLDS = 4,
+    SPARES_MAX = 4096,
+    UNIT = 512
+};
+
+/* One for each graph that was captured with memory of ours: a user object. The driver destroys it after the last
+   launch, with the last of the graph, its clones and its executables. That happens on a thread of the driver's,
+   which may neither call it nor wait for us: it sets a flag. */
+static struct {
+    struct hold {
+        unsigned long long capture; /* the driver's number of the capture; 0: unused */
+        int blocks;
+        atomic_bool gone;
+    } *chunk[CHUNKS];        /* HOLDS each, which stay where they are: the driver knows them by address */
+    uint32_t holds, latest;  /* used so far; the one that was asked for last */
+    struct block {
+        CUdeviceptr address; /* 0: empty */
+        CUcontext context;   /* of the block */
+        uint32_t hold[BLOCK_HOLDS]; /* number + 1 */
+        bool freed, waited, forever; /* for ever: more graphs use it than fit */
+        struct sg_origin origin; /* of the free */
+        CUstream born;       /* in whose capture it was handed out, to that stream; NULL: otherwise */
+        size_t bytes;
+    } *block;                /* open addressing, at most half full */
+    size_t buckets;
+    struct spare {
+        unsigned long long capture;
+        CUdeviceptr address;
+        CUstream stream;
+        size_t units;
+    } spare[SPARES_MAX];
+    atomic_int spares; /* changed under the guard; without it a hint, which a thread sees for what is its own */
+} graphs;
+
+atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
+
+static void destroyed(void *user)
+{
+    struct hold *hold = user;
+    atomic_store(&hold->gone, true);
+    atomic_fetch_add(&sg_graphs_gone, 1);
+}
+
+/* Under the guard, here and in what follows until sg_graphs_adopt(). */
+static size_t home(CUdeviceptr address)
+{
+    return (size_t)(sg_hash(address) >> 32) % graphs.buckets;
+}
+
+/* Its place, or the empty one where it would be. */
+static struct block *find(CUdeviceptr address)
+{
+    static struct block none;
+    if (!graphs.block)
+        return &none;
+    size_t at = home(address);
+    while (graphs.block[at].address && graphs.block[at].address != address)
+        at = (at + 1) % graphs.buckets;
+    return &graphs.block[at];
+}
+
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* Makes room for one more block. False: no host memory. */
+static bool make_room(void)
+{
+    size_t before = graphs.buckets;
+    struct block *old = graphs.block;
+    if (2 * ((size_t)atomic_load(&sg_graphs_blocks) + 1) <= before)
+        return true;
+    size_t buckets = before ? 2 * before : BUCKETS_FIRST;
+    struct block *made = map(buckets * sizeof *made);
+    if (!made)
+        return false;
+    graphs.block = made;
+    graphs.buckets = buckets;
+    for (size_t at = 0; at < before; at++) {
+        if (old[at].address)
+            *find(old[at].address) = old[at];
+    }
+    if (old)
+        (void)munmap(old, before * sizeof *old);
+    return true;
+}
+
+static struct hold *hold_at(uint32_t number)
+{
+    return &graphs.chunk[number / HOLDS][number % HOLDS];
+}
+
+/* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
+static bool let_go(struct block *block, bool all)
+{
+    bool held = block->forever && !all;
+    for (int i = 0; i < BLOCK_HOLDS; i++) {
+        struct hold *hold = block->hold[i] ? hold_at(block->hold[i] - 1) : NULL;
+        bool over = hold && (all || atomic_load(&hold->gone));
+        held |= hold && !over;
+        if (!over)
+            continue;
+        block->hold[i] = 0;
+        if (--hold->blocks == 0 && atomic_load(&hold->gone))
+            hold->capture = 0;
+    }
+    return held;
+}
+
+static void remove_block(struct block *block)
+{
+    size_t hole = (size_t)(block - graphs.block), at = (hole + 1) % graphs.buckets;
+    (void)let_go(block, true);
+    for (; graphs.block[at].address; at = (at + 1) % graphs.buckets) {
+        size_t from = home(graphs.block[at].address);
+        if (sg_steps_round(from, at, graphs.buckets) >= sg_steps_round(hole, at, graphs.buckets)) {
+            graphs.block[hole] = graphs.block[at];
+            hole = at;
+        }
+    }
+    graphs.block[hole].address = 0;
+    atomic_fetch_sub(&sg_graphs_blocks, 1);
+}
+
+/* A number for one more hold; -1: there are no more, or no host memory. */
+static int64_t another_hold(void)
+{
+    uint32_t number = graphs.holds, chunk = number / HOLDS;
+    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(HOLDS * sizeof(struct hold)))))
+        return -1;
+    graphs.holds++;
+    return number;
+}
+
+/* The number of a capture's hold; -1: there are too many. */
+static int64_t hold_of(unsigned long long capture)
+{
+    int64_t unused = -1;
+    if (graphs.holds && hold_at(graphs.latest)->capture == capture)
+        return graphs.latest;
+    for (uint32_t i = 0; i < graphs.holds; i++) {
+        const struct hold *hold = hold_at(i);
+        if (hold->capture == capture) {
+            graphs.latest = i;
+            return i;
+        }
+        if (unused < 0 && (!hold->capture || (!hold->blocks && atomic_load(&hold->gone))))
+            unused = i;
+    }
+    unused = unused < 0 ? another_hold() : unused;
+    if (unused >= 0) {
+        hold_at((uint32_t)unused)->capture = capture;
+        atomic_store(&hold_at((uint32_t)unused)->gone, false);
+        graphs.latest = (uint32_t)unused;
+    }
+    return unused;
+}
+
+/* The block belongs to a hold, or with -1 to some graph for ever. False: no host memory. */
+static bool put(CUdeviceptr address, CUcontext context, int64_t hold)
+{
+    if (!make_room())
+        return false;
+    struct block *block = find(address);
+    int place = -1;
+    if (!block->address) {
+        *block = (struct block){.address = address, .context = context};
+        atomic_fetch_add(&sg_graphs_blocks, 1);
+    }
+    for (int i = BLOCK_HOLDS - 1; i >= 0 && hold >= 0; i--) {
+        if (block->hold[i] == hold + 1)
+            return true;
+        place = block->hold[i] ? place : i;
+    }
+    block->forever |= place < 0;
+    if (place >= 0) {
+        block->hold[place] = (uint32_t)(hold + 1);
+        hold_at((uint32_t)hold)->blocks++;
+    }
+    return true;
+}
+
+/* The graph holds the object from here on: only its destructor ends the hold. */
+static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hold *hold)
+{
+    CUuserObject object;
+    CUresult result = driver->user_object_create(&object, hold, destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = driver->graph_retain_user_object(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
+    if (result != CUDA_SUCCESS)
+        driver->user_object_release(object, 1);
+    return result;
+}
+
+/* The driver's number of the capture that a stream is in, and its graph; 0: none. */
+static cuuint64_t capture_of(CUstream stream, CUgraph *ret_graph)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t capture = 0;
+    if (!driver || !driver->stream_capture_info ||
+        driver->stream_capture_info(stream, &status, &capture, ret_graph, NULL, NULL) != CUDA_SUCCESS)
+        return 0;
+    return status == CU_STREAM_CAPTURE_STATUS_ACTIVE && *ret_graph ? capture : 0;
+}
+
+bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh)
+{
+    struct sg_block_info info = {0};
+    const struct sg_driver *driver = sg_life_driver();
+    CUgraph graph = NULL;
+    if (!driver->user_object_create || !driver->user_object_release || !driver->graph_retain_user_object)
+        return false;
+    cuuint64_t capture = capture_of(stream, &graph);
+    if (!capture)
+        return false;
+    if (sg_core_block(core, address, &info) != CUDA_SUCCESS && /* the driver's own */
+        driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
+        return false;
+    sg_guard(SG_GUARD_CAPTURES);
+    int64_t number = hold_of(capture);
+    struct hold *hold = number >= 0 ? hold_at((uint32_t)number) : NULL;
+    bool first = hold && hold->blocks == 0;
+    bool kept = put(address, info.context, number);
+    if (kept && fresh) {
+        find(address)->born = stream;
+        find(address)->bytes = info.bytes;
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    if (!kept || !first || attach(driver, graph, hold) == CUDA_SUCCESS)
+        return kept;
+    sg_guard(SG_GUARD_CAPTURES);
+    struct block *block = find(address);
+    atomic_store(&hold->gone, true);
+    if (block->address && !let_go(block, false))
+        remove_block(block);
+    sg_unguard(SG_GUARD_CAPTURES);
+    return false;
+}
+
+enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+{
+    enum sg_graphs_answer answer = SG_GRAPHS_FREE;
+    if (!sg_graphs_holding())
+        return answer;
+    sg_guard(SG_GUARD_CAPTURES);
+    struct block *block = find(address);
+    if (block->address && !origin) {
+        remove_block(block);
+    } else if (block->address && block->freed) {
+        answer = SG_GRAPHS_KEPT_BEFORE;
+    } else if (block->address && !let_go(block, false)) {
+        remove_block(block);
+    } else if (block->address) {
+        block->freed = true;
+        block->waited = waited;
+        block->origin = *origin;
+        answer = SG_GRAPHS_KEPT;
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return answer;
+}
+
+static size_t units(size_t bytes)
+{
+    return bytes / UNIT + (bytes % UNIT != 0);
+}
+
+/* Whether a block belongs to the graph of this capture and to no other. */
+static bool is_of_one(const struct block *block, unsigned long long capture)
+{
+    int holds = 0;
+    bool its = false;
+    for (int i = 0; i < BLOCK_HOLDS; i++) {
+        holds += block->hold[i] != 0;
+        its |= block->hold[i] && hold_at(block->hold[i] - 1)->capture == capture;
+    }
+    return its && holds == 1 && !block->forever;
+}
+
+void sg_graphs_spare(CUstream stream, CUdeviceptr address)
+{
+    CUgraph graph = NULL;
+    cuuint64_t capture = sg_captures_forked(stream) ? 0 : capture_of(stream, &graph);
+    if (!capture)
+        return;
+    sg_guard(SG_GUARD_CAPTURES);
+    const struct block *block = find(address);
+    int spares = atomic_load(&graphs.spares);
+    if (block->address && block->freed && block->born == stream && is_of_one(block, capture) && spares < SPARES_MAX) {
+        graphs.spare[spares] = (struct spare){capture, address, stream, units(block->bytes)};
+        atomic_store(&graphs.spares, spares + 1);
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+}
+
+bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
+{
+    CUgraph graph = NULL;
+    cuuint64_t capture = atomic_load_explicit(&graphs.spares, memory_order_relaxed) ? capture_of(stream, &graph) : 0;
+    bool found = false;
+    if (!capture)
+        return false;
+    sg_guard(SG_GUARD_CAPTURES);
+    int spares = atomic_load(&graphs.spares);
+    for (int i = spares - 1; i >= 0 && !found; i--) {
+        const struct spare *spare = &graphs.spare[i];
+        struct block *block = find(spare->address);
+        found = spare->capture == capture && spare->stream == stream && spare->units == units(bytes) &&
+                block->address && block->freed;
+        if (!found)
+            continue;
+        *ret = spare->address;
+        block->freed = false;
+        graphs.spare[i] = graphs.spare[spares - 1];
+        atomic_store(&graphs.spares, spares - 1);
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+    return found;
+}
+
+void sg_graphs_forget_spares(void)
+{
+    sg_guard(SG_GUARD_CAPTURES);
+    atomic_store(&graphs.spares, 0);
+    sg_unguard(SG_GUARD_CAPTURES);
+}
+
+void sg_graphs_context_gone(CUcontext context)
+{
+    if (!sg_graphs_holding())
+        return;
+    sg_guard(SG_GUARD_CAPTURES);
+    for (size_t at = 0; at < graphs.buckets; at++) {
+        struct block *block = &graphs.block[at];
+        while (block->address && block->context == context)
+            remove_block(block); /* another one may move here */
+    }
+    sg_unguard(SG_GUARD_CAPTURES);
+}
+
+/* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
+static int take(struct block *ret, bool *ret_more)
+{
+    int count = 0;
+    *ret_more = false;
+    sg_guard(SG_GUARD_CAPTURES);
+    int gone = atomic_load(&sg_graphs_gone);
+    for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
+        struct block *block = &graphs.block[at];
+        while (block->address && !*ret_more && !let_go(block, false)) {
+            if (block->freed && count == BATCH) {
+                *ret_more = true;
+                break;
+            }
+            if (block->freed)
+                ret[count++] = *block;
+            remove_block(block); /* another one may move here */
+        }
+    }
+    if (!*ret_more)
+        atomic_fetch_sub(&sg_graphs_gone, gone);
+    sg_unguard(SG_GUARD_CAPTURES);
+    return count;
+}
+
+void sg_graphs_settle(struct sg_core *core)
+{
+    struct block batch[BATCH];
+    bool more = atomic_load_explicit(&sg_graphs_gone, memory_order_acquire) > 0;
+    while (more) {
+        int count = take(batch, &more);
+        for (int i = 0; i < count; i++) {
+            struct sg_origin origin = batch[i].origin;
+            origin.settled = batch[i].waited;
+            origin.kept = true;
+            if (sg_life_owns(batch[i].address))
+                sg_memory_free(core, batch[i].address, &origin);
+            else
+                sg_life_driver()->mem_free(batch[i].address);
+        }
+    }
+}

@@ -1,0 +1,544 @@
+#include "track/streams.h"
+
+#include <assert.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "track/captures.h"
+#include "track/contexts.h"
+#include "process/hooks.h"
+#include "process/process.h"
+#include "serve/requests.h"
+#include "wrap.h"
+
+enum { STREAMS_MAX = 512 };
+
+/* Streams that have a slot. */
+static struct {
+    struct entry {
+        bool live, opaque;
+        bool foreign; /* of a stream of another device, which a block of this one is used on */
+        int device;
+        sg_slot slot;
+        uint64_t key;
+        CUcontext context;
+        CUstream handle;
+    } list[STREAMS_MAX];
+    int used;                           /* entries up to here may be live */
+    atomic_uint changes;                /* of what a handle means */
+    _Atomic uint64_t served;            /* devices, a bit each */
+    atomic_bool missed;                 /* a stream of one of them has no slot */
+    atomic_bool any_foreign;
+    atomic_bool any_opaque;
+    atomic_bool context_waited;
+    atomic_bool waited_early;           /* before order was followed, some stream waited for what can't be */
+} streams = {.changes = 1};
+
+atomic_bool sg_following_order;
+static atomic_bool follow_late;
+
+/* The first call that nothing here knows. */
+static _Atomic(const char *) untracked_by;
+
+void sg_follow(void)
+{
+    if (sg_following())
+        return;
+    if (sg_life_core())
+        atomic_store(&follow_late, true);
+    atomic_store(&sg_following_order, true);
+    atomic_fetch_add(&sg_life_gate, 1);
+}
+
+bool sg_follow_late(void)
+{
+    return atomic_load_explicit(&follow_late, memory_order_relaxed);
+}
+
+void sg_streams_untrack(const char *by)
+{
+    const char *none = NULL;
+    if (atomic_compare_exchange_strong(&untracked_by, &none, by))
+        atomic_fetch_add(&sg_life_gate, 1);
+}
+
+const char *sg_streams_untracked_by(void)
+{
+    return atomic_load_explicit(&untracked_by, memory_order_acquire);
+}
+
+bool sg_streams_untracked(void)
+{
+    return sg_streams_untracked_by() != NULL;
+}
+
+static_assert(SG_DEVICES_MAX <= 64, "a bit each");
+
+void sg_streams_serve(int device)
+{
+    uint64_t bit = device >= 0 && device < SG_DEVICES_MAX ? UINT64_C(1) << device : 0;
+    if ((atomic_load_explicit(&streams.served, memory_order_relaxed) & bit) == bit)
+        return;
+    atomic_fetch_or(&streams.served, bit);
+    atomic_fetch_add(&streams.changes, 1);
+}
+
+bool sg_streams_any_served(void)
+{
+    return atomic_load(&streams.served) != 0;
+}
+
+static bool is_served(int device)
+{
+    return device >= 0 && device < SG_DEVICES_MAX &&
+           atomic_load_explicit(&streams.served, memory_order_relaxed) >> device & 1;
+}
+
+bool sg_streams_complete(void)
+{
+    return !atomic_load_explicit(&streams.missed, memory_order_relaxed);
+}
+
+static void miss(void)
+{
+    if (!sg_streams_complete())
+        return;
+    atomic_store(&streams.missed, true);
+    atomic_fetch_add(&sg_life_gate, 1);
+}
+
+static bool is_default(CUstream stream)
+{
+    return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* Under the guard; of a stream of another device than `device`, where that is one. */
+static int entry_of(uint64_t key, int device)
+{
+    for (int i = 0; i < streams.used; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && entry->key == key &&
+            (device < 0 ? !entry->foreign : entry->foreign && entry->device == device))
+            return i;
+    }
+    return -1;
+}
+
+static int free_entry(void)
+{
+    for (int i = 0; i < streams.used; i++) {
+        if (!streams.list[i].live)
+            return i;
+    }
+    return streams.used < STREAMS_MAX ? streams.used++ : -1;
+}
+
+static bool find(uint64_t key, int device, struct sg_place *ret)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    int i = entry_of(key, device);
+    if (i >= 0)
+        *ret = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
+    sg_unguard(SG_GUARD_STREAMS);
+    return i >= 0;
+}
+
+/* What the driver knows of a stream that has no slot yet. */
+static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
+{
+    unsigned flags = 0;
+    if (stream == CU_STREAM_LEGACY)
+        return SG_STREAM_LEGACY;
+    if (stream == CU_STREAM_PER_THREAD)
+        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+    if (!driver->stream_get_flags || driver->stream_get_flags(stream, &flags) != CUDA_SUCCESS)
+        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+    return flags & CU_STREAM_NON_BLOCKING ? 0 : SG_STREAM_BLOCKING;
+}
+
+static bool enlist(const struct entry *entry, struct sg_place *ret)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    int i = entry_of(entry->key, entry->foreign ? entry->device : -1);
+    if (i < 0) {
+        i = free_entry();
+        if (i >= 0) {
+            streams.list[i] = *entry;
+            atomic_fetch_add(&streams.changes, 1); /* other threads may remember that it had no slot */
+        }
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    *ret = (struct sg_place){entry->device, entry->slot, i};
+    return i >= 0;
+}
+
+/* `elsewhere`: the device whose memory the stream uses, where that is another one; -1: its own. */
+static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint64_t key, int elsewhere,
+    struct sg_place *ret)
+{
+    int device;
+    if (!sg_contexts_device(context, &device)) {
+        miss();
+        return false;
+    }
+    if (!is_served(elsewhere >= 0 ? elsewhere : device))
+        return false;
+    bool unseen = elsewhere >= 0 || atomic_load_explicit(&streams.waited_early, memory_order_relaxed);
+    unsigned flags = flags_of(sg_life_driver(), stream) | (unseen ? SG_STREAM_OPAQUE : 0);
+    if (flags == SG_STREAM_LEGACY && !sg_follow_late() && sg_streams_complete() && !sg_streams_untracked())
+        flags |= SG_STREAM_UNUSED; /* its first work would have made a place for it */
+    /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
+    CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
+    flags |= primary ? SG_STREAM_UNMARKED : 0;
+    device = elsewhere >= 0 ? elsewhere : device;
+    const struct sg_stream_id id = {
+        .key = key,
+        .context = primary ? primary : context,
+        .handle = stream,
+        .per_thread = stream == CU_STREAM_PER_THREAD,
+        .flags = flags,
+    };
+    const struct entry entry = {
+        .live = true,
+        .opaque = flags & SG_STREAM_OPAQUE,
+        .foreign = elsewhere >= 0,
+        .device = device,
+        .slot = sg_core_slot(core, device, &id),
+        .key = key,
+        .context = context,
+        .handle = stream,
+    };
+    if (entry.opaque)
+        atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
+    if (entry.slot && enlist(&entry, ret)) {
+        if (elsewhere >= 0)
+            atomic_store(&streams.any_foreign, true);
+        return true;
+    }
+    miss();
+    return false;
+}
+
+/* A handle without a context of its own means the current one's. */
+static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
+{
+    CUcontext context = NULL;
+    if (!is_default(stream))
+        return driver->stream_get_ctx && driver->stream_get_ctx(stream, &context) == CUDA_SUCCESS ? context : NULL;
+    context = sg_contexts_only();
+    if (!context && driver->ctx_get_current(&context) != CUDA_SUCCESS)
+        context = NULL;
+    return context;
+}
+
+static struct sg_stream_seen *seen_as(struct sg_thread *self, CUstream named)
+{
+    uint64_t number = (uintptr_t)named; /* an address or a small number */
+    return &self->streams[sg_hash(number) >> (64 - SG_STREAMS_SEEN_BITS)];
+}
+
+bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)
+{
+    CUstream named = sg_stream_named(stream, false);
+    const struct sg_stream_seen *seen = seen_as(self, named);
+    bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) &&
+                 (seen->device == device || !seen->slot) &&
+                 seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire);
+    if (holds)
+        *ret = seen->slot;
+    return holds;
+}
+
+static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_place *ret)
+{
+    struct sg_thread *self = &sg_self;
+    const struct sg_driver *driver = sg_life_driver();
+    unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
+    CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
+    struct sg_stream_seen *seen = seen_as(self, named);
+    if (seen->stream == named && seen->context == context && seen->changes == changes) {
+        *ret = (struct sg_place){seen->device, seen->slot, seen->entry};
+        return seen->slot != 0;
+    }
+    unsigned long long key;
+    if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS) {
+        if (create)
+            miss();
+        return false;
+    }
+    if (!find(key, -1, ret)) {
+        CUcontext owner = create ? context ? context : context_of(driver, named) : NULL;
+        bool made = owner && make(core, named, owner, key, -1, ret);
+        if (owner && !made)
+            *seen = (struct sg_stream_seen){.stream = named, .context = context, .changes = changes};
+        if (!made)
+            return false;
+    }
+    *seen = (struct sg_stream_seen){named, context, changes, ret->device, ret->slot, ret->entry};
+    return true;
+}
+
+bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    return look_up(core, sg_stream_named(stream, per_thread), true, ret);
+}
+
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+{
+    return look_up(core, sg_stream_named(stream, per_thread), false, ret);
+}
+
+bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret)
+{
+    const struct sg_driver *driver = sg_life_driver();
+    CUstream named = sg_stream_named(stream, false);
+    unsigned long long key;
+    if (!sg_streams_place(core, named, false, ret))
+        return false;
+    if (ret->device == device)
+        return true;
+    if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS)
+        return false;
+    CUcontext owner = context_of(driver, named);
+    return find(key, device, ret) || (owner && make(core, named, owner, key, device, ret));
+}
+
+CUcontext sg_streams_context_of(CUstream stream)
+{
+    return context_of(sg_life_driver(), sg_stream_named(stream, false));
+}
+
+bool sg_streams_device(CUstream stream, int *ret_device)
+{
+    CUcontext context = sg_streams_context_of(stream);
+    return context && sg_contexts_device(context, ret_device);
+}
+
+/* The slots that the stream has on other devices. */
+static void touch_foreign(struct sg_core *core, int own)
+{
+    struct sg_place places[SG_DEVICES_MAX];
+    int count = 0;
+    if (!atomic_load_explicit(&streams.any_foreign, memory_order_relaxed))
+        return;
+    sg_guard(SG_GUARD_STREAMS);
+    uint64_t key = streams.list[own].key;
+    for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && entry->foreign && entry->key == key)
+            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    for (int i = 0; i < count; i++)
+        sg_core_slot_touched(core, places[i].device, places[i].slot);
+}
+
+void sg_streams_touch(CUstream stream, bool per_thread)
+{
+    struct sg_thread *self = &sg_self;
+    CUstream named = sg_stream_named(stream, per_thread);
+    const struct sg_stream_seen *seen = seen_as(self, named);
+    struct sg_place place;
+    struct sg_core *core = sg_life_core();
+    if (!core || self->inside)
+        return;
+    CUcontext context = is_default(named) ? sg_contexts_only() : NULL;
+    if (seen->stream == named && seen->context == context &&
+        seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire) &&
+        !atomic_load_explicit(&streams.any_foreign, memory_order_relaxed)) {
+        if (seen->slot)
+            sg_core_slot_touched(core, seen->device, seen->slot);
+        return;
+    }
+    self->inside = true;
+    if (sg_streams_place(core, named, false, &place)) {
+        sg_core_slot_touched(core, place.device, place.slot);
+        touch_foreign(core, place.entry);
+    }
+    self->inside = false;
+}
+
+void sg_streams_told_all(struct sg_core *core)
+{
+    uint64_t served = atomic_load_explicit(&streams.served, memory_order_relaxed);
+    for (; served; served &= served - 1)
+        sg_core_told(core, __builtin_ctzll(served), NULL);
+}
+
+static struct sg_core *begin_telling(void)
+{
+    return sg_following() && sg_memory_guesses() ? sg_begin() : NULL;
+}
+
+void sg_streams_tell_all(void)
+{
+    struct sg_core *core = begin_telling();
+    if (!core)
+        return;
+    sg_streams_told_all(core);
+    sg_end();
+}
+
+/* A stream that is not followed has told of what it came after when it was made to. */
+void sg_streams_tell(CUstream stream, bool per_thread)
+{
+    struct sg_place place;
+    struct sg_clock clock;
+    struct sg_core *core = begin_telling();
+    if (!core)
+        return;
+    if (sg_streams_place(core, stream, per_thread, &place)) {
+        sg_core_clock(core, place.device, place.slot, &clock);
+        sg_core_told(core, place.device, &clock);
+        if (sg_streams_is_opaque(&place))
+            sg_streams_told_all(core);
+    }
+    sg_end();
+}
+
+/* The core is called each time. Another thread may have noted it here without having reached the core yet. Or it was
+   noted of the stream that had the entry before. */
+void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+{
+    atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
+    sg_guard(SG_GUARD_STREAMS);
+    streams.list[place->entry].opaque = true;
+    sg_unguard(SG_GUARD_STREAMS);
+    sg_core_slot_opaque(core, place->device, place->slot);
+}
+
+bool sg_streams_is_opaque(const struct sg_place *place)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    bool opaque = streams.list[place->entry].opaque;
+    sg_unguard(SG_GUARD_STREAMS);
+    return opaque;
+}
+
+bool sg_streams_any_opaque(void)
+{
+    return atomic_load_explicit(&streams.any_opaque, memory_order_relaxed);
+}
+
+CUcontext sg_streams_context(const struct sg_place *place)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    CUcontext context = streams.list[place->entry].context;
+    sg_unguard(SG_GUARD_STREAMS);
+    return context;
+}
+
+/* The primary context stands for the green ones on its device too; here for all, which is more than it must. */
+void sg_streams_opaque_context(struct sg_core *core, CUcontext context)
+{
+    struct sg_place places[STREAMS_MAX];
+    int count = 0, device;
+    if (!sg_contexts_device(context, &device))
+        device = -1;
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        const struct entry *entry = &streams.list[i];
+        if (entry->live && (entry->context == context || entry->device == device))
+            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    for (int i = 0; i < count; i++)
+        sg_streams_opaque(core, &places[i]);
+}
+
+void sg_streams_waited_early(void)
+{
+    atomic_store(&streams.waited_early, true);
+}
+
+void sg_streams_context_waited(void)
+{
+    atomic_store(&streams.context_waited, true);
+}
+
+bool sg_streams_idle_tells(void)
+{
+    return !atomic_load(&streams.context_waited);
+}
+
+void sg_streams_context_gone(CUcontext context)
+{
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        if (streams.list[i].context == context)
+            streams.list[i].live = false;
+    }
+    atomic_fetch_add(&streams.changes, 1);
+    sg_unguard(SG_GUARD_STREAMS);
+}
+
+/* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
+static CUresult created(CUresult result, const CUstream *ret)
+{
+    if (result != CUDA_SUCCESS || !ret || !sg_following())
+        return result;
+    sg_guard(SG_GUARD_STREAMS);
+    for (int i = 0; i < streams.used; i++) {
+        if (streams.list[i].live && streams.list[i].handle == *ret)
+            atomic_fetch_add(&streams.changes, 1);
+    }
+    sg_unguard(SG_GUARD_STREAMS);
+    return result;
+}
+
+CUresult cuStreamCreate(CUstream *ret, unsigned flags)
+{
+    return created(sg_real()->cuStreamCreate(ret, flags), ret);
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
+{
+    return created(sg_real()->cuStreamCreateWithPriority(ret, flags, priority), ret);
+}
+
+CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags, int priority)
+{
+    CUcontext context;
+    CUresult result = sg_real()->cuGreenCtxStreamCreate(ret, green, flags, priority);
+    if (result == CUDA_SUCCESS && !sg_contexts_of_green(green))
+        (void)cuCtxFromGreenCtx(&context, green); /* so that it is known for what it is */
+    return created(result, ret);
+}
+
+/* The slots outlive the stream until the work that it was given is complete. */
+static void retire(CUstream stream)
+{
+    struct sg_place places[SG_DEVICES_MAX];
+    int count = 0;
+    const struct sg_driver *driver = sg_life_driver();
+    struct sg_core *core = sg_following() && stream && !is_default(stream) ? sg_begin() : NULL;
+    unsigned long long key;
+    if (!core)
+        return;
+    if (driver->stream_get_id && driver->stream_get_id(stream, &key) == CUDA_SUCCESS) {
+        sg_guard(SG_GUARD_STREAMS);
+        for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
+            if (!streams.list[i].live || streams.list[i].key != key)
+                continue;
+            places[count++] = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
+            streams.list[i].live = false;
+        }
+        atomic_fetch_add(&streams.changes, 1);
+        sg_unguard(SG_GUARD_STREAMS);
+        for (int i = 0; i < count; i++)
+            sg_core_slot_gone(core, places[i].device, places[i].slot);
+    }
+    sg_end();
+}
+
+CUresult cuStreamDestroy(CUstream stream)
+{
+    retire(stream);
+    return sg_captures_destroyed(sg_real()->cuStreamDestroy(stream), stream);
+}
+
+CUresult cuStreamDestroy_v2(CUstream stream)
+{
+    retire(stream);
+    return sg_captures_destroyed(sg_real()->cuStreamDestroy_v2(stream), stream);
+}

@@ -1,0 +1,319 @@
+#include "caching_state.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "meta.h"
+#include "wrap.h"
+
+/* A whole segment serves a request that it would have been made for, or that leaves no more than this part of it
+   idle. */
+enum { WHOLE_SLACK = 8 };
+
+struct sg_torch *sg_torch_create(const struct sg_torch_conf *conf, uint64_t total_bytes, const struct sg_torch_ops *ops,
+                                 void *user)
+{
+    struct sg_torch *torch = sg_meta_noted(calloc(1, sizeof *torch));
+    if (!torch)
+        return NULL;
+    torch->conf = *conf;
+    torch->ops = ops;
+    torch->user = user;
+    torch->total = total_bytes;
+    torch->allowed = SG_TORCH_UNLIMITED;
+    if (conf->memory_fraction < 1)
+        torch->allowed = (uint64_t)(conf->memory_fraction * (double)total_bytes);
+    return torch;
+}
+
+void sg_torch_destroy(struct sg_torch *torch)
+{
+    if (!torch)
+        return;
+    torch_events_free(torch);
+    struct torch_stream *stream = torch->streams, *next;
+    HASH_CLEAR(hh, torch->streams);
+    for (; stream; stream = next) {
+        next = stream->hh.next;
+        free(stream);
+    }
+    for (struct torch_segment *segment = torch->segments, *after; segment; segment = after) {
+        after = segment->next;
+        free(segment);
+    }
+    torch_slabs_free(torch);
+    free(torch);
+}
+
+struct torch_stream *torch_stream_of(struct sg_torch *torch, uint64_t id)
+{
+    if (torch->latest && torch->latest->id == id)
+        return torch->latest;
+    struct torch_stream *stream;
+    HASH_FIND(hh, torch->streams, &id, sizeof id, stream);
+    if (!stream) {
+        stream = sg_meta_noted(calloc(1, sizeof *stream));
+        if (!stream)
+            return NULL;
+        stream->id = id;
+        stream->torch = torch;
+        stream->events_end = &stream->events;
+        stream->pools[0] = (struct torch_pool){.stream = stream, .small = true};
+        stream->pools[1] = (struct torch_pool){.stream = stream};
+        HASH_ADD(hh, torch->streams, id, sizeof id, stream);
+        if (!stream->hh.tbl) { /* HASH_NONFATAL_OOM */
+            free(stream);
+            return NULL;
+        }
+    }
+    torch->latest = stream;
+    return stream;
+}
+
+static bool collects(const struct sg_torch *torch)
+{
+    return torch->allowed != SG_TORCH_UNLIMITED && torch->conf.garbage_collection_threshold > 0;
+}
+
+/* What a block could grow to without moving. */
+static uint64_t reach(const struct sg_torch_block *block)
+{
+    const struct sg_torch_block *next = block->next;
+    return block->size + (next && next->state == TORCH_UNMAPPED ? next->size : 0);
+}
+
+/* What is asked of the driver for a request of `bytes`, already rounded. */
+static uint64_t segment_size(const struct sg_torch *torch, uint64_t bytes)
+{
+    bool whole = torch->conf.whole_segments;
+    if (bytes <= SG_TORCH_SMALL)
+        return whole ? bytes : SG_TORCH_SMALL_SEGMENT;
+    if (bytes < SG_TORCH_MIN_LARGE && !whole)
+        return torch->conf.large_segment_size;
+    return (bytes + SG_TORCH_LARGE_STEP - 1) / SG_TORCH_LARGE_STEP * SG_TORCH_LARGE_STEP;
+}
+
+uint64_t sg_torch_takes(const struct sg_torch *torch, uint64_t bytes)
+{
+    return segment_size(torch, bytes);
+}
+
+/* From where a block is too large to be left whole: the sum is PyTorch's, which wraps too where the option is as large
+   as it may be. */
+SG_WRAPS static uint64_t too_large(const struct sg_torch *torch, uint64_t bytes)
+{
+    return bytes + torch->conf.max_non_split_rounding;
+}
+
+/* Whether a block is less than its segment, from before those were kept whole. */
+static bool is_part(const struct sg_torch_block *block)
+{
+    return block->prev || block->next;
+}
+
+/* Best fit, by what a block can grow to where segments can. Both oversize rules hold for ranges inside expandable
+   segments too, where they make reserved memory grow without bound (pytorch#123548); so it is in PyTorch. */
+static struct sg_torch_block *find_free(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
+{
+    if (collects(torch))
+        torch->searches[!pool->small]++;
+    struct sg_keynode *node = sg_keytree_at_least(&pool->free, bytes, 0);
+    if (!node)
+        return NULL;
+    if (torch->conf.expandable_segments) {
+        for (struct sg_keynode *next = sg_keytree_next(node);
+             next && reach(torch_block_of(next)) < reach(torch_block_of(node)); next = sg_keytree_next(node))
+            node = next;
+    }
+    while (torch->conf.whole_segments && node && is_part(torch_block_of(node)))
+        node = sg_keytree_next(node);
+    if (!node)
+        return NULL;
+    struct sg_torch_block *block = torch_block_of(node);
+    uint64_t oversize = torch->conf.max_split_size;
+    if (bytes < oversize && block->size >= oversize)
+        return NULL;
+    if (bytes >= oversize && block->size >= too_large(torch, bytes))
+        return NULL;
+    if (torch->conf.whole_segments && block->size > segment_size(torch, bytes) &&
+        block->size - bytes > bytes / WHOLE_SLACK)
+        return NULL;
+    torch_pool_take(block);
+    return block;
+}
+
+static int new_segment(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
+{
+    uint64_t size = segment_size(torch, bytes), address;
+    if (size > torch->allowed || torch->stats.reserved.current > torch->allowed - size)
+        return -ENOMEM;
+    if (torch->conf.expandable_segments)
+        return torch_expandable_alloc(torch, pool, bytes, ret);
+    /* Nothing read before this call is used after it: its owner may let others in while it lasts. */
+    int error = torch->ops->segment_alloc(torch->user, size, &address);
+    if (error)
+        return error;
+    if (!torch_spare(torch)) {
+        torch->ops->segment_free(torch->user, address, size);
+        return -ENOMEM;
+    }
+    torch->stats.segment_allocs++;
+    torch_grow(&torch->stats.reserved, size);
+    *ret = torch_block_new(torch, pool, NULL, address, size);
+    return 0;
+}
+
+/* The order of recourse: new memory, after garbage collection; free oversize blocks given back; everything given
+   back. The pool is not searched again after that, so what events have just released is not used (pytorch#189504). */
+static int find_new(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes, struct sg_torch_block **ret)
+{
+    if (collects(torch))
+        torch_collect(torch);
+    int error = new_segment(torch, pool, bytes, ret);
+    if (error == -ENOMEM && torch_release_oversize(torch, pool, bytes))
+        error = new_segment(torch, pool, bytes, ret);
+    if (error == -ENOMEM) {
+        torch_release_all(torch);
+        torch->stats.retries++;
+        error = new_segment(torch, pool, bytes, ret);
+    }
+    if (error == -ENOMEM)
+        torch->stats.ooms++;
+    return error;
+}
+
+static bool should_split(const struct sg_torch *torch, const struct sg_torch_block *block, uint64_t bytes)
+{
+    uint64_t rest = block->size - bytes;
+    if (torch->conf.whole_segments)
+        return false;
+    if (block->pool->small || torch->conf.expandable_segments)
+        return rest >= SG_TORCH_ALIGN;
+    return bytes < torch->conf.max_split_size && rest > SG_TORCH_SMALL;
+}
+
+int sg_torch_alloc(struct sg_torch *torch, uint64_t bytes, uint64_t stream_id, struct sg_torch_block **ret)
+{
+    if (bytes == 0) {
+        *ret = NULL;
+        return 0;
+    }
+    struct torch_stream *stream = torch_stream_of(torch, stream_id);
+    if (!stream || bytes >> 60) /* PyTorch refuses an exbibyte before anything else */
+        return -ENOMEM;
+    torch_events_poll(torch);
+    uint64_t size = sg_torch_round(&torch->conf, bytes);
+    struct torch_pool *pool = &stream->pools[size > SG_TORCH_SMALL];
+    struct sg_torch_block *block = find_free(torch, pool, size);
+    if (!block) {
+        int error = find_new(torch, pool, size, &block);
+        if (error)
+            return error;
+    }
+    if (should_split(torch, block, size)) {
+        if (!torch_spare(torch)) {
+            torch_pool_put(torch, block);
+            return -ENOMEM;
+        }
+        struct sg_torch_block *rest =
+            torch_block_new(torch, pool, block->segment, block->address + size, block->size - size);
+        torch_block_link(rest, block, block->next);
+        block->size = size;
+        torch_pool_put(torch, rest);
+    }
+    block->state = TORCH_ALLOCATED;
+    block->requested = bytes;
+    torch->stats.allocs++;
+    torch_grow(&torch->stats.allocated, block->size);
+    torch_grow(&torch->stats.active, block->size);
+    torch_grow(&torch->stats.requested, bytes);
+    *ret = block;
+    return 0;
+}
+
+void torch_block_freed(struct sg_torch *torch, struct sg_torch_block *block)
+{
+    torch->stats.active.current -= block->size;
+    block->state = TORCH_FREE;
+    torch_merge(torch, block);
+    torch_pool_put(torch, block);
+}
+
+bool sg_torch_keep_whole(struct sg_torch *torch)
+{
+    bool changes = !torch->conf.whole_segments;
+    torch->conf.whole_segments = true;
+    return changes;
+}
+
+void sg_torch_free(struct sg_torch *torch, struct sg_torch_block *block)
+{
+    if (!block)
+        return;
+    assert(block->state == TORCH_ALLOCATED);
+    torch->stats.frees++;
+    torch->stats.allocated.current -= block->size;
+    torch->stats.requested.current -= block->requested;
+    if (block->uses)
+        torch_events_defer(torch, block);
+    else
+        torch_block_freed(torch, block);
+}
+
+int sg_torch_record_stream(struct sg_torch *torch, struct sg_torch_block *block, uint64_t stream)
+{
+    (void)torch; /* the events are recorded when the block is freed */
+    if (!block || block->pool->stream->id == stream)
+        return 0;
+    struct torch_uses *uses = block->uses;
+    for (uint32_t i = 0; uses && i < uses->count; i++) {
+        if (uses->streams[i] == stream)
+            return 0;
+    }
+    if (!uses || uses->count == uses->room) {
+        uint32_t room = uses ? 2 * uses->room : 4;
+        uses = sg_meta_noted(realloc(uses, sizeof *uses + room * sizeof uses->streams[0]));
+        if (!uses)
+            return -ENOMEM;
+        if (!block->uses)
+            uses->count = 0;
+        uses->room = room;
+        block->uses = uses;
+    }
+    uses->streams[uses->count++] = stream;
+    return 0;
+}
+
+void sg_torch_empty_cache(struct sg_torch *torch)
+{
+    torch_release_all(torch);
+}
+
+void sg_torch_empty_stream(struct sg_torch *torch, uint64_t id)
+{
+    struct torch_stream *stream = torch_stream_of(torch, id);
+    if (stream)
+        torch_release_stream(torch, stream);
+}
+
+struct sg_torch *sg_torch_owner(const struct sg_torch_block *block)
+{
+    return block->pool->stream->torch;
+}
+
+uint64_t sg_torch_address(const struct sg_torch_block *block)
+{
+    return block ? block->address : 0;
+}
+
+uint64_t sg_torch_bytes(const struct sg_torch_block *block)
+{
+    return block ? block->size : 0;
+}
+
+const struct sg_torch_stats *sg_torch_stats(const struct sg_torch *torch)
+{
+    return &torch->stats;
+}

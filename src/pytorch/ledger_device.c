@@ -1,0 +1,185 @@
+#include "ledger_device.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "meta.h"
+#include "size.h"
+
+enum { ADDRESS_ALIGN = 2 << 20 };
+
+struct hole {
+    struct sg_keynode node; /* major: the address */
+    uint64_t size;
+};
+
+static struct hole *hole_of(struct sg_keynode *node)
+{
+    return (struct hole *)(void *)node; /* its first member */
+}
+
+void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity)
+{
+    *card = (struct sg_torch_card){.capacity = capacity, .segments_end = SG_TIB, .last_reservation = UINT64_C(1) << 62};
+}
+
+void sg_torch_card_clear(struct sg_torch_card *card)
+{
+    for (struct sg_keynode *node; (node = sg_keytree_first(&card->holes));) {
+        sg_keytree_erase(&card->holes, node);
+        free(hole_of(node));
+    }
+}
+
+static bool take(struct sg_torch_card *card, uint64_t bytes)
+{
+    if (bytes > card->capacity - card->used)
+        return false;
+    card->used += bytes;
+    if (card->used > card->peak)
+        card->peak = card->used;
+    return true;
+}
+
+static void give(struct sg_torch_card *card, uint64_t bytes)
+{
+    assert(bytes <= card->used);
+    card->used -= bytes;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
+}
+
+static uint64_t place(struct sg_torch_card *card, uint64_t size)
+{
+    for (struct sg_keynode *node = sg_keytree_first(&card->holes); node; node = sg_keytree_next(node)) {
+        struct hole *hole = hole_of(node);
+        uint64_t address = node->major;
+        if (hole->size < size)
+            continue;
+        sg_keytree_erase(&card->holes, node);
+        hole->size -= size;
+        if (hole->size)
+            sg_keytree_insert(&card->holes, node, address + size, 0);
+        else
+            free(hole);
+        return address;
+    }
+    card->segments_end += size;
+    return card->segments_end - size;
+}
+
+/* Without host memory for it the hole is forgotten: addresses are plentiful. */
+static void leave(struct sg_torch_card *card, uint64_t address, uint64_t size)
+{
+    struct sg_keynode *after = sg_keytree_at_least(&card->holes, address, 0);
+    struct sg_keynode *before = after ? sg_keytree_prev(after) : sg_keytree_last(&card->holes);
+    if (after && after->major == address + size) {
+        size += hole_of(after)->size;
+        sg_keytree_erase(&card->holes, after);
+        free(hole_of(after));
+    }
+    if (before && before->major + hole_of(before)->size == address) {
+        hole_of(before)->size += size;
+        return;
+    }
+    struct hole *hole = sg_meta_noted(malloc(sizeof *hole));
+    if (!hole)
+        return;
+    hole->size = size;
+    sg_keytree_insert(&card->holes, &hole->node, address, 0);
+}
+
+static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_torch_card *card = user;
+    card->calls[SG_TORCH_CUDA_MALLOC]++;
+    if (!take(card, bytes))
+        return -ENOMEM;
+    *ret_address = place(card, aligned(bytes));
+    return 0;
+}
+
+static void segment_free(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_torch_card *card = user;
+    card->calls[SG_TORCH_CUDA_FREE]++;
+    give(card, bytes);
+    leave(card, address, aligned(bytes));
+}
+
+static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
+{
+    struct sg_torch_card *card = user;
+    card->calls[SG_TORCH_ADDRESS_RESERVE]++;
+    card->last_reservation -= aligned(bytes);
+    *ret_address = card->last_reservation;
+    return 0;
+}
+
+static void unreserve(void *user, uint64_t address, uint64_t bytes)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    (void)bytes;
+    card->calls[SG_TORCH_ADDRESS_FREE]++;
+}
+
+/* PyTorch creates every chunk before it maps the first, and releases those it has when one fails. */
+static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    uint64_t chunks = bytes / chunk, room = (card->capacity - card->used) / chunk, made = chunks < room ? chunks : room;
+    card->calls[SG_TORCH_CREATE] += made;
+    (void)take(card, made * chunk);
+    if (made < chunks) {
+        card->calls[SG_TORCH_CREATE]++;
+        card->calls[SG_TORCH_RELEASE] += made;
+        give(card, made * chunk);
+        return -ENOMEM;
+    }
+    card->calls[SG_TORCH_MAP] += chunks;
+    card->calls[SG_TORCH_SET_ACCESS]++;
+    return 0;
+}
+
+static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
+{
+    struct sg_torch_card *card = user;
+    (void)address;
+    (void)stream;
+    card->calls[SG_TORCH_STREAM_SYNCHRONIZE]++;
+    card->calls[SG_TORCH_UNMAP] += bytes / chunk;
+    card->calls[SG_TORCH_RELEASE] += bytes / chunk;
+    give(card, bytes);
+}
+
+const struct sg_torch_ops sg_torch_card_ops = {
+    .segment_alloc = segment_alloc,
+    .segment_free = segment_free,
+    .reserve = reserve,
+    .unreserve = unreserve,
+    .map = map,
+    .unmap = unmap,
+};
+
+const char *sg_torch_call_name(enum sg_torch_call call)
+{
+    static const char *const names[SG_TORCH_CALLS] = {
+        [SG_TORCH_CUDA_MALLOC] = "cudaMalloc",
+        [SG_TORCH_CUDA_FREE] = "cudaFree",
+        [SG_TORCH_STREAM_SYNCHRONIZE] = "cudaStreamSynchronize",
+        [SG_TORCH_ADDRESS_RESERVE] = "cuMemAddressReserve",
+        [SG_TORCH_ADDRESS_FREE] = "cuMemAddressFree",
+        [SG_TORCH_CREATE] = "cuMemCreate",
+        [SG_TORCH_RELEASE] = "cuMemRelease",
+        [SG_TORCH_MAP] = "cuMemMap",
+        [SG_TORCH_UNMAP] = "cuMemUnmap",
+        [SG_TORCH_SET_ACCESS] = "cuMemSetAccess",
+    };
+    return names[call];
+}

@@ -1,0 +1,40 @@
+/* A card that is only bookkeeping: a capacity, addresses, and a count of the driver calls that PyTorch would make. */
+#ifndef SG_TORCH_CARD_H
+#define SG_TORCH_CARD_H
+
+#include "keytree.h"
+#include "caching_allocator.h"
+
+/* Names of the runtime's and driver's calls; calls that fail for want of memory count too. */
+enum sg_torch_call {
+    SG_TORCH_CUDA_MALLOC,
+    SG_TORCH_CUDA_FREE,
+    SG_TORCH_STREAM_SYNCHRONIZE,
+    SG_TORCH_ADDRESS_RESERVE,
+    SG_TORCH_ADDRESS_FREE,
+    SG_TORCH_CREATE,
+    SG_TORCH_RELEASE,
+    SG_TORCH_MAP,
+    SG_TORCH_UNMAP,
+    SG_TORCH_SET_ACCESS,
+    SG_TORCH_CALLS
+};
+
+struct sg_torch_card {
+    uint64_t capacity, used, peak; /* bytes */
+    uint64_t calls[SG_TORCH_CALLS];
+    /* Addresses decide between equals, so they are modelled after the machine on which PyTorch itself was measured:
+       segments take the lowest hole that fits, and reservations go downwards. */
+    struct sg_keytree holes;       /* by address: struct hole */
+    uint64_t segments_end, last_reservation;
+};
+
+/* The table for sg_torch_create(), whose `user` is the card. Events are complete when asked about. */
+extern const struct sg_torch_ops sg_torch_card_ops;
+
+/* A card of `capacity` bytes, all of them free. */
+void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity);
+void sg_torch_card_clear(struct sg_torch_card *card); /* frees its host memory; to be initialised again before use */
+const char *sg_torch_call_name(enum sg_torch_call call);
+
+#endif

@@ -1,0 +1,114 @@
+#include "caching_state.h"
+
+#include <assert.h>
+
+static bool whole(const struct sg_torch_block *block)
+{
+    return !block->prev && !block->next && !block->segment;
+}
+
+/* Gives a free segment of fixed size back. */
+static void release(struct sg_torch *torch, struct sg_torch_block *block)
+{
+    assert(whole(block));
+    torch_pool_take(block);
+    torch->ops->segment_free(torch->user, block->address, block->size);
+    torch->stats.segment_frees++;
+    torch->stats.reserved.current -= block->size;
+    torch_block_drop(torch, block);
+}
+
+static uint64_t age(const struct sg_torch *torch, const struct sg_torch_block *block)
+{
+    return torch->searches[1] - block->searched;
+}
+
+/* Releases the whole large blocks at least as old as `limit`. */
+static uint64_t collect_older(struct sg_torch *torch, double limit, uint64_t *ages, uint64_t *count)
+{
+    uint64_t released = 0;
+    for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
+        for (struct sg_keynode *node = sg_keytree_first(&stream->pools[1].free), *next; node; node = next) {
+            struct sg_torch_block *block = torch_block_of(node);
+            next = sg_keytree_next(node);
+            if (!whole(block) || (double)age(torch, block) < limit)
+                continue;
+            released += block->size;
+            *ages -= age(torch, block);
+            --*count;
+            release(torch, block);
+        }
+    }
+    return released;
+}
+
+void torch_collect(struct sg_torch *torch)
+{
+    uint64_t threshold = (uint64_t)(torch->conf.garbage_collection_threshold * (double)torch->allowed);
+    if (torch->stats.reserved.current <= threshold)
+        return;
+    uint64_t target = torch->stats.reserved.current - threshold, reclaimed = 0, ages = 0, count = 0;
+    for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next) {
+        struct sg_keynode *node = sg_keytree_first(&stream->pools[1].free);
+        for (; node; node = sg_keytree_next(node)) {
+            struct sg_torch_block *block = torch_block_of(node);
+            if (block->prev || block->next)
+                continue;
+            ages += age(torch, block);
+            count++;
+        }
+    }
+    for (uint64_t released = 1; released && reclaimed < target && count > 0; reclaimed += released)
+        released = collect_older(torch, (double)ages / (double)count, &ages, &count);
+}
+
+bool torch_release_oversize(struct sg_torch *torch, struct torch_pool *pool, uint64_t bytes)
+{
+    uint64_t oversize = torch->conf.max_split_size;
+    if (oversize == SG_TORCH_UNLIMITED || torch->conf.expandable_segments)
+        return false; /* blocks of expandable segments are never taken here */
+    uint64_t wanted = bytes < oversize ? oversize : bytes;
+    struct sg_keynode *node = sg_keytree_at_least(&pool->free, wanted, 0);
+    if (node) {
+        release(torch, torch_block_of(node));
+        return true;
+    }
+    uint64_t released = 0;
+    node = sg_keytree_last(&pool->free);
+    while (node && released < wanted && torch_block_of(node)->size >= oversize) {
+        struct sg_torch_block *block = torch_block_of(node);
+        node = sg_keytree_prev(node);
+        released += block->size;
+        release(torch, block);
+    }
+    return released >= wanted;
+}
+
+static void release_pool(struct sg_torch *torch, struct torch_pool *pool)
+{
+    if (torch->conf.expandable_segments) {
+        torch_expandable_release(torch, pool);
+        return;
+    }
+    for (struct sg_keynode *node = sg_keytree_first(&pool->free), *next; node; node = next) {
+        next = sg_keytree_next(node);
+        if (whole(torch_block_of(node)))
+            release(torch, torch_block_of(node));
+    }
+}
+
+void torch_release_stream(struct sg_torch *torch, struct torch_stream *stream)
+{
+    for (int kind = 1; kind >= 0; kind--)
+        release_pool(torch, &stream->pools[kind]);
+}
+
+void torch_release_all(struct sg_torch *torch)
+{
+    torch->stats.cache_syncs++;
+    torch_events_wait(torch);
+    for (int kind = 1; kind >= 0; kind--) {
+        for (struct torch_stream *stream = torch->streams; stream; stream = stream->hh.next)
+            release_pool(torch, &stream->pools[kind]);
+    }
+}

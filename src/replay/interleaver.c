@@ -1,0 +1,439 @@
+#include "interleaver.h"
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdlib.h>
+
+struct operation {
+    struct operation *next;
+    struct sg_slow *slow;
+    struct sg_slow_call call;
+    uint16_t trace_thread;
+    enum { NOT_STARTED, STARTED, FINISHED } state;
+    bool on_own_thread;
+    struct segalloc_trace_record *told; /* by the trace: `done` of `count` the core has told too */
+    uint32_t done, count, room;
+    uint64_t created, mapped; /* pages, since the plan */
+    bool refused;     /* the driver has, since the core told something */
+    CUdeviceptr address;
+    pthread_t thread;
+    sem_t go, back;
+};
+
+/* Operations on threads of their own at a time. A trace that has more under way is not followed: what each thread costs
+   the host is more than its few records are of the trace. */
+enum { THREADS_MOST = 1024 };
+
+struct sg_slow {
+    struct sg_driver driver;
+    struct sg_card *card;
+    struct operation *first;   /* youngest first */
+    struct operation *waiting; /* the one that has not started: nothing but its own has come since it began */
+    struct segalloc_trace_record expected; /* by sg_slow_expect(), until the core has told it; else of no kind */
+    uint32_t threads; /* of operations that have not been dropped */
+    bool diverged;
+    bool over; /* there are no more records */
+    CUdeviceptr next_address;
+};
+
+/* Of plain memory that is asked for after the trace could not be followed any more: no driver gives such. */
+static const CUdeviceptr OWN_ADDRESSES = UINT64_C(1) << 60;
+
+static _Thread_local struct operation *self;   /* that the calling thread carries out */
+static _Thread_local struct sg_slow *directed; /* by the calling thread, which plays the trace */
+
+static void stand_still(void)
+{
+    sem_post(&self->back);
+    sem_wait(&self->go);
+}
+
+static void resume(struct operation *one)
+{
+    sem_post(&one->go);
+    sem_wait(&one->back);
+}
+
+static bool is_free(const struct sg_slow *slow)
+{
+    return slow->diverged || slow->over;
+}
+
+/* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets
+   on. */
+static void finish_all(struct sg_slow *slow)
+{
+    for (bool any = true; any;) {
+        any = false;
+        for (struct operation *one = slow->first; one; one = one->next) {
+            if (one->state != STARTED || !one->on_own_thread || one == self)
+                continue;
+            resume(one);
+            any = true;
+        }
+    }
+}
+
+static const struct segalloc_trace_record *turn(void)
+{
+    struct sg_slow *slow = self ? self->slow : directed;
+    if (!self) {
+        if (slow->diverged)
+            finish_all(slow);
+        return NULL;
+    }
+    while (self->on_own_thread && self->done == self->count && !is_free(slow))
+        stand_still();
+    slow->diverged |= self->done == self->count && !slow->over;
+    return is_free(slow) ? NULL : &self->told[self->done];
+}
+
+/* Never in a replay that follows its trace: there whoever wants `grow` comes after the record at which its holder gave
+   it back. */
+static void give_way(void)
+{
+    struct sg_slow *slow = self ? self->slow : directed;
+    slow->diverged = true;
+    if (self && self->on_own_thread)
+        stand_still();
+    else
+        finish_all(slow);
+}
+
+const struct sg_replay sg_slow_replay = {turn, give_way};
+
+enum { MAPPED_SHIFT = 32 }; /* of a step's pages */
+
+/* What the recorded driver said to this operation once so many pages were there, and mapped. */
+static CUresult refusal(void)
+{
+    if (!self || self->refused || self->done == self->count || is_free(self->slow))
+        return CUDA_SUCCESS;
+    const struct segalloc_trace_record *next = &self->told[self->done];
+    if (next->kind != SEGALLOC_RECORD_SLOW_STEP || next->size == CUDA_SUCCESS ||
+        self->created < (uint32_t)next->id || self->mapped < next->id >> MAPPED_SHIFT)
+        return CUDA_SUCCESS;
+    self->refused = true;
+    return (CUresult)next->size;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    CUresult result = refusal();
+    if (result == CUDA_SUCCESS)
+        result = sg_card_driver.create(ret, bytes, prop, flags);
+    if (result == CUDA_SUCCESS && self)
+        self->created++;
+    return result;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    CUresult result = refusal();
+    if (result == CUDA_SUCCESS)
+        result = sg_card_driver.map(address, bytes, offset, handle, flags);
+    if (result == CUDA_SUCCESS && self)
+        self->mapped++;
+    return result;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    CUresult result = refusal();
+    return result == CUDA_SUCCESS ? sg_card_driver.set_access(address, bytes, access, count) : result;
+}
+
+/* What others use is told by the trace (sg_core_outside). */
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    (void)free_bytes;
+    (void)total_bytes;
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Fixed segments are where the trace says, as long as it is followed, and the core asks for no more than there may
+   be. */
+static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    struct sg_slow *slow = self ? self->slow : directed;
+    uint64_t granularity = slow->card->granularity;
+    *ret = slow->next_address;
+    slow->next_address += (bytes + granularity - 1) / granularity * granularity;
+    return CUDA_SUCCESS;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    (void)address;
+    return CUDA_SUCCESS;
+}
+
+struct sg_slow *sg_slow_new(struct sg_card *card)
+{
+    struct sg_slow *slow = malloc(sizeof *slow);
+    if (!slow)
+        return NULL;
+    *slow = (struct sg_slow){.driver = sg_card_driver, .card = card, .next_address = OWN_ADDRESSES};
+    card->refuses_nothing = true;
+    slow->driver.mem_info = mem_info;
+    slow->driver.create = create;
+    slow->driver.map = map;
+    slow->driver.set_access = set_access;
+    slow->driver.mem_alloc = mem_alloc;
+    slow->driver.mem_free = mem_free;
+    directed = slow;
+    return slow;
+}
+
+const struct sg_driver *sg_slow_driver(const struct sg_slow *slow)
+{
+    return &slow->driver;
+}
+
+/* Those that take a place among the sections that decide. What was learnt of work is told by the trace in any case. */
+static bool is_compared(uint8_t kind)
+{
+    switch (kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_FREE:
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_CONTEXT_GONE:
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+    case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Addresses are not those of the recorded run, and what a failure lacked decides nothing. */
+static bool is_id_compared(uint8_t kind)
+{
+    return kind != SEGALLOC_RECORD_ALLOCATE && kind != SEGALLOC_RECORD_FREE && kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
+}
+
+/* Under the core's lock. */
+static void observe(void *sink, const struct segalloc_trace_record *record)
+{
+    struct sg_slow *slow = sink;
+    if (is_free(slow) || !is_compared(record->kind))
+        return;
+    struct segalloc_trace_record expected = slow->expected;
+    if (!self) {
+        slow->expected.kind = SEGALLOC_RECORD_NONE;
+    } else if (self->done == self->count) {
+        expected.kind = SEGALLOC_RECORD_NONE;
+    } else {
+        expected = self->told[self->done++];
+        self->refused = self->refused && record->kind == SEGALLOC_RECORD_TURN; /* while that is undone */
+        if (record->kind == SEGALLOC_RECORD_SLOW_STEP && record->size == CUDA_SUCCESS)
+            self->created = self->mapped = 0;
+    }
+    slow->diverged = record->kind != expected.kind || record->size != expected.size ||
+                     (record->id != expected.id && is_id_compared(record->kind));
+}
+
+struct sg_event_sink sg_slow_sink(struct sg_slow *slow)
+{
+    return (struct sg_event_sink){observe, slow};
+}
+
+static void carry_out(struct operation *one)
+{
+    struct sg_slow_call *call = &one->call;
+    struct operation *before = self;
+    self = one;
+    sg_card_use_device(call->device);
+    switch (call->kind) {
+    case SG_SLOW_ALLOCATION:
+        if (sg_core_malloc(call->core, call->device, call->bytes, &call->tag, &one->address) != CUDA_SUCCESS)
+            one->address = 0;
+        break;
+    case SG_SLOW_FREE:
+        (void)sg_core_free(call->core, call->address, &call->tag);
+        break;
+    case SG_SLOW_TRIM:
+        (void)sg_core_trim(call->core, call->device, call->bytes);
+        break;
+    }
+    one->state = FINISHED;
+    self = before;
+}
+
+static void *run(void *argument)
+{
+    struct operation *one = argument;
+    sem_wait(&one->go);
+    sg_card_use(one->slow->card);
+    carry_out(one);
+    sem_post(&one->back);
+    return NULL;
+}
+
+/* Until it stands at a turn, the record of which has not come, or is at its end. */
+static void start(struct operation *one)
+{
+    struct sg_slow *slow = one->slow;
+    if (slow->waiting == one)
+        slow->waiting = NULL;
+    one->state = STARTED;
+    one->on_own_thread = slow->threads < THREADS_MOST && pthread_create(&one->thread, NULL, run, one) == 0;
+    if (one->on_own_thread) {
+        slow->threads++;
+        resume(one);
+        return;
+    }
+    slow->diverged = true; /* without a thread it can't stand still */
+    carry_out(one);
+}
+
+static struct operation **find(struct sg_slow *slow, uint16_t thread)
+{
+    struct operation **link = &slow->first;
+    while (*link && (*link)->trace_thread != thread)
+        link = &(*link)->next;
+    return link;
+}
+
+/* Takes one that has not started, or is finished, off the list. */
+static void drop(struct operation **link)
+{
+    struct operation *one = *link;
+    *link = one->next;
+    if (one->slow->waiting == one)
+        one->slow->waiting = NULL;
+    if (one->on_own_thread) {
+        pthread_join(one->thread, NULL);
+        one->slow->threads--;
+    }
+    sem_destroy(&one->go);
+    sem_destroy(&one->back);
+    free(one->told);
+    free(one);
+}
+
+/* Adds what the trace has told. False: no memory. */
+static bool note(struct operation *one, const struct segalloc_trace_record *record)
+{
+    if (one->done == one->count)
+        one->done = one->count = 0;
+    if (one->count == one->room) {
+        uint32_t room = one->room ? 2 * one->room : 8;
+        struct segalloc_trace_record *told = realloc(one->told, room * sizeof *told);
+        if (!told)
+            return false;
+        one->told = told;
+        one->room = room;
+    }
+    one->told[one->count++] = *record;
+    return true;
+}
+
+bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const struct segalloc_trace_record *record)
+{
+    sg_slow_catch_up(slow);
+    struct operation **left = find(slow, record->thread), *one = malloc(sizeof *one);
+    if (!one)
+        return false;
+    if (*left) { /* something that the trace has no end of */
+        slow->diverged = true;
+        finish_all(slow);
+        drop(left);
+    }
+    *one = (struct operation){.next = slow->first, .slow = slow, .call = *call, .trace_thread = record->thread};
+    sem_init(&one->go, 0, 0);
+    sem_init(&one->back, 0, 0);
+    slow->first = one;
+    if (!note(one, record))
+        return false;
+    slow->waiting = one;
+    if (call->kind == SG_SLOW_ALLOCATION)
+        return true;
+    start(one); /* nothing in the trace says where it ends */
+    if (one->state == FINISHED)
+        drop(&slow->first);
+    return true;
+}
+
+static bool is_end(const struct segalloc_trace_record *record)
+{
+    return record->kind == SEGALLOC_RECORD_ALLOCATE || record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE ||
+           (record->kind == SEGALLOC_RECORD_TURN && record->id == SEGALLOC_TURN_LEFT);
+}
+
+/* Lets an operation do what it has been told. */
+static void advance(struct operation *one, const struct segalloc_trace_record *record)
+{
+    struct sg_slow *slow = one->slow;
+    if (one->state == STARTED)
+        resume(one);
+    else if (one->state == NOT_STARTED && is_end(record)) {
+        slow->waiting = NULL;
+        one->state = STARTED;
+        carry_out(one);
+    }
+    if (is_end(record) && one->state == STARTED)
+        slow->diverged = true; /* it wants to go on */
+    if (one->state == FINISHED && one->done < one->count)
+        slow->diverged = true; /* it did not get so far */
+    if (slow->diverged)
+        finish_all(slow);
+}
+
+enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trace_record *record, CUdeviceptr *ret)
+{
+    struct operation **link = find(slow, record->thread), *one = *link;
+    if (slow->waiting && slow->waiting != one)
+        sg_slow_catch_up(slow);
+    if (!one)
+        return SG_SLOW_NONE;
+    if (one->state != FINISHED) { /* which it may be, if the trace could not be followed */
+        slow->diverged |= !note(one, record);
+        advance(one, record);
+    }
+    link = find(slow, record->thread);
+    *ret = one->address;
+    /* Other errors than running out have no record. */
+    bool ended = is_end(record) ||
+                 (one->state == FINISHED && (one->call.kind != SG_SLOW_ALLOCATION || !slow->diverged));
+    if (ended)
+        drop(link);
+    return ended ? SG_SLOW_ENDED : SG_SLOW_GOES_ON;
+}
+
+void sg_slow_expect(struct sg_slow *slow, const struct segalloc_trace_record *record)
+{
+    slow->diverged |= slow->expected.kind != SEGALLOC_RECORD_NONE;
+    slow->expected = *record;
+}
+
+void sg_slow_catch_up(struct sg_slow *slow)
+{
+    if (slow->waiting)
+        start(slow->waiting);
+    if (slow->diverged)
+        finish_all(slow);
+}
+
+bool sg_slow_has_diverged(const struct sg_slow *slow)
+{
+    return slow->diverged;
+}
+
+void sg_slow_end(struct sg_slow *slow)
+{
+    slow->over = true;
+    finish_all(slow);
+    while (slow->first)
+        drop(&slow->first);
+}
+
+void sg_slow_delete(struct sg_slow *slow)
+{
+    directed = NULL;
+    free(slow);
+}

@@ -1,0 +1,62 @@
+/* Operations of a recorded trace that dropped the core's lock, so that other threads went on: allocations that nothing
+   free served, frees of huge blocks, trims. The core is asked for each on a thread of its own, which stands still at
+   every turn (struct sg_replay) until the turn's record comes. One thread runs at a time, so what comes out depends on
+   the trace alone. An allocation that nothing interrupted costs no thread.
+
+   What the core tells is compared with the trace. Where that differs, the trace is of other rules, or part of it is
+   missing: from there on every operation is played at once, as in a trace that somebody else has recorded. So nothing
+   ever waits for a record that does not come. */
+#ifndef SG_SLOW_H
+#define SG_SLOW_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "ledger_driver.h"
+#include "core.h"
+
+struct sg_slow;
+
+/* For the calling thread's core, which must be made with what these return. NULL: no memory. The card is borrowed; what
+   the recorded driver refused is in the trace, so it refuses nothing by itself. */
+struct sg_slow *sg_slow_new(struct sg_card *card);
+const struct sg_driver *sg_slow_driver(const struct sg_slow *slow);
+struct sg_event_sink sg_slow_sink(struct sg_slow *slow);
+extern const struct sg_replay sg_slow_replay;
+
+/* There are no more records: brings what is under way to its end, wherever the trace has left it. Before the core
+   goes. */
+void sg_slow_end(struct sg_slow *slow);
+
+/* After the core has gone. */
+void sg_slow_delete(struct sg_slow *slow);
+
+enum sg_slow_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM };
+
+struct sg_slow_call {
+    enum sg_slow_kind kind;
+    struct sg_core *core;
+    int device;
+    uint64_t bytes;      /* of an allocation; to keep, of a trim */
+    CUdeviceptr address; /* of a free */
+    struct sg_tag tag;
+};
+
+/* The operation of the record's thread begins with this record. False: no memory. */
+bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const struct segalloc_trace_record *record);
+
+/* The next record of a thread. SG_SLOW_NONE: it has nothing under way, and the caller plays the record. ENDED: with an
+   allocation, the address of which is *ret, 0 where it failed. */
+enum sg_slow_state { SG_SLOW_NONE, SG_SLOW_GOES_ON, SG_SLOW_ENDED };
+enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trace_record *record, CUdeviceptr *ret);
+
+/* The caller is about to ask the core for what this record says, all of which happens in one section. */
+void sg_slow_expect(struct sg_slow *slow, const struct segalloc_trace_record *record);
+
+/* Anything else happens now: what is under way gets as far as the trace has said. */
+void sg_slow_catch_up(struct sg_slow *slow);
+
+/* Whether the core has told something else than the trace. */
+bool sg_slow_has_diverged(const struct sg_slow *slow);
+
+#endif

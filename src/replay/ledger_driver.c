@@ -1,0 +1,338 @@
+#include "ledger_driver.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+static _Thread_local struct sg_card *current;
+static _Thread_local int ordinal;
+
+void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity)
+{
+    /* Addresses like those of a real card, so that nothing depends on small ones. */
+    *card = (struct sg_card){.total_bytes = total_bytes, .granularity = granularity,
+        .next_address = UINT64_C(0x7f0000000000)};
+}
+
+void sg_card_fini(struct sg_card *card)
+{
+    for (uint64_t i = 0; i < card->events; i++)
+        free(card->event[i].clock);
+    free(card->event);
+    free(card->plain);
+    card->event = NULL;
+    card->plain = NULL;
+}
+
+void sg_card_use(struct sg_card *card)
+{
+    current = card;
+    ordinal = 0;
+}
+
+void sg_card_use_device(int device)
+{
+    ordinal = device;
+}
+
+static uint64_t total_of(const struct sg_card_device *device)
+{
+    return device->total_bytes ? device->total_bytes : current->total_bytes;
+}
+
+static uint64_t unused(const struct sg_card_device *device)
+{
+    uint64_t used = device->used_bytes + device->outside_bytes, total = total_of(device);
+    return used < total ? total - used : 0;
+}
+
+static CUresult take(struct sg_card_device *device, uint64_t bytes)
+{
+    if (bytes > unused(device) && !current->refuses_nothing)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    device->used_bytes += bytes;
+    if (device->used_bytes > device->peak_bytes)
+        device->peak_bytes = device->used_bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_reserve(CUdeviceptr *ret, size_t bytes, size_t alignment, CUdeviceptr hint,
+    unsigned long long flags)
+{
+    (void)alignment;
+    (void)hint;
+    (void)flags;
+    *ret = current->next_address;
+    current->next_address += bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult address_free(CUdeviceptr address, size_t bytes)
+{
+    (void)address;
+    (void)bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult granularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+{
+    (void)prop;
+    (void)option;
+    *ret = current->granularity;
+    return CUDA_SUCCESS;
+}
+
+/* A handle is its page's size, a multiple of 512, and the device: all that the books need. */
+static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CUmemAllocationProp *prop,
+    unsigned long long flags)
+{
+    (void)flags;
+    uint32_t device = prop ? (uint32_t)prop->location.id % SG_CARD_DEVICES : 0;
+    CUresult result = take(&current->device[device], bytes);
+    if (result == CUDA_SUCCESS)
+        *ret = bytes | device;
+    return result;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    current->device[handle % SG_CARD_DEVICES].used_bytes -= handle / SG_CARD_DEVICES * SG_CARD_DEVICES;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
+    unsigned long long flags)
+{
+    (void)address;
+    (void)offset;
+    (void)flags;
+    return handle / SG_CARD_DEVICES * SG_CARD_DEVICES == bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t bytes)
+{
+    (void)address;
+    (void)bytes;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
+{
+    (void)address;
+    (void)bytes;
+    (void)access;
+    (void)count;
+    return CUDA_SUCCESS;
+}
+
+/* Plain memory: addresses carry their size in the book of the card. */
+static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
+{
+    if (current->plain_count == current->plain_room) {
+        uint64_t room = current->plain_room ? 2 * current->plain_room : 256;
+        struct sg_card_plain *plain = realloc(current->plain, room * sizeof *plain);
+        if (!plain)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        current->plain = plain;
+        current->plain_room = room;
+    }
+    CUresult result = take(&current->device[ordinal], bytes);
+    if (result == CUDA_SUCCESS) {
+        *ret = current->next_address;
+        current->next_address += (bytes + current->granularity - 1) / current->granularity * current->granularity;
+        current->plain[current->plain_count++] = (struct sg_card_plain){*ret, bytes, (uint32_t)ordinal};
+    }
+    return result;
+}
+
+static CUresult mem_free(CUdeviceptr address)
+{
+    for (uint64_t i = 0; i < current->plain_count; i++) {
+        if (current->plain[i].address == address) {
+            current->device[current->plain[i].device].used_bytes -= current->plain[i].bytes;
+            current->plain[i] = current->plain[--current->plain_count];
+            return CUDA_SUCCESS;
+        }
+    }
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
+{
+    *free_bytes = unused(&current->device[ordinal]);
+    *total_bytes = total_of(&current->device[ordinal]);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_total(size_t *ret, CUdevice device)
+{
+    *ret = total_of(&current->device[(uint32_t)device % SG_CARD_DEVICES]);
+    return CUDA_SUCCESS;
+}
+
+static CUresult device_attribute(int *ret, CUdevice_attribute attribute, CUdevice device)
+{
+    (void)device;
+    *ret = attribute == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_get_current(CUcontext *ret)
+{
+    *ret = NULL;
+    return CUDA_SUCCESS;
+}
+
+static void finish(const struct sg_card_clock *clock)
+{
+    if (!sg_card_queue_is_complete(current->queue, clock))
+        current->host_waits++;
+    sg_card_queue_finish(current->queue, clock);
+}
+
+static CUresult ctx_synchronize(void)
+{
+    if (current->queue) {
+        struct sg_card_clock clock;
+        sg_card_queue_record_all(current->queue, ordinal, &clock);
+        finish(&clock);
+    }
+    return CUDA_SUCCESS;
+}
+
+static struct sg_card_event *entry_of(CUevent event)
+{
+    return &current->event[(uintptr_t)event - 1];
+}
+
+/* A number for an event, one that was destroyed if there is any. 0: no host memory. */
+static uint64_t new_event(void)
+{
+    uint64_t number = current->unused_event;
+    if (number) {
+        current->unused_event = current->event[number - 1].next_unused;
+        return number;
+    }
+    if (current->events == current->events_room) {
+        uint64_t room = current->events_room ? 2 * current->events_room : 64;
+        struct sg_card_event *event = realloc(current->event, room * sizeof *event);
+        if (!event)
+            return 0;
+        current->event = event;
+        current->events_room = room;
+    }
+    current->event[current->events] = (struct sg_card_event){0};
+    return ++current->events;
+}
+
+static CUresult event_create(CUevent *ret, unsigned flags)
+{
+    (void)flags;
+    uint64_t number = new_event();
+    if (!number)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct sg_card_event *entry = &current->event[number - 1];
+    entry->recording = 0;
+    if (current->queue && !entry->clock && !(entry->clock = malloc(sizeof *entry->clock))) {
+        entry->next_unused = current->unused_event;
+        current->unused_event = (uint32_t)number;
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (entry->clock)
+        entry->clock->streams = 0;
+    *ret = (CUevent)(uintptr_t)number;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_destroy(CUevent event)
+{
+    entry_of(event)->next_unused = current->unused_event;
+    current->unused_event = (uint32_t)(uintptr_t)event;
+    return CUDA_SUCCESS;
+}
+
+static CUresult event_query(CUevent event)
+{
+    const struct sg_card_event *entry = entry_of(event);
+    bool complete = current->queue ? sg_card_queue_is_complete(current->queue, entry->clock)
+                                   : entry->recording <= current->device[entry->device].recordings_complete;
+    return complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+static CUresult event_synchronize(CUevent event)
+{
+    const struct sg_card_event *entry = entry_of(event);
+    if (current->queue)
+        finish(entry->clock);
+    else if (current->device[entry->device].recordings_complete < entry->recording)
+        current->device[entry->device].recordings_complete = entry->recording;
+    return CUDA_SUCCESS;
+}
+
+static CUresult ctx_record_event(CUcontext context, CUevent event)
+{
+    (void)context;
+    struct sg_card_event *entry = entry_of(event);
+    entry->recording = ++current->device[ordinal].recordings;
+    entry->device = (uint32_t)ordinal;
+    if (current->queue)
+        sg_card_queue_record_all(current->queue, ordinal, entry->clock);
+    return CUDA_SUCCESS;
+}
+
+static uint32_t number_of(CUstream stream)
+{
+    return sg_card_queue_stream(current->queue, (uintptr_t)stream, ordinal);
+}
+
+static CUresult event_record(CUevent event, CUstream stream)
+{
+    if (!current->queue)
+        return ctx_record_event(NULL, event);
+    sg_card_queue_record(current->queue, number_of(stream), entry_of(event)->clock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags)
+{
+    (void)flags;
+    if (current->queue) {
+        current->device_waits++;
+        sg_card_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult stream_query(CUstream stream)
+{
+    if (!current->queue)
+        return CUDA_SUCCESS;
+    struct sg_card_clock clock;
+    sg_card_queue_record(current->queue, number_of(stream), &clock);
+    return sg_card_queue_is_complete(current->queue, &clock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+const struct sg_driver sg_card_driver = {
+    .ctx_get_current = ctx_get_current,
+    .ctx_synchronize = ctx_synchronize,
+    .device_attribute = device_attribute,
+    .device_total = device_total,
+    .mem_info = mem_info,
+    .mem_alloc = mem_alloc,
+    .mem_free = mem_free,
+    .address_reserve = address_reserve,
+    .address_free = address_free,
+    .granularity = granularity,
+    .create = create,
+    .release = release,
+    .map = map,
+    .unmap = unmap,
+    .set_access = set_access,
+    .event_create = event_create,
+    .event_destroy = event_destroy,
+    .event_record = event_record,
+    .event_query = event_query,
+    .event_synchronize = event_synchronize,
+    .ctx_record_event = ctx_record_event,
+    .stream_wait_event = stream_wait_event,
+    .stream_query = stream_query,
+};

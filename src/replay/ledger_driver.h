@@ -1,0 +1,63 @@
+/* A card without a GPU: a driver table that only keeps the books. Replays and the tuner run the core on it.
+
+   The table's functions have no user pointer, so the card they mean is the calling thread's (sg_card_use), and where a
+   call does not name a device, the device that sg_card_use_device() named last. Every device has the same memory
+   unless its own is said.
+   Contexts do not exist. Work is one of two things:
+     - with a queue (lag_queue.h), what was submitted to it: an event is complete when what came before it is, and a
+       wait of the host completes it. A stream's handle is its number there;
+     - without one, recordings of events are numbered on each device, the first `recordings_complete` of them are
+       complete, and waits return at once.
+   Not for the preload library. */
+#ifndef SG_CARD_H
+#define SG_CARD_H
+
+#include <stdint.h>
+
+#include "lag_queue.h"
+#include "driver.h"
+
+enum { SG_CARD_DEVICES = 64 };
+
+struct sg_card {
+    uint64_t total_bytes, granularity; /* of each device that has no size of its own */
+    uint64_t next_address;
+    bool refuses_nothing; /* set after sg_card_init(): what does not fit is for somebody else to say */
+    struct sg_card_device {
+        uint64_t total_bytes; /* 0: as the card's; set before the device is first used */
+        uint64_t used_bytes, peak_bytes;
+        uint64_t outside_bytes; /* in use by others */
+        uint64_t recordings, recordings_complete;
+    } device[SG_CARD_DEVICES];
+    struct sg_card_event {
+        uint64_t recording; /* number of its latest recording */
+        uint32_t device;
+        uint32_t next_unused;        /* number of another event that was destroyed; 0: none */
+        struct sg_card_clock *clock; /* with a queue: what came before its latest recording */
+    } *event;
+    uint64_t events, events_room;
+    uint32_t unused_event; /* number of the event destroyed last, 0: none */
+    struct sg_card_queue *queue; /* borrowed; NULL: none */
+    /* Calls that waited for work that was not complete, and waits of one stream for another. Only with a queue. */
+    uint64_t host_waits, device_waits;
+    struct sg_card_plain {
+        CUdeviceptr address;
+        uint64_t bytes;
+        uint32_t device;
+    } *plain; /* by cuMemAlloc */
+    uint64_t plain_count, plain_room;
+};
+
+void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity);
+
+void sg_card_fini(struct sg_card *card);
+
+/* The calling thread's card from here on. */
+void sg_card_use(struct sg_card *card);
+
+/* The device that the calling thread's calls mean from here on, where they don't say; 0 at first. */
+void sg_card_use_device(int ordinal);
+
+extern const struct sg_driver sg_card_driver;
+
+#endif

@@ -1,0 +1,672 @@
+#include "player.h"
+
+#include <errno.h>
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "run_ahead.h"
+#include "ledger_driver.h"
+#include "core.h"
+#include "idmap.h"
+#include "interleaver.h"
+#include "order_feed.h"
+#include "ledger_device.h"
+#include "caching_allocator.h"
+
+enum { BATCH = 1024, CONTEXT_SHIFT = 32 };
+
+/* A block of this part of what may be held, or more, may be a huge one, whatever it is rounded to. */
+enum { HUGE_PART = 4 };
+
+/* Value in the dictionary of an allocation that has no block: it failed or was of zero bytes. */
+static const uint64_t NO_BLOCK = 1;
+
+struct player {
+    const struct sg_play *play;
+    struct sg_play_result *result;
+    char *error;
+    size_t left; /* records at hand that have not been played, this one included */
+    struct sg_idmap live; /* id of the trace -> address, or struct sg_torch_block * */
+    /* segalloc's own rules */
+    struct sg_core *core;
+    struct sg_card card;
+    struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
+    struct sg_slow *slow; /* NULL: every operation is done at once */
+    uint64_t own[SG_DEVICES_MAX]; /* bytes of the devices by the trace; 0: it doesn't say */
+    uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
+    struct sg_told told;
+    /* PyTorch's */
+    struct torch_device { /* PyTorch has an allocator a device; made at the first allocation on it */
+        struct sg_torch *torch;
+        struct sg_torch_card card;
+    } *torch; /* by ordinal; NULL: the policy is our own */
+    uint64_t time;
+    int devices;
+    struct stream { /* by index */
+        uint8_t device;
+        uint32_t context; /* whose fixed segments serve it */
+    } *stream;
+    uint32_t streams;
+    struct place {
+        uint32_t site, phase;
+    } *place; /* where each thread asks from; NULL: the trace does not say */
+};
+
+static int complain(struct player *player, const char *what, uint64_t id)
+{
+    const struct sg_play *play = player->play;
+    uint64_t next = play->place ? play->place(play->source) : 0;
+    int length = 0;
+    if (next)
+        length = snprintf(player->error, SG_PLAY_ERROR, "byte %" PRIu64 ": ",
+            next - player->left * sizeof(struct segalloc_trace_record));
+    snprintf(player->error + length, SG_PLAY_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
+        player->result->events, what, id);
+    return SG_PLAY_CONTRADICTS;
+}
+
+static int no_memory(struct player *player)
+{
+    snprintf(player->error, SG_PLAY_ERROR, "no host memory left at event %" PRIu64, player->result->events);
+    return -ENOMEM;
+}
+
+static int device_of(const struct player *player, uint32_t stream)
+{
+    return stream < player->streams ? player->stream[stream].device : 0;
+}
+
+/* Bytes of a device's card. */
+static uint64_t card_of(const struct player *player, int device)
+{
+    const struct sg_play *play = player->play;
+    return play->card[device]       ? play->card[device]
+           : play->card_bytes       ? play->card_bytes
+           : player->own[device]    ? player->own[device]
+                                    : SG_PLAY_CARD;
+}
+
+/* Blocks of this many bytes may be huge ones on the card of one of the devices. */
+static void note_card(struct player *player, int device)
+{
+    uint64_t bytes = card_of(player, device), huge = sg_conf_limit(&player->play->conf, bytes) / HUGE_PART;
+    player->result->device[device].card_bytes = player->card.device[device].total_bytes = bytes;
+    if (huge < player->huge_bytes)
+        player->huge_bytes = huge;
+}
+
+/* Before anything is asked of the device. */
+static void define_device(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (record->stream >= SG_DEVICES_MAX)
+        return;
+    player->own[record->stream] = record->size;
+    note_card(player, (int)record->stream);
+}
+
+static int define_stream(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint32_t index = record->stream, device = (uint32_t)record->size;
+    assert(index < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
+    if (index >= player->streams) {
+        uint32_t streams = index + 64;
+        struct stream *larger = realloc(player->stream, streams * sizeof *larger);
+        if (!larger)
+            return no_memory(player);
+        for (uint32_t i = player->streams; i < streams; i++)
+            larger[i] = (struct stream){0};
+        player->stream = larger;
+        player->streams = streams;
+    }
+    player->stream[index] =
+        (struct stream){device < SG_DEVICES_MAX ? (uint8_t)device : 0, (uint32_t)(record->size >> CONTEXT_SHIFT)};
+    if (player->stream[index].device >= player->devices)
+        player->devices = player->stream[index].device + 1;
+    return 0;
+}
+
+static struct place place_of(const struct player *player, const struct segalloc_trace_record *record)
+{
+    return player->place ? player->place[record->thread] : (struct place){0, 0};
+}
+
+static int note_place(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (!player->place && !(player->place = calloc(UINT16_MAX + 1, sizeof *player->place)))
+        return no_memory(player);
+    player->place[record->thread] = (struct place){(uint32_t)record->id, (uint32_t)record->size};
+    return 0;
+}
+
+static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct place place = place_of(player, record);
+    struct sg_tag tag = {.stream = (CUstream)(uintptr_t)record->stream, .has_stream = true, .sync = SG_FREE_SYNC_AUTO,
+        .site = place.site, .phase = place.phase};
+    if (player->ahead) {
+        sg_ahead_tag(player->ahead, device_of(player, record->stream), record->stream, &tag);
+        tag.sync = player->play->conf.free_sync == SG_FREE_SYNC_AUTO ? SG_FREE_SYNC_STREAM
+                                                                     : player->play->conf.free_sync;
+        tag.sees = player->play->sees;
+    } else if (player->play->as_recorded) {
+        tag.slot = sg_told_slot(&player->told, record->stream);
+        tag.context =
+            (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
+        tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
+        if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
+            tag.sync = SG_FREE_SYNC_STREAM;
+    }
+    if (record->flags & SEGALLOC_FLAG_PENDING && record->kind == SEGALLOC_RECORD_FREE && !player->ahead)
+        tag.sync = SG_FREE_SYNC_EVENT;
+    return tag;
+}
+
+/* The allocation that just failed has left its marks on the core. */
+static void note_first(struct player *player, const struct segalloc_trace_record *record, struct sg_play_device *device)
+{
+    int ordinal = device_of(player, record->stream);
+    struct sg_stats stats;
+    struct sg_shortage shortage;
+    device->first_oom_event = player->result->events;
+    device->first_oom_bytes = record->size;
+    device->first_oom_site = place_of(player, record).site;
+    device->first_oom_phase = place_of(player, record).phase;
+    if (player->torch && player->torch[ordinal].torch)
+        device->first_oom_live = sg_torch_stats(player->torch[ordinal].torch)->requested.current;
+    else if (player->core && sg_core_stats(player->core, ordinal, &stats))
+        device->first_oom_live = stats.value[SG_STAT_requested_bytes];
+    if (player->core && sg_core_shortage(player->core, ordinal, &shortage) && shortage.asked == record->size)
+        device->first_oom_short = shortage.short_by;
+}
+
+/* An allocation does not fit. */
+static void count_oom(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_result *result = player->result;
+    struct sg_play_device *device = &result->device[device_of(player, record->stream)];
+    bool again = record->kind == SEGALLOC_RECORD_ALLOCATE_FAILURE;
+    device->new_ooms += !again;
+    result->new_ooms += !again;
+    if (record->size > device->largest_oom)
+        device->largest_oom = record->size;
+    if (record->size > result->largest_oom)
+        result->largest_oom = record->size;
+    if (!device->ooms++)
+        note_first(player, record, device);
+    if (result->ooms++)
+        return;
+    result->first_oom_event = device->first_oom_event;
+    result->first_oom_bytes = device->first_oom_bytes;
+    result->first_oom_live = device->first_oom_live;
+    result->first_oom_short = device->first_oom_short;
+}
+
+/* Whether each of the devices that are asked about has had an allocation that does not fit. */
+static bool may_stop(const struct player *player)
+{
+    uint64_t left = player->play->stop_at_oom;
+    if (!left || !player->result->ooms)
+        return false;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        if (player->result->device[device].ooms)
+            left &= ~(UINT64_C(1) << device);
+    return left == 0;
+}
+
+/* Whether operations take their time, as they did in the recorded process. */
+static bool is_exact(const struct player *player)
+{
+    return player->slow && !sg_slow_has_diverged(player->slow);
+}
+
+/* Asks the core for what this record says, at once. Returns the address, 0 where it failed. */
+static CUdeviceptr ask(struct player *player, const struct segalloc_trace_record *record, const struct sg_tag *tag)
+{
+    CUdeviceptr address = 0;
+    if (is_exact(player))
+        sg_slow_expect(player->slow, record);
+    if (record->size &&
+        sg_core_malloc(player->core, device_of(player, record->stream), record->size, tag, &address) != CUDA_SUCCESS)
+        address = 0;
+    return address;
+}
+
+static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_slow_kind kind,
+    CUdeviceptr address)
+{
+    const struct sg_slow_call call = {
+        .kind = kind,
+        .core = player->core,
+        .device = device_of(player, record->stream),
+        .bytes = record->size,
+        .address = address,
+        .tag = tag_of(player, record),
+    };
+    return sg_slow_begin(player->slow, &call, record) ? 0 : no_memory(player);
+}
+
+/* PyTorch's allocator of the device that a record is about; NULL: no host memory. */
+static struct sg_torch *torch_of(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct torch_device *device = &player->torch[device_of(player, record->stream)];
+    if (!device->torch) {
+        uint64_t bytes = card_of(player, device_of(player, record->stream));
+        sg_torch_card_init(&device->card, bytes);
+        device->torch = sg_torch_create(&player->play->torch, bytes, &sg_torch_card_ops, &device->card);
+    }
+    return device->torch;
+}
+
+/* Something is asked of a device. */
+static void note_request(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_device *device = &player->result->device[device_of(player, record->stream)];
+    device->used = true;
+    device->allocs++;
+    device->card_bytes = card_of(player, device_of(player, record->stream));
+}
+
+static int allocate(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_play_result *result = player->result;
+    uint64_t value = 0;
+    result->allocs++;
+    note_request(player, record);
+    if (record->size > result->largest_request)
+        result->largest_request = record->size;
+    if (player->core) {
+        const struct sg_tag tag = tag_of(player, record);
+        CUdeviceptr address;
+        if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+            address = ask(player, record, &tag);
+        value = address;
+        if (player->ahead)
+            sg_ahead_allocated(player->ahead, device_of(player, record->stream), record->stream);
+    } else {
+        struct sg_torch_block *block = NULL;
+        struct sg_torch *torch = torch_of(player, record);
+        if (!torch)
+            return no_memory(player);
+        if (sg_torch_alloc(torch, record->size, record->stream, &block) == 0)
+            value = (uint64_t)(uintptr_t)block;
+    }
+    if (!value && record->size)
+        count_oom(player, record);
+    if (sg_idmap_get(&player->live, record->id))
+        return complain(player, "allocates what is alive already:", record->id);
+    return sg_idmap_put(&player->live, record->id, value ? value : NO_BLOCK) ? 0 : no_memory(player);
+}
+
+/* An allocation failed in the recorded process. With the same settings it does so again, and that it was tried may have
+   left its mark; with others it is tried anew, and where it fits it is free at once, for the program went on without
+   it. */
+static void fail(struct player *player, const struct segalloc_trace_record *record)
+{
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    CUdeviceptr address = 0;
+    player->result->failures++;
+    note_request(player, record);
+    if (record->size > player->result->largest_request)
+        player->result->largest_request = record->size;
+    if (player->torch) {
+        struct sg_torch_block *block;
+        struct sg_torch *torch = torch_of(player, record);
+        if (torch && sg_torch_alloc(torch, record->size, record->stream, &block) == 0)
+            sg_torch_free(torch, block);
+        else
+            count_oom(player, record);
+        return;
+    }
+    if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+        address = ask(player, record, &tag);
+    if (address)
+        (void)sg_core_free(player->core, address, &tag);
+    if (!address || player->slow)
+        count_oom(player, record);
+}
+
+static int release(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint64_t value = sg_idmap_take(&player->live, record->id);
+    player->result->frees++;
+    if (!value) {
+        player->result->unmatched_frees++; /* allocated before the trace begins */
+    } else if (value == NO_BLOCK && player->core && record->flags & SEGALLOC_FLAG_PENDING) {
+        return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
+    } else if (value != NO_BLOCK && player->core) {
+        const struct sg_tag tag = tag_of(player, record);
+        if (player->play->as_recorded && record->flags & SEGALLOC_FLAG_WORKED)
+            sg_core_slot_touched(player->core, device_of(player, record->stream), tag.slot);
+        if (is_exact(player) && record->size >= player->huge_bytes)
+            return begin(player, record, SG_SLOW_FREE, value); /* it gives a page back, in sections of their own */
+        if (is_exact(player))
+            sg_slow_expect(player->slow, record);
+        uint64_t waits = player->card.host_waits;
+        if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
+            return complain(player, "frees what the allocator does not know:", record->id);
+        if (tag.sync == SG_FREE_SYNC_STRICT)
+            player->result->strict_waits += player->card.host_waits - waits;
+    } else if (value != NO_BLOCK) {
+        struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)value;
+        sg_torch_free(sg_torch_owner(block), block);
+    }
+    return 0;
+}
+
+static int record_stream(struct player *player, const struct segalloc_trace_record *record)
+{
+    uint64_t value = sg_idmap_get(&player->live, record->id);
+    struct sg_torch_block *block = player->torch && value != NO_BLOCK ? (struct sg_torch_block *)(uintptr_t)value
+                                                                      : NULL;
+    if (block && sg_torch_record_stream(sg_torch_owner(block), block, record->stream) != 0)
+        return no_memory(player);
+    if (player->core && value && value != NO_BLOCK && (player->ahead || player->play->as_recorded)) {
+        const struct sg_tag tag = tag_of(player, record);
+        (void)sg_core_record_stream(player->core, value, tag.slot);
+    }
+    return 0;
+}
+
+static int empty_cache(struct player *player, const struct segalloc_trace_record *record)
+{
+    struct sg_torch *torch = player->torch ? player->torch[device_of(player, record->stream)].torch : NULL;
+    if (torch)
+        sg_torch_empty_cache(torch);
+    if (is_exact(player))
+        return begin(player, record, SG_SLOW_TRIM, 0);
+    if (player->core)
+        sg_core_trim(player->core, device_of(player, record->stream), record->size);
+    return 0;
+}
+
+/* An allocation is to ask the driver. */
+static int begin_allocation(struct player *player, const struct segalloc_trace_record *record)
+{
+    return is_exact(player) ? begin(player, record, SG_SLOW_ALLOCATION, 0) : 0;
+}
+
+/* What came to the allocator from outside. */
+static int apply_outside(struct player *player, const struct segalloc_trace_record *record)
+{
+    int device = device_of(player, record->stream);
+    CUdeviceptr ignored;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_DONE:
+        if (!player->ahead)
+            sg_told_done(&player->told, device, record->id);
+        return 0;
+    case SEGALLOC_RECORD_SLOT:
+    case SEGALLOC_RECORD_SLOT_GONE:
+    case SEGALLOC_RECORD_TICK:
+    case SEGALLOC_RECORD_ORDER:
+    case SEGALLOC_RECORD_COMPLETE:
+    case SEGALLOC_RECORD_MARK:
+        return !player->slow || sg_told_order(&player->told, device, record) ? 0 : no_memory(player);
+    case SEGALLOC_RECORD_PRESSURE:
+        if (player->slow)
+            sg_core_outside(player->core, device, record->size);
+        else
+            player->card.device[device].outside_bytes = record->size;
+        return 0;
+    case SEGALLOC_RECORD_MERGE:
+        sg_core_merge(player->core, device);
+        return 0;
+    case SEGALLOC_RECORD_LIMIT:
+        if (!player->slow)
+            return 0;
+        sg_core_set_limit(player->core, device, record->size);
+        if (record->size / HUGE_PART < player->huge_bytes)
+            player->huge_bytes = record->size / HUGE_PART;
+        return 0;
+    case SEGALLOC_RECORD_COST:
+        sg_core_cost(player->core, device, record->id, record->size);
+        return 0;
+    case SEGALLOC_RECORD_PEERS:
+        sg_core_set_peers(player->core, device, record->size);
+        return 0;
+    case SEGALLOC_RECORD_PIN:
+        if (player->slow)
+            sg_core_pin_pages(player->core, device, record->id, record->size);
+        return 0;
+    case SEGALLOC_RECORD_CONTEXT_GONE:
+        if (is_exact(player))
+            sg_slow_expect(player->slow, record);
+        sg_core_segments_gone(player->core, device, tag_of(player, record).context);
+        return 0;
+    case SEGALLOC_RECORD_FIXED:
+        if (player->slow || !record->size || player->play->conf.ipc != SG_IPC_NEVER)
+            (void)sg_core_fix(player->core, device, record->size);
+        return 0;
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+        return begin_allocation(player, record);
+    case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
+        if (player->slow)
+            (void)sg_slow_tell(player->slow, record, &ignored);
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+/* Whether what is under way has to be brought up to date first. */
+static bool interrupts(const struct segalloc_trace_record *record)
+{
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:         /* may be its end */
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_SLOW_BEGIN:
+    case SEGALLOC_RECORD_SLOW_STEP:
+    case SEGALLOC_RECORD_TURN:
+    case SEGALLOC_RECORD_STATISTIC:
+    case SEGALLOC_RECORD_PASSED_ON:
+        return false;
+    default:
+        return record->kind < SEGALLOC_RECORD_DEFINE_STREAM;
+    }
+}
+
+static int apply(struct player *player, const struct segalloc_trace_record *record)
+{
+    if (record->kind < SEGALLOC_RECORD_DONE) /* what the program did */
+        player->result->events++;
+    if (player->slow && interrupts(record))
+        sg_slow_catch_up(player->slow);
+    if (player->core)
+        sg_card_use_device(device_of(player, record->stream));
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return allocate(player, record);
+    case SEGALLOC_RECORD_FREE:
+        return release(player, record);
+    case SEGALLOC_RECORD_RECORD_STREAM:
+        return record_stream(player, record);
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+        return empty_cache(player, record);
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+        return define_stream(player, record);
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        define_device(player, record);
+        return 0;
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+        fail(player, record);
+        return 0;
+    case SEGALLOC_RECORD_SITE:
+        return note_place(player, record);
+    default:
+        if (player->ahead && record->kind < SEGALLOC_RECORD_DONE)
+            sg_ahead_work(player->ahead, device_of(player, record->stream), record);
+        return player->core && record->kind >= SEGALLOC_RECORD_DONE ? apply_outside(player, record) : 0;
+    }
+}
+
+static void collect_own(struct player *player)
+{
+    struct sg_play_result *result = player->result;
+    for (int device = 0; device < player->devices; device++) {
+        struct sg_stats stats;
+        if (!sg_core_stats(player->core, device, &stats))
+            continue;
+        result->device[device].stats = stats;
+        result->peak_requested += stats.peak[SG_STAT_requested_bytes];
+        result->peak_allocated += stats.peak[SG_STAT_allocated_bytes];
+        result->peak_pending += stats.peak[SG_STAT_pending_bytes];
+        result->peak_reserved += stats.peak[SG_STAT_reserved_bytes];
+        result->end_reserved += stats.value[SG_STAT_reserved_bytes];
+        result->pages_moved += stats.value[SG_STAT_pages_moved];
+        result->aliased_pages += stats.value[SG_STAT_aliased_pages];
+        result->late_unmaps += stats.value[SG_STAT_late_unmaps];
+        result->bytes_moved += stats.value[SG_STAT_bytes_moved];
+        result->host_waits += stats.value[SG_STAT_host_waits];
+        result->device_waits += stats.value[SG_STAT_device_waits];
+        result->strict_frees += stats.value[SG_STAT_strict_frees];
+        result->event_calls += stats.value[SG_STAT_calls_event];
+        result->growth_ns += stats.value[SG_STAT_growth_cost_ns];
+        result->move_ns += stats.value[SG_STAT_move_cost_ns];
+        result->peak_mappings += stats.peak[SG_STAT_mappings];
+#define CALL(name) result->calls.name += stats.value[SG_STAT_calls_##name];
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+        result->handles.create += stats.value[SG_STAT_calls_create];
+        result->handles.map += stats.value[SG_STAT_calls_map];
+        result->handles.set_access += stats.value[SG_STAT_handles_set_access];
+        result->handles.unmap += stats.value[SG_STAT_handles_unmap];
+        result->handles.release += stats.value[SG_STAT_calls_release];
+    }
+    if (player->ahead) { /* as the card saw them */
+        result->host_waits = player->card.host_waits - result->strict_waits;
+        result->device_waits = player->card.device_waits;
+    }
+}
+
+static void collect_torch(struct player *player)
+{
+    struct sg_play_result *result = player->result;
+    for (int device = 0; device < SG_DEVICES_MAX; device++) {
+        if (!player->torch[device].torch)
+            continue;
+        const struct sg_torch_stats *stats = sg_torch_stats(player->torch[device].torch);
+        const uint64_t *calls = player->torch[device].card.calls;
+        struct sg_stats *level = &result->device[device].stats;
+#define LEVEL(name) level->value[SG_STAT_##name##_bytes] = stats->name.current, \
+                    level->peak[SG_STAT_##name##_bytes] = stats->name.peak;
+        LEVEL(requested) LEVEL(allocated) LEVEL(active) LEVEL(reserved)
+#undef LEVEL
+        result->peak_requested += stats->requested.peak;
+        result->peak_allocated += stats->allocated.peak;
+        result->peak_reserved += stats->reserved.peak;
+        result->end_reserved += stats->reserved.current;
+        result->host_waits += stats->cache_syncs;
+        result->calls.reserve += calls[SG_TORCH_ADDRESS_RESERVE];
+        result->calls.create += calls[SG_TORCH_CREATE];
+        result->calls.map += calls[SG_TORCH_MAP];
+        result->calls.set_access += calls[SG_TORCH_SET_ACCESS];
+        result->calls.unmap += calls[SG_TORCH_UNMAP];
+        result->calls.release += calls[SG_TORCH_RELEASE];
+        result->calls.alloc += calls[SG_TORCH_CUDA_MALLOC];
+        result->calls.free += calls[SG_TORCH_CUDA_FREE];
+        result->calls.sync += calls[SG_TORCH_STREAM_SYNCHRONIZE];
+    }
+}
+
+static void free_torch(struct player *player)
+{
+    for (int device = 0; player->torch && device < SG_DEVICES_MAX; device++) {
+        if (!player->torch[device].torch)
+            continue;
+        sg_torch_destroy(player->torch[device].torch);
+        sg_torch_card_clear(&player->torch[device].card);
+    }
+    free(player->torch);
+}
+
+static bool yes(void)
+{
+    return true;
+}
+
+/* Where nothing says how large the cards are, page_size_mb:auto is that of one which the trace would fill. */
+static struct sg_conf conf_played(const struct sg_play *play)
+{
+    struct sg_conf conf = play->conf;
+    bool known = play->card_bytes != 0;
+    for (int device = 0; device < SG_DEVICES_MAX && !known; device++)
+        known = play->card[device] != 0;
+    if (!known && conf.page_size == SG_AUTO && !conf.limit_bytes)
+        conf.page_size = sg_core_page_bytes(play->granularity, play->live_bytes, (uint64_t)conf.mapping_limit);
+    return conf;
+}
+
+static int start(struct player *player)
+{
+    const struct sg_play *play = player->play;
+    player->devices = 1;
+    if (!sg_idmap_init(&player->live))
+        return no_memory(player);
+    if (play->policy == SG_POLICY_PYTORCH) {
+        player->torch = calloc(SG_DEVICES_MAX, sizeof *player->torch);
+        return player->torch ? 0 : no_memory(player);
+    }
+    sg_card_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
+    sg_card_use(&player->card);
+    struct sg_conf conf = conf_played(play);
+    struct sg_core_params params = {.conf = &conf, .driver = &sg_card_driver,
+        .may_wait = play->device_waits ? yes : NULL};
+    if (play->as_recorded) {
+        player->slow = sg_slow_new(&player->card);
+        if (!player->slow)
+            return no_memory(player);
+        params.driver = sg_slow_driver(player->slow);
+        params.observer = sg_slow_sink(player->slow);
+        params.replay = &sg_slow_replay;
+    }
+    player->huge_bytes = UINT64_MAX;
+    for (int device = 0; device < SG_DEVICES_MAX; device++)
+        note_card(player, device);
+    player->core = sg_core_create(&params);
+    if (player->core && play->ordered)
+        player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
+    bool fine = player->core && (player->ahead || !play->ordered) && sg_told_init(&player->told, player->core);
+    return fine ? 0 : no_memory(player);
+}
+
+int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR])
+{
+    struct sg_play_result result = {0};
+    struct player player = {.play = play, .result = &result, .error = error};
+    struct segalloc_trace_record batch[BATCH];
+    int status = start(&player);
+    bool over = false;
+    for (size_t n; status == 0 && !over && (n = play->next(play->source, batch, BATCH)) > 0;) {
+        for (size_t i = 0; i < n && status == 0 && !over; i++) {
+            player.left = n - i;
+            status = apply(&player, &batch[i]);
+            if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
+                result.diverged_event = result.events;
+            over = over || (play->watch && !play->watch(play->watcher, &batch[i], result.events, player.core));
+        }
+        if (may_stop(&player))
+            break;
+    }
+    if (status == 0 && player.core)
+        collect_own(&player); /* with what is under way as the trace has left it */
+    if (player.slow)
+        sg_slow_end(player.slow);
+    if (status == 0 && player.torch)
+        collect_torch(&player);
+    sg_core_destroy(player.core);
+    sg_ahead_delete(player.ahead);
+    sg_slow_delete(player.slow);
+    sg_told_fini(&player.told);
+    sg_card_fini(&player.card);
+    free_torch(&player);
+    sg_idmap_fini(&player.live);
+    free(player.stream);
+    free(player.place);
+    if (status == 0)
+        *ret = result;
+    return status;
+}

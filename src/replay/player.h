@@ -1,0 +1,109 @@
+/* Plays a trace through an allocator on a card that only keeps the books. Replay is this once; the tuner is this in a
+   loop. */
+#ifndef SG_PLAY_H
+#define SG_PLAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "conf.h"
+#include "core.h"
+#include "segalloc/trace_format.h"
+#include "size.h"
+#include "stats.h"
+#include "allocator_config.h"
+
+enum {
+    SG_PLAY_ERROR = 256,
+    SG_PLAY_CONTRADICTS = -1 /* the records contradict each other */
+};
+
+/* A card when nothing says how large: what PyTorch's allocator was measured on for the recorded traces. */
+#define SG_PLAY_CARD SG_TIB
+
+/* Where records come from: writes at most `n` and returns how many; 0 at the end. */
+typedef size_t sg_play_next(void *source, struct segalloc_trace_record *out, size_t n);
+
+enum sg_policy { SG_POLICY_SEGALLOC, SG_POLICY_PYTORCH };
+
+struct sg_play {
+    enum sg_policy policy;
+    struct sg_conf conf;         /* of SG_POLICY_SEGALLOC */
+    struct sg_torch_conf torch;  /* of SG_POLICY_PYTORCH */
+    uint64_t card_bytes;         /* of each device; 0: what the trace says of it, and where it doesn't SG_PLAY_CARD */
+    uint64_t card[SG_DEVICES_MAX]; /* of single ones; 0: as above */
+    uint64_t live_bytes;         /* the most that lives on one device, where no card is known; 0: not known either */
+    uint64_t granularity;
+    bool ordered;                /* work is played too, and memory is used again in its order; not with as_recorded */
+    uint64_t run_ahead;          /* K: work is complete once so many more allocations have been made */
+    enum sg_sees sees;           /* whom a free waits for besides its own stream */
+    bool device_waits;           /* one stream may be made to wait for another when memory has run out */
+    bool as_recorded;            /* a trace of ours, with the settings it was recorded with: played section by
+                                    section */
+    uint64_t stop_at_oom;        /* bits of devices: ends once each of them has had an allocation that does not fit;
+                                    0: plays the whole trace */
+    sg_play_next *next;
+    /* Called after each record, with the number of what the program has done so far; `core` is NULL under PyTorch's
+       rules. False: the play ends there. May be NULL. */
+    bool (*watch)(void *watcher, const struct segalloc_trace_record *record, uint64_t event, struct sg_core *core);
+    void *watcher;
+    uint64_t (*place)(void *source); /* byte at which the record after those that `next` last wrote stands; 0: unknown.
+                                        May be NULL */
+    void *source;
+};
+
+/* The driver calls that a result counts; names as in the JSON. */
+#define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
+
+/* Those over handles. */
+#define SG_PLAY_HANDLE_CALLS(CALL) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release)
+
+/* What became of one device. */
+struct sg_play_device {
+    bool used;                 /* memory was asked of it */
+    uint64_t card_bytes;
+    struct sg_stats stats;     /* by PyTorch's rules requested, allocated, active and reserved bytes only */
+    uint64_t allocs;           /* those that failed when recorded included */
+    uint64_t ooms, new_ooms;   /* allocations that do not fit; of them, those that had not failed when recorded */
+    uint64_t largest_oom;      /* bytes */
+    uint64_t first_oom_event;  /* its number, from 1; 0: none */
+    uint64_t first_oom_bytes, first_oom_live; /* what it asked for, and what the program had in use there */
+    uint64_t first_oom_short;  /* how much it lacked; 0: not known */
+    uint32_t first_oom_site, first_oom_phase; /* as the trace numbers them; 0: not known */
+};
+
+/* Sums and peaks are over all devices, and peaks are sums of theirs; `first` is the earliest. */
+struct sg_play_result {
+    uint64_t events, allocs, frees;
+    uint64_t ooms;     /* allocations that do not fit, those included that failed when recorded and still do */
+    uint64_t new_ooms; /* those left out */
+    uint64_t failures; /* that were recorded */
+    uint64_t unmatched_frees;
+    uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, end_reserved; /* bytes, over all devices */
+    /* waits that the program did not make */
+    uint64_t pages_moved, bytes_moved, aliased_pages, late_unmaps, host_waits, device_waits, event_calls;
+    uint64_t strict_frees, strict_waits; /* frees that had to see the device idle, and how many of them waited for
+                                            work */
+    uint64_t growth_ns, move_ns; /* by what the device's driver calls cost */
+    uint64_t peak_mappings;      /* pages, at each address on each device with access */
+    uint64_t diverged_event; /* number of the event from which on as_recorded could not be kept to, from 1; 0: none */
+    uint64_t largest_request, largest_oom;
+    uint64_t first_oom_event, first_oom_bytes, first_oom_live, first_oom_short; /* as of a device */
+    struct sg_play_device device[SG_DEVICES_MAX];
+    struct sg_play_calls {
+#define CALL(name) uint64_t name;
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+    } calls;
+    struct sg_play_handles { /* that those calls were over */
+#define CALL(name) uint64_t name;
+        SG_PLAY_HANDLE_CALLS(CALL)
+#undef CALL
+    } handles;
+};
+
+/* Returns 0, or with one line in `error` SG_PLAY_CONTRADICTS or -ENOMEM. */
+int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char error[SG_PLAY_ERROR]);
+
+#endif

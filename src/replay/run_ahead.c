@@ -1,0 +1,144 @@
+#include "run_ahead.h"
+
+#include <stdlib.h>
+
+#include "recordings.h"
+
+struct recording {
+    struct sg_card_clock work; /* what it came after */
+    struct sg_clock known;     /* as the core knew */
+    int device;
+};
+
+struct sg_ahead {
+    struct sg_core *core;
+    struct sg_card *card;
+    struct sg_recordings recordings;
+    bool has_work; /* the trace says what work there is */
+    bool followed[SG_CARD_STREAMS];
+    sg_slot slot[SG_CARD_STREAMS]; /* by number in the queue */
+};
+
+struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_card *card, uint64_t run_ahead)
+{
+    struct sg_ahead *ahead = calloc(1, sizeof *ahead);
+    if (!ahead)
+        return NULL;
+    ahead->core = core;
+    ahead->card = card;
+    card->queue = sg_card_queue_new(run_ahead);
+    if (card->queue && sg_recordings_init(&ahead->recordings, sizeof(struct recording)))
+        return ahead;
+    sg_ahead_delete(ahead);
+    return NULL;
+}
+
+void sg_ahead_delete(struct sg_ahead *ahead)
+{
+    if (!ahead)
+        return;
+    sg_card_queue_delete(ahead->card->queue);
+    ahead->card->queue = NULL;
+    sg_recordings_fini(&ahead->recordings);
+    free(ahead);
+}
+
+/* A stream's number in the queue. PyTorch's streams, like all that libraries make, do not take part in the legacy
+   stream's order, and the trace has a row for every order there is: so none is given flags. Streams that share a number
+   are not followed. */
+static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
+{
+    uint32_t number = sg_card_queue_stream(ahead->card->queue, stream, device);
+    if (!ahead->followed[number] && number < SG_CARD_STREAMS - 1) {
+        const struct sg_stream_id id = {.key = number + 1, .handle = (CUstream)(uintptr_t)number};
+        ahead->slot[number] = sg_core_slot(ahead->core, device, &id);
+        ahead->followed[number] = true;
+    }
+    return number;
+}
+
+void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg_tag *tag)
+{
+    uint32_t number = number_of(ahead, device, stream);
+    tag->stream = (CUstream)(uintptr_t)number;
+    tag->has_stream = true;
+    tag->slot = ahead->slot[number];
+}
+
+static void submit(struct sg_ahead *ahead, int device, uint32_t number)
+{
+    sg_card_queue_submit(ahead->card->queue, number);
+    sg_core_slot_touched(ahead->core, device, ahead->slot[number]);
+}
+
+void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream)
+{
+    sg_card_queue_made(ahead->card->queue);
+    if (!ahead->has_work)
+        submit(ahead, device, number_of(ahead, device, stream));
+}
+
+static void record_event(struct sg_ahead *ahead, int device, uint32_t number, struct recording *ret)
+{
+    ret->device = device;
+    sg_core_clock(ahead->core, device, ahead->slot[number], &ret->known);
+    sg_card_queue_record(ahead->card->queue, number, &ret->work);
+}
+
+static void wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, const struct recording *recording)
+{
+    if (!recording)
+        return;
+    sg_card_queue_wait(ahead->card->queue, number, &recording->work);
+    if (recording->device == device) /* of other devices' streams a device knows nothing */
+        sg_core_waited(ahead->core, device, ahead->slot[number], &recording->known);
+}
+
+static void wait_on_host(struct sg_ahead *ahead, const struct recording *recording)
+{
+    sg_card_queue_finish(ahead->card->queue, &recording->work);
+    sg_core_completed(ahead->core, recording->device, &recording->known);
+}
+
+static void wait_for_device(struct sg_ahead *ahead, int device)
+{
+    struct recording all = {.device = device};
+    sg_core_context_clock(ahead->core, device, NULL, &all.known);
+    sg_card_queue_record_all(ahead->card->queue, device, &all.work);
+    wait_on_host(ahead, &all);
+}
+
+void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_trace_record *record)
+{
+    struct recording *recording = sg_recordings_get(&ahead->recordings, record->id), now;
+    ahead->has_work = true;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_LAUNCH:
+        submit(ahead, device, number_of(ahead, device, record->stream));
+        break;
+    case SEGALLOC_RECORD_EVENT_RECORD:
+        record_event(ahead, device, number_of(ahead, device, record->stream),
+            sg_recordings_put(&ahead->recordings, record->id));
+        break;
+    case SEGALLOC_RECORD_STREAM_WAIT:
+        wait_on_stream(ahead, device, number_of(ahead, device, record->stream), recording);
+        break;
+    case SEGALLOC_RECORD_EVENT_SYNC:
+        if (recording)
+            wait_on_host(ahead, recording);
+        break;
+    case SEGALLOC_RECORD_EVENT_QUERY:
+        if (recording && sg_card_queue_is_complete(ahead->card->queue, &recording->work))
+            sg_core_completed(ahead->core, recording->device, &recording->known);
+        break;
+    case SEGALLOC_RECORD_STREAM_SYNC:
+        record_event(ahead, device, number_of(ahead, device, record->stream), &now);
+        wait_on_host(ahead, &now);
+        break;
+    case SEGALLOC_RECORD_DEVICE_SYNC:
+        wait_for_device(ahead, device);
+        break;
+    default:
+        break;
+    }
+}

@@ -1,0 +1,509 @@
+#include "reader/rmm_csv.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader/trace_input.h"
+#include "wrap.h"
+
+enum {
+    LINE_MAX_BYTES = 4096,
+    MEMO = 64,
+    STREAMS_MAX = SG_DICTIONARY_STREAMS - 1,
+    THREADS_MAX = SG_DICTIONARY_THREADS - 1,
+    ROW_RECORDS = 3 /* a row and the definitions of its thread and stream */
+};
+
+#define NS_PER_DAY (UINT64_C(24) * 3600 * 1000000000)
+
+static const struct {
+    const char *action;
+    enum segalloc_record_kind kind;
+} actions[] = {
+    {"allocate", SEGALLOC_RECORD_ALLOCATE},
+    {"free", SEGALLOC_RECORD_FREE},
+    {"allocate failure", SEGALLOC_RECORD_ALLOCATE_FAILURE},
+    {"record_stream", SEGALLOC_RECORD_RECORD_STREAM},
+    {"launch", SEGALLOC_RECORD_LAUNCH},
+    {"record", SEGALLOC_RECORD_EVENT_RECORD},
+    {"wait", SEGALLOC_RECORD_STREAM_WAIT},
+    {"event_sync", SEGALLOC_RECORD_EVENT_SYNC},
+    {"event_query", SEGALLOC_RECORD_EVENT_QUERY},
+    {"stream_sync", SEGALLOC_RECORD_STREAM_SYNC},
+    {"device_sync", SEGALLOC_RECORD_DEVICE_SYNC},
+    {"empty_cache", SEGALLOC_RECORD_EMPTY_CACHE},
+};
+
+const char *sg_rmm_action(enum segalloc_record_kind kind)
+{
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        if (actions[i].kind == kind)
+            return actions[i].action;
+    return NULL;
+}
+
+/* A number that was given an index: open addressing, at most half full. `key` has the index plus one in `index`. */
+struct entry {
+    uint64_t value;
+    uint32_t index;
+    uint8_t flags; /* spelling that was defined last */
+};
+
+struct table {
+    struct entry *entry;
+    uint32_t room, used;
+};
+
+struct state {
+    struct table streams, threads;
+    struct entry *memo[MEMO]; /* of streams, by value */
+    struct entry *thread;     /* of the row before */
+    uint64_t day_ns, last_ns;
+    char prefix[9];           /* HH:MM:SS: of the row before, and what it stands for */
+    uint64_t prefix_ns;
+    struct segalloc_trace_record pending[ROW_RECORDS];
+    unsigned pending_at, pending_count;
+    bool open_end; /* the line read last has no newline: the end of the file, or where its writer was stopped */
+};
+
+static struct entry *probe(const struct table *table, uint64_t value)
+{
+    uint64_t at = sg_hash(value) >> 20;
+    for (;; at++) {
+        struct entry *entry = &table->entry[at & (table->room - 1)];
+        if (!entry->index || entry->value == value)
+            return entry;
+    }
+}
+
+/* The entry of `value`, made if there is none. NULL: no memory. Moves the entries. */
+static struct entry *intern(struct table *table, uint64_t value, bool *ret_new)
+{
+    if (table->used * 2 >= table->room) {
+        struct table grown = {.room = table->room ? table->room * 2 : 64, .used = table->used};
+        grown.entry = calloc(grown.room, sizeof(*grown.entry));
+        if (!grown.entry)
+            return NULL;
+        for (uint32_t i = 0; i < table->room; i++)
+            if (table->entry[i].index)
+                *probe(&grown, table->entry[i].value) = table->entry[i];
+        free(table->entry);
+        *table = grown;
+    }
+    struct entry *entry = probe(table, value);
+    *ret_new = !entry->index;
+    if (!entry->index)
+        *entry = (struct entry){.value = value, .index = ++table->used};
+    return entry;
+}
+
+static bool detect(const unsigned char *data, size_t size)
+{
+    size_t length = strlen(SG_RMM_HEADER);
+    return size >= length && !memcmp(data, SG_RMM_HEADER, length) &&
+           (size == length || data[length] == '\n' || data[length] == '\r');
+}
+
+/* The next line, without its end, or NULL at the end of the file or after an error. `data` may be read a little past
+   the end of the line. */
+static inline const unsigned char *next_line(struct sg_trace_reader *reader, const unsigned char **ret_end)
+{
+    for (;;) {
+        unsigned char *newline = reader->size ? memchr(reader->data, '\n', reader->size) : NULL;
+        const unsigned char *line = reader->data;
+        if (newline) {
+            *ret_end = newline;
+            reader->size -= (size_t)(newline + 1 - reader->data);
+            reader->data = newline + 1;
+            reader->info.line++;
+            return line;
+        }
+        if (reader->size > LINE_MAX_BYTES) {
+            sg_trace_fail(reader, "line %llu is longer than %d bytes", (unsigned long long)reader->info.line + 1,
+                          LINE_MAX_BYTES);
+            return NULL;
+        }
+        if (sg_trace_more(reader))
+            continue;
+        if (!reader->size || reader->error[0] || reader->info.end_text) /* part of a row where the data are cut */
+            return NULL;
+        ((struct state *)reader->state)->open_end = true;
+        *ret_end = reader->data + reader->size;
+        line = reader->data;
+        reader->size = 0;
+        reader->info.line++;
+        return line;
+    }
+}
+
+static int open_csv(struct sg_trace_reader *reader)
+{
+    const unsigned char *end;
+    reader->state = calloc(1, sizeof(struct state));
+    if (!reader->state)
+        return sg_trace_fail(reader, "out of memory");
+    reader->info.header.imported = 1;
+    reader->info.header.devices = 1;
+    next_line(reader, &end);
+    return reader->error[0] ? -EINVAL : 0;
+}
+
+static void close_csv(struct sg_trace_reader *reader)
+{
+    struct state *state = reader->state;
+    if (state) {
+        free(state->streams.entry);
+        free(state->threads.entry);
+    }
+    free(state);
+}
+
+/* What is wrong with the field that starts at `field`, in line and words. Always returns false. */
+static bool bad(struct sg_trace_reader *reader, const unsigned char *field, const unsigned char *end, const char *what)
+{
+    char text[48];
+    size_t length = 0;
+    while (field < end && *field != ',' && *field != '\r' && length < sizeof(text) - 1) {
+        text[length++] = isprint(*field) ? (char)*field : '?';
+        field++;
+    }
+    text[length] = '\0';
+    sg_trace_fail(reader, "%s '%s' in line %llu", what, text, (unsigned long long)reader->info.line);
+    return false;
+}
+
+/* Decimal digits up to a comma or the end. Leaves *at behind the digits; false: none, or more than 64 bits. */
+static inline bool decimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
+{
+    enum { SAFE_DIGITS = 19 }; /* are less than 64 bits */
+    const unsigned char *p = *at, *safe = end - p > SAFE_DIGITS ? p + SAFE_DIGITS : end;
+    uint64_t value = 0;
+    while (p < safe && (unsigned)(*p - '0') < 10)
+        value = value * 10 + (unsigned)(*p++ - '0');
+    if (p == *at)
+        return false;
+    for (; p < end && (unsigned)(*p - '0') < 10; p++)
+        if (__builtin_mul_overflow(value, 10, &value) || __builtin_add_overflow(value, (unsigned)(*p - '0'), &value))
+            return false;
+    *at = p;
+    *ret = value;
+    return true;
+}
+
+static const signed char hex_value[256] = {
+    ['0'] = 1, ['1'] = 2, ['2'] = 3, ['3'] = 4, ['4'] = 5, ['5'] = 6, ['6'] = 7, ['7'] = 8, ['8'] = 9, ['9'] = 10,
+    ['a'] = 11, ['b'] = 12, ['c'] = 13, ['d'] = 14, ['e'] = 15, ['f'] = 16,
+    ['A'] = 11, ['B'] = 12, ['C'] = 13, ['D'] = 14, ['E'] = 15, ['F'] = 16,
+};
+
+static inline bool hexadecimal(const unsigned char **at, const unsigned char *end, uint64_t *ret)
+{
+    const unsigned char *p = *at;
+    uint64_t value = 0;
+    int digit;
+    while (p < end && (digit = hex_value[*p]) != 0) {
+        if (value >> 60)
+            return false;
+        value = value << 4 | (unsigned)(digit - 1);
+        p++;
+    }
+    if (p == *at)
+        return false;
+    *at = p;
+    *ret = value;
+    return true;
+}
+
+static inline bool is_nil(const unsigned char *p, const unsigned char *end)
+{
+    return end - p >= 5 && !memcmp(p, "(nil)", 5);
+}
+
+/* HH:MM:SS:ffffff, also with a point before the microseconds; rows that fall back by more than half a day are of the
+   next day. */
+static inline bool parse_time(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+                              uint64_t *ret, uint8_t *ret_style)
+{
+    struct state *state = reader->state;
+    const unsigned char *p = *at;
+    if (end - p < 15)
+        return bad(reader, p, end, "bad time");
+    if (memcmp(state->prefix, p, sizeof(state->prefix)) != 0) {
+        for (int i = 0; i < 8; i++)
+            if (i % 3 == 2 ? p[i] != ':' : !isdigit(p[i]))
+                return bad(reader, p, end, "bad time");
+        unsigned hour = (p[0] - '0') * 10u + (p[1] - '0'), minute = (p[3] - '0') * 10u + (p[4] - '0');
+        unsigned second = (p[6] - '0') * 10u + (p[7] - '0');
+        if ((p[8] != ':' && p[8] != '.') || hour > 23 || minute > 59 || second > 60)
+            return bad(reader, p, end, "bad time");
+        memcpy(state->prefix, p, sizeof(state->prefix));
+        state->prefix_ns = ((hour * UINT64_C(60) + minute) * 60 + second) * 1000000000;
+    }
+    unsigned micros = 0, wrong = 0;
+    for (int i = 9; i < 15; i++) {
+        unsigned digit = isdigit(p[i]) ? p[i] - (unsigned)'0' : 10;
+        wrong |= digit > 9;
+        micros = micros * 10 + digit;
+    }
+    if (wrong)
+        return bad(reader, p, end, "bad time");
+    uint64_t now = state->day_ns + state->prefix_ns + micros * UINT64_C(1000);
+    if (now < state->last_ns && state->last_ns - now > NS_PER_DAY / 2) {
+        state->day_ns += NS_PER_DAY;
+        now += NS_PER_DAY;
+    }
+    state->last_ns = now;
+    *ret_style = p[8] == '.' ? SEGALLOC_FLAG_POINT_TIME : 0;
+    *ret = now;
+    *at = p + 15;
+    return true;
+}
+
+static inline bool parse_action(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+                                uint8_t *ret)
+{
+    const unsigned char *p = *at;
+    if (end - p > 9 && !memcmp(p, "allocate,", 9)) {
+        *ret = SEGALLOC_RECORD_ALLOCATE;
+        *at = p + 8;
+        return true;
+    }
+    if (end - p > 5 && !memcmp(p, "free,", 5)) {
+        *ret = SEGALLOC_RECORD_FREE;
+        *at = p + 4;
+        return true;
+    }
+    for (size_t i = 0; i < sizeof(actions) / sizeof(actions[0]); i++) {
+        size_t length = strlen(actions[i].action);
+        if ((size_t)(end - p) > length && !memcmp(p, actions[i].action, length) && p[length] == ',') {
+            *ret = (uint8_t)actions[i].kind;
+            *at = p + length;
+            return true;
+        }
+    }
+    return bad(reader, p, end, "unknown action");
+}
+
+/* The address, and how it is spelt: the row's own flags, and those that hold for the thread. */
+static inline bool parse_pointer(const unsigned char **at, const unsigned char *end, struct segalloc_trace_record *row,
+                                 uint8_t *ret_style, uint8_t *ret_style_seen)
+{
+    const unsigned char *p = *at;
+    *ret_style = 0;
+    *ret_style_seen = SEGALLOC_FLAG_BARE_HEX;
+    if (is_nil(p, end)) {
+        row->flags |= SEGALLOC_FLAG_NIL;
+        *ret_style_seen = 0;
+        *at = p + 5;
+        return true;
+    }
+    if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x')
+        p += 2;
+    else
+        *ret_style = SEGALLOC_FLAG_BARE_HEX;
+    if (!hexadecimal(&p, end, &row->id))
+        return false;
+    *at = p;
+    return true;
+}
+
+static inline bool parse_stream(const unsigned char **at, const unsigned char *end, uint64_t *ret, uint8_t *ret_style)
+{
+    const unsigned char *p = *at;
+    *ret_style = 0;
+    if (is_nil(p, end)) {
+        *ret = 0;
+        *ret_style = SEGALLOC_FLAG_NIL;
+        *at = p + 5;
+        return true;
+    }
+    if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x') {
+        p += 2;
+        *ret_style = SEGALLOC_FLAG_HEX_STREAM;
+    } else if (decimal(&p, end, ret) && (p == end || !hex_value[*p])) {
+        *at = p;
+        return true;
+    } else {
+        p = *at;
+        *ret_style = SEGALLOC_FLAG_BARE_HEX;
+    }
+    if (!hexadecimal(&p, end, ret))
+        return false;
+    *at = p;
+    return true;
+}
+
+/* The index of a thread; a record that defines it where it is new or its rows are spelt another way now, as far as
+   this one shows. */
+static bool thread_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, uint8_t style_seen,
+                      struct segalloc_trace_record **out, uint16_t *ret)
+{
+    struct state *state = reader->state;
+    struct entry *entry = state->thread;
+    bool new = false;
+    if (!entry || entry->value != value) {
+        entry = state->thread = intern(&state->threads, value, &new);
+        if (!entry) {
+            sg_trace_fail(reader, "out of memory");
+            return false;
+        }
+        if (state->threads.used > THREADS_MAX) {
+            sg_trace_fail(reader, "more than %d threads in line %llu", THREADS_MAX,
+                          (unsigned long long)reader->info.line);
+            return false;
+        }
+    }
+    if (new || (entry->flags & style_seen) != style) {
+        entry->flags = (uint8_t)((entry->flags & ~style_seen) | style);
+        *(*out)++ = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_THREAD, .flags = entry->flags,
+                                                   .thread = (uint16_t)entry->index, .id = value};
+    }
+    *ret = (uint16_t)entry->index;
+    return true;
+}
+
+static bool stream_of(struct sg_trace_reader *reader, uint64_t value, uint8_t style, struct segalloc_trace_record **out,
+                      uint32_t *ret)
+{
+    struct state *state = reader->state;
+    struct entry **memo = &state->memo[(value ^ value >> 8) % MEMO], *entry = *memo;
+    bool new = false;
+    if (!entry || entry->value != value) {
+        uint32_t room = state->streams.room;
+        entry = intern(&state->streams, value, &new);
+        if (!entry) {
+            sg_trace_fail(reader, "out of memory");
+            return false;
+        }
+        if (room != state->streams.room)
+            memset(state->memo, 0, sizeof(state->memo));
+        *memo = entry;
+        if (state->streams.used > STREAMS_MAX) {
+            sg_trace_fail(reader, "more than %d streams in line %llu", STREAMS_MAX,
+                          (unsigned long long)reader->info.line);
+            return false;
+        }
+    }
+    if (new || entry->flags != style) {
+        entry->flags = style;
+        *(*out)++ = (struct segalloc_trace_record){.kind = SEGALLOC_RECORD_DEFINE_STREAM, .flags = style,
+                                                   .stream = entry->index, .id = value};
+    }
+    *ret = entry->index;
+    return true;
+}
+
+static inline bool comma(struct sg_trace_reader *reader, const unsigned char **at, const unsigned char *end,
+                         const unsigned char *field, const char *what)
+{
+    if (*at < end && **at == ',') {
+        ++*at;
+        return true;
+    }
+    if (*at < end)
+        return bad(reader, field, end, what);
+    sg_trace_fail(reader, "line %llu has fewer than 6 fields", (unsigned long long)reader->info.line);
+    return false;
+}
+
+/* One row; up to ROW_RECORDS records are written and *out is moved behind them. False: an error. */
+static inline bool parse_row(struct sg_trace_reader *reader, const unsigned char *line, const unsigned char *end,
+                             struct segalloc_trace_record **out)
+{
+    const unsigned char *at = line, *field = line;
+    struct segalloc_trace_record row = {0};
+    uint64_t thread = 0, stream = 0;
+    uint8_t time_style = 0, pointer_style, pointer_style_seen, stream_style;
+    if (!decimal(&at, end, &thread))
+        return bad(reader, field, end, "bad thread");
+    if (!comma(reader, &at, end, field, "bad thread"))
+        return false;
+    field = at;
+    if (!parse_time(reader, &at, end, &row.time_ns, &time_style) || !comma(reader, &at, end, field, "bad time"))
+        return false;
+    if (!parse_action(reader, &at, end, &row.kind))
+        return false;
+    field = ++at;
+    if (!parse_pointer(&at, end, &row, &pointer_style, &pointer_style_seen))
+        return bad(reader, field, end, "bad pointer");
+    if (!comma(reader, &at, end, field, "bad pointer"))
+        return false;
+    field = at;
+    if (!decimal(&at, end, &row.size))
+        return bad(reader, field, end, "bad size");
+    if (!comma(reader, &at, end, field, "bad size"))
+        return false;
+    field = at;
+    if (!parse_stream(&at, end, &stream, &stream_style))
+        return bad(reader, field, end, "bad stream");
+    if (at != end) {
+        if (*at == ',') {
+            sg_trace_fail(reader, "line %llu has more than 6 fields", (unsigned long long)reader->info.line);
+            return false;
+        }
+        if (at + 1 != end || *at != '\r')
+            return bad(reader, field, end, "bad stream");
+    }
+    if (!thread_of(reader, thread, time_style | pointer_style, SEGALLOC_FLAG_POINT_TIME | pointer_style_seen, out,
+                   &row.thread) ||
+        !stream_of(reader, stream, stream_style, out, &row.stream))
+        return false;
+    *(*out)++ = row;
+    return true;
+}
+
+/* Whether a line is the beginning of a row only, by its fields. */
+static bool is_cut(const unsigned char *line, const unsigned char *end)
+{
+    static const char *const begun[] = {"", "0x", "(", "(n", "(ni", "(nil"};
+    enum { COMMAS = 5 };
+    unsigned commas = 0;
+    for (const unsigned char *at = line; at < end; at++)
+        if (*at == ',' && ++commas == COMMAS)
+            line = at + 1;
+    for (size_t i = 0; commas == COMMAS && i < sizeof(begun) / sizeof(begun[0]); i++)
+        if ((size_t)(end - line) == strlen(begun[i]) && memcmp(line, begun[i], strlen(begun[i])) == 0)
+            return true;
+    return commas < COMMAS;
+}
+
+static size_t read_csv(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    struct state *state = reader->state;
+    struct segalloc_trace_record *at = out, *end = out + n;
+    while (at < end) {
+        if (state->pending_at < state->pending_count) {
+            *at++ = state->pending[state->pending_at++];
+            continue;
+        }
+        const unsigned char *line_end, *line = next_line(reader, &line_end);
+        if (!line) {
+            if (!reader->error[0] && reader->info.end == SG_TRACE_OPEN)
+                reader->info.end = SG_TRACE_CLOSED;
+            break;
+        }
+        if (line == line_end || (line + 1 == line_end && *line == '\r'))
+            continue;
+        if (state->open_end && is_cut(line, line_end)) {
+            reader->info.end = SG_TRACE_CUT;
+            reader->info.end_text = "the last row is incomplete";
+            break;
+        }
+        if (end - at >= ROW_RECORDS) {
+            if (!parse_row(reader, line, line_end, &at))
+                break;
+        } else {
+            struct segalloc_trace_record *to = state->pending;
+            state->pending_at = state->pending_count = 0;
+            if (!parse_row(reader, line, line_end, &to))
+                break;
+            state->pending_count = (unsigned)(to - state->pending);
+        }
+    }
+    return (size_t)(at - out);
+}
+
+const struct sg_trace_format sg_format_rmm_csv = {"rmm-csv", detect, open_csv, read_csv, close_csv};

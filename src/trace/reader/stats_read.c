@@ -1,0 +1,118 @@
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "writer/stats_file.h"
+
+static int fail(char *error, const char *text)
+{
+    snprintf(error, SG_STATS_ERROR, "%s", text);
+    return -EINVAL;
+}
+
+static uint64_t number(const json_t *object, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+    return value > 0 ? (uint64_t)value : 0;
+}
+
+static char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    return strdup(value ? value : "");
+}
+
+static void read_device(const json_t *object, struct sg_stats_device *ret)
+{
+    const json_t *table = json_object_get(object, "statistics");
+    uint64_t device = number(object, "device");
+    ret->device = device < UINT32_MAX ? (uint32_t)device : UINT32_MAX;
+    const char *model = json_string_value(json_object_get(object, "model"));
+    snprintf(ret->model, sizeof ret->model, "%s", model ? model : "");
+    ret->granularity = number(object, "granularity_bytes");
+    ret->total_bytes = number(object, "total_bytes");
+    ret->limit_bytes = number(object, "limit_bytes");
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        char peak[128];
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        snprintf(peak, sizeof(peak), "peak_%s", info->name);
+        ret->stats.value[i] = number(table, info->name);
+        ret->stats.peak[i] = info->kind == SG_STAT_LEVEL ? number(table, peak) : 0;
+    }
+}
+
+int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error)
+{
+    json_error_t problem;
+    FILE *in = fopen(path, "rbe");
+    if (!in) {
+        int code = -errno;
+        snprintf(error, SG_STATS_ERROR, "%s", strerror(errno));
+        return code;
+    }
+    json_t *root = json_loadf(in, JSON_REJECT_DUPLICATES, &problem);
+    fclose(in);
+    if (!root) {
+        for (char *at = problem.text; *at; at++) /* what it quotes of the file may be anything */
+            *at = (unsigned char)*at < ' ' || *at == 0x7f ? '?' : *at;
+        snprintf(error, SG_STATS_ERROR, "no statistics: %s in line %d, column %d", problem.text, problem.line,
+                 problem.column);
+        return -EINVAL;
+    }
+    const char *schema = json_string_value(json_object_get(root, "schema"));
+    const json_t *devices = json_object_get(root, "devices");
+    size_t count = json_array_size(devices);
+    int status = 0;
+    if (!schema || strcmp(schema, "segalloc.stats/1") != 0)
+        status = fail(error, "no statistics of segalloc: its schema is not segalloc.stats/1");
+    else if (!json_is_array(devices) || count > SG_STATS_DEVICES)
+        status = fail(error, "no statistics of segalloc: it has no list of devices");
+    if (!status) {
+        struct sg_stats_device *table = calloc(count + 1, sizeof(*table));
+        if (!table) {
+            json_decref(root);
+            return fail(error, "out of memory");
+        }
+        for (size_t i = 0; i < count; i++)
+            read_device(json_array_get(devices, i), &table[i]);
+        *ret = (struct sg_stats_file){.pid = number(root, "pid"),
+                                      .start_realtime_ns = number(root, "start_realtime_ns"),
+                                      .end_realtime_ns = number(root, "end_realtime_ns"),
+                                      .conf = text(root, "conf"),
+                                      .command = text(root, "command"),
+                                      .untracked_by = text(root, "untracked_by"),
+                                      .pytorch = text(root, "pytorch"),
+                                      .aliases = text(root, "aliases"),
+                                      .devices = table,
+                                      .count = (uint32_t)count};
+    }
+    json_decref(root);
+    return status;
+}
+
+void sg_stats_file_free(struct sg_stats_file *file)
+{
+    free((void *)(uintptr_t)file->conf);
+    free((void *)(uintptr_t)file->command);
+    free((void *)(uintptr_t)file->untracked_by);
+    free((void *)(uintptr_t)file->pytorch);
+    free((void *)(uintptr_t)file->aliases);
+    free((void *)(uintptr_t)file->devices);
+    memset(file, 0, sizeof(*file));
+}
+
+bool sg_stats_file_detect(const char *path)
+{
+    struct stat status;
+    bool regular = strcmp(path, "-") != 0 && stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *in = regular ? fopen(path, "rbe") : NULL; /* what is read from a pipe would be gone */
+    int first = in ? fgetc(in) : EOF;
+    while (first == ' ' || first == '\n' || first == '\t' || first == '\r')
+        first = fgetc(in);
+    if (in)
+        fclose(in);
+    return first == '{';
+}

@@ -1,0 +1,46 @@
+/* What the reader and its formats share. */
+#ifndef SG_TRACE_INPUT_H
+#define SG_TRACE_INPUT_H
+
+#include "reader/source.h"
+#include "reader/trace_reader.h"
+
+struct sg_trace_reader {
+    struct sg_source *source;
+    const struct sg_trace_format *format;
+    void *state; /* the format's */
+    struct sg_trace_info info;  /* as far as the format has read */
+    struct sg_trace_info shown; /* as far as records have been handed out */
+    char error[SG_TRACE_ERROR];
+    char end_room[SG_TRACE_ERROR]; /* where info.end_text is made up */
+    unsigned char *data; /* not yet used bytes of the current chunk */
+    size_t size;
+    bool source_end;
+    char *text; /* conf and command */
+    struct sg_read_ahead *ahead; /* NULL: records are read when they are asked for */
+    bool begun;
+};
+
+/* A format: `detect` looks at the first bytes (at least 256, or all there are); `open` reads the header, from the first
+   byte on; `read` is sg_trace_read(). Both put one line into reader->error when they fail. `restart` forgets what
+   was read; the source is back at its first byte and `open` comes next. */
+struct sg_trace_format {
+    const char *name;
+    bool (*detect)(const unsigned char *data, size_t size);
+    int (*open)(struct sg_trace_reader *reader);
+    size_t (*read)(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n);
+    void (*close)(struct sg_trace_reader *reader);
+};
+extern const struct sg_trace_format sg_format_segalloc, sg_format_rmm_csv, sg_format_torch_snapshot;
+
+/* Sets reader->error from a format and returns -EINVAL. */
+int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Ends the trace as damaged at a byte of the (decompressed) file, unless it has ended already; `what` is a clause. */
+void sg_trace_damaged(struct sg_trace_reader *reader, uint64_t offset, const char *what);
+
+/* Gets more bytes: keeps the `size` unused ones (at most SG_SOURCE_HEADROOM) in front of the next chunk. False at the
+   end, also when that is an error of reading, which is then in reader->error. */
+bool sg_trace_more(struct sg_trace_reader *reader);
+
+#endif

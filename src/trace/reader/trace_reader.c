@@ -1,0 +1,303 @@
+#include "reader/trace_reader.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader/rmm_csv.h"
+#include "reader/trace_input.h"
+
+enum { BATCHES = 4, BATCH_RECORDS = 4096 };
+
+/* Records read by a thread of its own before they are asked for, so that parsing and what is done with the records go
+   on side by side. The thread has the format's part of the reader for itself. */
+struct sg_read_ahead {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    unsigned full, next; /* batches that are read; the one that the records at hand are from */
+    bool stop;
+    size_t at;           /* records of it handed out */
+    bool holding;        /* a batch is at hand */
+    struct batch {
+        size_t count;
+        struct sg_trace_info info; /* after these records */
+        bool failed;               /* nothing comes after it, because of an error */
+        struct segalloc_trace_record record[BATCH_RECORDS];
+    } batch[BATCHES];
+};
+
+static const struct sg_trace_format *const formats[] = {&sg_format_segalloc, &sg_format_rmm_csv,
+                                                       &sg_format_torch_snapshot};
+
+int sg_trace_fail(struct sg_trace_reader *reader, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reader->error, sizeof(reader->error), format, arguments);
+    va_end(arguments);
+    return -EINVAL;
+}
+
+void sg_trace_damaged(struct sg_trace_reader *reader, uint64_t offset, const char *what)
+{
+    if (reader->info.end != SG_TRACE_OPEN)
+        return; /* the source has already said what is wrong with it */
+    snprintf(reader->end_room, sizeof(reader->end_room), "byte %" PRIu64 ": %s", offset, what);
+    reader->info.end = SG_TRACE_DAMAGED;
+    reader->info.end_text = reader->end_room;
+}
+
+bool sg_trace_more(struct sg_trace_reader *reader)
+{
+    assert(reader->size <= SG_SOURCE_HEADROOM);
+    if (reader->source_end)
+        return false;
+    unsigned char *data;
+    size_t size;
+    int status = sg_source_next(reader->source, &data, &size);
+    if (status == 1) {
+        if (reader->size)
+            memcpy(data - reader->size, reader->data, reader->size);
+        reader->data = data - reader->size;
+        reader->size += size;
+        return true;
+    }
+    reader->source_end = true;
+    if (status == -EBADMSG) {
+        sg_trace_damaged(reader, sg_source_damaged_at(reader->source), "the compressed data are damaged");
+    } else if (status == -ENODATA) {
+        snprintf(reader->end_room, sizeof(reader->end_room), "byte %" PRIu64 ": the compressed data end early",
+                 sg_source_damaged_at(reader->source));
+        reader->info.end = SG_TRACE_CUT;
+        reader->info.end_text = reader->end_room;
+    } else if (status < 0) {
+        sg_trace_fail(reader, "reading failed: %s", strerror(-status));
+    }
+    return false;
+}
+
+static int open_format(struct sg_trace_reader *reader)
+{
+    while (reader->size < 256 && sg_trace_more(reader))
+        ;
+    if (reader->error[0])
+        return -EIO;
+    if (!reader->size && !reader->info.end_text)
+        return sg_trace_fail(reader, "the file is empty");
+    if (!reader->format) {
+        for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]) && !reader->format; i++)
+            if (formats[i]->detect(reader->data, reader->size))
+                reader->format = formats[i];
+        if (!reader->format && reader->info.end_text)
+            return sg_trace_fail(reader, "%s", reader->info.end_text);
+        if (!reader->format)
+            return sg_trace_fail(reader, "neither a trace of segalloc, nor a memory snapshot of PyTorch's, nor RMM's CSV, whose first "
+                                 "line is '%s'",
+                                 SG_RMM_HEADER);
+    }
+    reader->info.format = reader->format->name;
+    reader->info.compressed = sg_source_compressed(reader->source);
+    reader->info.conf = reader->info.command = "";
+    int status = reader->format->open(reader);
+    reader->shown = reader->info;
+    return status;
+}
+
+int sg_trace_open(const char *path, struct sg_trace_reader **ret, char *error)
+{
+    struct sg_trace_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader) {
+        snprintf(error, SG_TRACE_ERROR, "out of memory");
+        return -ENOMEM;
+    }
+    int status = sg_source_open(path, &reader->source);
+    if (status == -ENOTSUP)
+        sg_trace_fail(reader, "compressed with zstd, which this build cannot read");
+    else if (status < 0)
+        sg_trace_fail(reader, "%s", strerror(-status));
+    else
+        status = open_format(reader);
+    if (status < 0) {
+        memcpy(error, reader->error, SG_TRACE_ERROR);
+        sg_trace_close(reader);
+        return status;
+    }
+    *ret = reader;
+    return 0;
+}
+
+static void *read_ahead(void *user)
+{
+    struct sg_trace_reader *reader = user;
+    struct sg_read_ahead *ahead = reader->ahead;
+    unsigned at = 0;
+    bool more = true;
+    pthread_mutex_lock(&ahead->mutex);
+    while (more) {
+        while (ahead->full >= BATCHES && !ahead->stop)
+            pthread_cond_wait(&ahead->changed, &ahead->mutex);
+        if (ahead->stop)
+            break;
+        pthread_mutex_unlock(&ahead->mutex);
+        struct batch *batch = &ahead->batch[at];
+        batch->count = reader->error[0] ? 0 : reader->format->read(reader, batch->record, BATCH_RECORDS);
+        batch->info = reader->info;
+        batch->failed = !batch->count && reader->error[0];
+        more = batch->count > 0;
+        at = (at + 1) % BATCHES;
+        pthread_mutex_lock(&ahead->mutex);
+        ahead->full++;
+        pthread_cond_signal(&ahead->changed);
+    }
+    pthread_mutex_unlock(&ahead->mutex);
+    return NULL;
+}
+
+/* Where it pays: what has to be parsed or decompressed. A thread that waits on a pipe could not be told to stop. */
+static void start_ahead(struct sg_trace_reader *reader)
+{
+    bool worth = reader->format == &sg_format_rmm_csv || reader->info.compressed;
+    reader->begun = true;
+    if (!worth || !sg_source_size(reader->source) || !(reader->ahead = calloc(1, sizeof(*reader->ahead))))
+        return;
+    pthread_mutex_init(&reader->ahead->mutex, NULL);
+    pthread_cond_init(&reader->ahead->changed, NULL);
+    if (pthread_create(&reader->ahead->thread, NULL, read_ahead, reader) == 0)
+        return;
+    pthread_cond_destroy(&reader->ahead->changed);
+    pthread_mutex_destroy(&reader->ahead->mutex);
+    free(reader->ahead);
+    reader->ahead = NULL;
+}
+
+static void stop_ahead(struct sg_trace_reader *reader)
+{
+    struct sg_read_ahead *ahead = reader->ahead;
+    if (!ahead)
+        return;
+    pthread_mutex_lock(&ahead->mutex);
+    ahead->stop = true;
+    pthread_cond_signal(&ahead->changed);
+    pthread_mutex_unlock(&ahead->mutex);
+    pthread_join(ahead->thread, NULL);
+    pthread_cond_destroy(&ahead->changed);
+    pthread_mutex_destroy(&ahead->mutex);
+    free(ahead);
+    reader->ahead = NULL;
+}
+
+/* Makes the next batch the one at hand. */
+static struct batch *next_batch(struct sg_read_ahead *ahead)
+{
+    pthread_mutex_lock(&ahead->mutex);
+    if (ahead->holding) {
+        ahead->holding = false;
+        ahead->next = (ahead->next + 1) % BATCHES;
+        ahead->full--;
+        pthread_cond_signal(&ahead->changed);
+    }
+    while (!ahead->full)
+        pthread_cond_wait(&ahead->changed, &ahead->mutex);
+    ahead->holding = true;
+    ahead->at = 0;
+    pthread_mutex_unlock(&ahead->mutex);
+    return &ahead->batch[ahead->next];
+}
+
+static size_t take_ahead(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    struct sg_read_ahead *ahead = reader->ahead;
+    size_t done = 0;
+    while (done < n) {
+        struct batch *batch = &ahead->batch[ahead->next];
+        if (!ahead->holding || (batch->count && ahead->at == batch->count)) {
+            batch = next_batch(ahead);
+            reader->shown = batch->info;
+        }
+        if (!batch->count)
+            break; /* the end, and it stays at hand */
+        size_t part = batch->count - ahead->at < n - done ? batch->count - ahead->at : n - done;
+        memcpy(out + done, batch->record + ahead->at, part * sizeof(*out));
+        ahead->at += part;
+        done += part;
+        if (batch->info.next) /* of CSV it is not known */
+            reader->shown.next = batch->info.next - (batch->count - ahead->at) * sizeof(*out);
+        if (ahead->at == batch->count)
+            break; /* the next one may be of another block */
+    }
+    return done;
+}
+
+size_t sg_trace_read(struct sg_trace_reader *reader, struct segalloc_trace_record *out, size_t n)
+{
+    uint64_t records = reader->shown.records;
+    size_t count;
+    if (!reader->begun)
+        start_ahead(reader);
+    if (reader->ahead) {
+        count = take_ahead(reader, out, n);
+    } else {
+        count = reader->error[0] ? 0 : reader->format->read(reader, out, n);
+        reader->shown = reader->info;
+    }
+    reader->shown.records = records + count;
+    return count;
+}
+
+void sg_trace_close(struct sg_trace_reader *reader)
+{
+    if (!reader)
+        return;
+    stop_ahead(reader);
+    if (reader->format)
+        reader->format->close(reader);
+    sg_source_close(reader->source);
+    free(reader->text);
+    free(reader);
+}
+
+int sg_trace_rewind(struct sg_trace_reader *reader)
+{
+    if (!sg_source_size(reader->source))
+        return -ESPIPE;
+    stop_ahead(reader);
+    reader->begun = false;
+    int status = sg_source_rewind(reader->source);
+    if (status < 0)
+        return status;
+    reader->format->close(reader);
+    reader->state = NULL;
+    reader->size = 0;
+    reader->source_end = false;
+    reader->error[0] = '\0';
+    free(reader->text);
+    reader->text = NULL;
+    memset(&reader->info, 0, sizeof(reader->info));
+    return open_format(reader);
+}
+
+const char *sg_trace_error(const struct sg_trace_reader *reader)
+{
+    const struct sg_read_ahead *ahead = reader->ahead;
+    /* The thread may have come to an error that the records handed out have not. */
+    if (ahead && !(ahead->holding && ahead->batch[ahead->next].failed))
+        return NULL;
+    return reader->error[0] ? reader->error : NULL;
+}
+
+const struct sg_trace_info *sg_trace_info(const struct sg_trace_reader *reader)
+{
+    return &reader->shown;
+}
+
+double sg_trace_progress(const struct sg_trace_reader *reader)
+{
+    uint64_t size = sg_source_size(reader->source);
+    return size ? (double)sg_source_position(reader->source) / (double)size : -1;
+}

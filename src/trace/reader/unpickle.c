@@ -1,0 +1,662 @@
+#include "reader/unpickle.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    KIND_BITS = 3,
+    VALUE_BITS = 56, /* of a value beside its key */
+    CHUNK_SHIFT = 16,
+    CHUNK_CELLS = 1 << CHUNK_SHIFT,
+    RUN_MOST = 1024, /* items that stand in one piece */
+    COUNT_BITS = 16,
+    TEXT_KEPT = 64, /* bytes of a text that are looked at: no word is longer */
+    LINE_MOST = 4096
+};
+#define NUMBER_MOST ((UINT64_C(1) << (VALUE_BITS - KIND_BITS)) - 1)
+#define VALUE_MASK ((UINT64_C(1) << VALUE_BITS) - 1)
+#define COUNT_MASK ((UINT64_C(1) << COUNT_BITS) - 1)
+#define MEMORY_LEAST (UINT64_C(48) << 20) /* a tool has 64 MiB for itself */
+
+/* Objects and runs of items are cells of 8 bytes, in chunks that never move; a cell's index is what refers to it. An
+   object is two cells: its first run and its last. A run is a cell with the next run's index and its count, then the
+   items. Index 0 is no run. */
+struct sg_unpickle {
+    const char *const *word;
+    size_t words;
+    uint64_t **chunk;
+    uint64_t chunks, cells;
+    sg_value *stack;
+    size_t depth, stack_room;
+    sg_value *memo;
+    size_t memos, memo_room;
+
+    sg_unpickle_more_fn *more;
+    void *user;
+    const unsigned char *at, *end;
+    uint64_t read; /* bytes up to `end` */
+    char *error;
+    int status;
+};
+
+static inline sg_value make(enum sg_value_kind kind, uint64_t number)
+{
+    assert(number <= NUMBER_MOST);
+    return number << KIND_BITS | kind;
+}
+
+static inline sg_value number_or_other(uint64_t number)
+{
+    return number <= NUMBER_MOST ? make(SG_VALUE_NUMBER, number) : SG_VALUE_OTHER;
+}
+
+static uint64_t offset(const struct sg_unpickle *pickle)
+{
+    return pickle->read - (uint64_t)(pickle->end - pickle->at);
+}
+
+/* Keeps the first error. Always false. */
+static bool fail(struct sg_unpickle *pickle, int status, const char *text)
+{
+    if (!pickle->status) {
+        pickle->status = status;
+        snprintf(pickle->error, SG_UNPICKLE_ERROR, "byte %" PRIu64 ": %s", offset(pickle), text);
+    }
+    return false;
+}
+
+uint64_t sg_unpickle_bytes(const struct sg_unpickle *pickle)
+{
+    return pickle->read;
+}
+
+uint64_t sg_unpickle_spare(const struct sg_unpickle *pickle)
+{
+    uint64_t held = pickle->chunks * CHUNK_CELLS * sizeof(uint64_t) +
+                    (pickle->stack_room + pickle->memo_room) * sizeof(sg_value);
+    uint64_t most = MEMORY_LEAST + 2 * pickle->read;
+    return held < most ? most - held : 0;
+}
+
+/* Whether `bytes` more may be taken: what a file says must not cost more than its size accounts for. */
+static bool may_grow(struct sg_unpickle *pickle, uint64_t bytes)
+{
+    return bytes <= sg_unpickle_spare(pickle) ||
+           fail(pickle, -EFBIG, "this pickle needs more memory than its size accounts for");
+}
+
+static inline uint64_t *cell(const struct sg_unpickle *pickle, uint64_t index)
+{
+    assert(index < pickle->cells);
+    return &pickle->chunk[index >> CHUNK_SHIFT][index & (CHUNK_CELLS - 1)];
+}
+
+/* `count` cells in one piece, zeros. False: an error. */
+static bool take_cells(struct sg_unpickle *pickle, uint64_t count, uint64_t *ret)
+{
+    assert(count <= CHUNK_CELLS);
+    uint64_t left = pickle->chunks * CHUNK_CELLS - pickle->cells;
+    if (left < count) {
+        if (!may_grow(pickle, CHUNK_CELLS * sizeof(uint64_t)))
+            return false;
+        uint64_t **chunk = realloc(pickle->chunk, (pickle->chunks + 1) * sizeof(*chunk));
+        if (!chunk)
+            return fail(pickle, -ENOMEM, "out of memory");
+        pickle->chunk = chunk;
+        if (!(chunk[pickle->chunks] = calloc(CHUNK_CELLS, sizeof(uint64_t))))
+            return fail(pickle, -ENOMEM, "out of memory");
+        pickle->cells = pickle->chunks++ * CHUNK_CELLS;
+        if (!pickle->cells)
+            pickle->cells = 1;
+    }
+    *ret = pickle->cells;
+    pickle->cells += count;
+    return true;
+}
+
+static bool push(struct sg_unpickle *pickle, sg_value value)
+{
+    if (pickle->depth == pickle->stack_room) {
+        size_t room = pickle->stack_room ? 2 * pickle->stack_room : 1024;
+        if (!may_grow(pickle, (room - pickle->stack_room) * sizeof(value)))
+            return false;
+        sg_value *stack = realloc(pickle->stack, room * sizeof(value));
+        if (!stack)
+            return fail(pickle, -ENOMEM, "out of memory");
+        pickle->stack = stack;
+        pickle->stack_room = room;
+    }
+    pickle->stack[pickle->depth++] = value;
+    return true;
+}
+
+static bool pop(struct sg_unpickle *pickle, sg_value *ret)
+{
+    if (!pickle->depth)
+        return fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
+    *ret = pickle->stack[--pickle->depth];
+    return true;
+}
+
+/* Where the items behind the last mark begin. */
+static bool find_mark(struct sg_unpickle *pickle, size_t *ret)
+{
+    for (size_t i = pickle->depth; i > 0; i--)
+        if (sg_value_kind(pickle->stack[i - 1]) == SG_VALUE_MARK) {
+            *ret = i;
+            return true;
+        }
+    return fail(pickle, -EINVAL, "an opcode wants a mark, and there is none");
+}
+
+static bool refill(struct sg_unpickle *pickle)
+{
+    size_t got = pickle->status ? 0 : pickle->more(pickle->user, &pickle->at);
+    if (!got)
+        return fail(pickle, -ENODATA, "the pickle is cut off");
+    pickle->end = pickle->at + got;
+    pickle->read += got;
+    return true;
+}
+
+/* Takes `size` bytes; the first `room` of them go to `out`. */
+static bool take_bytes(struct sg_unpickle *pickle, uint64_t size, unsigned char *out, size_t room)
+{
+    while (size) {
+        if (pickle->at == pickle->end && !refill(pickle))
+            return false;
+        uint64_t have = (uint64_t)(pickle->end - pickle->at);
+        size_t part = (size_t)(have < size ? have : size), copy = part < room ? part : room;
+        if (copy) {
+            memcpy(out, pickle->at, copy);
+            out += copy;
+            room -= copy;
+        }
+        pickle->at += part;
+        size -= part;
+    }
+    return true;
+}
+
+/* A little-endian number of up to 8 bytes. */
+static bool take_number(struct sg_unpickle *pickle, unsigned size, uint64_t *ret)
+{
+    unsigned char bytes[8] = {0};
+    if (!take_bytes(pickle, size, bytes, sizeof(bytes)))
+        return false;
+    *ret = 0;
+    for (unsigned i = 0; i < size; i++)
+        *ret |= (uint64_t)bytes[i] << (8 * i);
+    return true;
+}
+
+/* A line without its newline; what is longer than LINE_MOST is an error. */
+static bool take_line(struct sg_unpickle *pickle, char line[LINE_MOST])
+{
+    for (size_t length = 0; length < LINE_MOST; length++) {
+        unsigned char byte;
+        if (!take_bytes(pickle, 1, &byte, 1))
+            return false;
+        line[length] = byte == '\n' ? '\0' : (char)byte;
+        if (byte == '\n')
+            return true;
+    }
+    return fail(pickle, -EINVAL, "a line has more than 4096 bytes");
+}
+
+static sg_value word_of(const struct sg_unpickle *pickle, const char *text, uint64_t length)
+{
+    for (size_t i = 0; i < pickle->words; i++)
+        if (!strncmp(pickle->word[i], text, length) && strlen(pickle->word[i]) == length)
+            return make(SG_VALUE_WORD, i);
+    return SG_VALUE_OTHER;
+}
+
+/* A text that follows its length of `size` bytes. */
+static bool push_text(struct sg_unpickle *pickle, unsigned size)
+{
+    unsigned char text[TEXT_KEPT];
+    uint64_t length;
+    if (!take_number(pickle, size, &length) || !take_bytes(pickle, length, text, sizeof(text)))
+        return false;
+    return push(pickle, length < TEXT_KEPT ? word_of(pickle, (const char *)text, length) : SG_VALUE_OTHER);
+}
+
+static bool skip_bytes(struct sg_unpickle *pickle, unsigned size)
+{
+    uint64_t length;
+    return take_number(pickle, size, &length) && take_bytes(pickle, length, NULL, 0) && push(pickle, SG_VALUE_OTHER);
+}
+
+/* Two's complement, little-endian, after its length of `size` bytes. */
+static bool push_long(struct sg_unpickle *pickle, unsigned size)
+{
+    unsigned char byte[8] = {0};
+    uint64_t length, number = 0;
+    if (!take_number(pickle, size, &length) || !take_bytes(pickle, length, byte, sizeof(byte)))
+        return false;
+    for (unsigned i = 0; i < sizeof(byte); i++)
+        number |= (uint64_t)byte[i] << (8 * i);
+    bool negative = length && length <= sizeof(byte) && byte[length - 1] & 0x80;
+    return push(pickle, negative || length > sizeof(byte) ? SG_VALUE_OTHER : number_or_other(number));
+}
+
+static bool push_signed(struct sg_unpickle *pickle, unsigned size)
+{
+    uint64_t number;
+    if (!take_number(pickle, size, &number))
+        return false;
+    return push(pickle, number >> (8 * size - 1) ? SG_VALUE_OTHER : make(SG_VALUE_NUMBER, number));
+}
+
+static bool push_unsigned(struct sg_unpickle *pickle, unsigned size)
+{
+    uint64_t number;
+    return take_number(pickle, size, &number) && push(pickle, number_or_other(number));
+}
+
+static bool push_object(struct sg_unpickle *pickle, enum sg_value_kind kind)
+{
+    uint64_t index;
+    return take_cells(pickle, 2, &index) && push(pickle, make(kind, index));
+}
+
+/* Puts `count` cells behind those that an object has. */
+static bool append(struct sg_unpickle *pickle, sg_value object, const uint64_t *item, size_t count)
+{
+    while (count) {
+        size_t part = count < RUN_MOST ? count : RUN_MOST;
+        uint64_t index, *whole = cell(pickle, sg_value_number(object));
+        if (!take_cells(pickle, part + 1, &index))
+            return false;
+        *cell(pickle, index) = part; /* the next run's index stands above the count */
+        memcpy(cell(pickle, index) + 1, item, part * sizeof(*item));
+        if (whole[1])
+            *cell(pickle, whole[1]) |= index << COUNT_BITS;
+        else
+            whole[0] = index;
+        whole[1] = index;
+        item += part;
+        count -= part;
+    }
+    return true;
+}
+
+static bool append_items(struct sg_unpickle *pickle, sg_value object, size_t first)
+{
+    if (sg_value_kind(object) != SG_VALUE_LIST)
+        return fail(pickle, -EINVAL, "items are appended to what is no list");
+    return append(pickle, object, pickle->stack + first, pickle->depth - first);
+}
+
+/* Gives a key that is there already its new value. The last of a dictionary's items are looked at last. */
+static bool set_again(struct sg_unpickle *pickle, sg_value object, uint64_t *item, size_t count, uint64_t set)
+{
+    uint64_t key = set >> VALUE_BITS;
+    for (size_t i = 0; i < count; i++)
+        if (item[i] >> VALUE_BITS == key) {
+            item[i] = set;
+            return true;
+        }
+    for (uint64_t run = *cell(pickle, sg_value_number(object)); run; run = *cell(pickle, run) >> COUNT_BITS) {
+        uint64_t *old = cell(pickle, run);
+        for (unsigned i = 1; i <= (*old & COUNT_MASK); i++)
+            if (old[i] >> VALUE_BITS == key) {
+                old[i] = set;
+                return true;
+            }
+    }
+    return false;
+}
+
+/* Pairs of key and value; those whose key is a word are kept, in the key's place on the stack. Each key stands in a
+   dictionary once, so that no lookup takes longer than there are words. */
+static bool set_items(struct sg_unpickle *pickle, sg_value object, size_t first)
+{
+    uint64_t *item = pickle->stack + first;
+    size_t count = pickle->depth - first, kept = 0;
+    if (sg_value_kind(object) != SG_VALUE_DICT)
+        return fail(pickle, -EINVAL, "keys are set in what is no dictionary");
+    if (count % 2)
+        return fail(pickle, -EINVAL, "a key has no value");
+    for (size_t i = 0; i < count; i += 2) {
+        sg_value key = item[i], value = item[i + 1];
+        if (sg_value_kind(key) != SG_VALUE_WORD)
+            continue;
+        uint64_t set = sg_value_number(key) << VALUE_BITS | value;
+        if (!set_again(pickle, object, item, kept, set) && sg_value_kind(value) != SG_VALUE_OTHER)
+            item[kept++] = set;
+    }
+    return append(pickle, object, item, kept);
+}
+
+/* APPENDS and SETITEMS: what is behind the mark goes into the object before it. */
+static bool fill_object(struct sg_unpickle *pickle, bool (*fill)(struct sg_unpickle *, sg_value, size_t))
+{
+    size_t first;
+    if (!find_mark(pickle, &first))
+        return false;
+    if (first < 2)
+        return fail(pickle, -EINVAL, "there is nothing that items could go into");
+    if (!fill(pickle, pickle->stack[first - 2], first))
+        return false;
+    pickle->depth = first - 1;
+    return true;
+}
+
+/* APPEND and SETITEM: the last `count` values go into the object before them. */
+static bool fill_with_last(struct sg_unpickle *pickle, size_t count,
+                           bool (*fill)(struct sg_unpickle *, sg_value, size_t))
+{
+    if (pickle->depth <= count)
+        return fail(pickle, -EINVAL, "there is nothing that items could go into");
+    size_t first = pickle->depth - count;
+    if (!fill(pickle, pickle->stack[first - 1], first))
+        return false;
+    pickle->depth = first;
+    return true;
+}
+
+/* LIST, TUPLE and DICT: an object of what is behind the mark, which goes. */
+static bool make_of_marked(struct sg_unpickle *pickle, enum sg_value_kind kind,
+                           bool (*fill)(struct sg_unpickle *, sg_value, size_t))
+{
+    size_t first;
+    uint64_t index;
+    if (!find_mark(pickle, &first) || !take_cells(pickle, 2, &index) || !fill(pickle, make(kind, index), first))
+        return false;
+    pickle->depth = first - 1;
+    return push(pickle, make(kind, index));
+}
+
+static bool make_tuple(struct sg_unpickle *pickle, size_t count)
+{
+    uint64_t index;
+    if (pickle->depth < count)
+        return fail(pickle, -EINVAL, "a tuple has fewer values than it says");
+    size_t first = pickle->depth - count;
+    if (!take_cells(pickle, 2, &index) || !append_items(pickle, make(SG_VALUE_LIST, index), first))
+        return false;
+    pickle->depth = first;
+    return push(pickle, make(SG_VALUE_LIST, index));
+}
+
+/* Python numbers them from 0 without a gap, so that a number beyond the bytes read is none of its. */
+static bool memoize(struct sg_unpickle *pickle, uint64_t index)
+{
+    if (!pickle->depth)
+        return fail(pickle, -EINVAL, "an opcode wants a value, and there is none");
+    if (index > offset(pickle))
+        return fail(pickle, -EINVAL, "a value is kept under a number that cannot be");
+    if (index >= pickle->memo_room) {
+        size_t room = pickle->memo_room ? pickle->memo_room : 1024;
+        while (room <= index)
+            room *= 2;
+        if (!may_grow(pickle, (room - pickle->memo_room) * sizeof(*pickle->memo)))
+            return false;
+        sg_value *memo = realloc(pickle->memo, room * sizeof(*memo));
+        if (!memo)
+            return fail(pickle, -ENOMEM, "out of memory");
+        memset(memo + pickle->memo_room, 0, (room - pickle->memo_room) * sizeof(*memo));
+        pickle->memo = memo;
+        pickle->memo_room = room;
+    }
+    pickle->memo[index] = pickle->stack[pickle->depth - 1];
+    if (index >= pickle->memos)
+        pickle->memos = index + 1;
+    return true;
+}
+
+static bool recall(struct sg_unpickle *pickle, uint64_t index)
+{
+    if (index >= pickle->memos)
+        return fail(pickle, -EINVAL, "a value is asked for that was never kept");
+    return push(pickle, pickle->memo[index]);
+}
+
+static bool memoize_sized(struct sg_unpickle *pickle, unsigned size)
+{
+    uint64_t index;
+    return take_number(pickle, size, &index) && memoize(pickle, index);
+}
+
+static bool recall_sized(struct sg_unpickle *pickle, unsigned size)
+{
+    uint64_t index;
+    return take_number(pickle, size, &index) && recall(pickle, index);
+}
+
+/* The opcodes of protocol 0, whose arguments are lines. */
+static bool run_line(struct sg_unpickle *pickle, unsigned char opcode)
+{
+    char line[LINE_MOST], *text = line;
+    if (!take_line(pickle, line))
+        return false;
+    char *end = line + strlen(line);
+    switch (opcode) {
+    case 'g':
+        return recall(pickle, strtoull(line, NULL, 10));
+    case 'p':
+        return memoize(pickle, strtoull(line, NULL, 10));
+    case 'F':
+        return push(pickle, SG_VALUE_OTHER);
+    case 'I':
+    case 'L': /* of a truth value 00 or 01 */
+        return push(pickle, *line == '-' ? SG_VALUE_OTHER : number_or_other(strtoull(line, NULL, 10)));
+    case 'S': /* in quotes */
+        if (end - line >= 2) {
+            text++;
+            end--;
+        }
+        break;
+    default: /* 'V' */
+        break;
+    }
+    return push(pickle, word_of(pickle, text, (uint64_t)(end - text)));
+}
+
+/* GLOBAL, INST, OBJ, REDUCE, BUILD, NEWOBJ, STACK_GLOBAL, NEWOBJ_EX, PERSID, BINPERSID, EXT1, EXT2 and EXT4. */
+static bool refuse(struct sg_unpickle *pickle, unsigned char opcode)
+{
+    static const char calls[] = "cioRb\x81\x93\x92PQ\x82\x83\x84";
+    char text[96];
+    if (opcode && strchr(calls, opcode))
+        snprintf(text, sizeof(text), "opcode 0x%02x imports or calls something, which is never done here", opcode);
+    else
+        snprintf(text, sizeof(text), "0x%02x is no opcode of a pickle of plain data", opcode);
+    return fail(pickle, -EINVAL, text);
+}
+
+/* Opcodes that make a value of nothing but the bytes that follow. */
+static bool run_scalar(struct sg_unpickle *pickle, unsigned char opcode)
+{
+    switch (opcode) {
+    case 'N':
+    case 0x89: /* NEWFALSE */
+        return push(pickle, SG_VALUE_OTHER);
+    case 0x88: /* NEWTRUE */
+        return push(pickle, make(SG_VALUE_NUMBER, 1));
+    case 'J':
+        return push_signed(pickle, 4);
+    case 'K':
+        return push_unsigned(pickle, 1);
+    case 'M':
+        return push_unsigned(pickle, 2);
+    case 0x8a: /* LONG1 */
+        return push_long(pickle, 1);
+    case 0x8b: /* LONG4 */
+        return push_long(pickle, 4);
+    case 'G':
+        return take_bytes(pickle, 8, NULL, 0) && push(pickle, SG_VALUE_OTHER);
+    case 'U':
+    case 0x8c: /* SHORT_BINUNICODE */
+        return push_text(pickle, 1);
+    case 'T':
+    case 'X':
+        return push_text(pickle, 4);
+    case 0x8d: /* BINUNICODE8 */
+        return push_text(pickle, 8);
+    case 'C':
+        return skip_bytes(pickle, 1);
+    case 'B':
+        return skip_bytes(pickle, 4);
+    case 0x8e: /* BINBYTES8 */
+    case 0x96: /* BYTEARRAY8 */
+        return skip_bytes(pickle, 8);
+    case 'F':
+    case 'I':
+    case 'L':
+    case 'S':
+    case 'V':
+    case 'g':
+    case 'p':
+        return run_line(pickle, opcode);
+    default:
+        return refuse(pickle, opcode);
+    }
+}
+
+/* Opcodes that put values together or keep them; the others go on to run_scalar(). */
+static bool run(struct sg_unpickle *pickle, unsigned char opcode)
+{
+    sg_value value;
+    size_t first;
+    switch (opcode) {
+    case 0x80: /* PROTO */
+        return take_bytes(pickle, 1, NULL, 0);
+    case 0x95: /* FRAME: how far to read ahead */
+        return take_bytes(pickle, 8, NULL, 0);
+    case '(':
+        return push(pickle, SG_VALUE_MARK);
+    case '0':
+        return pop(pickle, &value);
+    case '1':
+        if (!find_mark(pickle, &first))
+            return false;
+        pickle->depth = first - 1;
+        return true;
+    case '2':
+        return pop(pickle, &value) && push(pickle, value) && push(pickle, value);
+    case ']':
+    case ')':
+        return push_object(pickle, SG_VALUE_LIST);
+    case '}':
+        return push_object(pickle, SG_VALUE_DICT);
+    case 'l':
+    case 't':
+        return make_of_marked(pickle, SG_VALUE_LIST, append_items);
+    case 'd':
+        return make_of_marked(pickle, SG_VALUE_DICT, set_items);
+    case 0x85: /* TUPLE1 to TUPLE3 */
+    case 0x86:
+    case 0x87:
+        return make_tuple(pickle, opcode - 0x84u);
+    case 'a':
+        return fill_with_last(pickle, 1, append_items);
+    case 'e':
+        return fill_object(pickle, append_items);
+    case 's':
+        return fill_with_last(pickle, 2, set_items);
+    case 'u':
+        return fill_object(pickle, set_items);
+    case 'q':
+        return memoize_sized(pickle, 1);
+    case 'r':
+        return memoize_sized(pickle, 4);
+    case 0x94: /* MEMOIZE */
+        return memoize(pickle, pickle->memos);
+    case 'h':
+        return recall_sized(pickle, 1);
+    case 'j':
+        return recall_sized(pickle, 4);
+    default:
+        return run_scalar(pickle, opcode);
+    }
+}
+
+struct sg_unpickle *sg_unpickle_new(const char *const *word, size_t words)
+{
+    assert(words <= SG_UNPICKLE_WORDS);
+    struct sg_unpickle *pickle = calloc(1, sizeof(*pickle));
+    if (pickle)
+        *pickle = (struct sg_unpickle){.word = word, .words = words};
+    return pickle;
+}
+
+void sg_unpickle_delete(struct sg_unpickle *pickle)
+{
+    if (!pickle)
+        return;
+    for (uint64_t i = 0; i < pickle->chunks; i++)
+        free(pickle->chunk[i]);
+    free(pickle->chunk);
+    free(pickle->stack);
+    free(pickle->memo);
+    free(pickle);
+}
+
+int sg_unpickle_read(struct sg_unpickle *pickle, sg_unpickle_more_fn *more, void *user, sg_value *ret, char *error)
+{
+    unsigned char opcode;
+    bool well = true;
+    pickle->more = more;
+    pickle->user = user;
+    pickle->error = error;
+    while (well) {
+        well = take_bytes(pickle, 1, &opcode, 1);
+        if (well && opcode == '.') {
+            well = pop(pickle, ret);
+            break;
+        }
+        well = well && run(pickle, opcode);
+    }
+    free(pickle->memo); /* nothing is looked up any more, nor put together */
+    free(pickle->stack);
+    pickle->memo = pickle->stack = NULL;
+    pickle->memos = pickle->memo_room = pickle->depth = pickle->stack_room = 0;
+    return well ? 0 : pickle->status;
+}
+
+sg_value sg_unpickle_get(const struct sg_unpickle *pickle, sg_value dict, unsigned key)
+{
+    if (sg_value_kind(dict) != SG_VALUE_DICT)
+        return SG_VALUE_OTHER;
+    for (uint64_t run = *cell(pickle, sg_value_number(dict)); run; run = *cell(pickle, run) >> COUNT_BITS) {
+        const uint64_t *item = cell(pickle, run);
+        unsigned count = *item & COUNT_MASK;
+        for (unsigned i = 1; i <= count; i++)
+            if (item[i] >> VALUE_BITS == key)
+                return item[i] & VALUE_MASK;
+    }
+    return SG_VALUE_OTHER;
+}
+
+bool sg_unpickle_number(const struct sg_unpickle *pickle, sg_value dict, unsigned key, uint64_t *ret)
+{
+    sg_value value = sg_unpickle_get(pickle, dict, key);
+    if (sg_value_kind(value) != SG_VALUE_NUMBER)
+        return false;
+    *ret = sg_value_number(value);
+    return true;
+}
+
+bool sg_unpickle_next(const struct sg_unpickle *pickle, struct sg_unpickle_cursor *cursor, sg_value *ret)
+{
+    if (sg_value_kind(cursor->list) != SG_VALUE_LIST)
+        return false;
+    if (!cursor->begun) {
+        cursor->run = *cell(pickle, sg_value_number(cursor->list));
+        cursor->begun = true;
+    } else if (cursor->run && cursor->at == (*cell(pickle, cursor->run) & COUNT_MASK)) {
+        cursor->run = *cell(pickle, cursor->run) >> COUNT_BITS;
+        cursor->at = 0;
+    }
+    if (!cursor->run)
+        return false;
+    *ret = cell(pickle, cursor->run)[++cursor->at];
+    return true;
+}

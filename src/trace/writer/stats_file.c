@@ -1,0 +1,137 @@
+#include "writer/stats_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+struct out {
+    int fd, error;
+    size_t used;
+    char buffer[4096];
+};
+
+static void flush(struct out *out)
+{
+    const char *at = out->buffer;
+    while (out->used && !out->error) {
+        ssize_t done = write(out->fd, at, out->used);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            out->error = done < 0 ? -errno : -EIO;
+        } else {
+            at += done;
+            out->used -= (size_t)done;
+        }
+    }
+    out->used = 0;
+}
+
+static __attribute__((format(printf, 2, 3))) void put(struct out *out, const char *format, ...)
+{
+    enum { PIECE = 256 };
+    if (sizeof(out->buffer) - out->used < PIECE)
+        flush(out);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(out->buffer + out->used, PIECE, format, arguments);
+    va_end(arguments);
+    out->used += length < PIECE ? (size_t)length : PIECE - 1;
+}
+
+/* Length of the UTF-8 sequence at `at`, 0 when it is none (RFC 3629). */
+static unsigned sequence(const unsigned char *at)
+{
+    unsigned length = at[0] < 0x80 ? 1 : at[0] >= 0xc2 && at[0] < 0xe0 ? 2 : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
+                      : at[0] >= 0xf0 && at[0] < 0xf5 ? 4 : 0;
+    for (unsigned i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    if ((at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf0 && at[1] < 0x90) ||
+        (at[0] == 0xf4 && at[1] >= 0x90))
+        return 0;
+    return length;
+}
+
+static void put_string(struct out *out, const char *text)
+{
+    const unsigned char *at = (const unsigned char *)(text ? text : "");
+    put(out, "\"");
+    while (*at) {
+        unsigned length = sequence(at);
+        if (!length)
+            put(out, "\\ufffd");
+        else if (*at == '"' || *at == '\\')
+            put(out, "\\%c", *at);
+        else if (*at < ' ')
+            put(out, "\\u%04x", *at);
+        else
+            put(out, "%.*s", (int)length, (const char *)at);
+        at += length ? length : 1;
+    }
+    put(out, "\"");
+}
+
+static void put_device(struct out *out, const struct sg_stats_device *device)
+{
+    put(out, "{\"device\":%lu,\"model\":", (unsigned long)device->device);
+    put_string(out, device->model);
+    put(out, ",\"granularity_bytes\":%llu,\"total_bytes\":%llu,\"limit_bytes\":%llu,\"statistics\":{",
+        (unsigned long long)device->granularity, (unsigned long long)device->total_bytes,
+        (unsigned long long)device->limit_bytes);
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        put(out, "%s\"%s\":%llu", i ? "," : "", info->name, (unsigned long long)device->stats.value[i]);
+        if (info->kind == SG_STAT_LEVEL)
+            put(out, ",\"peak_%s\":%llu", info->name, (unsigned long long)device->stats.peak[i]);
+    }
+    put(out, "}}");
+}
+
+int sg_stats_file_write(const char *pattern, sg_environment_fn *environment, const struct sg_stats_file *file)
+{
+    char path[1024], temporary[1024 + 32];
+    struct out out = {.fd = -1};
+    int error = sg_path_expand(pattern, environment, path, sizeof(path));
+    if (!error)
+        error = sg_path_make_parents(path);
+    if (error)
+        return error;
+    snprintf(temporary, sizeof(temporary), "%s.%ld.new", path, (long)getpid());
+    unlink(temporary);
+    /* Where others can write too, nothing of theirs is followed. */
+    out.fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
+        file->is_private ? 0600 : 0666);
+    if (out.fd < 0)
+        return -errno;
+    put(&out, "{\"schema\":\"segalloc.stats/1\",\"version\":\"%s\",\"pid\":%llu,\"start_realtime_ns\":%llu,"
+        "\"end_realtime_ns\":%llu,\"conf\":", SEGALLOC_VERSION, (unsigned long long)file->pid,
+        (unsigned long long)file->start_realtime_ns, (unsigned long long)file->end_realtime_ns);
+    put_string(&out, file->conf);
+    put(&out, ",\"command\":");
+    put_string(&out, file->command);
+    put(&out, ",\"untracked_order\":%d,\"untracked_by\":", file->untracked_by && *file->untracked_by);
+    put_string(&out, file->untracked_by);
+    put(&out, ",\"pytorch\":");
+    put_string(&out, file->pytorch);
+    put(&out, ",\"aliases\":");
+    put_string(&out, file->aliases);
+    put(&out, ",\"devices\":[");
+    for (uint32_t i = 0; i < file->count; i++) {
+        put(&out, "%s", i ? "," : "");
+        put_device(&out, &file->devices[i]);
+    }
+    put(&out, "]}\n");
+    flush(&out);
+    error = out.error;
+    if (close(out.fd) < 0 && !error)
+        error = -errno;
+    if (!error && rename(temporary, path) < 0)
+        error = -errno;
+    if (error)
+        unlink(temporary);
+    return error;
+}

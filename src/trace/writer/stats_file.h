@@ -1,0 +1,48 @@
+/* Statistics of a process as a file: one JSON object, schema "segalloc.stats/1".
+
+   {"schema", "version", "pid", "start_realtime_ns", "end_realtime_ns", "conf", "command", "untracked_order": 0 or 1,
+   "untracked_by", "pytorch", "aliases", "devices": [{"device", "model",
+   "granularity_bytes", "total_bytes", "limit_bytes", "statistics": {NAME: value, "peak_NAME": peak of a level, …}}]}:
+   names by stats.def, all numbers integers, times nanoseconds. Fields are added, none is taken away. */
+#ifndef SG_STATS_FILE_H
+#define SG_STATS_FILE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "writer/path_pattern.h"
+#include "stats.h"
+
+enum { SG_STATS_DEVICES = 64, SG_STATS_ERROR = 512, SG_STATS_MODEL = 64 };
+
+struct sg_stats_device {
+    uint32_t device;                                /* ordinal */
+    char model[SG_STATS_MODEL];                     /* as the driver calls it; "": unknown */
+    uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
+    struct sg_stats stats;
+};
+
+struct sg_stats_file {
+    uint64_t pid, start_realtime_ns, end_realtime_ns;
+    const char *conf, *command; /* NULL: none */
+    const char *untracked_by;   /* the call through which the order of streams could not be followed; NULL or "": none */
+    const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
+    const char *aliases;        /* whether pages may have two addresses: "on", or "off" and why; NULL: there are none */
+    const struct sg_stats_device *devices;
+    uint32_t count;
+    bool is_private; /* only this user may read the file */
+};
+
+/* Writes the file whose name is the pattern `path`; what stood there is replaced whole, in one step. For use inside
+   the program that is measured: libc only, no heap. 0 or a negative errno. */
+int sg_stats_file_write(const char *path, sg_environment_fn *environment, const struct sg_stats_file *file);
+
+/* For tools. Statistics that the file has no value for are 0; names that this build doesn't know are left out. Returns
+   0 or a negative errno with one line in error[SG_STATS_ERROR]; sg_stats_file_free() gives back what was read. */
+int sg_stats_file_read(const char *path, struct sg_stats_file *ret, char *error);
+void sg_stats_file_free(struct sg_stats_file *file);
+
+/* Whether a regular file begins as one of these does. */
+bool sg_stats_file_detect(const char *path);
+
+#endif

@@ -1,0 +1,464 @@
+#include "writer/trace_writer.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "rest.h"
+#include "trace_file.h"
+#include "writer/trace_writer_file.h"
+
+/* Global-dynamic, a few bytes: which index this thread has, and of which writer's life. */
+static __thread struct {
+    uint32_t generation;
+    uint16_t index;
+    uint32_t site, phase; /* that the trace knows of */
+} self;
+
+static _Atomic uint32_t generations;
+
+static void lock(struct sg_trace_writer *writer)
+{
+    for (unsigned spins = 0; atomic_exchange_explicit(&writer->lock, 1, memory_order_acquire); spins++)
+        while (atomic_load_explicit(&writer->lock, memory_order_relaxed)) {
+            if (++spins >= 200)
+                sg_rest(20000); /* also lets a holder of lower priority run */
+        }
+}
+
+static void unlock(struct sg_trace_writer *writer)
+{
+    atomic_store_explicit(&writer->lock, 0, memory_order_release);
+}
+
+static void open_block(struct sg_trace_writer *writer, void *mapping)
+{
+    writer->block = mapping;
+    writer->records = (void *)(writer->block + 1);
+    writer->used = 0;
+    writer->limit = LAST_EVENT - SNAPSHOT_ROOM;
+    writer->sum = SG_FNV_BASIS;
+    writer->block->count = 0;
+    writer->block->checksum = 0;
+    writer->block->sequence = writer->sequence++;
+    writer->block->dropped = writer->dropped;
+    atomic_signal_fence(memory_order_seq_cst);
+    writer->block->magic = SEGALLOC_BLOCK_MAGIC;
+}
+
+static void fail(struct sg_trace_writer *writer, int error)
+{
+    sg_writer_tell(writer, error, writer->life == OPEN);
+    atomic_store(&writer->error, error);
+    writer->life = FAILED;
+}
+
+/* Opens the file at the first event. Called with the lock. */
+static void open_trace(struct sg_trace_writer *writer)
+{
+    struct stat status;
+    void *block;
+    int error = sg_writer_create_file(writer);
+    if (error) {
+        fail(writer, error);
+        return;
+    }
+    error = sg_writer_file_status(writer->fd, &status);
+    if (!error) {
+        writer->device = status.st_dev;
+        writer->inode = status.st_ino;
+        error = sg_writer_write_header(writer);
+    }
+    if (!error)
+        error = sg_writer_make_block(writer, &block);
+    if (error) {
+        close(writer->fd);
+        writer->fd = -1;
+        unlink(writer->path);
+        fail(writer, error);
+        return;
+    }
+    writer->start_ns = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    open_block(writer, block);
+    writer->life = OPEN;
+    atomic_store(&writer->stop, 0);
+    atomic_store(&writer->ahead, AHEAD_AT_OPEN);
+    sg_writer_refill(writer);
+    atomic_store(&writer->ahead, AHEAD_MIN);
+    sg_writer_start_helper(writer);
+}
+
+static void close_block(struct sg_trace_writer *writer)
+{
+    writer->block->checksum = sg_checksum_end(writer->sum);
+    sg_ring_put(&writer->retired, writer->block);
+    writer->block = NULL;
+    writer->used = writer->limit = 0;
+}
+
+/* Finds a place for a record where the block at hand has none. False: there is none now. Called with the lock. */
+static bool look_for_place(struct sg_trace_writer *writer)
+{
+    if (writer->life == UNOPENED)
+        open_trace(writer);
+    if (writer->life != OPEN)
+        return false;
+    if (writer->used < writer->limit)
+        return true;
+    if (!writer->helper)
+        sg_writer_refill(writer);
+    void *block = sg_ring_take(&writer->ready);
+    if (!block && writer->helper && !writer->late && !atomic_load(&writer->error))
+        block = sg_writer_wait(writer);
+    if (!block)
+        return false; /* the full block stays at hand: SEGALLOC_RECORD_END still goes into it */
+    if (writer->block)
+        close_block(writer);
+    open_block(writer, block);
+    if (writer->helper) {
+        uint32_t ahead = atomic_load_explicit(&writer->ahead, memory_order_relaxed);
+        bool behind = sg_ring_count(&writer->ready) < ahead / 2;
+        writer->late &= behind;
+        if (behind && ahead < AHEAD_MAX)
+            atomic_store_explicit(&writer->ahead, ahead * 2, memory_order_relaxed);
+        sg_writer_wake(&writer->wake);
+    }
+    return true;
+}
+
+static __attribute__((noinline)) bool next_place(struct sg_trace_writer *writer)
+{
+    int cancel = sg_cancel_off();
+    bool found = look_for_place(writer);
+    sg_cancel_restore(cancel);
+    return found;
+}
+
+/* Appends a record. The lock is held and there is a place. */
+static inline void put(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    uint32_t used = writer->used;
+    writer->records[used] = *record;
+    writer->sum = sg_checksum_add(writer->sum, record);
+    writer->used = used + 1;
+    /* Whoever reads the file of a killed process sees the record whole or not at all. */
+    __atomic_store_n(&writer->block->count, used + 1, __ATOMIC_RELEASE);
+}
+
+static inline bool append(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    if (__builtin_expect(writer->used >= writer->limit, 0) && !next_place(writer)) {
+        writer->dropped += writer->life != CLOSED;
+        return false;
+    }
+    put(writer, record);
+    atomic_store_explicit(&writer->total, atomic_load_explicit(&writer->total, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return true;
+}
+
+/* Gives the calling thread an index, with a definition. 0 while there is no place for one. Called with the lock. */
+static __attribute__((noinline)) uint16_t index_thread(struct sg_trace_writer *writer, uint64_t time)
+{
+    uint32_t id = (uint32_t)syscall(SYS_gettid), index = 1;
+    while (index <= writer->threads && writer->thread_id[index] != id)
+        index++;
+    if (index > writer->threads) {
+        struct segalloc_trace_record define = {.kind = SEGALLOC_RECORD_DEFINE_THREAD, .thread = (uint16_t)index,
+                                               .id = id, .time_ns = time};
+        if (index > THREADS_MAX) {
+            index = 0; /* from here on threads are not told apart */
+        } else if (append(writer, &define)) {
+            writer->thread_id[index] = id;
+            writer->threads = index;
+        } else {
+            return 0;
+        }
+    }
+    self.generation = writer->generation;
+    self.index = (uint16_t)index;
+    self.site = self.phase = 0;
+    return self.index;
+}
+
+/* What the header says of the devices comes from their definitions. Called with the lock. */
+static __attribute__((noinline)) void note_device(struct sg_trace_writer *writer,
+                                                  const struct segalloc_trace_record *define)
+{
+    if (writer->header.devices <= define->stream)
+        writer->header.devices = define->stream + 1;
+    if (define->stream == 0 || writer->header.device_bytes == 0) {
+        writer->header.granularity = define->id;
+        writer->header.device_bytes = define->size;
+    }
+    int cancel = sg_cancel_off();
+    if (writer->life == OPEN)
+        sg_writer_write(writer->fd, &writer->header, sizeof(writer->header), 0);
+    sg_cancel_restore(cancel);
+}
+
+void sg_trace_writer_emit(void *sink, const struct segalloc_trace_record *event)
+{
+    struct sg_trace_writer *writer = sink;
+    struct segalloc_trace_record record = *event;
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    lock(writer);
+    if (record.kind == SEGALLOC_RECORD_DEFINE_DEVICE)
+        note_device(writer, &record);
+    /* The first event opens the file and with it the clock. */
+    if (writer->used < writer->limit || next_place(writer)) {
+        record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+        record.thread = self.generation == writer->generation ? self.index : index_thread(writer, record.time_ns);
+        append(writer, &record);
+    } else {
+        writer->dropped += writer->life != CLOSED;
+    }
+    unlock(writer);
+}
+
+/* Threads that are not told apart say it each time. Called with the lock; there is a place. */
+static void say_site(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+                     uint32_t phase)
+{
+    bool same = self.site == site && self.phase == phase;
+    if (event->thread ? same : !site && !phase)
+        return;
+    struct segalloc_trace_record record = {.kind = SEGALLOC_RECORD_SITE, .thread = event->thread, .id = site,
+                                           .size = phase, .time_ns = event->time_ns};
+    if (!append(writer, &record))
+        return;
+    self.site = site;
+    self.phase = phase;
+}
+
+void sg_trace_writer_emit_from(struct sg_trace_writer *writer, const struct segalloc_trace_record *event, uint32_t site,
+                               uint32_t phase)
+{
+    struct segalloc_trace_record record = *event;
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    lock(writer);
+    if (writer->used < writer->limit || next_place(writer)) {
+        record.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+        record.thread = self.generation == writer->generation ? self.index : index_thread(writer, record.time_ns);
+        say_site(writer, &record, site, phase);
+        append(writer, &record);
+    } else {
+        writer->dropped += writer->life != CLOSED;
+    }
+    unlock(writer);
+}
+
+bool sg_trace_writer_define(struct sg_trace_writer *writer, struct segalloc_trace_record *define, uint32_t count)
+{
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    bool whole = true;
+    lock(writer);
+    for (uint32_t i = 0; i < count && whole; i++) {
+        whole = writer->used < writer->limit || next_place(writer);
+        define[i].time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+        whole = whole && append(writer, &define[i]);
+    }
+    bool ended = writer->life == CLOSED || writer->life == FAILED;
+    writer->dropped += !whole && !ended;
+    unlock(writer);
+    return whole || ended;
+}
+
+struct sg_event_sink sg_trace_writer_sink(struct sg_trace_writer *writer)
+{
+    return (struct sg_event_sink){sg_trace_writer_emit, writer};
+}
+
+/* Into the places that every block keeps for the end. */
+static bool append_last(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    if (writer->used >= LAST_EVENT)
+        return false;
+    put(writer, record);
+    atomic_store_explicit(&writer->total, atomic_load_explicit(&writer->total, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
+    return true;
+}
+
+/* Writes what differs from the last snapshot. Returns whether all of it found a place. Called with the lock. */
+static bool write_snapshot(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats, uint64_t now,
+                           bool (*write)(struct sg_trace_writer *, const struct segalloc_trace_record *))
+{
+    struct segalloc_trace_record pending = {.kind = SEGALLOC_RECORD_STATISTIC, .stream = device};
+    const struct sg_stats *last = &writer->last[device];
+    bool some = false, whole = true, known = writer->last_known[device];
+    pending.time_ns = now > writer->start_ns ? now - writer->start_ns : 0;
+    /* One record behind, so that the last one can be marked. */
+    for (int i = 0; i < SG_STAT_COUNT && whole; i++)
+        for (int peak = 0; peak < (sg_stat_info((enum sg_stat)i)->kind == SG_STAT_LEVEL ? 2 : 1); peak++) {
+            const uint64_t *from = peak ? stats->peak : stats->value, *before = peak ? last->peak : last->value;
+            if (known && from[i] == before[i])
+                continue;
+            if (some)
+                whole &= write(writer, &pending);
+            some = true;
+            pending.id = writer->name_hash[i];
+            pending.size = from[i];
+            pending.flags = peak ? SEGALLOC_FLAG_PEAK : 0;
+        }
+    pending.flags |= SEGALLOC_FLAG_LAST;
+    if (some && whole)
+        whole = write(writer, &pending);
+    return whole;
+}
+
+static bool append_now(struct sg_trace_writer *writer, const struct segalloc_trace_record *record)
+{
+    return append(writer, record);
+}
+
+void sg_trace_writer_statistics(struct sg_trace_writer *writer, uint32_t device, const struct sg_stats *stats)
+{
+    if (device >= SG_TRACE_DEVICES)
+        return;
+    uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+    lock(writer);
+    bool room = writer->used < writer->limit || next_place(writer);
+    bool whole = room && write_snapshot(writer, device, stats, now, append_now);
+    if (whole)
+        writer->last[device] = *stats;
+    else
+        writer->unsaved[device] = *stats;
+    /* Of a snapshot that broke off nobody knows what was read: the next one has everything. */
+    writer->last_known[device] = whole || (writer->last_known[device] && !room);
+    writer->has_unsaved[device] = !whole;
+    atomic_store_explicit(&writer->snapshot_at[device], atomic_load_explicit(&writer->total, memory_order_relaxed),
+                          memory_order_relaxed);
+    unlock(writer);
+}
+
+bool sg_trace_writer_due(const struct sg_trace_writer *writer, uint32_t device)
+{
+    if (device >= SG_TRACE_DEVICES)
+        return false;
+    uint64_t at = atomic_load_explicit(&writer->snapshot_at[device], memory_order_relaxed);
+    uint64_t after = at < SG_TRACE_SNAPSHOT_EVENTS ? at + !at : SG_TRACE_SNAPSHOT_EVENTS;
+    return atomic_load_explicit(&writer->total, memory_order_relaxed) >= at + after;
+}
+
+static void reset(struct sg_trace_writer *writer)
+{
+    writer->life = UNOPENED;
+    writer->used = writer->limit = writer->threads = 0;
+    writer->block = NULL;
+    writer->dropped = writer->sequence = 0;
+    writer->fd = -1;
+    writer->told = writer->helper = writer->late = false;
+    writer->path[0] = '\0';
+    atomic_store(&writer->total, 0);
+    atomic_store(&writer->making, false);
+    atomic_store(&writer->error, 0);
+    memset(&writer->ready, 0, sizeof(writer->ready));
+    memset(&writer->retired, 0, sizeof(writer->retired));
+    memset(writer->last_known, 0, sizeof(writer->last_known));
+    memset(writer->has_unsaved, 0, sizeof(writer->has_unsaved));
+    for (int i = 0; i < SG_TRACE_DEVICES; i++)
+        atomic_store(&writer->snapshot_at[i], 0);
+    writer->generation = atomic_fetch_add(&generations, 1) + 1;
+    atomic_store(&writer->lock, 0);
+}
+
+static const char *copy_text(char *to, const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    length = length < TEXT_ROOM ? length : TEXT_ROOM - 1;
+    if (length)
+        memcpy(to, text, length);
+    to[length] = '\0';
+    return to;
+}
+
+int sg_trace_writer_create(const struct sg_trace_writer_options *options, struct sg_trace_writer **ret)
+{
+    if (strlen(options->path) >= PATH_ROOM)
+        return -ENAMETOOLONG;
+    struct sg_trace_writer *writer =
+        mmap(NULL, sizeof(*writer), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (writer == MAP_FAILED)
+        return -ENOMEM;
+    writer->options = *options;
+    strcpy(writer->pattern, options->path);
+    writer->options.path = writer->pattern;
+    writer->options.conf = copy_text(writer->text, options->conf);
+    writer->options.command = copy_text(writer->text + TEXT_ROOM, options->command);
+    for (int i = 0; i < SG_STAT_COUNT; i++)
+        writer->name_hash[i] = sg_name_hash(sg_stat_info((enum sg_stat)i)->name);
+    reset(writer);
+    *ret = writer;
+    return 0;
+}
+
+void sg_trace_writer_close(struct sg_trace_writer *writer)
+{
+    lock(writer);
+    enum sg_writer_life before = writer->life;
+    writer->life = CLOSED;
+    uint64_t size = 0;
+    if (before == OPEN) {
+        uint64_t now = sg_writer_now(CLOCK_MONOTONIC_COARSE);
+        for (uint32_t i = 0; i < SG_TRACE_DEVICES; i++)
+            if (writer->has_unsaved[i])
+                write_snapshot(writer, i, &writer->unsaved[i], now, append_last);
+        struct segalloc_trace_record last = {
+            .kind = SEGALLOC_RECORD_END, .id = atomic_load(&writer->total), .size = writer->dropped,
+            .time_ns = now - writer->start_ns};
+        put(writer, &last);
+        size = writer->data_offset + (writer->sequence - 1) * SEGALLOC_TRACE_BLOCK +
+               sizeof(struct segalloc_trace_block) + writer->used * sizeof(struct segalloc_trace_record);
+        close_block(writer);
+    }
+    unlock(writer);
+    if (before != OPEN || !sg_writer_stop_helper(writer))
+        return;
+    void *block;
+    while ((block = sg_ring_take(&writer->retired)) || (block = sg_ring_take(&writer->ready)))
+        munmap(block, SEGALLOC_TRACE_BLOCK);
+    struct stat status;
+    if (!sg_writer_file_status(writer->fd, &status) && status.st_dev == writer->device &&
+        status.st_ino == writer->inode) {
+        /* What was taken ahead goes back; without that the file is only longer. */
+        if (ftruncate(writer->fd, (off_t)size) < 0)
+            atomic_store(&writer->error, -errno);
+        close(writer->fd);
+    }
+    writer->fd = -1;
+}
+
+void sg_trace_writer_fork_child(struct sg_trace_writer *writer)
+{
+    void *block;
+    while ((block = sg_ring_take(&writer->retired)) || (block = sg_ring_take(&writer->ready)))
+        munmap(block, SEGALLOC_TRACE_BLOCK);
+    if (writer->block)
+        munmap(writer->block, SEGALLOC_TRACE_BLOCK);
+    if (writer->fd >= 0)
+        close(writer->fd);
+    reset(writer);
+}
+
+void sg_trace_writer_destroy(struct sg_trace_writer *writer)
+{
+    if (!writer)
+        return;
+    if (writer->life != CLOSED)
+        sg_trace_writer_close(writer);
+    if (!writer->helper || atomic_load(&writer->gone))
+        munmap(writer, sizeof(*writer));
+}
+
+void sg_trace_writer_state(struct sg_trace_writer *writer, struct sg_trace_writer_state *ret)
+{
+    lock(writer);
+    *ret = (struct sg_trace_writer_state){writer->life == OPEN, atomic_load(&writer->total), writer->dropped,
+                                          atomic_load(&writer->error), writer->path};
+    unlock(writer);
+}

@@ -1,0 +1,233 @@
+#include "writer/trace_writer_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "rest.h"
+
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+int sg_writer_file_status(int fd, struct stat *ret)
+{
+    return syscall(SYS_fstat, fd, ret) < 0 ? -errno : 0;
+}
+
+void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened)
+{
+    char line[PATH_ROOM + 256];
+    const char *path = writer->path[0] ? writer->path : writer->pattern;
+    if (!writer->options.warn || atomic_exchange(&writer->told, true))
+        return;
+    const char *end = opened ? "the trace ends here" : "no trace is written";
+    const char *why = error == -ENOSPC    ? "no space left on the device"
+                      : error == -EFBIG   ? "the limit on the size of files is reached"
+                      : error == -ENOENT  ? "no such file or folder"
+                      : error == -ENOTDIR ? "part of its path is no folder"
+                      : error == -EACCES  ? "permission denied"
+                      : error == -EPERM   ? "the operation is not permitted"
+                      : error == -EROFS   ? "read-only file system"
+                      : error == -ESTALE  ? "its descriptor was closed by the program"
+                      : error == -EINVAL  ? "only %p, %h, %r, %e and %% can follow a % sign"
+                                          : NULL;
+    if (why)
+        snprintf(line, sizeof(line), "trace %s: %s; %s, the program goes on", path, why, end);
+    else
+        snprintf(line, sizeof(line), "trace %s: error %d of the system; %s, the program goes on", path, -error, end);
+    writer->options.warn(line);
+}
+
+int sg_writer_create_file(struct sg_trace_writer *writer)
+{
+    int error = sg_path_expand(writer->pattern, writer->options.environment, writer->path, PATH_ROOM);
+    if (error) {
+        writer->path[0] = '\0';
+        return error;
+    }
+    size_t length = strlen(writer->path);
+    error = sg_path_make_parents(writer->path);
+    for (int n = 0; !error && n < 1000; n++) {
+        int fd = open(writer->path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOCTTY, 0666);
+        if (fd >= 0) {
+            long high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, LOW_FD);
+            if (high < 0)
+                high = syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 3);
+            close(fd);
+            if (high < 0)
+                return -errno;
+            writer->fd = (int)high;
+            return 0;
+        }
+        if (errno != EEXIST)
+            return -errno;
+        if (n)
+            snprintf(writer->path + length, 32, ".%ld.%d", (long)getpid(), n);
+        else
+            snprintf(writer->path + length, 32, ".%ld", (long)getpid());
+    }
+    return error ? error : -EEXIST;
+}
+
+int sg_writer_write(int fd, const void *data, size_t size, uint64_t offset)
+{
+    while (size) {
+        ssize_t done = pwrite(fd, data, size, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return done < 0 ? -errno : -EIO;
+        data = (const char *)data + done;
+        size -= (size_t)done;
+        offset += (uint64_t)done;
+    }
+    return 0;
+}
+
+int sg_writer_write_header(struct sg_trace_writer *writer)
+{
+    struct segalloc_trace_header *header = &writer->header;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    page = page < 4096 ? 4096 : page;
+    header->magic = SEGALLOC_TRACE_MAGIC;
+    header->version = SEGALLOC_TRACE_VERSION;
+    header->header_bytes = sizeof(*header);
+    header->conf_bytes = (uint32_t)strlen(writer->options.conf);
+    header->command_bytes = (uint32_t)strlen(writer->options.command);
+    header->data_offset = (sizeof(*header) + header->conf_bytes + header->command_bytes + page - 1) / page * page;
+    header->start_realtime_ns = sg_writer_now(CLOCK_REALTIME);
+    header->pid = (uint64_t)getpid();
+    header->limit_bytes = writer->options.limit_bytes;
+    writer->data_offset = writer->next_offset = header->data_offset;
+    int error = sg_writer_write(writer->fd, header, sizeof(*header), 0);
+    if (!error)
+        error = sg_writer_write(writer->fd, writer->options.conf, header->conf_bytes, sizeof(*header));
+    if (!error)
+        error = sg_writer_write(writer->fd, writer->options.command, header->command_bytes,
+                          sizeof(*header) + header->conf_bytes);
+    return error;
+}
+
+int sg_writer_make_block(struct sg_trace_writer *writer, void **ret)
+{
+    struct stat status;
+    struct rlimit limit;
+    uint64_t end = writer->next_offset + SEGALLOC_TRACE_BLOCK;
+    int error = sg_writer_file_status(writer->fd, &status);
+    if (error && error != -EBADF)
+        return error;
+    if (error || status.st_dev != writer->device || status.st_ino != writer->inode)
+        return -ESTALE;
+    /* Over this limit the kernel would also send a signal that kills. */
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && end > limit.rlim_cur)
+        return -EFBIG;
+    do
+        error = posix_fallocate(writer->fd, (off_t)writer->next_offset, SEGALLOC_TRACE_BLOCK);
+    while (error == EINTR);
+    if (error)
+        return -error;
+    char *block = mmap(NULL, SEGALLOC_TRACE_BLOCK, PROT_READ | PROT_WRITE, MAP_SHARED, writer->fd,
+                       (off_t)writer->next_offset);
+    if (block == MAP_FAILED)
+        return -errno;
+    if (madvise(block, SEGALLOC_TRACE_BLOCK, MADV_POPULATE_WRITE) < 0) {
+        if (errno != EINVAL) {
+            error = -errno;
+            munmap(block, SEGALLOC_TRACE_BLOCK);
+            return error == -EFAULT ? -ENOSPC : error;
+        }
+        for (size_t at = 0; at < SEGALLOC_TRACE_BLOCK; at += 4096)
+            ((volatile char *)block)[at] = 0;
+    }
+    writer->next_offset = end;
+    *ret = block;
+    return 0;
+}
+
+unsigned sg_writer_refill(struct sg_trace_writer *writer)
+{
+    unsigned made = 0;
+    void *block;
+    while ((block = sg_ring_take(&writer->retired)) != NULL)
+        munmap(block, SEGALLOC_TRACE_BLOCK);
+    while (!atomic_load(&writer->error) && !atomic_load(&writer->stop) &&
+           sg_ring_count(&writer->ready) < atomic_load_explicit(&writer->ahead, memory_order_relaxed)) {
+        atomic_store(&writer->making, true);
+        int error = sg_writer_make_block(writer, &block);
+        atomic_store(&writer->making, false);
+        if (error) {
+            atomic_store(&writer->error, error);
+            sg_writer_tell(writer, error, true);
+            break;
+        }
+        sg_ring_put(&writer->ready, block);
+        made++;
+    }
+    return made;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t seen, const struct timespec *timeout)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT | FUTEX_PRIVATE_FLAG, seen, timeout, NULL, 0);
+}
+
+static void *help(void *user)
+{
+    struct sg_trace_writer *writer = user;
+    prctl(PR_SET_NAME, "segalloc-trace", 0, 0, 0);
+    while (!atomic_load(&writer->stop)) {
+        uint32_t seen = atomic_load_explicit(&writer->wake, memory_order_acquire);
+        if (!sg_writer_refill(writer) && !atomic_load(&writer->stop))
+            futex_wait(&writer->wake, seen, NULL);
+    }
+    sg_writer_wake(&writer->gone);
+    return NULL;
+}
+
+void sg_writer_start_helper(struct sg_trace_writer *writer)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    atomic_store(&writer->gone, 0);
+    if (!writer->options.create_thread || pthread_attr_init(&attributes))
+        return;
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before); /* of this thread, on Linux; the new one inherits it */
+    writer->helper = writer->options.create_thread(&thread, &attributes, help, writer) == 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+}
+
+void *sg_writer_wait(struct sg_trace_writer *writer)
+{
+    void *block = NULL;
+    sg_writer_wake(&writer->wake);
+    int disk = 0, processor = 0;
+    while (!block && disk < WAIT_STEPS_DISK && processor < WAIT_STEPS_PROCESSOR && !atomic_load(&writer->error)) {
+        ++*(atomic_load(&writer->making) ? &disk : &processor);
+        sg_rest(WAIT_STEP_NS);
+        block = sg_ring_take(&writer->ready);
+    }
+    writer->late = !block;
+    return block;
+}
+
+bool sg_writer_stop_helper(struct sg_trace_writer *writer)
+{
+    if (!writer->helper)
+        return true;
+    atomic_store(&writer->stop, 1);
+    sg_writer_wake(&writer->wake);
+    for (int i = 0; i < 200 && !atomic_load(&writer->gone); i++)
+        futex_wait(&writer->gone, 0, &(struct timespec){.tv_nsec = 10000000});
+    return atomic_load(&writer->gone) != 0;
+}

@@ -1,0 +1,146 @@
+/* The two halves of the writer of traces: its events (trace_writer.c), and the file that they go to with the blocks
+   that are taken from it ahead (trace_writer_file.c). Included by these two only. */
+#ifndef SG_TRACE_WRITER_FILE_H
+#define SG_TRACE_WRITER_FILE_H
+
+#include <assert.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "trace_file.h"
+#include "writer/trace_writer.h"
+
+enum {
+    AHEAD_MIN = 4,
+    AHEAD_MAX = 32,
+    RING = 64, /* > AHEAD_MAX + blocks not yet unmapped: they are unmapped before others are mapped */
+    THREADS_MAX = 65535,
+    PATH_ROOM = 1024,
+    TEXT_ROOM = 64 << 10,
+    AHEAD_AT_OPEN = 2,
+    /* How long an event may wait for the helper while that is busy with the disk, and while it waits for a processor:
+       5 and 50 ms. */
+    WAIT_STEP_NS = 50000, WAIT_STEPS_DISK = 100, WAIT_STEPS_PROCESSOR = 1000,
+    LOW_FD = 100,               /* programs that close or count on low descriptors find ours out of their way */
+    LAST_EVENT = SG_BLOCK_RECORDS - 1, /* the last place of a block is for SEGALLOC_RECORD_END */
+    SNAPSHOT_ROOM = 160                /* and those before it for the last statistics, if the disk is full by then */
+};
+
+enum sg_writer_life { UNOPENED, OPEN, FAILED, CLOSED };
+
+/* Blocks on their way between the helper and the events; one side puts, the other takes. */
+struct sg_ring {
+    void *block[RING];
+    _Atomic uint32_t put, taken;
+};
+
+struct sg_trace_writer {
+    /* What an event touches. */
+    _Atomic uint32_t lock;
+    uint32_t used, limit; /* records in the block, and how many may be: both 0 without a block */
+    struct segalloc_trace_block *block;
+    struct segalloc_trace_record *records;
+    uint64_t sum; /* checksum of the records so far */
+    uint64_t start_ns;
+    uint32_t generation; /* of thread indices */
+    uint32_t threads;
+    _Atomic uint64_t total;
+    uint64_t dropped, sequence;
+
+    enum sg_writer_life life;
+    _Atomic int error; /* of the disk: no further blocks will come */
+    atomic_bool told;  /* the error has been told to the user */
+    int fd;
+    dev_t device;
+    ino_t inode;
+    uint64_t data_offset;
+    uint64_t next_offset; /* of the next block to be taken; the helper's while there is one */
+
+    struct sg_ring ready, retired;
+    _Atomic uint32_t ahead, wake, stop, gone; /* wake and gone are futexes */
+    bool helper;
+    _Atomic bool making; /* a block: the disk is at work */
+    bool late; /* the helper was waited for in vain: events are dropped until it has caught up */
+
+    struct sg_trace_writer_options options; /* its texts point into `text` */
+    struct segalloc_trace_header header;
+    uint64_t name_hash[SG_STAT_COUNT];
+    struct sg_stats last[SG_TRACE_DEVICES];
+    bool last_known[SG_TRACE_DEVICES];
+    struct sg_stats unsaved[SG_TRACE_DEVICES]; /* came when there was no place any more */
+    bool has_unsaved[SG_TRACE_DEVICES];
+    _Atomic uint64_t snapshot_at[SG_TRACE_DEVICES];
+    uint32_t thread_id[THREADS_MAX + 1];
+    char pattern[PATH_ROOM], path[PATH_ROOM + 32];
+    char text[2 * TEXT_ROOM];
+};
+
+static inline uint64_t sg_writer_now(clockid_t clock)
+{
+    struct timespec time;
+    clock_gettime(clock, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+static inline void sg_writer_wake(_Atomic uint32_t *word)
+{
+    atomic_fetch_add_explicit(word, 1, memory_order_release);
+    syscall(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, INT32_MAX, NULL, NULL, 0);
+}
+
+static inline uint32_t sg_ring_count(const struct sg_ring *ring)
+{
+    return atomic_load_explicit(&ring->put, memory_order_acquire) -
+           atomic_load_explicit(&ring->taken, memory_order_acquire);
+}
+
+static inline void sg_ring_put(struct sg_ring *ring, void *block)
+{
+    uint32_t put = atomic_load_explicit(&ring->put, memory_order_relaxed);
+    assert(put - atomic_load_explicit(&ring->taken, memory_order_relaxed) < RING);
+    ring->block[put % RING] = block;
+    atomic_store_explicit(&ring->put, put + 1, memory_order_release);
+}
+
+static inline void *sg_ring_take(struct sg_ring *ring)
+{
+    uint32_t taken = atomic_load_explicit(&ring->taken, memory_order_relaxed);
+    if (atomic_load_explicit(&ring->put, memory_order_acquire) == taken)
+        return NULL;
+    void *block = ring->block[taken % RING];
+    atomic_store_explicit(&ring->taken, taken + 1, memory_order_release);
+    return block;
+}
+
+/* fstat() through the kernel: its name in libc is of glibc 2.33. 0 or a negative errno. */
+int sg_writer_file_status(int fd, struct stat *ret);
+
+/* Tells the user, once, why the trace ends (`opened`), or is not begun. Needs no lock. */
+void sg_writer_tell(struct sg_trace_writer *writer, int error, bool opened);
+
+/* Creates the file under the name that the pattern gives, or, where that is taken, with .PID and .PID.N after it. */
+int sg_writer_create_file(struct sg_trace_writer *writer);
+int sg_writer_write(int fd, const void *data, size_t size, uint64_t offset);
+int sg_writer_write_header(struct sg_trace_writer *writer);
+
+/* Takes the next block of the file, maps it and makes its pages writable. 0 or a negative errno. */
+int sg_writer_make_block(struct sg_trace_writer *writer, void **ret);
+
+/* Unmaps what is done with and makes blocks until enough are ready. Returns how many it made. For the helper, or for
+   the events where there is none. */
+unsigned sg_writer_refill(struct sg_trace_writer *writer);
+void sg_writer_start_helper(struct sg_trace_writer *writer);
+
+/* True when the helper has gone, so that everything is the caller's again. */
+bool sg_writer_stop_helper(struct sg_trace_writer *writer);
+
+/* Where events come as fast as the processor can make them the helper may be short of processor time, not of disk: it
+   is given some. A disk that stalls is waited for once, for a moment, and then not again until the helper has caught
+   up. Returns a block or NULL. */
+void *sg_writer_wait(struct sg_trace_writer *writer);
+
+#endif
