@@ -6,7 +6,7 @@
 #include "remap/mapping_limit.h"
 
 /* The place of a context, or with NULL the first that is empty; -1: there is none. No lock needed. */
-static int place_of(const struct sg_core *core, CUcontext context)
+static int context_index(const struct sg_core *core, CUcontext context)
 {
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count; i++)
@@ -17,12 +17,12 @@ static int place_of(const struct sg_core *core, CUcontext context)
 
 void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 {
-    if (place_of(core, context) >= 0)
+    if (context_index(core, context) >= 0)
         return;
     sg_lock(&core->setup);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_relaxed);
-    bool known = place_of(core, context) >= 0;
-    int empty = place_of(core, NULL);
+    bool known = context_index(core, context) >= 0;
+    int empty = context_index(core, NULL);
     uint32_t at = empty >= 0 ? (uint32_t)empty : count;
     if (!known && at < SG_CONTEXTS_MAX) {
         atomic_store_explicit(&core->context_device[at], (uint8_t)ordinal, memory_order_relaxed);
@@ -38,7 +38,7 @@ void sg_core_context_seen(struct sg_core *core, int ordinal, CUcontext context)
 void sg_core_context_forget(struct sg_core *core, CUcontext context)
 {
     sg_lock(&core->setup);
-    int at = place_of(core, context);
+    int at = context_index(core, context);
     if (at >= 0) {
         atomic_store_explicit(&core->context[at], NULL, memory_order_relaxed);
         atomic_fetch_sub(&core->ending, atomic_exchange(&core->context_ending[at], 0));
@@ -48,7 +48,7 @@ void sg_core_context_forget(struct sg_core *core, CUcontext context)
 
 bool sg_core_is_ending(struct sg_core *core, CUcontext context)
 {
-    int at = atomic_load(&core->ending) == 0 ? -1 : place_of(core, context);
+    int at = atomic_load(&core->ending) == 0 ? -1 : context_index(core, context);
     return at >= 0 && atomic_load(&core->context_ending[at]) > 0;
 }
 
@@ -76,7 +76,7 @@ uint32_t sg_device_contexts(const struct sg_device *device, bool own)
 void sg_core_context_ending(struct sg_core *core, CUcontext context, bool ending)
 {
     sg_lock(&core->setup);
-    int at = place_of(core, context);
+    int at = context_index(core, context);
     uint32_t calls = at >= 0 ? atomic_load(&core->context_ending[at]) : 0;
     if (at >= 0 && (ending || calls)) { /* another call may have ended it since, and it have come back */
         atomic_store(&core->context_ending[at], ending ? calls + 1 : calls - 1);
@@ -113,17 +113,17 @@ void sg_core_context_gone(struct sg_core *core, int ordinal, CUcontext context)
     for (uint32_t i = 0; i < device->region_count; i++)
         sg_device_release_all(device, device->region[i], context);
     sg_unlock(&device->lock);
-    if (device->classic)
-        sg_classic_context_gone(device, context);
+    if (device->native)
+        sg_segments_context_gone(device, context);
 }
 
 void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || !device->classic)
+    if (!device || !device->native)
         return;
     sg_lock(&device->lock);
-    sg_classic_forget(device->classic, context);
+    sg_segments_forget(device->native, context);
     sg_unlock(&device->lock);
 }
 
@@ -131,7 +131,7 @@ void sg_core_segments_gone(struct sg_core *core, int ordinal, CUcontext context)
 static void set_peers(struct sg_device *device, uint64_t peers)
 {
     device->peers = peers;
-    device->reached |= peers != 0;
+    device->peer_accessed |= peers != 0;
     sg_emit(device, SEGALLOC_RECORD_PEERS, 0, sg_device_unknown_stream(device), 0, peers);
 }
 

@@ -49,14 +49,14 @@ static void destroy_device(struct sg_device *device)
             region->pin[page] = 0;
         sg_device_release_all(device, region, NULL);
     }
-    sg_device_tidy(device); /* a page of which several streams have parts is whole again only then */
+    sg_device_coalesce_completed(device); /* a page of which several streams have parts is whole again only then */
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
-    if (device->classic) {
+    if (device->native) {
         sg_unlock(&device->grow);
-        sg_classic_context_gone(device, NULL);
-        sg_classic_trim(device);
-        sg_classic_destroy(device->classic);
+        sg_segments_context_gone(device, NULL);
+        sg_segments_trim(device);
+        sg_segments_destroy(device->native);
     }
     for (uint32_t i = 0; i < device->region_count; i++) {
         /* a range that isn't taken back costs nothing */
@@ -66,11 +66,11 @@ static void destroy_device(struct sg_device *device)
     }
     for (uint32_t i = 0; i < device->idle_count; i++)
         driver->event_destroy(device->idle_event[i].event);
-    for (uint32_t i = 0; i < device->mark_count; i++)
-        driver->event_destroy(device->mark[i].event);
+    for (uint32_t i = 0; i < device->fence_count; i++)
+        driver->event_destroy(device->fence[i].event);
     sg_meta_unmap(device->handles.memory, device->handles.bytes);
     sg_meta_unmap(device->runs.memory, device->runs.bytes);
-    sg_nodes_fini(&device->nodes);
+    sg_extents_fini(&device->extents);
     sg_meta_unmap(device, sizeof *device);
 }
 
@@ -85,36 +85,37 @@ void sg_core_destroy(struct sg_core *core)
 }
 
 /* The largest request for the small region while there is room. */
-static uint64_t small_while_roomy(const struct sg_device *device)
+static uint64_t small_at_low_pressure(const struct sg_device *device)
 {
     const struct sg_usage *usage = &device->usage;
-    return usage->small_reserved.now < usage->reserved.now / SG_SMALL_ROOMY_SHARE ? SG_SMALL_ROOMY_MOST
-                                                                                  : SG_SMALL_ROOMY_BYTES;
+    return usage->small_reserved.now < usage->reserved.now / SG_SMALL_LOW_PRESSURE_SHARE ? SG_SMALL_LOW_PRESSURE_MOST
+                                                                                  : SG_SMALL_LOW_PRESSURE_BYTES;
 }
 
 /* Under the lock. */
-static enum sg_class classify(const struct sg_device *device, size_t rounded)
+static enum sg_region_kind classify(const struct sg_device *device, size_t rounded)
 {
-    if (rounded <= SG_SMALL_BYTES || (rounded <= small_while_roomy(device) && sg_device_is_roomy(device, rounded)))
-        return SG_CLASS_SMALL;
-    return rounded > device->capacity_bytes / 2 ? SG_CLASS_HUGE : SG_CLASS_REGULAR;
+    if (rounded <= SG_SMALL_BYTES ||
+        (rounded <= small_at_low_pressure(device) && sg_device_is_low_pressure(device, rounded)))
+        return SG_KIND_SMALL;
+    return rounded > device->capacity_bytes / 2 ? SG_KIND_HUGE : SG_KIND_REGULAR;
 }
 
 /* max_split_size: the large from the high end, the others from the low end, as long as there is room. Where there
    isn't, another order of placement would only move other pages, and more. A range that could grow is left for what
    needs that only while nothing is moved: later, pages come to wherever they are wanted. */
-static enum sg_end end_for(const struct sg_device *device, enum sg_class class, size_t rounded)
+static enum sg_region_end end_for(const struct sg_device *device, enum sg_region_kind kind, size_t rounded)
 {
     uint64_t least = device->core->conf.max_split_size;
-    if (!sg_device_is_roomy(device, rounded))
+    if (!sg_device_is_low_pressure(device, rounded))
         return SG_END_LOW;
-    return least && rounded >= least && class == SG_CLASS_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
+    return least && rounded >= least && kind == SG_KIND_REGULAR ? SG_END_HIGH : SG_END_SETTLED;
 }
 
 static __attribute__((noinline)) CUresult malloc_fixed(struct sg_device *device, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
-    CUresult result = sg_classic_malloc(device, bytes, tag, ret);
+    CUresult result = sg_segments_malloc(device, bytes, tag, ret);
     return result == CUDA_ERROR_OUT_OF_MEMORY ? sg_device_ran_out(device, bytes, tag) : result;
 }
 
@@ -125,7 +126,7 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         device = sg_device_get(core, ordinal);
-    if (!device || device->mode == SG_MODE_PASS_ON)
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
         return CUDA_ERROR_NOT_SUPPORTED;
     if (bytes == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -135,26 +136,27 @@ CUresult sg_core_malloc(struct sg_core *core, int ordinal, size_t bytes, const s
     uint32_t units = (uint32_t)(rounded >> SG_UNIT_SHIFT);
     struct sg_region *region;
     sg_lock(&device->lock);
-    if (__builtin_expect(device->mode == SG_MODE_CLASSIC, 0)) { /* it may be from here on: sg_core_fix() */
+    if (__builtin_expect(device->mode == SG_MODE_SEGMENTS, 0)) { /* it may be from here on: sg_core_fix() */
         sg_unlock(&device->lock);
         return malloc_fixed(device, bytes, tag, ret);
     }
-    enum sg_class class = classify(device, rounded);
-    const struct sg_want want = {.class = class, .units = units, .end = end_for(device, class, rounded), .slot = tag->slot};
-    uint32_t node = sg_device_take(device, &want, &region);
-    if (node)
-        *ret = sg_device_hand_out(device, region, node, bytes, tag);
+    enum sg_region_kind kind = classify(device, rounded);
+    const struct sg_want want =
+        {.kind = kind, .units = units, .end = end_for(device, kind, rounded), .slot = tag->slot};
+    uint32_t extent = sg_device_take(device, &want, &region);
+    if (extent)
+        *ret = sg_device_hand_out(device, region, extent, bytes, tag);
     else
         sg_emit(device, SEGALLOC_RECORD_SLOW_BEGIN, 0, sg_device_stream(device, tag), 0, bytes);
     sg_unlock(&device->lock);
-    return node ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
+    return extent ? CUDA_SUCCESS : sg_grow(device, want, bytes, tag, ret);
 }
 
-struct sg_device *sg_core_classic_at(const struct sg_core *core, CUdeviceptr address)
+struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         struct sg_device *device = atomic_load_explicit(&((struct sg_core *)core)->device[i], memory_order_acquire);
-        if (device && device->classic && sg_classic_owns(device, address))
+        if (device && device->native && sg_segments_owns(device, address))
             return device;
     }
     return NULL;
@@ -162,26 +164,27 @@ struct sg_device *sg_core_classic_at(const struct sg_core *core, CUdeviceptr add
 
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address)
 {
-    return sg_core_range_at(core, address) || sg_core_classic_at(core, address) != NULL;
+    return sg_core_range_at(core, address) || sg_core_segments_at(core, address) != NULL;
 }
 
 CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_block_info *ret)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
-        struct sg_device *classic = sg_core_classic_at(core, address);
-        return classic ? sg_classic_block(classic, address, /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
+        struct sg_device *native = sg_core_segments_at(core, address);
+        return native ? sg_segments_block(native, address,  /* inside */ true, ret) : CUDA_ERROR_NOT_FOUND;
     }
     struct sg_device *device = range->device;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     sg_lock(&device->lock);
     uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
     if (id) {
-        const struct sg_node *node = &device->nodes.node[id];
-        CUdeviceptr base = sg_region_address(range->region, node->begin);
-        if (address - base < node->requested) {
-            *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
-                node->serial, false, !(device->page_kind & SG_PAGES_EXPORTABLE)};
+        const struct sg_extent *extent = &device->extents.extent[id];
+        CUdeviceptr base = sg_region_address(range->region, extent->begin);
+        if (address - base < extent->requested) {
+            *ret = (struct sg_block_info){base, extent->requested, device->ordinal,
+                (CUcontext)(uintptr_t)extent->context,
+                extent->alloc_seq, false, !(device->page_kind & SG_PAGES_EXPORTABLE)};
             result = CUDA_SUCCESS;
         }
     }
@@ -195,7 +198,7 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
     if (!device)
         return 0;
     sg_lock(&device->lock);
-    uint64_t latest = device->serial;
+    uint64_t latest = device->seq;
     sg_unlock(&device->lock);
     return latest;
 }
@@ -203,16 +206,16 @@ uint64_t sg_core_latest_buffer(struct sg_core *core, int ordinal)
 void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, size_t *total_bytes)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
-    if (!device || device->mode == SG_MODE_PASS_ON)
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
         return;
     bool regions = device->granularity;
     if (regions)
-        sg_device_ask(device, SG_ASK_MARK);
+        sg_device_ask(device, SG_ASK_FENCE);
     sg_lock(&device->lock);
-    bool joined = sg_device_tidy(device);
-    if (regions && (sg_device_flush(device) || joined))
+    bool joined = sg_device_coalesce_completed(device);
+    if (regions && (sg_device_drain_quick_lists(device) || joined))
         sg_emit(device, SEGALLOC_RECORD_MERGE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t idle = (device->classic ? sg_classic_idle(device) : 0) +
+    uint64_t idle = (device->native ? sg_segments_idle(device) : 0) +
                     (regions ? sg_device_idle(device) + sg_pending_returnable(device) : 0);
     uint64_t held = device->usage.reserved.now - idle;
     uint64_t available = *free_bytes + idle,
@@ -220,7 +223,7 @@ void sg_core_mem_info(struct sg_core *core, int ordinal, size_t *free_bytes, siz
     available = available < allowed ? available : allowed;
     /* would be made of the regular region's pages, which may be large */
     if (device->mode == SG_MODE_EXPANDABLE && available <= device->capacity_bytes / 2)
-        available -= available % device->page_bytes[SG_CLASS_REGULAR];
+        available -= available % device->page_bytes[SG_KIND_REGULAR];
     *free_bytes = available;
     if (core->conf.limit_visible)
         *total_bytes = device->capacity_bytes;
@@ -245,31 +248,31 @@ size_t sg_core_trim(struct sg_core *core, int ordinal, size_t keep)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || core->disabled)
         return 0;
-    if (device->mode == SG_MODE_PASS_ON)
+    if (device->mode == SG_MODE_PASSTHROUGH)
         return 0;
     if (!device->granularity)
-        return sg_classic_trim(device);
-    sg_device_ask(device, SG_ASK_MARK);
+        return sg_segments_trim(device);
+    sg_device_ask(device, SG_ASK_FENCE);
     sg_device_drain(device);
     sg_lock_grow(device);
     sg_lock(&device->lock);
-    sg_device_tidy(device);
+    sg_device_coalesce_completed(device);
     uint64_t spare = device->usage.reserved.now - device->usage.allocated.now;
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, keep);
-    uint64_t given = device->classic ? sg_classic_empty(device) : 0;
+    uint64_t given = device->native ? sg_segments_empty(device) : 0;
     spare -= given;
     sg_unlock(&device->lock);
     given += spare > keep ? sg_device_give_back(device, spare - keep) : 0;
     sg_unlock(&device->grow);
-    if (device->classic)
-        sg_classic_settle(device);
+    if (device->native)
+        sg_segments_settle(device);
     return given;
 }
 
 bool sg_core_fix(struct sg_core *core, int ordinal, bool whole)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
-    return device && device->mode != SG_MODE_PASS_ON && sg_classic_begin(device, whole);
+    return device && device->mode != SG_MODE_PASSTHROUGH && sg_segments_begin(device, whole);
 }
 
 void sg_core_share(struct sg_core *core)
@@ -285,7 +288,7 @@ void sg_core_share(struct sg_core *core)
 bool sg_core_left_pages(struct sg_core *core, int ordinal)
 {
     const struct sg_device *device = sg_device_known(core, ordinal);
-    return device && device->granularity && device->mode == SG_MODE_CLASSIC;
+    return device && device->granularity && device->mode == SG_MODE_SEGMENTS;
 }
 
 void sg_core_merge(struct sg_core *core, int ordinal)
@@ -294,8 +297,8 @@ void sg_core_merge(struct sg_core *core, int ordinal)
     if (!device || !device->granularity)
         return;
     sg_lock(&device->lock);
-    sg_device_tidy(device);
-    sg_device_flush(device);
+    sg_device_coalesce_completed(device);
+    sg_device_drain_quick_lists(device);
     sg_unlock(&device->lock);
 }
 
@@ -313,10 +316,10 @@ void sg_core_poll(struct sg_core *core, int ordinal)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (device && device->granularity && !core->disabled)
-        sg_device_ask(device, SG_ASK_MARK);
+        sg_device_ask(device, SG_ASK_FENCE);
 }
 
-void sg_core_passed_on(struct sg_core *core, int ordinal, CUdeviceptr address, size_t bytes)
+void sg_core_passthrough(struct sg_core *core, int ordinal, CUdeviceptr address, size_t bytes)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
     if (!device)
@@ -324,8 +327,8 @@ void sg_core_passed_on(struct sg_core *core, int ordinal, CUdeviceptr address, s
     sg_count(device, SG_STAT_passed_on, 1);
     sg_count(device, SG_STAT_passed_on_bytes, bytes);
     sg_lock(&device->lock);
-    if (device->classic)
-        sg_classic_given_out(device->classic, address, bytes);
+    if (device->native)
+        sg_segments_given_out(device->native, address, bytes);
     sg_emit(device, SEGALLOC_RECORD_PASSED_ON, 0, 0, 0, bytes);
     sg_unlock(&device->lock);
 }
@@ -339,7 +342,7 @@ static void pin_pages(struct sg_device *device, struct sg_region *region, uint32
     for (uint32_t page = first; page < first + pages; page++) {
         if (region->pin[page] & SG_PIN_ASKED)
             continue;
-        region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_OLD;
+        region->pinned += !region->pin[page] && region->handle[page] != SG_PAGE_STALE;
         region->pin[page] |= SG_PIN_ASKED;
         sg_gauge_add(&device->usage.pinned, (uint64_t)region->page_units << SG_UNIT_SHIFT);
         any = true;

@@ -39,7 +39,7 @@ struct sg_tag {
                           EVENT, but for: */
     bool in_order;     /* of a free: it is a step of the stream `slot`, after all use of the block, which is that
                           stream's from then on if it was allocated for an unknown one */
-    enum sg_sees sees; /* of a free by SG_FREE_SYNC_STREAM */
+    enum sg_user_rule sees; /* of a free by SG_FREE_SYNC_STREAM */
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
     bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
                           are not followed */
@@ -48,15 +48,15 @@ struct sg_tag {
 };
 
 /* For replays of what a core emitted to its observer. All knowledge of work comes by sg_core_completed(),
-   sg_core_waited() and sg_core_settle(). The driver is asked nothing about it.
+   sg_core_ordered_after() and sg_core_settle(). The driver is asked nothing about it.
 
    An operation that drops the lock consists of *turns*. Each of its sections under the lock emits one record. Before it
-   does anything for the next section, driver calls included, it calls `turn`. That returns once the section's own
+   does anything for the next section, driver calls included, it calls `step`. That returns once the section's own
    record has come in the trace. The record says what the driver answered and what else is not the core's to decide.
    NULL: there is none, and the core decides and asks the driver afresh. No lock but `grow` is held. `give_way` is
    called, as often as it takes, where `grow` is held by an operation that stands at a turn of its own. */
 struct sg_replay {
-    const struct segalloc_trace_record *(*turn)(void);
+    const struct segalloc_trace_record *(*step)(void);
     void (*give_way)(void);
 };
 
@@ -99,7 +99,7 @@ void sg_core_destroy(struct sg_core *core);
 
 /* cuMemAlloc on `device` for the caller described by `tag`. The current context must belong to the device. Zero
    bytes: CUDA_ERROR_INVALID_VALUE. CUDA_ERROR_NOT_SUPPORTED: the caller should pass the request on to the driver
-   (the device can't be served by us) and then call sg_core_passed_on(). */
+   (the device can't be served by us) and then call sg_core_passthrough(). */
 CUresult sg_core_malloc(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* cuMemFree for memory of ours. CUDA_ERROR_INVALID_VALUE for addresses inside our ranges that are not the start of a
@@ -118,7 +118,7 @@ CUresult sg_core_wait_for_all(struct sg_core *core);
 /* A copy between devices touches the block that holds `address`, if there is one. A later free of it takes that into
    account, unless the block was allocated for a stream, whose caller records others (sg_core_record_stream()). For a
    block in a fixed segment, this call records the use by a stream of another context. */
-void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address);
+void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address);
 
 /* Whether an address lies inside a range of ours. Lock-free, callable at any time, also in a forked child. */
 bool sg_core_owns(const struct sg_core *core, CUdeviceptr address);
@@ -129,7 +129,7 @@ struct sg_block_info {
     int device;
     CUcontext context;
     uint64_t buffer_id; /* differs for each allocation */
-    bool abroad;        /* in a fixed segment: work of other contexts on it was recorded */
+    bool cross_device;  /* in a fixed segment: work of other contexts on it was recorded */
     bool plain;         /* of pages that can't be given to other processes */
 };
 /* The live block that holds `address`; CUDA_ERROR_INVALID_VALUE if none does, CUDA_ERROR_NOT_FOUND if not ours. */
@@ -169,7 +169,7 @@ void sg_core_cost(struct sg_core *core, int device, uint64_t call, uint64_t ns);
 void sg_core_poll(struct sg_core *core, int device);
 
 /* Notes an allocation that the driver served, for the report's served share. */
-void sg_core_passed_on(struct sg_core *core, int device, CUdeviceptr address, size_t bytes);
+void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, size_t bytes);
 
 /* A context was destroyed or its primary reset: its blocks and pending frees are gone; no driver call is made for
    `context`. NULL: everything on the device is gone. */
@@ -221,10 +221,12 @@ bool sg_core_is_free(struct sg_core *core);
 
       - an event's clock is what sg_core_clock() said *before* the driver was asked to record it, kept after it
         succeeded;
-      - sg_core_waited() and sg_core_completed() come *after* the driver's success, with the clock that the event had
+      - sg_core_ordered_after() and sg_core_completed() come *after* the driver's success, with the clock that the event
+      had
         before the call, and not at all where the event was recorded anew meanwhile, or may have been by means that
         are not seen;
-      - sg_core_slot_touched() comes after a call that gave the stream work, before that call returns to the program. */
+      - sg_core_slot_submitted() comes after a call that gave the stream work, before that call returns to the
+      program. */
 
 /* The slot of a stream, found or made. 0: there is none left, or the device does not serve memory by ranges. */
 sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id *id);
@@ -241,42 +243,43 @@ bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot);
 void sg_core_slot_gone(struct sg_core *core, int device, sg_slot slot);
 
 /* From here on the stream counts as ordered by means that are not seen. */
-void sg_core_slot_opaque(struct sg_core *core, int device, sg_slot slot);
+void sg_core_slot_untracked_order(struct sg_core *core, int device, sg_slot slot);
 
 /* The host has observed, or may observe at any time without a call, that the work of `clock` is complete. NULL: all
    that the device was given so far. The host may pass blocks from before then to any stream. */
-void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock);
+void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock);
 
 /* The stream may have been given work. No lock. */
-void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot);
+void sg_core_slot_submitted(struct sg_core *core, int device, sg_slot slot);
 
 /* What everything submitted to `slot` from now on is ordered after, its own work so far included. */
-void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret);
+void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret);
 
-/* Read before the driver is asked whether the stream has work left; valid if it has none. *ret_told is for
-   sg_core_told(): the host has observed all of it. For sg_core_completed() the stream's own entry counts only up to
-   *ret_done. A blocking stream is ordered after the legacy stream's work by its next step. If it was given nothing
-   since, it is idle, and the legacy stream may be busy. */
-void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done);
+/* Read before the driver is asked whether the stream has work left; valid if it has none. *ret_replayed is for
+   sg_core_host_observed(): the host has observed all of it. For sg_core_completed() the stream's own entry counts only
+   up to *ret_done. A blocking stream is ordered after the legacy stream's work by its next step. If it was given
+   nothing since, it is idle, and the legacy stream may be busy. */
+void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret_replayed,
+    uint64_t *ret_done);
 
 /* What everything submitted to any stream of a context from now on is ordered after; NULL: of the device. For calls
    that wait for all of them. */
-void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret);
+void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_vector_clock *ret);
 
 /* What `slot` is given from now on is ordered after `clock`. */
-void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock);
+void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const struct sg_vector_clock *clock);
 
 /* The oldest free that waits for all work of the device's context takes effect: for replays. */
 void sg_core_settle(struct sg_core *core, int device);
 
 /* All up to `clock` is complete. */
-void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock);
+void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_clock *clock);
 
 /* For replays: as a PIN record says. */
 void sg_core_pin_pages(struct sg_core *core, int device, uint64_t first, uint64_t pages);
 
 /* For replays: as a MARK record says. */
-void sg_core_marked(struct sg_core *core, int device, uint64_t slots, uint64_t time);
+void sg_core_fenced(struct sg_core *core, int device, uint64_t slots, uint64_t seq);
 
 /* The live block at `address` is used on the stream of `slot` too. CUDA_ERROR_INVALID_VALUE: there is no such block.
    CUDA_ERROR_NOT_FOUND: the address isn't ours. */

@@ -14,7 +14,7 @@ void sg_usage_derive(struct sg_device *device)
     uint64_t whole = 0;
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        whole += (uint64_t)(region->whole_free + region->whole_cached) * region->page_units;
+        whole += (uint64_t)(region->whole_free + region->whole_deferred) * region->page_units;
     }
     whole <<= SG_UNIT_SHIFT;
     uint64_t stranded = usage->reserved.now - usage->active.now;
@@ -37,7 +37,7 @@ void sg_device_count_pages(struct sg_device *device, struct sg_region *region, i
 {
     uint32_t count = (uint32_t)(pages < 0 ? -pages : pages); /* of a region's */
     uint64_t bytes = count * ((uint64_t)region->page_units << SG_UNIT_SHIFT);
-    bool small = device->region_class[region->index] == SG_CLASS_SMALL;
+    bool small = device->region_kind[region->index] == SG_KIND_SMALL;
     struct sg_usage *usage = &device->usage;
     if (pages >= 0) {
         region->mapped += count;
@@ -71,14 +71,14 @@ static enum sg_device_mode choose_mode(struct sg_device *device)
     if (core->conf.backend != SG_BACKEND_NATIVE ||
         core->driver->device_total(&total, device->ordinal) != CUDA_SUCCESS || total == 0 ||
         total > SEGALLOC_TRACE_DEVICE_MOST) /* so sums of what is held, asked for and used by others never wrap */
-        return SG_MODE_PASS_ON;
+        return SG_MODE_PASSTHROUGH;
     device->total_bytes = total;
     device->capacity_bytes = sg_conf_limit(&core->conf, total);
     /* a driver that fails once may have been busy */
     if (sg_device_find_pages(device) || sg_device_find_pages(device))
         return SG_MODE_EXPANDABLE;
-    device->classic = sg_classic_create(device);
-    return device->classic ? SG_MODE_CLASSIC : SG_MODE_PASS_ON;
+    device->native = sg_segments_create(device);
+    return device->native ? SG_MODE_SEGMENTS : SG_MODE_PASSTHROUGH;
 }
 
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
@@ -93,16 +93,16 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
         device->ordinal = ordinal;
-        device->serial = (uint64_t)ordinal << 56;
-        device->mode = sg_nodes_init(&device->nodes) ? choose_mode(device) : SG_MODE_PASS_ON;
+        device->seq = (uint64_t)ordinal << 56;
+        device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
         sg_cost_assume(device);
         sg_emit(device, SEGALLOC_RECORD_DEFINE_DEVICE, 0, (uint32_t)ordinal, device->granularity, device->total_bytes);
         if (ordinal > 0)
             sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, sg_device_unknown_stream(device), 0, (uint64_t)ordinal);
         if (device->mode == SG_MODE_EXPANDABLE && !core->replay)
             sg_cost_measure(device);
-        if (device->mode != SG_MODE_PASS_ON && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
-            (void)sg_classic_begin(device, /* whole */ true); /* where it fails, handles are refused */
+        if (device->mode != SG_MODE_PASSTHROUGH && (core->shares || core->conf.ipc == SG_IPC_ALWAYS))
+            (void)sg_segments_begin(device, /* whole */ true); /* where it fails, handles are refused */
         atomic_store_explicit(&core->device[ordinal], device, memory_order_release);
     }
     sg_unlock(&core->setup);
@@ -110,11 +110,11 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
 }
 
 /* Blocks of the small region may be one unit long; those of the others are longer than SG_SMALL_BYTES. A hole lies
-   between free ranges too, so a slot is no longer than a page either. */
-static uint32_t slot_shift_of(enum sg_class class, uint64_t page_bytes)
+   between free ranges too, so a bucket is no longer than a page either. */
+static uint32_t bucket_shift_of(enum sg_region_kind kind, uint64_t page_bytes)
 {
     uint64_t least = page_bytes < SG_SMALL_BYTES ? page_bytes : SG_SMALL_BYTES;
-    return class == SG_CLASS_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
+    return kind == SG_KIND_SMALL ? 0 : 63 - (uint32_t)__builtin_clzll(least) - SG_UNIT_SHIFT;
 }
 
 static bool publish_range(struct sg_core *core, struct sg_device *device, struct sg_region *region, uint64_t bytes,
@@ -138,12 +138,12 @@ static bool reuse_huge(struct sg_device *device, uint64_t bytes)
     sg_lock(&device->lock);
     for (uint32_t i = 0; i < device->region_count && !done; i++) {
         struct sg_region *region = device->region[i];
-        bool empty = device->region_class[i] == SG_CLASS_HUGE && sg_region_is_hole(region);
+        bool empty = device->region_kind[i] == SG_KIND_HUGE && sg_region_is_hole(region);
         done = empty && region->reserved >= bytes &&
-               sg_region_remake(region, bytes, slot_shift_of(SG_CLASS_HUGE, bytes));
+               sg_region_remake(region, bytes, bucket_shift_of(SG_KIND_HUGE, bytes));
     }
     if (done)
-        sg_emit_turn(device, SEGALLOC_TURN_REUSE, bytes);
+        sg_emit_step(device, SEGALLOC_TURN_REUSE, bytes);
     sg_unlock(&device->lock);
     return done;
 }
@@ -163,14 +163,15 @@ static CUresult reserve(struct sg_device *device, uint64_t least, uint64_t step,
 }
 
 /* Makes a region of what was reserved, of `bytes` in pages of `page`. NULL: no host memory, or too many there are. */
-static struct sg_region *make_region(struct sg_device *device, enum sg_class class, CUdeviceptr base, uint64_t bytes,
+static struct sg_region *make_region(struct sg_device *device, enum sg_region_kind kind, CUdeviceptr base,
+    uint64_t bytes,
     uint64_t page)
 {
-    bool huge = class == SG_CLASS_HUGE;
+    bool huge = kind == SG_KIND_HUGE;
     struct sg_region *region = sg_meta_map(sizeof *region);
     sg_lock(&device->lock);
     bool made = region &&
-                sg_region_init(region, &device->nodes, base, huge ? page : bytes, page, slot_shift_of(class, page));
+                sg_region_init(region, &device->extents, base, huge ? page : bytes, page, bucket_shift_of(kind, page));
     sg_unlock(&device->lock);
     if (made && publish_range(device->core, device, region, bytes, huge))
         return region;
@@ -184,16 +185,16 @@ static struct sg_region *make_region(struct sg_device *device, enum sg_class cla
 }
 
 /* Under the lock. */
-static void append_region(struct sg_device *device, enum sg_class class, struct sg_region *region,
+static void append_region(struct sg_device *device, enum sg_region_kind kind, struct sg_region *region,
     uint64_t bytes)
 {
     uint32_t index = device->region_count;
     region->index = index;
-    region->order = &device->order;
+    region->clocks = &device->clocks;
     region->reserved = bytes;
-    device->nodes.node[region->first].region = index;
+    device->extents.extent[region->first].region = index;
     device->region[index] = region;
-    device->region_class[index] = (uint8_t)class;
+    device->region_kind[index] = (uint8_t)kind;
     device->region_count = index + 1;
     sg_gauge_add(&device->usage.segments, 1);
 }
@@ -204,25 +205,26 @@ enum { NO_ADDRESSES = 0, NO_BOOKS = 1 };
 
 /* How many bytes of addresses a region is to have: as the trace of a replay says where possible, else as many as are
    wanted. */
-static uint64_t told_bytes(const struct segalloc_trace_record *told, uint64_t least, uint64_t most, uint64_t step,
+static uint64_t replayed_bytes(const struct segalloc_trace_record *replayed, uint64_t least, uint64_t most,
+    uint64_t step,
     uint64_t wanted)
 {
-    uint64_t bytes = sg_turn_outcome(told, SEGALLOC_TURN_REGION, wanted);
+    uint64_t bytes = sg_replay_step_outcome(replayed, SEGALLOC_TURN_REGION, wanted);
     bool fits = bytes >= least && bytes <= most && bytes % step == 0;
     return fits || bytes == NO_ADDRESSES || bytes == NO_BOOKS ? bytes : wanted;
 }
 
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes)
+CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes)
 {
-    bool huge = class == SG_CLASS_HUGE;
-    uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[class];
-    const struct segalloc_trace_record *told = sg_turn(device);
-    if (huge && sg_turn_is(told, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
+    bool huge = kind == SG_KIND_HUGE;
+    uint64_t page = huge ? round_up(bytes, device->granularity) : device->page_bytes[kind];
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
+    if (huge && sg_replay_step_is(replayed, SEGALLOC_TURN_REUSE) && reuse_huge(device, page))
         return CUDA_SUCCESS;
     /* Twice the memory leaves room to place anything beside what stays; the small region rarely holds much. Every huge
        block fits where one has been. */
     uint64_t want = huge                      ? sg_device_capacity(device)
-                    : class == SG_CLASS_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE
+                    : kind == SG_KIND_SMALL ? device->total_bytes / SG_SMALL_REGION_SHARE
                                               : 2 * device->total_bytes;
     uint64_t step = huge ? device->granularity : page, most = ((uint64_t)INT32_MAX << SG_UNIT_SHIFT) / step * step;
     want = round_up(want > bytes ? want : bytes, step);
@@ -230,86 +232,86 @@ CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uin
     if (device->region_count == SG_REGIONS_MAX || want < bytes)
         return CUDA_ERROR_OUT_OF_MEMORY;
     CUdeviceptr base = 0;
-    want = told_bytes(told, round_up(bytes, step), most, step, want);
+    want = replayed_bytes(replayed, round_up(bytes, step), most, step, want);
     CUresult result = want == NO_BOOKS ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_NOT_SUPPORTED;
     if (want > NO_BOOKS)
         result = reserve(device, round_up(bytes, step), step, page == device->granularity ? 0 : device->granularity,
             &want, &base);
     bool refused = result != CUDA_SUCCESS && want != NO_BOOKS;
-    struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, class, base, want, page) : NULL;
+    struct sg_region *region = result == CUDA_SUCCESS ? make_region(device, kind, base, want, page) : NULL;
     if (result == CUDA_SUCCESS && !region) {
         device->core->driver->address_free(base, want);
         result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     sg_lock(&device->lock);
     if (region)
-        append_region(device, class, region, want);
+        append_region(device, kind, region, want);
     else if (refused)
         sg_device_note_refusal(device);
-    sg_emit_turn(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
+    sg_emit_step(device, SEGALLOC_TURN_REGION, region ? want : refused ? NO_ADDRESSES : NO_BOOKS);
     sg_unlock(&device->lock);
     return refused && !sg_driver_is_sticky(result) ? CUDA_ERROR_NOT_SUPPORTED : result;
 }
 
-bool sg_device_tidy(struct sg_device *device)
+bool sg_device_coalesce_completed(struct sg_device *device)
 {
-    bool any = device->blocked.first && device->settled != device->order.version;
+    bool any = device->blocked.first && device->blocked_version != device->clocks.version;
     if (any)
         sg_pending_settle(device);
     for (uint32_t i = 0; i < device->region_count; i++)
-        any = sg_region_tidy(device->region[i]) || any;
+        any = sg_region_coalesce_completed(device->region[i]) || any;
     return any;
 }
 
-bool sg_device_flush(struct sg_device *device)
+bool sg_device_drain_quick_lists(struct sg_device *device)
 {
     bool any = false;
     for (uint32_t i = 0; i < device->region_count; i++)
-        any = sg_region_flush(device->region[i]) || any;
+        any = sg_region_drain_quick_lists(device->region[i]) || any;
     return any;
 }
 
 /* The quick looks, and after them the thorough ones where that is wanted. */
 static inline uint32_t take_free(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    uint32_t node = 0;
-    for (uint32_t i = 0; i < device->region_count && !node; i++) {
-        if (!sg_device_suits(device, i, want->class, want->units))
+    uint32_t extent = 0;
+    for (uint32_t i = 0; i < device->region_count && !extent; i++) {
+        if (!sg_device_suits(device, i, want->kind, want->units))
             continue;
         *ret = device->region[i];
-        node = sg_region_take(*ret, want->units, want->end, want->slot);
-        if (!node && sg_region_flush(*ret))
-            node = sg_region_take(*ret, want->units, want->end, want->slot);
+        extent = sg_region_take(*ret, want->units, want->end, want->slot);
+        if (!extent && sg_region_drain_quick_lists(*ret))
+            extent = sg_region_take(*ret, want->units, want->end, want->slot);
     }
-    for (uint32_t i = 0; i < device->region_count && !node && want->thorough; i++) {
+    for (uint32_t i = 0; i < device->region_count && !extent && want->thorough; i++) {
         *ret = device->region[i];
-        if (sg_device_suits(device, i, want->class, want->units))
-            node = sg_region_take_window(*ret, want->units, want->slot);
+        if (sg_device_suits(device, i, want->kind, want->units))
+            extent = sg_region_take_window(*ret, want->units, want->slot);
     }
-    return node;
+    return extent;
 }
 
 uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
     if (device->blocked.first)
         sg_pending_settle(device);
-    uint32_t node = take_free(device, want, ret);
-    if (!node && want->thorough && sg_pending_inherit(device, want->slot))
-        node = take_free(device, want, ret);
-    return node;
+    uint32_t extent = take_free(device, want, ret);
+    if (!extent && want->thorough && sg_pending_inherit(device, want->slot))
+        extent = take_free(device, want, ret);
+    return extent;
 }
 
 uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret)
 {
-    uint32_t node = 0;
+    uint32_t extent = 0;
     /* a small one would take 64 KiB among them */
-    bool large = want->class == SG_CLASS_REGULAR;
-    for (uint32_t i = 0; i < device->region_count && !node && large; i++) {
+    bool large = want->kind == SG_KIND_REGULAR;
+    for (uint32_t i = 0; i < device->region_count && !extent && large; i++) {
         *ret = device->region[i];
-        if (device->region_class[i] != SG_CLASS_HUGE)
-            node = sg_region_take(*ret, want->units, SG_END_LOW, want->slot);
+        if (device->region_kind[i] != SG_KIND_HUGE)
+            extent = sg_region_take(*ret, want->units, SG_END_LOW, want->slot);
     }
-    return node;
+    return extent;
 }
 
 bool sg_device_has_free_of(const struct sg_device *device, sg_slot slot)
@@ -335,7 +337,7 @@ enum { CONTEXT_SHIFT = 32 }; /* of a DEFINE_STREAM record */
 uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 {
     uint32_t unknown = sg_device_unknown_stream(device), i = 0;
-    uint32_t context = device->classic ? sg_classic_pool(device->classic, tag->context) : 0;
+    uint32_t context = device->native ? sg_segments_pool(device->native, tag->context) : 0;
     CUstream stream = tag->has_stream ? tag->stream : NULL;
     if (tag->slot)
         return sg_device_slot_stream(device, tag->slot);
@@ -357,94 +359,94 @@ uint32_t sg_device_stream(struct sg_device *device, const struct sg_tag *tag)
 CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t id, size_t bytes,
     const struct sg_tag *tag)
 {
-    struct sg_node *node = &device->nodes.node[id];
+    struct sg_extent *extent = &device->extents.extent[id];
     struct sg_usage *usage = &device->usage;
-    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
-    node->requested = bytes;
-    node->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream(device, tag) : 0;
-    node->context = (uint64_t)(uintptr_t)tag->context;
-    node->serial = sg_order_tick(device);
-    node->quiet = tag->slot ? sg_order_quiet(&device->order, tag->slot, node->serial) : 0;
-    node->also = 0;
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    extent->requested = bytes;
+    extent->stream = tag->has_stream || tag->slot || device->ordinal ? sg_device_stream(device, tag) : 0;
+    extent->context = (uint64_t)(uintptr_t)tag->context;
+    extent->alloc_seq = sg_clocks_tick(device);
+    extent->idle_before = tag->slot ? sg_clocks_idle_before(&device->clocks, tag->slot, extent->alloc_seq) : 0;
+    extent->users_mask = 0;
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
     sg_gauge_add(&usage->allocations, 1);
-    if (device->region_class[region->index] == SG_CLASS_SMALL)
+    if (device->region_kind[region->index] == SG_KIND_SMALL)
         sg_gauge_add(&usage->small_allocated, rounded);
     usage->allocs++;
     usage->allocated_total += rounded;
-    CUdeviceptr address = sg_region_address(region, node->begin);
-    sg_node_set_place(&device->nodes, (uint32_t)(node - device->nodes.node), tag->site, tag->phase);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, node->stream, address, bytes);
+    CUdeviceptr address = sg_region_address(region, extent->begin);
+    sg_extent_set_site(&device->extents, (uint32_t)(extent - device->extents.extent), tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, extent->stream, address, bytes);
     return address;
 }
 
-void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t time)
+void sg_device_release(struct sg_device *device, uint32_t id, sg_slot owner, uint64_t seq)
 {
-    struct sg_node *node = &device->nodes.node[id];
-    struct sg_region *region = device->region[node->region];
+    struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_region *region = device->region[extent->region];
     struct sg_usage *usage = &device->usage;
-    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
     sg_gauge_sub(&usage->active, rounded);
-    if (node->state == SG_NODE_PENDING) {
+    if (extent->state == SG_EXTENT_PENDING) {
         sg_gauge_sub(&usage->pending, rounded);
     } else {
-        sg_gauge_sub(&usage->requested, node->requested);
+        sg_gauge_sub(&usage->requested, extent->requested);
         sg_gauge_sub(&usage->allocated, rounded);
         sg_gauge_sub(&usage->allocations, 1);
-        if (device->region_class[node->region] == SG_CLASS_SMALL)
+        if (device->region_kind[extent->region] == SG_KIND_SMALL)
             sg_gauge_sub(&usage->small_allocated, rounded);
         usage->frees++;
         usage->freed_total += rounded;
     }
     sg_gauge_set(&usage->stranded, usage->reserved.now - usage->active.now);
-    sg_region_release(region, id, owner, time);
+    sg_region_release(region, id, owner, seq);
 }
 
-void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t time)
+void sg_device_suspend(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
-    struct sg_node *node = &device->nodes.node[id];
+    struct sg_extent *extent = &device->extents.extent[id];
     struct sg_usage *usage = &device->usage;
-    uint64_t rounded = (uint64_t)node->size << SG_UNIT_SHIFT;
-    sg_gauge_sub(&usage->requested, node->requested);
+    uint64_t rounded = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    sg_gauge_sub(&usage->requested, extent->requested);
     sg_gauge_sub(&usage->allocated, rounded);
     sg_gauge_sub(&usage->allocations, 1);
     sg_gauge_add(&usage->pending, rounded);
-    if (device->region_class[node->region] == SG_CLASS_SMALL)
+    if (device->region_kind[extent->region] == SG_KIND_SMALL)
         sg_gauge_sub(&usage->small_allocated, rounded);
     usage->frees++;
     usage->freed_total += rounded;
-    sg_region_suspend(device->region[node->region], id);
-    sg_pending_push(device, id, slots, time);
+    sg_region_suspend(device->region[extent->region], id);
+    sg_pending_push(device, id, slots, seq);
 }
 
 void sg_device_record_stream(struct sg_device *device, uint32_t id, sg_slot slot)
 {
-    struct sg_node *node = &device->nodes.node[id];
+    struct sg_extent *extent = &device->extents.extent[id];
     uint32_t stream = slot ? sg_device_slot_stream(device, slot) : sg_device_unknown_stream(device);
-    if (node->also >> slot & 1 || (slot && node->stream == stream))
+    if (extent->users_mask >> slot & 1 || (slot && extent->stream == stream))
         return;
-    node->also |= UINT64_C(1) << slot;
+    extent->users_mask |= UINT64_C(1) << slot;
     sg_emit(device, SEGALLOC_RECORD_RECORD_STREAM, 0, stream,
-        sg_region_address(device->region[node->region], node->begin), 0);
+        sg_region_address(device->region[extent->region], extent->begin), 0);
 }
 
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context)
 {
-    struct sg_node *nodes = device->nodes.node;
+    struct sg_extent *extents = device->extents.extent;
     uint32_t doomed = 0;
-    for (uint32_t id = region->first; id; id = nodes[id].next) {
-        if (nodes[id].state == SG_NODE_BLOCK && (!context || nodes[id].context == (uint64_t)(uintptr_t)context)) {
-            nodes[id].later = doomed;
+    for (uint32_t id = region->first; id; id = extents[id].next) {
+        if (extents[id].state == SG_EXTENT_BLOCK && (!context || extents[id].context == (uint64_t)(uintptr_t)context)) {
+            extents[id].later = doomed;
             doomed = id;
         }
     }
     while (doomed) {
         uint32_t id = doomed;
-        doomed = nodes[id].later;
-        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, nodes[id].stream,
-            sg_region_address(region, nodes[id].begin), nodes[id].requested);
+        doomed = extents[id].later;
+        sg_emit(device, SEGALLOC_RECORD_FREE, SEGALLOC_FLAG_STRICT, extents[id].stream,
+            sg_region_address(region, extents[id].begin), extents[id].requested);
         sg_device_release(device, id, 0, 0);
     }
 }

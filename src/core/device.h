@@ -17,13 +17,13 @@
 
 enum { SG_REGIONS_MAX = 64, SG_CONTEXTS_MAX = 1024 /* more than a device has memory for */, SG_STREAMS_MAX = 256 };
 
-enum sg_class { SG_CLASS_SMALL, SG_CLASS_REGULAR, SG_CLASS_HUGE, SG_CLASS_COUNT };
+enum sg_region_kind { SG_KIND_SMALL, SG_KIND_REGULAR, SG_KIND_HUGE, SG_KIND_COUNT };
 
 enum sg_device_mode {
     SG_MODE_NEW,        /* never used */
     SG_MODE_EXPANDABLE,
-    SG_MODE_CLASSIC,    /* fixed segments: native_segments.h */
-    SG_MODE_PASS_ON     /* we cannot serve it: the driver does */
+    SG_MODE_SEGMENTS,   /* fixed segments: native_segments.h */
+    SG_MODE_PASSTHROUGH /* we cannot serve it: the driver does */
 };
 
 /* A number with its peak. */
@@ -65,18 +65,18 @@ struct sg_usage {
     &(usage)->allocations, &(usage)->pages, &(usage)->mappings, &(usage)->segments, &(usage)->pinned,   \
     &(usage)->aliased
 
-/* A fence, an event of the core's own: once it has passed, all that `slots` were given before `time` is complete. */
-struct sg_mark {
+/* A fence, an event of the core's own: once it has passed, all that `slots` were given before `seq` is complete. */
+struct sg_fence {
     CUevent event;
     CUcontext context; /* of the event */
     uint64_t slots;    /* bits, of those that are followed */
-    uint64_t time;
+    uint64_t seq;
     uint64_t number;   /* in the order of recording */
 };
 
-/* All work that there was up to `time`, in whichever stream and context: complete once no mark up to `last` is out. */
+/* All work that there was up to `seq`, in whichever stream and context: complete once no fence up to `last` is out. */
 struct sg_epoch {
-    uint64_t time, last;
+    uint64_t seq, last;
 };
 
 struct sg_idle_event {
@@ -84,10 +84,10 @@ struct sg_idle_event {
     CUcontext context;
 };
 
-enum { SG_MARKS = 1024, SG_IDLE_EVENTS = 64, SG_EPOCHS = 64 };
+enum { SG_FENCES = 1024, SG_IDLE_EVENTS = 64, SG_EPOCHS = 64 };
 
 struct sg_pending_queue {
-    uint32_t first, last; /* nodes, oldest first, linked by `later` */
+    uint32_t first, last; /* extents, oldest first, linked by `later` */
 };
 
 /* What pages are fit for. */
@@ -104,48 +104,48 @@ struct sg_device {
     /* Set when the device is first used. */
     uint64_t granularity, total_bytes; /* granularity: 0 where there were never regions */
     uint64_t capacity_bytes; /* what may be held; changes under the lock */
-    uint64_t page_bytes[SG_CLASS_COUNT];
+    uint64_t page_bytes[SG_KIND_COUNT];
     uint8_t page_kind; /* bits of enum sg_page_kind */
     struct sg_cost cost[SG_COST_CALLS]; /* of a replay they change under the lock */
-    struct sg_nodes nodes;
-    struct sg_classic *_Atomic classic; /* of SG_MODE_CLASSIC; set once, under the lock */
+    struct sg_extents extents;
+    struct sg_segments *_Atomic native; /* of SG_MODE_SEGMENTS; set once, under the lock */
     /* Guarded by `lock`. */
     struct sg_region *region[SG_REGIONS_MAX]; /* never moved or freed while others can look addresses up */
-    uint8_t region_class[SG_REGIONS_MAX];
+    uint8_t region_kind[SG_REGIONS_MAX];
     uint32_t region_count;
     struct sg_usage usage;
     uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
-    struct sg_pending_queue old;     /* addresses that are to be unmapped later: busy nodes (page_alias.h) */
+    struct sg_pending_queue stale_queue; /* addresses that are to be unmapped later: busy extents (page_alias.h) */
     _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
                                         nothing (sg_core_take_aliased()) */
-    uint64_t learnt;                 /* times that something became complete */
-    uint64_t settled;                /* order.version when `blocked` was last looked through */
+    uint64_t completions;            /* times that something became complete */
+    uint64_t blocked_version;        /* order.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
     uint64_t refused_at;     /* reserved bytes at which the driver last refused a page; 0: it has not */
-    uint64_t serial; /* the time of stream_clock.h, which numbers allocations too; the upper bits are the ordinal */
+    uint64_t seq;    /* the time of stream_clock.h, which numbers allocations too; the upper bits are the ordinal */
     struct sg_shortage shortage; /* of the most recent failure; asks for nothing before one */
     CUstream stream[SG_STREAMS_MAX]; /* index - 1 of a stream in the trace */
-    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_classic_pool) */
+    uint32_t stream_context[SG_STREAMS_MAX]; /* of fixed segments: whose pool it is served from (sg_segments_pool) */
     uint32_t stream_count;
     struct sg_idle_event idle_event[SG_IDLE_EVENTS];
     uint32_t idle_count;
-    struct sg_mark mark[SG_MARKS]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a
+    struct sg_fence fence[SG_FENCES]; /* outstanding, oldest first; changed with `asking` held too, but by the end of a
                                       context */
-    uint32_t mark_count;
-    uint64_t mark_number;                /* of the last */
+    uint32_t fence_count;
+    uint64_t fence_number;               /* of the last */
     struct sg_epoch epoch[SG_EPOCHS];    /* oldest first */
     uint32_t epoch_count;
     uint64_t uncovered;      /* time of the last pending free of which no events can tell, only waits
-                                (sg_marks_can_wait()) */
+                                (sg_fences_can_wait()) */
     uint64_t peers;          /* bit per device that must have access */
     uint32_t refusals;       /* allocations that the driver served whole, for its memory management failed twice */
-    bool reached;            /* another device has had access: what is mapped keeps it */
-    struct sg_order order;
+    bool peer_accessed;      /* another device has had access: what is mapped keeps it */
+    struct sg_stream_clocks clocks;
     /* Guarded by `grow`, and kept away from what the hot path touches. */
     _Alignas(64) struct sg_lock grow;
     bool mappings_out;     /* the machine seems to have none left; changed under `lock` too */
@@ -215,7 +215,7 @@ static inline struct sg_device *sg_device_known(struct sg_core *core, int ordina
 }
 
 /* The device in classic mode one of whose segments holds `address`; NULL if none does. No lock needed. */
-struct sg_device *sg_core_classic_at(const struct sg_core *core, CUdeviceptr address);
+struct sg_device *sg_core_segments_at(const struct sg_core *core, CUdeviceptr address);
 
 /* What may be held of the device, for who does not hold the lock: it may be something else by the time that he does. */
 static inline uint64_t sg_device_capacity(const struct sg_device *device)
@@ -240,11 +240,11 @@ static inline void sg_emit(struct sg_device *device, uint8_t kind, uint8_t flags
 
 /* Merges what is cached in all regions. Under the lock, before free memory is counted, cut or placed in. Whether there
    was anything. */
-bool sg_device_flush(struct sg_device *device);
+bool sg_device_drain_quick_lists(struct sg_device *device);
 
 /* Joins free ranges that could not be before their work was complete, in all regions. Whether anything was looked at.
    Under the lock. */
-bool sg_device_tidy(struct sg_device *device);
+bool sg_device_coalesce_completed(struct sg_device *device);
 
 /* Notes how much of the device others use. Under the lock. */
 void sg_device_note_outside(struct sg_device *device, uint64_t bytes);
@@ -255,19 +255,19 @@ void sg_usage_derive(struct sg_device *device);
 /* The device, made ready on first use; NULL when out of host memory or disabled. */
 struct sg_device *sg_device_get(struct sg_core *core, int ordinal);
 
-/* Adds a region of at least `bytes` for `class`. The driver is asked for addresses; a huge block takes those of one
+/* Adds a region of at least `bytes` for `kind`. The driver is asked for addresses; a huge block takes those of one
    that is gone, if they suffice. Ranges of addresses are kept for good, so looking an address up needs no lock.
    CUDA_ERROR_OUT_OF_MEMORY: there are as many as there may be, or the host has no memory. CUDA_ERROR_NOT_SUPPORTED:
    the driver gave no addresses. Holds `grow`. */
-CUresult sg_device_add_region(struct sg_device *device, enum sg_class class, uint64_t bytes);
+CUresult sg_device_add_region(struct sg_device *device, enum sg_region_kind kind, uint64_t bytes);
 
 /* Whether a block of `units` may stand in a region: one for huge blocks has one page, which must fit. */
-static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_class class,
+static inline bool sg_device_suits(const struct sg_device *device, uint32_t index, enum sg_region_kind kind,
     uint32_t units)
 {
     const struct sg_region *region = device->region[index];
-    return device->region_class[index] == class &&
-           (class != SG_CLASS_HUGE ||
+    return device->region_kind[index] == kind &&
+           (kind != SG_KIND_HUGE ||
                (region->units >= units && region->units - units < device->granularity >> SG_UNIT_SHIFT));
 }
 
@@ -314,42 +314,42 @@ static inline uint32_t sg_device_slot_stream(const struct sg_device *device, sg_
 }
 
 /* Knowledge about the order of streams (stream_clock.c), all under the lock. The next number of the device's time. */
-static inline uint64_t sg_order_tick(struct sg_device *device)
+static inline uint64_t sg_clocks_tick(struct sg_device *device)
 {
-    return ++device->serial;
+    return ++device->seq;
 }
 /* Memory was freed after what these slots have been given: a fence is worth recording there. */
-static inline void sg_order_owe(struct sg_device *device, uint64_t slots)
+static inline void sg_clocks_need_fence(struct sg_device *device, uint64_t slots)
 {
-    device->order.owed |= slots & (device->order.alive | 1);
+    device->clocks.needs_fence |= slots & (device->clocks.alive | 1);
 }
 /* The time now, before which all that these slots were given so far was submitted, and nothing that they are given
    later. */
-uint64_t sg_order_read(struct sg_device *device, uint64_t slots);
+uint64_t sg_clocks_read(struct sg_device *device, uint64_t slots);
 /* A block of `own`, which was used on `others` too (bits), is free. Returns the time up to which all that could
-   touch it was given to them. `unseen`: they may have been given work, or waited, without notice. *ret_worked: `own`
+   touch it was given to them. `unseen`: they may have been given work, or waited, without notice. *ret_was_used: `own`
    had been given work since its clock was last read, which the record of the free has to say. For the others a
    record of its own says so. */
-uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked);
-/* A slot's work is complete up to `time`. */
-void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time);
+uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used);
+/* A slot's work is complete up to `seq`. */
+void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq);
 
-/* What the slot is given from now on is ordered after `clock`, by a wait of the core's own. Unlike sg_core_waited(),
-   that says nothing of how the program orders its streams. No lock held. */
-void sg_order_waited(struct sg_device *device, sg_slot slot, const struct sg_clock *clock);
+/* What the slot is given from now on is ordered after `clock`, by a wait of the core's own. Unlike
+   sg_core_ordered_after(), that says nothing of how the program orders its streams. No lock held. */
+void sg_clocks_order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock);
 
 /* A fence tells when the work of `slots` up to a time is complete. Under the lock. */
-void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time);
+void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* The stream of the slot is destroyed. The slot is given to another once the work of this one is complete. */
-void sg_order_gone(struct sg_device *device, sg_slot slot);
+void sg_clocks_stream_gone(struct sg_device *device, sg_slot slot);
 /* The slots of a context's streams, NULL: of all. */
-uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context);
+uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context);
 /* For how long a slot has been given nothing at the time `now`. UINT32_MAX: for longer than that, or ever since it
    was followed; then nobody knows which streams are ordered after it. */
-uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now);
+uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now);
 /* The possible users that a free has to wait for besides `slot` (docs/stream-order.md, R21 to R24). The block was
-   allocated for `slot` at `born`, when that had been given nothing for `quiet` (sg_order_quiet()). */
-uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet);
+   allocated for `slot` at `alloc_seq`, when that had been given nothing for `idle_before` (sg_clocks_idle_before()). */
+uint64_t sg_clocks_possible_users(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, uint32_t idle_before);
 
 /* Whether no other context than this one is known. No lock needed. */
 bool sg_core_is_only_context(struct sg_core *core, CUcontext context);
@@ -359,10 +359,10 @@ uint32_t sg_device_contexts(const struct sg_device *device, bool own);
 
 /* Whether fences can tell when all present work is complete. They stand over each context; or else on each stream of
    the only device, where `followed` says that all are followed. Under the lock. */
-bool sg_marks_can_cover(const struct sg_device *device, bool followed);
+bool sg_fences_can_cover(const struct sg_device *device, bool followed);
 
 /* Whether a helper thread can wait for all work instead, where no fence tells of it. No lock needed. */
-bool sg_marks_can_wait(const struct sg_device *device);
+bool sg_fences_can_wait(const struct sg_device *device);
 
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);
@@ -370,7 +370,7 @@ bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 /* Asks the driver what is complete. QUERY: by the fences that are out. MARK: also records some, if those give no
    news. WAIT: waits for the oldest where nothing else helps. Returns whether there was news, here or in another
    thread. No lock may be held. */
-enum sg_ask { SG_ASK_QUERY, SG_ASK_MARK, SG_ASK_WAIT };
+enum sg_ask { SG_ASK_QUERY, SG_ASK_FENCE, SG_ASK_WAIT };
 bool sg_device_ask(struct sg_device *device, enum sg_ask how);
 
 /* Waits until what was freed so far is complete: for whoever asks for memory to be given back, which natively waits
@@ -381,11 +381,11 @@ void sg_device_drain(struct sg_device *device);
    held. */
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot);
 
-/* Appends a suspended node, which is free after what `slots` were given before `time`; bit 0: all streams of the
+/* Appends a suspended extent, which is free after what `slots` were given before `seq`; bit 0: all streams of the
    context. Under the lock, like all of these. */
-void sg_pending_push(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
-/* What `slots` were given before `time` is complete. */
-void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time);
+void sg_pending_push(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
+/* What `slots` were given before `seq` is complete. */
+void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t seq);
 /* Epochs whose fences have all passed are over. */
 void sg_pending_settle_epochs(struct sg_device *device);
 /* Bytes of whole, unpinned pages that would be free if what waits only for work of others than its owner were: natively
@@ -419,9 +419,9 @@ bool sg_device_is_shared(const struct sg_device *device, sg_slot slot);
    reference: of one passed by value the compiler puts small members together in memory, and reading them back at once
    stalls. */
 struct sg_want {
-    enum sg_class class;
+    enum sg_region_kind kind;
     uint32_t units;
-    enum sg_end end;
+    enum sg_region_end end;
     bool thorough;
     bool aliases; /* pages may get a second address for it */
     bool refused; /* the driver has: what was held then is a limit too */
@@ -432,16 +432,16 @@ uint32_t sg_device_take(struct sg_device *device, const struct sg_want *want, st
 /* Takes a block that is not small from any region that has a range for it: where nothing else is left. */
 uint32_t sg_device_take_anywhere(struct sg_device *device, const struct sg_want *want, struct sg_region **ret);
 
-/* Releases a node that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
-   after `time`; 0, 0: for all. Under the lock. */
-void sg_device_release(struct sg_device *device, uint32_t node, sg_slot owner, uint64_t time);
+/* Releases an extent that is a block or pending, and accounts for it. The memory is free for `owner`, and for others
+   after `seq`; 0, 0: for all. Under the lock. */
+void sg_device_release(struct sg_device *device, uint32_t extent, sg_slot owner, uint64_t seq);
 
-/* Makes a live block pending until what `slots` were given before `time` is complete, as of sg_pending_push(). Under
+/* Makes a live block pending until what `slots` were given before `seq` is complete, as of sg_pending_push(). Under
    the lock. */
-void sg_device_suspend(struct sg_device *device, uint32_t node, uint64_t slots, uint64_t time);
+void sg_device_suspend(struct sg_device *device, uint32_t extent, uint64_t slots, uint64_t seq);
 
 /* A live block is used on the stream of `slot` too; slot 0: on streams that are not followed. Under the lock. */
-void sg_device_record_stream(struct sg_device *device, uint32_t node, sg_slot slot);
+void sg_device_record_stream(struct sg_device *device, uint32_t extent, sg_slot slot);
 
 /* Releases every live block of a region that was allocated in `context` (NULL: all). Under the lock. */
 void sg_device_release_all(struct sg_device *device, struct sg_region *region, CUcontext context);
@@ -454,7 +454,7 @@ CUresult sg_grow(struct sg_device *device, struct sg_want want, size_t bytes, co
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag);
 
 /* A block has been carved: fill it in, account for it, tell the observer. Under the lock. */
-CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t node, size_t bytes,
+CUdeviceptr sg_device_hand_out(struct sg_device *device, struct sg_region *region, uint32_t extent, size_t bytes,
     const struct sg_tag *tag);
 
 /* Gives up to `bytes` of whole free pages back to the driver, from the last regions first. Holds `grow`. Returns how
@@ -466,7 +466,7 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes);
 void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
-bool sg_device_is_roomy(const struct sg_device *device, uint64_t more);
+bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more);
 
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
    how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the

@@ -33,19 +33,19 @@ INLINE CUresult wait_for_current(const struct sg_core *core, uint64_t *ret_ns)
 /* Whose work may be using a block. */
 struct users {
     struct sg_device *device;
-    CUcontext owner; /* the context that it was allocated in, NULL: not known */
-    bool abroad;     /* other devices' too */
+    CUcontext own_context; /* the context that it was allocated in, NULL: not known */
+    bool cross_device; /* other devices' too */
 };
 
 /* Whether work of this context, which is not the block's own, may be using the block. A context of the same device
    reaches all of its memory. One of another device reaches only what it got access to or has copied. */
-static bool may_use(const struct users *users, uint32_t place)
+static bool may_use(const struct users *users, uint32_t index)
 {
     const struct sg_core *core = users->device->core;
-    CUcontext context = atomic_load_explicit(&core->context[place], memory_order_relaxed);
-    return context && context != users->owner &&
-           (users->abroad ||
-               atomic_load_explicit(&core->context_device[place], memory_order_relaxed) == users->device->ordinal);
+    CUcontext context = atomic_load_explicit(&core->context[index], memory_order_relaxed);
+    return context && context != users->own_context &&
+           (users->cross_device ||
+               atomic_load_explicit(&core->context_device[index], memory_order_relaxed) == users->device->ordinal);
 }
 
 static bool has_others(const struct users *users)
@@ -61,31 +61,32 @@ static bool has_others(const struct users *users)
    that is followed since just now may be missed; what the wait says of it is then gained another time. */
 __attribute__((no_sanitize("thread"))) static bool follows_streams(const struct sg_device *device)
 {
-    return *(const volatile uint64_t *)&device->order.alive;
+    return *(const volatile uint64_t *)&device->clocks.alive;
 }
 
 /* Streams are followed, and the host has waited for a context. So the host may have observed all other work that its
    streams may have waited for. */
-static void tell_of_others(const struct sg_core *core)
+static void host_observed_others(const struct sg_core *core)
 {
     for (int i = 0; i < SG_DEVICES_MAX; i++)
         if (atomic_load_explicit(&core->device[i], memory_order_relaxed))
-            sg_core_told((struct sg_core *)core, i, NULL);
+            sg_core_host_observed((struct sg_core *)core, i, NULL);
 }
 
 /* Waits for the context that a block is of, as cuMemFree does, and notes what that tells of streams. */
-static CUresult wait_for_owner(const struct users *users, CUcontext current)
+static CUresult wait_for_own_context(const struct users *users, CUcontext current)
 {
     struct sg_core *core = users->device->core;
-    struct sg_clock clock;
-    CUcontext owner = users->owner ? users->owner : current;
+    struct sg_vector_clock clock;
+    CUcontext own_context = users->own_context ? users->own_context : current;
     bool follows = follows_streams(users->device);
     if (follows)
-        sg_core_context_clock(core, users->device->ordinal, owner, &clock);
-    CUresult result = owner == current ? core->driver->ctx_synchronize() : sg_driver_synchronize(core->driver, owner);
+        sg_core_context_clock(core, users->device->ordinal, own_context, &clock);
+    CUresult result = own_context == current ? core->driver->ctx_synchronize()
+        : sg_driver_synchronize(core->driver, own_context);
     if (result == CUDA_SUCCESS && follows) {
         sg_core_completed(core, users->device->ordinal, &clock);
-        tell_of_others(core);
+        host_observed_others(core);
     }
     return result;
 }
@@ -116,9 +117,9 @@ static void retire_huge(struct sg_device *device, struct sg_region *region)
 {
     sg_lock_grow(device);
     sg_lock(&device->lock);
-    sg_region_flush(region);
+    sg_region_drain_quick_lists(region);
     bool idle = region->whole_free == region->pages && !region->pinned;
-    sg_emit_turn(device, SEGALLOC_TURN_RETIRE, idle);
+    sg_emit_step(device, SEGALLOC_TURN_RETIRE, idle);
     sg_unlock(&device->lock);
     if (idle)
         sg_device_empty_region(device, region);
@@ -134,22 +135,22 @@ static void count_wait(struct sg_device *device, uint64_t ns)
 
 /* Classic blocks are freed at once, so whoever has not waited does now, and as the driver's own memory would: for its
    context. Who tells of streams expects more, where those are of others. */
-static CUresult free_classic(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
+static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
     bool waits = tag->sync != SG_FREE_SYNC_AUTO;
-    CUresult result = sg_classic_block(device, address, /* inside */ false, &block);
+    CUresult result = sg_segments_block(device, address, /* inside */ false, &block);
     uint64_t began = now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
         const struct users users = {device, block.context, /* abroad */ true};
-        result = wait_for_owner(&users, tag->context);
-        bool told = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_SEES_RECORDED);
-        if (result == CUDA_SUCCESS && block.abroad && told)
+        result = wait_for_own_context(&users, tag->context);
+        bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_USERS_RECORDED);
+        if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
             result = wait_for_others(&users);
     }
     uint64_t waited_ns = now_ns(device->core) - began;
     if (result == CUDA_SUCCESS)
-        result = sg_classic_free(device, address, tag, waits);
+        result = sg_segments_free(device, address, tag, waits);
     if (result == CUDA_ERROR_INVALID_VALUE)
         sg_count(device, SG_STAT_double_frees, 1);
     if (waits && result == CUDA_SUCCESS) {
@@ -163,8 +164,8 @@ static CUresult free_classic(struct sg_device *device, CUdeviceptr address, cons
 /* Counts a free that takes effect later; whether it is the last of an epoch. Under the lock. */
 static bool ends_epoch(struct sg_device *device, uint32_t id)
 {
-    device->epoch_bytes += (uint64_t)device->nodes.node[id].size << SG_UNIT_SHIFT;
-    uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_CLASS_REGULAR];
+    device->epoch_bytes += (uint64_t)device->extents.extent[id].size << SG_UNIT_SHIFT;
+    uint64_t share = device->usage.reserved.now / SG_EPOCH_SHARE, pages = 2 * device->page_bytes[SG_KIND_REGULAR];
     bool ends = ++device->epoch_frees >= SG_EPOCH_FREES ||
                 device->epoch_bytes >= (share > pages ? share : pages); /* of a small total that would be every free */
     if (ends) {
@@ -178,30 +179,30 @@ static bool ends_epoch(struct sg_device *device, uint32_t id)
    The stream was destroyed and had untracked order, or its slot is another stream's. Its own work being complete
    says nothing of that order. A replay has no record of untracked order, but one of the stream that the block went
    to. */
-static bool is_left_behind(const struct sg_device *device, const struct sg_node *node, const struct sg_tag *tag,
+static bool is_left_behind(const struct sg_device *device, const struct sg_extent *extent, const struct sg_tag *tag,
     sg_slot slot)
 {
-    const struct sg_order *order = &device->order;
+    const struct sg_stream_clocks *clocks = &device->clocks;
     if (device->core->replay)
         return slot != tag->slot;
-    bool unseen = (order->opaque | order->blocking) >> slot & 1;
-    return order->met_at[slot] >= node->serial || (order->state[slot] != SG_SLOT_ALIVE && unseen);
+    bool unseen = (clocks->untracked_order | clocks->blocking) >> slot & 1;
+    return clocks->tracked_at[slot] >= extent->alloc_seq || (clocks->state[slot] != SG_SLOT_ALIVE && unseen);
 }
 
 /* The slot of the stream in whose order a block is freed: the one that it was allocated for. Where that is not
    known, it is the stream of which the free is a step. The block is that stream's from then on, as the trace says.
    0: neither is known. *ret_step: it is a step. Work on the block before comes before this step, but need not have
    been followed. */
-static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node, const struct sg_tag *tag,
+static sg_slot slot_of_free(const struct sg_device *device, struct sg_extent *extent, const struct sg_tag *tag,
     bool *ret_step)
 {
-    sg_slot slot = sg_device_slot_of(device, node->stream);
-    if (slot && is_left_behind(device, node, tag, slot))
+    sg_slot slot = sg_device_slot_of(device, extent->stream);
+    if (slot && is_left_behind(device, extent, tag, slot))
         slot = 0;
     *ret_step = !slot && tag->in_order && tag->slot;
     if (!*ret_step)
         return slot;
-    node->stream = sg_device_slot_stream(device, tag->slot);
+    extent->stream = sg_device_slot_stream(device, tag->slot);
     return tag->slot;
 }
 
@@ -210,29 +211,30 @@ static sg_slot slot_of_free(const struct sg_device *device, struct sg_node *node
    lock. */
 static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags, bool *ret_ask)
 {
-    struct sg_order *order = &device->order;
-    struct sg_node *node = &device->nodes.node[id];
+    struct sg_stream_clocks *clocks = &device->clocks;
+    struct sg_extent *extent = &device->extents.extent[id];
     bool step = false;
-    sg_slot slot = node->also & 1 ? 0 : slot_of_free(device, node, tag, &step);
+    sg_slot slot = extent->users_mask & 1 ? 0 : slot_of_free(device, extent, tag, &step);
     if (!slot)
         return false;
-    if (tag->sees == SG_SEES_POSSIBLE && device->peers)
+    if (tag->sees == SG_USERS_POSSIBLE && device->peers)
         return false; /* any stream of those could have seen it too */
-    if (tag->sees == SG_SEES_POSSIBLE)
-        for (uint64_t left = sg_order_could_have_seen(device, slot, node->serial, node->quiet); left; left &= left - 1)
+    if (tag->sees == SG_USERS_POSSIBLE)
+        for (uint64_t left = sg_clocks_possible_users(device, slot, extent->alloc_seq,
+            extent->idle_before); left; left &= left - 1)
             sg_device_record_stream(device, id, (sg_slot)__builtin_ctzll(left));
-    uint64_t others = node->also & order->alive & ~(UINT64_C(1) << slot);
-    bool worked;
-    uint64_t time = sg_order_freed(device, slot, others, tag->unseen || step, &worked);
-    flags |= worked ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream,
-        sg_region_address(device->region[node->region], node->begin), node->requested);
+    uint64_t others = extent->users_mask & clocks->alive & ~(UINT64_C(1) << slot);
+    bool was_used;
+    uint64_t seq = sg_clocks_freed(device, slot, others, tag->unseen || step, &was_used);
+    flags |= was_used ? SEGALLOC_FLAG_ASYNC | SEGALLOC_FLAG_WORKED : SEGALLOC_FLAG_ASYNC;
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream,
+        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
     if (others) {
         *ret_ask = ends_epoch(device, id);
-        sg_device_suspend(device, id, others | UINT64_C(1) << slot, time);
+        sg_device_suspend(device, id, others | UINT64_C(1) << slot, seq);
     } else {
-        sg_device_release(device, id, slot, time);
-        sg_order_owe(device, UINT64_C(1) << slot);
+        sg_device_release(device, id, slot, seq);
+        sg_clocks_need_fence(device, UINT64_C(1) << slot);
     }
     return true;
 }
@@ -243,23 +245,23 @@ static bool free_in_order(struct sg_device *device, uint32_t id, const struct sg
 static bool free_after_all(struct sg_device *device, uint32_t id, const struct sg_tag *tag, uint8_t flags,
     bool *ret_ask)
 {
-    struct sg_node *node = &device->nodes.node[id];
-    bool covered = sg_marks_can_cover(device, tag->followed);
-    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_marks_can_wait(device)))
+    struct sg_extent *extent = &device->extents.extent[id];
+    bool covered = sg_fences_can_cover(device, tag->followed);
+    if (!covered && !(flags & SEGALLOC_FLAG_STRICT && sg_fences_can_wait(device)))
         return false;
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, node->stream,
-        sg_region_address(device->region[node->region], node->begin), node->requested);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags | SEGALLOC_FLAG_PENDING, extent->stream,
+        sg_region_address(device->region[extent->region], extent->begin), extent->requested);
     *ret_ask = ends_epoch(device, id);
-    uint64_t time = sg_order_tick(device);
-    sg_device_suspend(device, id, /* all streams of all contexts */ 1, time);
-    device->uncovered = covered ? device->uncovered : time;
+    uint64_t seq = sg_clocks_tick(device);
+    sg_device_suspend(device, id, /* all streams of all contexts */ 1, seq);
+    device->uncovered = covered ? device->uncovered : seq;
     return true;
 }
 
 /* What has been waited for before a block is freed. */
 enum waited {
     WAITED_FOR_NONE,
-    WAITED_FOR_OWNER, /* its own context's work; others' may still be using it */
+    WAITED_FOR_OWN_CONTEXT, /* its own context's work; others' may still be using it */
     WAITED_FOR_CURRENT, /* the calling thread's context; that is all, if the block is its own and nobody else's */
     WAITED_FOR_ALL
 };
@@ -275,8 +277,8 @@ enum outcome {
 /* Whether a block is of a context, and no other device has had access to it. */
 INLINE bool is_own(const struct sg_device *device, uint32_t id, CUcontext context)
 {
-    const struct sg_node *node = &device->nodes.node[id];
-    return node->context == (uint64_t)(uintptr_t)context && !node->also && !device->reached;
+    const struct sg_extent *extent = &device->extents.extent[id];
+    return extent->context == (uint64_t)(uintptr_t)context && !extent->users_mask && !device->peer_accessed;
 }
 
 /* Frees a block, as far as that can be done after what has been waited for. `waited_ns`: what the wait took. */
@@ -285,7 +287,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
 {
     struct sg_device *device = range->device;
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
-    enum outcome outcome = device->region_class[range->region->index] == SG_CLASS_HUGE ? FREED_HUGE : FREED;
+    enum outcome outcome = device->region_kind[range->region->index] == SG_KIND_HUGE ? FREED_HUGE : FREED;
     bool ask = false;
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address, likely);
@@ -294,8 +296,8 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
     } else if (waited == WAITED_FOR_CURRENT && !is_own(device, id, tag->context)) {
         outcome = MUST_WAIT;
     } else if (waited >= WAITED_FOR_CURRENT || tag->sync == SG_FREE_SYNC_AUTO) {
-        struct sg_node *node = &device->nodes.node[id];
-        sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
+        struct sg_extent *extent = &device->extents.extent[id];
+        sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
         if (waited)
             count_wait(device, waited_ns);
         sg_device_release(device, id, 0, 0);
@@ -308,7 +310,7 @@ INLINE enum outcome free_now(const struct sg_range *range, CUdeviceptr address, 
         else if (!ordered)
             outcome = FREED; /* a huge one's page stays until then */
         if (waited && outcome != MUST_WAIT) {
-            device->nodes.node[id].context = SG_OWNER_IS_DONE;
+            device->extents.extent[id].context = SG_OWN_CONTEXT_IS_DONE;
             count_wait(device, waited_ns);
         }
     }
@@ -325,7 +327,7 @@ __attribute__((no_sanitize("thread"))) static bool wait_would_tell(const struct 
 /* Waits for the only context there is, and notes that all work so far is complete. */
 ASIDE CUresult wait_and_learn(struct sg_device *device, uint64_t *ret_ns)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     sg_core_context_clock(device->core, device->ordinal, NULL, &clock);
     CUresult result = wait_for_current(device->core, ret_ns);
     if (result == CUDA_SUCCESS)
@@ -334,14 +336,15 @@ ASIDE CUresult wait_and_learn(struct sg_device *device, uint64_t *ret_ns)
 }
 
 /* Whose work may be using the block at `address`; false: there is none. */
-static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
+static bool block_users(const struct sg_range *range, CUdeviceptr address, uint32_t likely, struct users *ret)
 {
     struct sg_device *device = range->device;
     sg_lock(&device->lock);
     uint32_t id = block_at(range, address, likely);
-    const struct sg_node *node = &device->nodes.node[id];
+    const struct sg_extent *extent = &device->extents.extent[id];
     if (id)
-        *ret = (struct users){device, (CUcontext)(uintptr_t)node->context, device->reached || node->also};
+        *ret = (struct users){device, (CUcontext)(uintptr_t)extent->context, device->peer_accessed ||
+            extent->users_mask};
     sg_unlock(&device->lock);
     return id != 0;
 }
@@ -351,9 +354,9 @@ static bool users_of(const struct sg_range *range, CUdeviceptr address, uint32_t
 __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_device *device, uint32_t likely,
     CUcontext context)
 {
-    const struct sg_node *node = &device->nodes.node[likely];
-    return likely && *(const volatile uint64_t *)&node->context == (uint64_t)(uintptr_t)context &&
-           !*(const volatile uint64_t *)&node->also && !*(const volatile bool *)&device->reached &&
+    const struct sg_extent *extent = &device->extents.extent[likely];
+    return likely && *(const volatile uint64_t *)&extent->context == (uint64_t)(uintptr_t)context &&
+           !*(const volatile uint64_t *)&extent->users_mask && !*(const volatile bool *)&device->peer_accessed &&
            !follows_streams(device);
 }
 
@@ -379,13 +382,14 @@ ASIDE enum outcome free_beside_others(const struct sg_range *range, CUdeviceptr 
     struct sg_device *device = range->device;
     struct sg_core *core = device->core;
     struct users users;
-    if (!users_of(range, address, likely, &users))
+    if (!block_users(range, address, likely, &users))
         return NO_BLOCK;
     uint64_t began = now_ns(core);
-    *ret = wait_for_owner(&users, tag->context);
+    *ret = wait_for_own_context(&users, tag->context);
     if (*ret != CUDA_SUCCESS)
         return MUST_WAIT;
-    enum outcome outcome = free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWNER : WAITED_FOR_ALL,
+    enum outcome outcome =
+        free_now(range, address, likely, tag, has_others(&users) ? WAITED_FOR_OWN_CONTEXT : WAITED_FOR_ALL,
         now_ns(core) - began);
     if (outcome == MUST_WAIT && (*ret = wait_for_others(&users)) == CUDA_SUCCESS)
         outcome = free_now(range, address, likely, tag, WAITED_FOR_ALL, now_ns(core) - began);
@@ -406,15 +410,15 @@ CUresult sg_core_wait_for_all(struct sg_core *core)
 CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext current, bool *ret_all)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
-    struct sg_device *classic = range ? NULL : sg_core_classic_at(core, address);
+    struct sg_device *native = range ? NULL : sg_core_segments_at(core, address);
     struct sg_block_info block;
     struct users users;
-    if (range ? !users_of(range, address, 0, &users)
-              : !classic || sg_classic_block(classic, address, /* inside */ false, &block) != CUDA_SUCCESS)
+    if (range ? !block_users(range, address, 0, &users)
+              : !native || sg_segments_block(native, address,  /* inside */ false, &block) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (classic)
-        users = (struct users){classic, block.context, /* abroad */ true};
-    CUresult result = wait_for_owner(&users, current);
+    if (native)
+        users = (struct users){native, block.context,  /* abroad */ true};
+    CUresult result = wait_for_own_context(&users, current);
     *ret_all = result == CUDA_SUCCESS && !has_others(&users);
     return result;
 }
@@ -423,11 +427,11 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
 {
     const struct sg_range *range = sg_core_range_at(core, address);
     if (!range) {
-        struct sg_device *classic = sg_core_classic_at(core, address);
-        if (!classic)
+        struct sg_device *native = sg_core_segments_at(core, address);
+        if (!native)
             return CUDA_ERROR_NOT_FOUND;
         return atomic_load_explicit(&core->disabled, memory_order_relaxed) ? CUDA_SUCCESS
-                                                                           : free_classic(classic, address, tag);
+                                                                           : free_in_segment(native, address, tag);
     }
     if (atomic_load_explicit(&core->disabled, memory_order_relaxed))
         return CUDA_SUCCESS;
@@ -460,7 +464,7 @@ CUresult sg_core_free(struct sg_core *core, CUdeviceptr address, const struct sg
     }
     /* The page of a huge block can't go back before it is known that the stream's work is complete. */
     if (outcome == FREED_EPOCH || (outcome == FREED_HUGE && tag->sync == SG_FREE_SYNC_STREAM))
-        sg_device_ask(device, SG_ASK_MARK);
+        sg_device_ask(device, SG_ASK_FENCE);
     if (outcome == FREED_HUGE)
         retire_huge(device, range->region);
     return CUDA_SUCCESS;
@@ -482,18 +486,18 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
 {
     const struct sg_range *range = sg_core_range_at(core, address);
-    struct sg_device *classic = range ? NULL : sg_core_classic_at(core, address);
-    if (classic)
-        sg_classic_used_abroad(classic, address);
+    struct sg_device *native = range ? NULL : sg_core_segments_at(core, address);
+    if (native)
+        sg_segments_used_cross_device(native, address);
     if (!range)
         return;
     struct sg_device *device = range->device;
     sg_lock(&device->lock);
     uint32_t id = sg_region_block_around(range->region, (uint32_t)((address - range->begin) >> SG_UNIT_SHIFT));
-    if (id && !sg_device_slot_of(device, device->nodes.node[id].stream))
+    if (id && !sg_device_slot_of(device, device->extents.extent[id].stream))
         sg_device_record_stream(device, id, 0);
     sg_unlock(&device->lock);
 }

@@ -74,8 +74,8 @@ struct request {
 static CUresult perform(struct sg_device *device, const struct sg_tag *tag, struct sg_plan *plan, bool *ret_failed)
 {
     for (;;) {
-        (void)sg_turn(device);
-        CUresult result = sg_plan_perform(plan);
+        (void)sg_replay_step(device);
+        CUresult result = sg_plan_execute(plan);
         if (result != CUDA_ERROR_OUT_OF_MEMORY || plan->created == plan->create) {
             *ret_failed = result != CUDA_SUCCESS;
             return result;
@@ -84,7 +84,7 @@ static CUresult perform(struct sg_device *device, const struct sg_tag *tag, stru
         device->refused_at = device->usage.reserved.now +
                              ((uint64_t)plan->created * plan->region->page_units << SG_UNIT_SHIFT);
         emit_step(device, tag, plan->created, result);
-        bool more = sg_plan_make_do(plan);
+        bool more = sg_plan_continue_with_idle(plan);
         sg_unlock(&device->lock);
         if (!more)
             return result;
@@ -102,25 +102,25 @@ static CUresult choose(struct sg_device *device, struct request *request, struct
     *ret_served = true;
     for (;;) {
         struct sg_region *region;
-        (void)sg_turn(device);
+        (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        uint32_t node = sg_device_take(device, &want, &region);
-        if (!node) {
+        uint32_t extent = sg_device_take(device, &want, &region);
+        if (!extent) {
             result = sg_plan_make(device, want, plan);
             if (result == CUDA_ERROR_OUT_OF_MEMORY)
-                node = sg_device_take_anywhere(device, &want, &region);
+                extent = sg_device_take_anywhere(device, &want, &region);
         }
-        if (node) /* in the first place, if another thread has freed or grown meanwhile */
-            *ret = sg_device_hand_out(device, region, node, request->bytes, request->tag);
+        if (extent) /* in the first place, if another thread has freed or grown meanwhile */
+            *ret = sg_device_hand_out(device, region, extent, request->bytes, request->tag);
         else
             emit_step(device, request->tag, 0, result);
         sg_unlock(&device->lock);
-        if (node)
+        if (extent)
             return CUDA_SUCCESS;
         *ret_served = result != CUDA_SUCCESS;
         if (result != CUDA_ERROR_NOT_FOUND)
             return result;
-        result = sg_device_add_region(device, want.class, (uint64_t)want.units << SG_UNIT_SHIFT);
+        result = sg_device_add_region(device, want.kind, (uint64_t)want.units << SG_UNIT_SHIFT);
         if (result != CUDA_SUCCESS) {
             request->failed = result != CUDA_ERROR_OUT_OF_MEMORY;
             return result;
@@ -134,20 +134,20 @@ static void abandon(struct sg_device *device, const struct request *request, str
 {
     bool half_way = plan->created == plan->create;
     uint64_t pages = plan->created | (uint64_t)plan->mapped << MAPPED_SHIFT;
-    (void)sg_turn(device);
+    (void)sg_replay_step(device);
     if (half_way) {
         sg_lock(&device->lock);
         emit_step(device, request->tag, pages, result);
         sg_unlock(&device->lock);
         sg_plan_undo(plan);
-        (void)sg_turn(device);
+        (void)sg_replay_step(device);
     }
     sg_plan_drop_created(plan);
     sg_lock(&device->lock);
     if (request->failed)
         sg_device_note_refusal(device);
     if (half_way)
-        sg_emit_turn(device, SEGALLOC_TURN_UNDONE, 0);
+        sg_emit_step(device, SEGALLOC_TURN_UNDONE, 0);
     else
         emit_step(device, request->tag, pages, result);
     sg_plan_abandon(plan);
@@ -159,15 +159,15 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
 {
     struct sg_plan plan;
     bool served;
-    sg_alias_settle(device);
+    sg_alias_unmap_completed(device);
     CUresult result = choose(device, request, &plan, &served, ret);
     if (served)
         return result;
     result = perform(device, request->tag, &plan, &request->failed);
     if (result == CUDA_SUCCESS) {
         sg_lock(&device->lock);
-        uint32_t node = sg_plan_commit(&plan);
-        *ret = sg_device_hand_out(device, plan.region, node, request->bytes, request->tag);
+        uint32_t extent = sg_plan_commit(&plan);
+        *ret = sg_device_hand_out(device, plan.region, extent, request->bytes, request->tag);
         sg_usage_derive(device);
         sg_unlock(&device->lock);
         return CUDA_SUCCESS;
@@ -190,7 +190,7 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
 static void give_up(struct sg_device *device)
 {
     char line[200];
-    if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_classic_begin(device, /* whole */ false))
+    if (device->core->replay || device->mode != SG_MODE_EXPANDABLE || !sg_segments_begin(device, /* whole */ false))
         return; /* the driver serves each by itself */
     snprintf(line, sizeof line,
         "device %d: the driver's memory management has failed %" PRIu32 " allocations, the last with error %d; new "
@@ -235,7 +235,7 @@ static void note_ran_out(struct sg_device *device, size_t bytes, const struct sg
 
 CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct sg_tag *tag)
 {
-    (void)sg_turn(device);
+    (void)sg_replay_step(device);
     sg_lock(&device->lock);
     note_ran_out(device, bytes, tag);
     sg_unlock(&device->lock);
@@ -247,7 +247,7 @@ CUresult sg_device_ran_out(struct sg_device *device, size_t bytes, const struct 
 static void collect_garbage(struct sg_device *device)
 {
     double threshold = device->core->conf.garbage_collection_threshold;
-    if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_GARBAGE))
+    if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_GARBAGE))
         return;
     sg_lock(&device->lock);
     uint64_t reserved = device->usage.reserved.now, target = device->capacity_bytes;
@@ -255,9 +255,9 @@ static void collect_garbage(struct sg_device *device)
         target = (uint64_t)(threshold * (double)target);
     uint64_t garbage = reserved > target ? reserved - target : 0;
     if (garbage)
-        sg_device_tidy(device); /* what was freed after work that is complete by now is idle too */
+        sg_device_coalesce_completed(device); /* what was freed after work that is complete by now is idle too */
     if (garbage || threshold > 0)
-        sg_emit_turn(device, SEGALLOC_TURN_GARBAGE, garbage);
+        sg_emit_step(device, SEGALLOC_TURN_GARBAGE, garbage);
     sg_unlock(&device->lock);
     if (garbage)
         sg_device_give_back(device, garbage);
@@ -268,10 +268,10 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
 {
     sg_slot slot = request->want.slot;
     sg_lock(&device->lock);
-    uint64_t others = device->order.owed & ~(slot ? sg_slot_bit(slot) : 0);
-    bool worth = others || !sg_device_is_roomy(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
+    uint64_t others = device->clocks.needs_fence & ~(slot ? sg_slot_bit(slot) : 0);
+    bool fit_key = others || !sg_device_is_low_pressure(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
     sg_unlock(&device->lock);
-    return worth ? SG_ASK_MARK : SG_ASK_QUERY;
+    return fit_key ? SG_ASK_FENCE : SG_ASK_QUERY;
 }
 
 /* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may
@@ -283,7 +283,7 @@ static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes
     const struct sg_usage *usage = &device->usage;
     uint64_t limit = device->core->conf.pending_limit;
     if (limit != SG_AUTO)
-        return usage->pending.now > limit && !sg_device_is_roomy(device, bytes);
+        return usage->pending.now > limit && !sg_device_is_low_pressure(device, bytes);
     return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
            (double)usage->allocated.peak >= SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
@@ -310,13 +310,13 @@ struct patience {
 
 /* After so many rounds each event is over that was out. If there are only newer ones, recorded because some could
    not be, they give no news. */
-enum { ROUNDS_MOST = SG_MARKS + SG_SLOTS };
+enum { ROUNDS_MOST = SG_FENCES + SG_SLOTS };
 
 /* Whether another wait is worth it. */
 static bool is_patient(struct sg_device *device, struct patience *patience)
 {
     sg_lock(&device->lock);
-    uint64_t frees = device->usage.frees, pending = device->usage.pending.now, busy = device->order.unproven;
+    uint64_t frees = device->usage.frees, pending = device->usage.pending.now, busy = device->clocks.unfinished;
     sg_unlock(&device->lock);
     bool same = frees == patience->frees && pending == patience->pending && busy == patience->busy;
     patience->frees = frees;
@@ -331,8 +331,8 @@ static bool is_patient(struct sg_device *device, struct patience *patience)
 static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patience *patience)
 {
     if (device->core->replay) {
-        const struct segalloc_trace_record *told = sg_turn(device);
-        return told && told->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
+        const struct segalloc_trace_record *replayed = sg_replay_step(device);
+        return replayed && replayed->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE;
     }
     bool first = !patience->made_wait;
     patience->made_wait = true;
@@ -345,13 +345,13 @@ static bool wait_for_memory(struct sg_device *device, sg_slot slot, struct patie
    limit. Without a limit, a caller that gets out of memory asks the driver anyway. */
 static CUresult leave_to_driver(struct sg_device *device, CUresult result, size_t bytes, const struct sg_tag *tag)
 {
-    (void)sg_turn(device);
+    (void)sg_replay_step(device);
     sg_lock(&device->lock);
     uint64_t held = device->usage.reserved.now, most = device->capacity_bytes;
     bool fits = held <= most && bytes <= most - held, is_limited = most < device->total_bytes;
     bool leaves = fits && (is_limited || result != CUDA_ERROR_OUT_OF_MEMORY);
     if (leaves)
-        sg_emit_turn(device, SEGALLOC_TURN_LEFT, bytes);
+        sg_emit_step(device, SEGALLOC_TURN_LEFT, bytes);
     else
         note_ran_out(device, bytes, tag);
     sg_unlock(&device->lock);

@@ -10,10 +10,10 @@
 
 enum { SEGMENTS_ROOM = 1 << 16 };
 
-struct sg_classic {
+struct sg_segments {
     struct sg_device *device;
     struct sg_torch *torch;
-    struct sg_idmap live; /* address -> node, which holds what the rules do not */
+    struct sg_idmap live; /* address -> extent, which holds what the rules do not */
     struct segment {
         CUdeviceptr base;
         uint64_t bytes;
@@ -29,17 +29,17 @@ struct sg_classic {
         size_t bytes;
         uint32_t stream;
         CUcontext context;
-        bool told; /* the trace knows that nothing free serves it */
+        bool replayed; /* the trace knows that nothing free serves it */
     } asked;
 };
 
 /* First segment that ends after `address`. */
-static uint32_t find_segment(const struct sg_classic *classic, CUdeviceptr address)
+static uint32_t find_segment(const struct sg_segments *native, CUdeviceptr address)
 {
-    uint32_t low = 0, high = classic->segments;
+    uint32_t low = 0, high = native->segments;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
-        if (classic->segment[middle].base + classic->segment[middle].bytes <= address)
+        if (native->segment[middle].base + native->segment[middle].bytes <= address)
             low = middle + 1;
         else
             high = middle;
@@ -47,33 +47,33 @@ static uint32_t find_segment(const struct sg_classic *classic, CUdeviceptr addre
     return low;
 }
 
-static bool inside_segment(const struct sg_classic *classic, CUdeviceptr address)
+static bool inside_segment(const struct sg_segments *native, CUdeviceptr address)
 {
-    uint32_t at = find_segment(classic, address);
-    return at < classic->segments && address >= classic->segment[at].base;
+    uint32_t at = find_segment(native, address);
+    return at < native->segments && address >= native->segment[at].base;
 }
 
 /* Takes a segment of `context` out of those to be freed; false: there is none any more. Under the lock. */
-static bool take_doomed(struct sg_classic *classic, CUcontext context, struct segment *ret)
+static bool segments_take_doomed(struct sg_segments *native, CUcontext context, struct segment *ret)
 {
-    for (uint32_t i = classic->doomed_count; i > 0; i--) {
-        struct segment *segment = &classic->doomed[i - 1];
+    for (uint32_t i = native->doomed_count; i > 0; i--) {
+        struct segment *segment = &native->doomed[i - 1];
         if (segment->context != context)
             continue;
         *ret = *segment;
-        *segment = classic->doomed[--classic->doomed_count];
+        *segment = native->doomed[--native->doomed_count];
         return true;
     }
     return false;
 }
 
-static bool next_doomed(struct sg_classic *classic, CUcontext *ret_context)
+static bool segments_next_doomed(struct sg_segments *native, CUcontext *ret_context)
 {
-    sg_lock(&classic->device->lock);
-    bool any = classic->doomed_count > 0;
+    sg_lock(&native->device->lock);
+    bool any = native->doomed_count > 0;
     if (any)
-        *ret_context = classic->doomed[classic->doomed_count - 1].context;
-    sg_unlock(&classic->device->lock);
+        *ret_context = native->doomed[native->doomed_count - 1].context;
+    sg_unlock(&native->device->lock);
     return any;
 }
 
@@ -91,18 +91,18 @@ static bool is_complete(const struct sg_driver *driver, CUcontext context)
 }
 
 /* `complete`: those of contexts alone that have no work to wait for. */
-static CUresult free_segments(struct sg_classic *classic, bool complete)
+static CUresult free_segments(struct sg_segments *native, bool complete)
 {
-    struct sg_device *device = classic->device;
+    struct sg_device *device = native->device;
     const struct sg_core *core = device->core;
     CUcontext context;
-    while (next_doomed(classic, &context)) {
+    while (segments_next_doomed(native, &context)) {
         struct segment segment;
         int use = core->enter_context ? core->enter_context(context) : 0;
         bool waits = complete && use >= 0 && !is_complete(core->driver, context);
         sg_lock(&device->lock);
         /* it may have gone with its context before that was kept */
-        bool taken = !waits && take_doomed(classic, context, &segment);
+        bool taken = !waits && segments_take_doomed(native, context, &segment);
         sg_unlock(&device->lock);
         if (taken && use >= 0) {
             sg_count(device, SG_STAT_calls_free, 1);
@@ -123,80 +123,80 @@ static CUresult free_all_segments(void *user)
 
 /* Frees what the rules have given back. The driver waits for the context of each, for no longer than an allocation may.
    Drops the lock meanwhile; returns with it held. */
-static void free_doomed(struct sg_classic *classic)
+static void free_doomed(struct sg_segments *native)
 {
-    struct sg_device *device = classic->device;
+    struct sg_device *device = native->device;
     const struct sg_core *core = device->core;
-    if (!classic->doomed_count)
+    if (!native->doomed_count)
         return;
     sg_unlock(&device->lock);
-    CUresult result = core->aside ? core->aside(free_all_segments, classic) : free_all_segments(classic);
+    CUresult result = core->aside ? core->aside(free_all_segments, native) : free_all_segments(native);
     if (result == CUDA_ERROR_OPERATING_SYSTEM) /* there can be no thread that waits */
-        (void)free_segments(classic, /* complete */ true);
+        (void)free_segments(native,  /* complete */ true);
     /* what it has not come to is left for the next time */
     sg_lock(&device->lock);
 }
 
-uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context)
+uint32_t sg_segments_pool(struct sg_segments *native, CUcontext context)
 {
     uint32_t pool = 0;
-    while (context && pool < classic->contexts && classic->context[pool] != context)
+    while (context && pool < native->contexts && native->context[pool] != context)
         pool++;
     if (!context || pool == SG_CONTEXTS_MAX)
         return 0;
-    classic->context[pool] = context;
-    classic->contexts += pool == classic->contexts;
+    native->context[pool] = context;
+    native->contexts += pool == native->contexts;
     return pool;
 }
 
 /* Nothing free serves the allocation that the rules decide on. In the section in which that is found, whatever comes of
    it: what the rules give back for it goes there. */
-static void tell_slow(struct sg_classic *classic)
+static void tell_slow(struct sg_segments *native)
 {
-    if (!classic->asked.told)
-        sg_emit(classic->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, classic->asked.stream, 0, classic->asked.bytes);
-    classic->asked.told = true;
+    if (!native->asked.replayed)
+        sg_emit(native->device, SEGALLOC_RECORD_SLOW_BEGIN, 0, native->asked.stream, 0, native->asked.bytes);
+    native->asked.replayed = true;
 }
 
 /* Asks the driver. In a replay the answer, and the address, on which the rules depend, are the recorded ones. */
 static CUresult ask_driver(struct sg_device *device, uint64_t bytes, CUdeviceptr *ret)
 {
-    const struct segalloc_trace_record *told = sg_turn(device);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_count(device, SG_STAT_calls_alloc, 1);
-    if (!told)
+    if (!replayed)
         return device->core->driver->mem_alloc(ret, bytes);
-    if (told->kind != SEGALLOC_RECORD_ALLOCATE)
-        return (CUresult)told->size;
-    *ret = told->id;
-    return told->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
+    if (replayed->kind != SEGALLOC_RECORD_ALLOCATE)
+        return (CUresult)replayed->size;
+    *ret = replayed->id;
+    return replayed->id <= UINT64_MAX - bytes ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* a damaged file's */
 }
 
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
-    struct sg_classic *classic = user;
-    struct sg_device *device = classic->device;
+    struct sg_segments *native = user;
+    struct sg_device *device = native->device;
     struct sg_usage *usage = &device->usage;
     CUdeviceptr base;
-    if (usage->reserved.now + bytes > device->capacity_bytes || classic->segments == SEGMENTS_ROOM)
+    if (usage->reserved.now + bytes > device->capacity_bytes || native->segments == SEGMENTS_ROOM)
         return -ENOMEM;
     sg_gauge_add(&usage->reserved, bytes); /* so that two threads together keep to the limit */
-    tell_slow(classic);
-    const struct asked asked = classic->asked;
-    free_doomed(classic);
+    tell_slow(native);
+    const struct asked asked = native->asked;
+    free_doomed(native);
     sg_unlock(&device->lock);
     CUresult result = ask_driver(device, bytes, &base);
     sg_lock(&device->lock);
-    classic->asked = asked; /* another thread may have asked meanwhile */
+    native->asked = asked;  /* another thread may have asked meanwhile */
     if (result != CUDA_SUCCESS) {
         sg_emit(device, SEGALLOC_RECORD_SLOW_STEP, 0, asked.stream, 0, result);
         sg_gauge_sub(&usage->reserved, bytes);
         return -ENOMEM;
     }
-    sg_classic_given_out(classic, base, bytes);
-    uint32_t at = find_segment(classic, base);
-    for (uint32_t i = classic->segments++; i > at; i--)
-        classic->segment[i] = classic->segment[i - 1];
-    classic->segment[at] = (struct segment){.base = base, .bytes = bytes, .context = asked.context};
+    sg_segments_given_out(native, base, bytes);
+    uint32_t at = find_segment(native, base);
+    for (uint32_t i = native->segments++; i > at; i--)
+        native->segment[i] = native->segment[i - 1];
+    native->segment[at] = (struct segment){.base = base, .bytes = bytes, .context = asked.context};
     sg_gauge_add(&usage->segments, 1);
     sg_count(device, SG_STAT_grows, 1);
     *ret_address = base;
@@ -205,63 +205,63 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 
 static void segment_free(void *user, uint64_t address, uint64_t bytes)
 {
-    struct sg_classic *classic = user;
-    uint32_t at = find_segment(classic, address);
-    assert(at < classic->segments && classic->segment[at].base == address);
-    classic->doomed[classic->doomed_count++] = classic->segment[at];
-    for (uint32_t i = at; i + 1 < classic->segments; i++)
-        classic->segment[i] = classic->segment[i + 1];
-    classic->segments--;
-    sg_gauge_sub(&classic->device->usage.reserved, bytes);
-    sg_gauge_sub(&classic->device->usage.segments, 1);
+    struct sg_segments *native = user;
+    uint32_t at = find_segment(native, address);
+    assert(at < native->segments && native->segment[at].base == address);
+    native->doomed[native->doomed_count++] = native->segment[at];
+    for (uint32_t i = at; i + 1 < native->segments; i++)
+        native->segment[i] = native->segment[i + 1];
+    native->segments--;
+    sg_gauge_sub(&native->device->usage.reserved, bytes);
+    sg_gauge_sub(&native->device->usage.segments, 1);
 }
 
-static const struct sg_torch_ops classic_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
+static const struct sg_torch_ops native_ops = {.segment_alloc = segment_alloc, .segment_free = segment_free};
 
-struct sg_classic *sg_classic_create(struct sg_device *device)
+struct sg_segments *sg_segments_create(struct sg_device *device)
 {
-    struct sg_classic *classic = sg_meta_map(sizeof *classic);
-    if (!classic)
+    struct sg_segments *native = sg_meta_map(sizeof *native);
+    if (!native)
         return NULL;
     struct sg_torch_conf rules;
     sg_torch_conf_from(&device->core->conf, &rules);
-    classic->device = device;
-    classic->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->segment);
-    classic->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *classic->doomed);
-    classic->torch = sg_torch_create(&rules, device->total_bytes, &classic_ops, classic);
-    if (classic->segment && classic->doomed && classic->torch && sg_idmap_init(&classic->live))
-        return classic;
-    sg_classic_destroy(classic);
+    native->device = device;
+    native->segment = sg_meta_map(SEGMENTS_ROOM * sizeof *native->segment);
+    native->doomed = sg_meta_map(SEGMENTS_ROOM * sizeof *native->doomed);
+    native->torch = sg_torch_create(&rules, device->total_bytes, &native_ops, native);
+    if (native->segment && native->doomed && native->torch && sg_idmap_init(&native->live))
+        return native;
+    sg_segments_destroy(native);
     return NULL;
 }
 
-void sg_classic_destroy(struct sg_classic *classic)
+void sg_segments_destroy(struct sg_segments *native)
 {
-    if (classic->torch)
-        sg_torch_destroy(classic->torch);
-    sg_idmap_fini(&classic->live);
-    sg_meta_unmap(classic->segment, SEGMENTS_ROOM * sizeof *classic->segment);
-    sg_meta_unmap(classic->doomed, SEGMENTS_ROOM * sizeof *classic->doomed);
-    sg_meta_unmap(classic, sizeof *classic);
+    if (native->torch)
+        sg_torch_destroy(native->torch);
+    sg_idmap_fini(&native->live);
+    sg_meta_unmap(native->segment, SEGMENTS_ROOM * sizeof *native->segment);
+    sg_meta_unmap(native->doomed, SEGMENTS_ROOM * sizeof *native->doomed);
+    sg_meta_unmap(native, sizeof *native);
 }
 
-bool sg_classic_begin(struct sg_device *device, bool whole)
+bool sg_segments_begin(struct sg_device *device, bool whole)
 {
-    struct sg_classic *made = device->classic ? NULL : sg_classic_create(device);
+    struct sg_segments *made = device->native ? NULL : sg_segments_create(device);
     sg_lock(&device->lock);
-    bool begins = made && !device->classic;
+    bool begins = made && !device->native;
     if (begins) {
-        device->classic = made;
-        device->mode = SG_MODE_CLASSIC;
+        device->native = made;
+        device->mode = SG_MODE_SEGMENTS;
         made = NULL;
     }
-    bool changes = device->classic && whole && sg_torch_keep_whole(device->classic->torch);
+    bool changes = device->native && whole && sg_torch_keep_whole(device->native->torch);
     if (begins || changes)
         sg_emit(device, SEGALLOC_RECORD_FIXED, 0, sg_device_unknown_stream(device), 0, whole);
     sg_unlock(&device->lock);
     if (made) /* another thread was sooner */
-        sg_classic_destroy(made);
-    return device->classic;
+        sg_segments_destroy(made);
+    return device->native;
 }
 
 /* The stream of a trace under which a block is served: that of its pool. That also holds where streams are followed
@@ -275,35 +275,35 @@ static uint32_t stream_of(struct sg_device *device, const struct sg_tag *tag)
 
 /* Under the lock, which is dropped while the driver is asked. Frees here are complete when they take effect, so streams
    share one pool. */
-static int take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+static int segments_take_block(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
-    struct sg_classic *classic = device->classic;
+    struct sg_segments *native = device->native;
     struct sg_usage *usage = &device->usage;
     struct sg_torch_block *block;
-    uint32_t id = sg_node_new(&device->nodes);
+    uint32_t id = sg_extent_new(&device->extents);
     if (!id)
         return -ENOMEM;
-    classic->asked = (struct asked){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
+    native->asked = (struct asked){.bytes = bytes, .stream = stream_of(device, tag), .context = tag->context};
     /* A pool for each context, whose end frees its segments; a segment is as old as its first block. */
-    int status = sg_torch_alloc(classic->torch, bytes, /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
+    int status = sg_torch_alloc(native->torch, bytes,  /* stream */ (uint64_t)(uintptr_t)tag->context, &block);
     CUdeviceptr address = status == 0 ? sg_torch_address(block) : 0;
-    if (status == 0 && !sg_idmap_put(&classic->live, address, id)) {
-        sg_torch_free(classic->torch, block);
+    if (status == 0 && !sg_idmap_put(&native->live, address, id)) {
+        sg_torch_free(native->torch, block);
         status = -ENOMEM;
     }
     if (status != 0) {
-        tell_slow(classic);
-        sg_node_drop(&device->nodes, id);
+        tell_slow(native);
+        sg_extent_drop(&device->extents, id);
         return status;
     }
-    classic->segment[find_segment(classic, address)].live++;
+    native->segment[find_segment(native, address)].live++;
     uint64_t rounded = sg_torch_bytes(block);
-    device->nodes.node[id] = (struct sg_node){.state = SG_NODE_BLOCK,
+    device->extents.extent[id] = (struct sg_extent){.state = SG_EXTENT_BLOCK,
                                               .requested = bytes,
                                               .stream = stream_of(device, tag),
                                               .context = (uint64_t)(uintptr_t)tag->context,
                                               .event = (uint64_t)(uintptr_t)block,
-                                              .serial = ++device->serial};
+                                              .alloc_seq = ++device->seq};
     sg_gauge_add(&usage->requested, bytes);
     sg_gauge_add(&usage->allocated, rounded);
     sg_gauge_add(&usage->active, rounded);
@@ -311,39 +311,40 @@ static int take_block(struct sg_device *device, size_t bytes, const struct sg_ta
     usage->allocs++;
     usage->allocated_total += rounded;
     sg_usage_derive(device);
-    sg_node_set_place(&device->nodes, id, tag->site, tag->phase);
-    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->nodes.node[id].stream,
+    sg_extent_set_site(&device->extents, id, tag->site, tag->phase);
+    sg_emit(device, SEGALLOC_RECORD_ALLOCATE, tag->torch ? SEGALLOC_FLAG_TORCH : 0, device->extents.extent[id].stream,
         address, bytes);
     *ret = address;
     return 0;
 }
 
-CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
+CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret)
 {
     sg_lock(&device->lock);
-    int status = take_block(device, bytes, tag, ret);
-    free_doomed(device->classic);
+    int status = segments_take_block(device, bytes, tag, ret);
+    free_doomed(device->native);
     sg_unlock(&device->lock);
     return status == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-bool sg_classic_owns(struct sg_device *device, CUdeviceptr address)
+bool sg_segments_owns(struct sg_device *device, CUdeviceptr address)
 {
     sg_lock(&device->lock);
-    bool owns = inside_segment(device->classic, address);
+    bool owns = inside_segment(device->native, address);
     sg_unlock(&device->lock);
     return owns;
 }
 
-/* The node of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under the lock. */
+/* The extent of the live block that starts at (or, with `inside`, holds) an address, 0 if none does. Under the lock. */
 static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bool inside, CUdeviceptr *ret_base)
 {
-    const struct sg_idmap *live = &device->classic->live;
+    const struct sg_idmap *live = &device->native->live;
     uint32_t id = (uint32_t)sg_idmap_get(live, address);
     *ret_base = address;
     for (size_t i = 0; inside && !id && i <= live->mask; i++) {
         const struct sg_idmap_entry *entry = &live->entry[i];
-        if (entry->value && address > entry->id && address - entry->id < device->nodes.node[entry->value].requested) {
+        if (entry->value && address > entry->id &&
+            address - entry->id < device->extents.extent[entry->value].requested) {
             id = (uint32_t)entry->value;
             *ret_base = entry->id;
         }
@@ -351,26 +352,26 @@ static uint32_t block_at(const struct sg_device *device, CUdeviceptr address, bo
     return id;
 }
 
-CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
+CUresult sg_segments_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret)
 {
     CUdeviceptr base;
     sg_lock(&device->lock);
     uint32_t id = block_at(device, address, inside, &base);
-    const struct sg_node *node = &device->nodes.node[id];
+    const struct sg_extent *extent = &device->extents.extent[id];
     if (id)
-        *ret = (struct sg_block_info){base, node->requested, device->ordinal, (CUcontext)(uintptr_t)node->context,
-            node->serial, node->later != 0, false};
+        *ret = (struct sg_block_info){base, extent->requested, device->ordinal, (CUcontext)(uintptr_t)extent->context,
+            extent->alloc_seq, extent->later != 0, false};
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address)
+void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address)
 {
     CUdeviceptr base;
     sg_lock(&device->lock);
     uint32_t id = block_at(device, address, /* inside */ true, &base);
     if (id)
-        device->nodes.node[id].later = 1; /* of no other use here */
+        device->extents.extent[id].later = 1; /* of no other use here */
     sg_unlock(&device->lock);
 }
 
@@ -378,104 +379,104 @@ void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address)
 static void release(struct sg_device *device, CUdeviceptr address, uint32_t id, uint8_t flags)
 {
     struct sg_usage *usage = &device->usage;
-    const struct sg_node *node = &device->nodes.node[id];
-    struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)node->event;
+    const struct sg_extent *extent = &device->extents.extent[id];
+    struct sg_torch_block *block = (struct sg_torch_block *)(uintptr_t)extent->event;
     uint64_t rounded = sg_torch_bytes(block);
-    sg_emit(device, SEGALLOC_RECORD_FREE, flags, node->stream, address, node->requested);
-    sg_gauge_sub(&usage->requested, node->requested);
+    sg_emit(device, SEGALLOC_RECORD_FREE, flags, extent->stream, address, extent->requested);
+    sg_gauge_sub(&usage->requested, extent->requested);
     sg_gauge_sub(&usage->allocated, rounded);
     sg_gauge_sub(&usage->active, rounded);
     sg_gauge_sub(&usage->allocations, 1);
     usage->frees++;
     usage->freed_total += rounded;
-    device->classic->segment[find_segment(device->classic, address)].live--;
-    sg_torch_free(device->classic->torch, block);
-    sg_node_drop(&device->nodes, id);
+    device->native->segment[find_segment(device->native, address)].live--;
+    sg_torch_free(device->native->torch, block);
+    sg_extent_drop(&device->extents, id);
     sg_usage_derive(device);
 }
 
-CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
+CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited)
 {
     uint8_t flags = (uint8_t)((waited ? SEGALLOC_FLAG_STRICT : 0) | (tag->torch ? SEGALLOC_FLAG_TORCH : 0));
     sg_lock(&device->lock);
-    uint32_t id = (uint32_t)sg_idmap_take(&device->classic->live, address);
+    uint32_t id = (uint32_t)sg_idmap_take(&device->native->live, address);
     if (id)
         release(device, address, id, flags);
     sg_unlock(&device->lock);
     return id ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-uint64_t sg_classic_idle(const struct sg_device *device)
+uint64_t sg_segments_idle(const struct sg_device *device)
 {
     uint64_t idle = 0;
-    for (uint32_t i = 0; i < device->classic->segments; i++)
-        idle += device->classic->segment[i].live ? 0 : device->classic->segment[i].bytes;
+    for (uint32_t i = 0; i < device->native->segments; i++)
+        idle += device->native->segment[i].live ? 0 : device->native->segment[i].bytes;
     return idle;
 }
 
-struct sg_classic_held sg_classic_held(const struct sg_device *device)
+struct sg_segments_usage sg_segments_usage(const struct sg_device *device)
 {
-    const struct sg_classic *classic = device->classic;
-    struct sg_classic_held held = {.segments = classic->segments};
-    for (uint32_t i = 0; i < classic->segments; i++)
-        held.reserved += classic->segment[i].bytes;
-    for (size_t i = 0; i <= classic->live.mask; i++) {
-        const struct sg_node *node = &device->nodes.node[classic->live.entry[i].value];
-        if (!classic->live.entry[i].value)
+    const struct sg_segments *native = device->native;
+    struct sg_segments_usage held = {.segments = native->segments};
+    for (uint32_t i = 0; i < native->segments; i++)
+        held.reserved += native->segment[i].bytes;
+    for (size_t i = 0; i <= native->live.mask; i++) {
+        const struct sg_extent *extent = &device->extents.extent[native->live.entry[i].value];
+        if (!native->live.entry[i].value)
             continue;
         held.blocks++;
-        held.requested += node->requested;
-        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)node->event);
+        held.requested += extent->requested;
+        held.allocated += sg_torch_bytes((const struct sg_torch_block *)(uintptr_t)extent->event);
     }
     return held;
 }
 
-uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes)
+uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes)
 {
-    return sg_torch_takes(device->classic->torch, bytes);
+    return sg_torch_takes(device->native->torch, bytes);
 }
 
-void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live)
+void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, struct sg_live *live)
 {
-    const struct sg_classic *classic = device->classic;
-    for (size_t i = 0; i <= classic->live.mask; i++) {
-        if (classic->live.entry[i].value)
-            visit(live, device, &device->nodes.node[classic->live.entry[i].value]);
+    const struct sg_segments *native = device->native;
+    for (size_t i = 0; i <= native->live.mask; i++) {
+        if (native->live.entry[i].value)
+            visit(live, device, &device->extents.extent[native->live.entry[i].value]);
     }
 }
 
-uint64_t sg_classic_empty(struct sg_device *device)
+uint64_t sg_segments_empty(struct sg_device *device)
 {
     uint64_t before = device->usage.reserved.now;
-    sg_torch_empty_cache(device->classic->torch);
+    sg_torch_empty_cache(device->native->torch);
     return before - device->usage.reserved.now;
 }
 
-void sg_classic_settle(struct sg_device *device)
+void sg_segments_settle(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    free_doomed(device->classic);
+    free_doomed(device->native);
     sg_unlock(&device->lock);
 }
 
-uint64_t sg_classic_trim(struct sg_device *device)
+uint64_t sg_segments_trim(struct sg_device *device)
 {
     sg_lock(&device->lock);
     sg_emit(device, SEGALLOC_RECORD_EMPTY_CACHE, 0, sg_device_stream(device, &(struct sg_tag){0}), 0, 0);
-    uint64_t given = sg_classic_empty(device);
+    uint64_t given = sg_segments_empty(device);
     sg_unlock(&device->lock);
-    sg_classic_settle(device);
+    sg_segments_settle(device);
     return given;
 }
 
 /* Under the lock. */
 static void release_all(struct sg_device *device, CUcontext context)
 {
-    struct sg_idmap *live = &device->classic->live;
+    struct sg_idmap *live = &device->native->live;
     for (size_t i = 0; i <= live->mask;) {
         struct sg_idmap_entry entry = live->entry[i];
         bool goes = entry.value &&
-                    (!context || device->nodes.node[entry.value].context == (uint64_t)(uintptr_t)context);
+                    (!context || device->extents.extent[entry.value].context == (uint64_t)(uintptr_t)context);
         if (goes) { /* what is shifted back into this entry is looked at next */
             sg_idmap_take(live, entry.id);
             release(device, entry.id, (uint32_t)entry.value, SEGALLOC_FLAG_STRICT);
@@ -485,47 +486,47 @@ static void release_all(struct sg_device *device, CUcontext context)
     }
 }
 
-void sg_classic_forget(struct sg_classic *classic, CUcontext context)
+void sg_segments_forget(struct sg_segments *native, CUcontext context)
 {
-    struct sg_device *device = classic->device;
+    struct sg_device *device = native->device;
     struct segment gone;
     sg_emit(device, SEGALLOC_RECORD_CONTEXT_GONE, 0, sg_device_stream(device, &(struct sg_tag){.context = context}), 0,
         0);
-    sg_torch_empty_stream(classic->torch, (uint64_t)(uintptr_t)context);
-    while (take_doomed(classic, context, &gone)) { /* those are not to be freed any more */
+    sg_torch_empty_stream(native->torch, (uint64_t)(uintptr_t)context);
+    while (segments_take_doomed(native, context, &gone)) { /* those are not to be freed any more */
     }
 }
 
-static bool has_segments(const struct sg_classic *classic, CUcontext context)
+static bool has_segments(const struct sg_segments *native, CUcontext context)
 {
     bool has = false;
-    for (uint32_t i = 0; i < classic->segments && !has; i++)
-        has = classic->segment[i].context == context;
-    for (uint32_t i = 0; i < classic->doomed_count && !has; i++)
-        has = classic->doomed[i].context == context;
+    for (uint32_t i = 0; i < native->segments && !has; i++)
+        has = native->segment[i].context == context;
+    for (uint32_t i = 0; i < native->doomed_count && !has; i++)
+        has = native->doomed[i].context == context;
     return has;
 }
 
 /* Under the lock. */
-static void bury(struct sg_classic *classic, CUcontext context)
+static void segments_bury(struct sg_segments *native, CUcontext context)
 {
-    release_all(classic->device, context);
-    sg_classic_forget(classic, context);
+    release_all(native->device, context);
+    sg_segments_forget(native, context);
 }
 
-void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes)
+void sg_segments_given_out(struct sg_segments *native, CUdeviceptr address, uint64_t bytes)
 {
     uint32_t at;
-    while ((at = find_segment(classic, address)) < classic->segments && classic->segment[at].base < address + bytes)
-        bury(classic, classic->segment[at].context);
+    while ((at = find_segment(native, address)) < native->segments && native->segment[at].base < address + bytes)
+        segments_bury(native, native->segment[at].context);
 }
 
-void sg_classic_context_gone(struct sg_device *device, CUcontext context)
+void sg_segments_context_gone(struct sg_device *device, CUcontext context)
 {
     sg_lock(&device->lock);
     if (!context)
         release_all(device, NULL);
-    else if (has_segments(device->classic, context))
-        bury(device->classic, context);
+    else if (has_segments(device->native, context))
+        segments_bury(device->native, context);
     sg_unlock(&device->lock);
 }

@@ -9,74 +9,74 @@
    A segment is of the context that was current when the driver gave it, and gone with it. Another thread may end that
    context at any time, and the driver may give the addresses to somebody else before the core knows. So an address that
    the driver gives out shows what is gone, and a segment is freed only while its context is kept from ending. */
-#ifndef SG_CLASSIC_H
-#define SG_CLASSIC_H
+#ifndef SG_NATIVE_SEGMENTS_H
+#define SG_NATIVE_SEGMENTS_H
 
 #include "device.h"
 #include "live_groups.h"
 
-struct sg_classic;
+struct sg_segments;
 
 /* The rules' state for a device; NULL when out of host memory. */
-struct sg_classic *sg_classic_create(struct sg_device *device);
-void sg_classic_destroy(struct sg_classic *classic);
+struct sg_segments *sg_segments_create(struct sg_device *device);
+void sg_segments_destroy(struct sg_segments *native);
 
 /* As sg_core_fix(). Segments that the rules hold already stay. With `whole` none of them is divided any more, and a
    divided one serves nobody before it is whole. Takes the lock. */
-bool sg_classic_begin(struct sg_device *device, bool whole);
+bool sg_segments_begin(struct sg_device *device, bool whole);
 
 /* As sg_core_malloc(), for a device in classic mode. No lock is held. */
-CUresult sg_classic_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
+CUresult sg_segments_malloc(struct sg_device *device, size_t bytes, const struct sg_tag *tag, CUdeviceptr *ret);
 
 /* The number of a context's pool: 0 for the first context that was served, and for NULL. Under the lock. */
-uint32_t sg_classic_pool(struct sg_classic *classic, CUcontext context);
+uint32_t sg_segments_pool(struct sg_segments *native, CUcontext context);
 
 /* Whether `address` lies in a segment. Takes the lock. */
-bool sg_classic_owns(struct sg_device *device, CUdeviceptr address);
+bool sg_segments_owns(struct sg_device *device, CUdeviceptr address);
 
 /* The live block that starts at (or, with `inside`, holds) an address. CUDA_ERROR_INVALID_VALUE if none does. Takes the
    lock. */
-CUresult sg_classic_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
+CUresult sg_segments_block(struct sg_device *device, CUdeviceptr address, bool inside, struct sg_block_info *ret);
 
 /* Notes that work of other contexts is on the live block that holds `address`, if there is one. Takes the lock. */
-void sg_classic_used_abroad(struct sg_device *device, CUdeviceptr address);
+void sg_segments_used_cross_device(struct sg_device *device, CUdeviceptr address);
 
 /* Frees the live block that starts at `address`, at once: the caller has waited. CUDA_ERROR_INVALID_VALUE if none
    does. */
-CUresult sg_classic_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
+CUresult sg_segments_free(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag, bool waited);
 
 /* Gives all unsplit free segments back to the driver. Returns their bytes. Takes the lock. */
-uint64_t sg_classic_trim(struct sg_device *device);
+uint64_t sg_segments_trim(struct sg_device *device);
 
 /* The two halves of that, for a device that has regions too: picks them, under the lock; frees them, which takes it. */
-uint64_t sg_classic_empty(struct sg_device *device);
-void sg_classic_settle(struct sg_device *device);
+uint64_t sg_segments_empty(struct sg_device *device);
+void sg_segments_settle(struct sg_device *device);
 
 /* What lives in segments, and the segments. Under the device's lock. */
-struct sg_classic_held {
+struct sg_segments_usage {
     uint64_t requested, allocated, blocks, segments, reserved; /* bytes, but for the two counts */
 };
-struct sg_classic_held sg_classic_held(const struct sg_device *device);
+struct sg_segments_usage sg_segments_usage(const struct sg_device *device);
 
-typedef void sg_classic_visit(struct sg_live *live, const struct sg_device *device, const struct sg_node *node);
+typedef void sg_segments_visit(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent);
 
 /* Calls `visit` for each live block. Under the device's lock. */
-void sg_classic_each(const struct sg_device *device, sg_classic_visit *visit, struct sg_live *live);
+void sg_segments_each(const struct sg_device *device, sg_segments_visit *visit, struct sg_live *live);
 
 /* Bytes of a segment for a request of so many. Under the device's lock. */
-uint64_t sg_classic_takes(const struct sg_device *device, uint64_t bytes);
+uint64_t sg_segments_takes(const struct sg_device *device, uint64_t bytes);
 
 /* Bytes of segments in which nothing lives: a trim, or running out, would give them back. Under the device's lock. */
-uint64_t sg_classic_idle(const struct sg_device *device);
+uint64_t sg_segments_idle(const struct sg_device *device);
 
 /* The driver has given out [address, address + bytes). Segments held there are gone with their context, whose end
    has not reached the core yet. Under the lock. */
-void sg_classic_given_out(struct sg_classic *classic, CUdeviceptr address, uint64_t bytes);
+void sg_segments_given_out(struct sg_segments *native, CUdeviceptr address, uint64_t bytes);
 
 /* The driver has freed the segments of a context, in which nothing lives. Under the lock. */
-void sg_classic_forget(struct sg_classic *classic, CUcontext context);
+void sg_segments_forget(struct sg_segments *native, CUcontext context);
 
 /* Frees the live blocks of `context` (NULL: all), and forgets the segments that its end has freed. */
-void sg_classic_context_gone(struct sg_device *device, CUcontext context);
+void sg_segments_context_gone(struct sg_device *device, CUcontext context);
 
 #endif

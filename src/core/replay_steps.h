@@ -3,34 +3,34 @@
    A decision depends on the state when the lock is held. Each section of such an operation that reads or changes
    anything that decides therefore emits one record. The record has the section's place among all others. A replay lets
    the operation have the lock when that record comes, never sooner. */
-#ifndef SG_TURN_H
-#define SG_TURN_H
+#ifndef SG_REPLAY_STEPS_H
+#define SG_REPLAY_STEPS_H
 
 #include "device.h"
 
 /* To be called after a section, before anything is done for the next one. NULL where this is no replay, or where the
    core is to decide afresh. No lock but `grow` is held. */
-static inline const struct segalloc_trace_record *sg_turn(const struct sg_device *device)
+static inline const struct segalloc_trace_record *sg_replay_step(const struct sg_device *device)
 {
     const struct sg_replay *replay = device->core->replay;
-    return replay ? replay->turn() : NULL;
+    return replay ? replay->step() : NULL;
 }
 
 /* Whether it is the turn of `what`, for what is only done where there is something to do: always so but in a replay. */
-static inline bool sg_turn_is(const struct segalloc_trace_record *told, enum segalloc_turn what)
+static inline bool sg_replay_step_is(const struct segalloc_trace_record *replayed, enum segalloc_turn what)
 {
-    return !told || (told->kind == SEGALLOC_RECORD_TURN && told->id == what);
+    return !replayed || (replayed->kind == SEGALLOC_RECORD_TURN && replayed->id == what);
 }
 
 /* What came of `what`, where that is not the core's to decide: as the record of a replay says, else as was `found`. */
-static inline uint64_t sg_turn_outcome(const struct segalloc_trace_record *told, enum segalloc_turn what,
+static inline uint64_t sg_replay_step_outcome(const struct segalloc_trace_record *replayed, enum segalloc_turn what,
     uint64_t found)
 {
-    return told && sg_turn_is(told, what) ? told->size : found;
+    return replayed && sg_replay_step_is(replayed, what) ? replayed->size : found;
 }
 
 /* A section's record. Under the lock. */
-static inline void sg_emit_turn(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
+static inline void sg_emit_step(struct sg_device *device, enum segalloc_turn what, uint64_t outcome)
 {
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
 }
@@ -44,7 +44,7 @@ static inline void sg_lock_grow(struct sg_device *device)
         sg_lock(&device->grow);
         return;
     }
-    (void)sg_turn(device);
+    (void)sg_replay_step(device);
     while (!sg_lock_try(&device->grow))
         replay->give_way();
 }

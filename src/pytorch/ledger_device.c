@@ -19,12 +19,13 @@ static struct hole *hole_of(struct sg_keynode *node)
     return (struct hole *)(void *)node; /* its first member */
 }
 
-void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity)
+void sg_ledger_device_init(struct sg_ledger_device *card, uint64_t capacity)
 {
-    *card = (struct sg_torch_card){.capacity = capacity, .segments_end = SG_TIB, .last_reservation = UINT64_C(1) << 62};
+    *card = (struct sg_ledger_device){.capacity = capacity, .segments_end = SG_TIB,
+        .last_reservation = UINT64_C(1) << 62};
 }
 
-void sg_torch_card_clear(struct sg_torch_card *card)
+void sg_ledger_device_clear(struct sg_ledger_device *card)
 {
     for (struct sg_keynode *node; (node = sg_keytree_first(&card->holes));) {
         sg_keytree_erase(&card->holes, node);
@@ -32,7 +33,7 @@ void sg_torch_card_clear(struct sg_torch_card *card)
     }
 }
 
-static bool take(struct sg_torch_card *card, uint64_t bytes)
+static bool take(struct sg_ledger_device *card, uint64_t bytes)
 {
     if (bytes > card->capacity - card->used)
         return false;
@@ -42,7 +43,7 @@ static bool take(struct sg_torch_card *card, uint64_t bytes)
     return true;
 }
 
-static void give(struct sg_torch_card *card, uint64_t bytes)
+static void give(struct sg_ledger_device *card, uint64_t bytes)
 {
     assert(bytes <= card->used);
     card->used -= bytes;
@@ -53,7 +54,7 @@ static uint64_t aligned(uint64_t bytes)
     return (bytes + ADDRESS_ALIGN - 1) / ADDRESS_ALIGN * ADDRESS_ALIGN;
 }
 
-static uint64_t place(struct sg_torch_card *card, uint64_t size)
+static uint64_t place(struct sg_ledger_device *card, uint64_t size)
 {
     for (struct sg_keynode *node = sg_keytree_first(&card->holes); node; node = sg_keytree_next(node)) {
         struct hole *hole = hole_of(node);
@@ -73,7 +74,7 @@ static uint64_t place(struct sg_torch_card *card, uint64_t size)
 }
 
 /* Without host memory for it the hole is forgotten: addresses are plentiful. */
-static void leave(struct sg_torch_card *card, uint64_t address, uint64_t size)
+static void leave(struct sg_ledger_device *card, uint64_t address, uint64_t size)
 {
     struct sg_keynode *after = sg_keytree_at_least(&card->holes, address, 0);
     struct sg_keynode *before = after ? sg_keytree_prev(after) : sg_keytree_last(&card->holes);
@@ -95,7 +96,7 @@ static void leave(struct sg_torch_card *card, uint64_t address, uint64_t size)
 
 static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_CUDA_MALLOC]++;
     if (!take(card, bytes))
         return -ENOMEM;
@@ -105,7 +106,7 @@ static int segment_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
 
 static void segment_free(void *user, uint64_t address, uint64_t bytes)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_CUDA_FREE]++;
     give(card, bytes);
     leave(card, address, aligned(bytes));
@@ -113,7 +114,7 @@ static void segment_free(void *user, uint64_t address, uint64_t bytes)
 
 static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     card->calls[SG_TORCH_ADDRESS_RESERVE]++;
     card->last_reservation -= aligned(bytes);
     *ret_address = card->last_reservation;
@@ -122,7 +123,7 @@ static int reserve(void *user, uint64_t bytes, uint64_t *ret_address)
 
 static void unreserve(void *user, uint64_t address, uint64_t bytes)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     (void)address;
     (void)bytes;
     card->calls[SG_TORCH_ADDRESS_FREE]++;
@@ -131,7 +132,7 @@ static void unreserve(void *user, uint64_t address, uint64_t bytes)
 /* PyTorch creates every chunk before it maps the first, and releases those it has when one fails. */
 static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     (void)address;
     uint64_t chunks = bytes / chunk, room = (card->capacity - card->used) / chunk, made = chunks < room ? chunks : room;
     card->calls[SG_TORCH_CREATE] += made;
@@ -149,7 +150,7 @@ static int map(void *user, uint64_t address, uint64_t bytes, uint64_t chunk)
 
 static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, uint64_t stream)
 {
-    struct sg_torch_card *card = user;
+    struct sg_ledger_device *card = user;
     (void)address;
     (void)stream;
     card->calls[SG_TORCH_STREAM_SYNCHRONIZE]++;
@@ -158,7 +159,7 @@ static void unmap(void *user, uint64_t address, uint64_t bytes, uint64_t chunk, 
     give(card, bytes);
 }
 
-const struct sg_torch_ops sg_torch_card_ops = {
+const struct sg_torch_ops sg_ledger_device_ops = {
     .segment_alloc = segment_alloc,
     .segment_free = segment_free,
     .reserve = reserve,

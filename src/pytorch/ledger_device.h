@@ -20,7 +20,7 @@ enum sg_torch_call {
     SG_TORCH_CALLS
 };
 
-struct sg_torch_card {
+struct sg_ledger_device {
     uint64_t capacity, used, peak; /* bytes */
     uint64_t calls[SG_TORCH_CALLS];
     /* Addresses decide between equals, so they are modelled after the machine on which PyTorch itself was measured:
@@ -30,11 +30,12 @@ struct sg_torch_card {
 };
 
 /* The table for sg_torch_create(), whose `user` is the card. Events are complete when asked about. */
-extern const struct sg_torch_ops sg_torch_card_ops;
+extern const struct sg_torch_ops sg_ledger_device_ops;
 
 /* A card of `capacity` bytes, all of them free. */
-void sg_torch_card_init(struct sg_torch_card *card, uint64_t capacity);
-void sg_torch_card_clear(struct sg_torch_card *card); /* frees its host memory; to be initialised again before use */
+void sg_ledger_device_init(struct sg_ledger_device *card, uint64_t capacity);
+void sg_ledger_device_clear(struct sg_ledger_device *card); /* frees its host memory; to be initialised again before
+                                                               use */
 const char *sg_torch_call_name(enum sg_torch_call call);
 
 #endif

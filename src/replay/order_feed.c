@@ -51,7 +51,7 @@ static bool follow(struct sg_told *told, int device, uint32_t stream, uint64_t f
 
 bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace_record *record)
 {
-    struct sg_clock clock = {0};
+    struct sg_vector_clock clock = {0};
     sg_slot slot = (sg_slot)(record->id % SG_SLOTS);
     switch (record->kind) {
     case SEGALLOC_RECORD_SLOT:
@@ -61,19 +61,19 @@ bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace
         return true;
     case SEGALLOC_RECORD_TICK:
         for (uint64_t left = record->id; left; left &= left - 1)
-            sg_core_slot_touched(told->core, device, (sg_slot)__builtin_ctzll(left));
+            sg_core_slot_submitted(told->core, device, (sg_slot)__builtin_ctzll(left));
         sg_core_context_clock(told->core, device, NULL, &clock);
         return true;
     case SEGALLOC_RECORD_ORDER:
         clock.at[slot] = record->size;
-        sg_core_waited(told->core, device, sg_told_slot(told, record->stream), &clock);
+        sg_core_ordered_after(told->core, device, sg_told_slot(told, record->stream), &clock);
         return true;
     case SEGALLOC_RECORD_COMPLETE:
         clock.at[slot] = record->size;
         sg_core_completed(told->core, device, &clock);
         return true;
     case SEGALLOC_RECORD_MARK:
-        sg_core_marked(told->core, device, record->id, record->size);
+        sg_core_fenced(told->core, device, record->id, record->size);
         return true;
     default:
         return true;

@@ -40,7 +40,7 @@ struct player {
     /* PyTorch's */
     struct torch_device { /* PyTorch has an allocator a device; made at the first allocation on it */
         struct sg_torch *torch;
-        struct sg_torch_card card;
+        struct sg_ledger_device card;
     } *torch; /* by ordinal; NULL: the policy is our own */
     uint64_t time;
     int devices;
@@ -154,7 +154,7 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
         tag.slot = sg_told_slot(&player->told, record->stream);
         tag.context =
             (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
-        tag.sees = SG_SEES_RECORDED; /* who else could have seen a block stands in the trace too */
+        tag.sees = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
         tag.in_order = record->kind == SEGALLOC_RECORD_FREE; /* it names whose the block has become by then */
         if (record->flags & SEGALLOC_FLAG_ASYNC && tag.slot)
             tag.sync = SG_FREE_SYNC_STREAM;
@@ -254,8 +254,8 @@ static struct sg_torch *torch_of(struct player *player, const struct segalloc_tr
     struct torch_device *device = &player->torch[device_of(player, record->stream)];
     if (!device->torch) {
         uint64_t bytes = card_of(player, device_of(player, record->stream));
-        sg_torch_card_init(&device->card, bytes);
-        device->torch = sg_torch_create(&player->play->torch, bytes, &sg_torch_card_ops, &device->card);
+        sg_ledger_device_init(&device->card, bytes);
+        device->torch = sg_torch_create(&player->play->torch, bytes, &sg_ledger_device_ops, &device->card);
     }
     return device->torch;
 }
@@ -339,7 +339,7 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
         if (player->play->as_recorded && record->flags & SEGALLOC_FLAG_WORKED)
-            sg_core_slot_touched(player->core, device_of(player, record->stream), tag.slot);
+            sg_core_slot_submitted(player->core, device_of(player, record->stream), tag.slot);
         if (is_exact(player) && record->size >= player->huge_bytes)
             return begin(player, record, SG_SLOW_FREE, value); /* it gives a page back, in sections of their own */
         if (is_exact(player))
@@ -578,7 +578,7 @@ static void free_torch(struct player *player)
         if (!player->torch[device].torch)
             continue;
         sg_torch_destroy(player->torch[device].torch);
-        sg_torch_card_clear(&player->torch[device].card);
+        sg_ledger_device_clear(&player->torch[device].card);
     }
     free(player->torch);
 }

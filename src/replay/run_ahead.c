@@ -6,7 +6,7 @@
 
 struct recording {
     struct sg_card_clock work; /* what it came after */
-    struct sg_clock known;     /* as the core knew */
+    struct sg_vector_clock known; /* as the core knew */
     int device;
 };
 
@@ -68,7 +68,7 @@ void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg
 static void submit(struct sg_ahead *ahead, int device, uint32_t number)
 {
     sg_card_queue_submit(ahead->card->queue, number);
-    sg_core_slot_touched(ahead->core, device, ahead->slot[number]);
+    sg_core_slot_submitted(ahead->core, device, ahead->slot[number]);
 }
 
 void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream)
@@ -91,7 +91,7 @@ static void wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, 
         return;
     sg_card_queue_wait(ahead->card->queue, number, &recording->work);
     if (recording->device == device) /* of other devices' streams a device knows nothing */
-        sg_core_waited(ahead->core, device, ahead->slot[number], &recording->known);
+        sg_core_ordered_after(ahead->core, device, ahead->slot[number], &recording->known);
 }
 
 static void wait_on_host(struct sg_ahead *ahead, const struct recording *recording)

@@ -18,14 +18,14 @@ static const uint64_t PAGE = 2 * SG_MIB, ROOMY = SG_TIB;
 
 static uint64_t play_torch(const struct events *events, const char *conf_text)
 {
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     struct sg_torch_conf conf;
     char error[SG_TORCH_ERROR_TEXT];
     struct sg_torch_block **block = calloc(events->blocks, sizeof *block);
-    sg_torch_card_init(&card, ROOMY);
+    sg_ledger_device_init(&card, ROOMY);
     if (!block || sg_torch_conf_parse(conf_text, &conf, error))
         abort();
-    struct sg_torch *torch = sg_torch_create(&conf, ROOMY, &sg_torch_card_ops, &card);
+    struct sg_torch *torch = sg_torch_create(&conf, ROOMY, &sg_ledger_device_ops, &card);
     if (!torch)
         abort();
     for (size_t i = 0; i < events->count; i++) {
@@ -37,7 +37,7 @@ static uint64_t play_torch(const struct events *events, const char *conf_text)
     }
     uint64_t peak = sg_torch_stats(torch)->reserved.peak;
     sg_torch_destroy(torch);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
     free(block);
     return peak;
 }

@@ -44,7 +44,7 @@ struct ranges {
     uint32_t count, slots;
     uint32_t *slot;            /* of each range */
     bool *taken;               /* by slot */
-    struct sg_index index;
+    struct sg_max_tree index;
     struct sg_keytree tree;
     struct sg_keynode *node;   /* of each range */
 };
@@ -64,11 +64,11 @@ static double index_round(struct ranges *ranges, uint64_t *state)
     double began = now_ns();
     for (int i = 0; i < OPERATIONS; i++) {
         uint32_t range = random_below(state, ranges->count);
-        sg_index_set(&ranges->index, ranges->slot[range], 0);
+        sg_max_tree_set(&ranges->index, ranges->slot[range], 0);
         ranges->taken[ranges->slot[range]] = false;
         ranges->slot[range] = free_slot(ranges, state);
-        sg_index_set(&ranges->index, ranges->slot[range], (int32_t)(1 + random_below(state, SIZES)));
-        sink += sg_index_first(&ranges->index, 0, (int32_t)(1 + random_below(state, SIZES)));
+        sg_max_tree_set(&ranges->index, ranges->slot[range], (int32_t)(1 + random_below(state, SIZES)));
+        sink += sg_max_tree_first(&ranges->index, 0, (int32_t)(1 + random_below(state, SIZES)));
     }
     return (now_ns() - began) / OPERATIONS;
 }
@@ -105,17 +105,17 @@ static void compare_ranges(uint32_t count)
     ranges.slot = array_of(count, sizeof *ranges.slot);
     ranges.taken = array_of(ranges.slots, sizeof *ranges.taken);
     ranges.node = array_of(count, sizeof *ranges.node);
-    if (!sg_index_init(&ranges.index, ranges.slots, SG_INDEX_EAGER))
+    if (!sg_max_tree_init(&ranges.index, ranges.slots, SG_MAX_TREE_EAGER))
         abort();
     for (uint32_t i = 0; i < count; i++) {
         uint32_t size = 1 + random_below(&state, SIZES);
         ranges.slot[i] = free_slot(&ranges, &state);
-        sg_index_set(&ranges.index, ranges.slot[i], (int32_t)size);
+        sg_max_tree_set(&ranges.index, ranges.slot[i], (int32_t)size);
         sg_keytree_insert(&ranges.tree, &ranges.node[i], size, ranges.slot[i]);
     }
     double index = best(&ranges, index_round), tree = best(&ranges, tree_round);
     printf("%-14s %8u   index of maxima %7.1f   balanced tree %7.1f\n", "free ranges", count, index, tree);
-    sg_index_fini(&ranges.index);
+    sg_max_tree_fini(&ranges.index);
     free(ranges.slot);
     free(ranges.taken);
     free(ranges.node);

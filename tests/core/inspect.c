@@ -50,39 +50,39 @@ struct sums {
 
 static void add_region(const struct sg_device *device, const struct sg_region *region, struct sums *sums)
 {
-    const struct sg_node *node;
+    const struct sg_extent *extent;
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     uint32_t mapped = 0, old = 0;
-    bool small = device->region_class[region->index] == SG_CLASS_SMALL;
+    bool small = device->region_kind[region->index] == SG_KIND_SMALL;
     sg_region_check(region);
-    for (uint32_t id = region->first; id; id = node->next) {
-        node = &device->nodes.node[id];
-        uint64_t bytes = (uint64_t)node->size << SG_UNIT_SHIFT;
-        if (node->state == SG_NODE_BLOCK || node->state == SG_NODE_PENDING)
-            assert_int_equal(node->region, region->index);
-        if (node->state == SG_NODE_BLOCK) {
+    for (uint32_t id = region->first; id; id = extent->next) {
+        extent = &device->extents.extent[id];
+        uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;
+        if (extent->state == SG_EXTENT_BLOCK || extent->state == SG_EXTENT_PENDING)
+            assert_int_equal(extent->region, region->index);
+        if (extent->state == SG_EXTENT_BLOCK) {
             sums->blocks += bytes;
-            sums->requested += node->requested;
+            sums->requested += extent->requested;
             sums->count++;
             sums->small += small ? bytes : 0;
         }
-        sums->pending += node->state == SG_NODE_PENDING ? bytes : 0;
+        sums->pending += extent->state == SG_EXTENT_PENDING ? bytes : 0;
     }
     for (uint32_t page = 0; page < region->pages; page++) {
         CUmemGenericAllocationHandle handle = region->handle[page];
-        if (handle == SG_PAGE_OLD) {
+        if (handle == SG_PAGE_STALE) {
             const struct sg_region *now = region;
-            uint32_t twin = page;
+            uint32_t alias_target = page;
             /* each of a chain knows the next */
-            for (bool first = true; now->handle[twin] == SG_PAGE_OLD; first = false) {
-                const struct sg_region *next = device->region[now->twin[twin] >> 32];
-                assert_true(first || now->pin[twin] >= SG_PIN_TWICE);
-                twin = (uint32_t)now->twin[twin];
+            for (bool first = true; now->handle[alias_target] == SG_PAGE_STALE; first = false) {
+                const struct sg_region *next = device->region[now->alias_target[alias_target] >> 32];
+                assert_true(first || now->pin[alias_target] >= SG_PIN_TWICE);
+                alias_target = (uint32_t)now->alias_target[alias_target];
                 now = next;
             }
-            assert_true(now->pin[twin] >= SG_PIN_TWICE);
-            if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->handle[twin])
-                fail_msg("page %u of region %u has lost its old address", twin, now->index);
+            assert_true(now->pin[alias_target] >= SG_PIN_TWICE);
+            if (strict_mapped(region->base + page * page_bytes, page_bytes) != now->handle[alias_target])
+                fail_msg("page %u of region %u has lost its old address", alias_target, now->index);
             old++;
         }
         if (!sg_page_is_there(handle))
@@ -95,10 +95,10 @@ static void add_region(const struct sg_device *device, const struct sg_region *r
             fail_msg("page %u of region %u cannot be accessed", page, region->index);
     }
     assert_int_equal(mapped, region->mapped);
-    assert_int_equal(old, region->old);
+    assert_int_equal(old, region->stale);
     sums->old += old * page_bytes;
     sums->mapped += mapped * page_bytes;
-    sums->whole += (region->whole_free + region->whole_cached) * page_bytes;
+    sums->whole += (region->whole_free + region->whole_deferred) * page_bytes;
 }
 
 static void inspect_device(struct sg_device *device)
@@ -106,11 +106,11 @@ static void inspect_device(struct sg_device *device)
     struct sums sums = {0};
     struct sg_stats stats;
     for (uint32_t i = 0; i < device->region_count; i++)
-        if (device->region_class[i] != SG_CLASS_COUNT)
+        if (device->region_kind[i] != SG_KIND_COUNT)
             add_region(device, device->region[i], &sums);
     assert_true(sg_core_stats(device->core, device->ordinal, &stats));
-    if (device->classic) {
-        const struct sg_classic_held fixed = sg_classic_held(device);
+    if (device->native) {
+        const struct sg_segments_usage fixed = sg_segments_usage(device);
         sums.requested += fixed.requested;
         sums.blocks += fixed.allocated;
         sums.count += fixed.blocks;

@@ -45,40 +45,40 @@ int stop(void **state)
 
 void work(sg_slot slot)
 {
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
 }
 
-struct sg_clock record(sg_slot slot)
+struct sg_vector_clock record(sg_slot slot)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     sg_core_clock(core, 0, slot, &clock);
     return clock;
 }
 
-void wait_for(sg_slot slot, const struct sg_clock *clock)
+void wait_for(sg_slot slot, const struct sg_vector_clock *clock)
 {
-    sg_core_waited(core, 0, slot, clock);
+    sg_core_ordered_after(core, 0, slot, clock);
 }
 
 void wait_for_stream(sg_slot slot, sg_slot whom)
 {
-    struct sg_clock clock = record(whom);
+    struct sg_vector_clock clock = record(whom);
     wait_for(slot, &clock);
 }
 
-void complete(const struct sg_clock *clock)
+void complete(const struct sg_vector_clock *clock)
 {
     sg_core_completed(core, 0, clock);
 }
 
 struct sg_after freed(uint64_t others, bool unseen)
 {
-    bool worked;
-    uint64_t time = sg_order_freed(device, own, others, unseen, &worked);
-    return (struct sg_after){sg_slot_bit(own) | others, time};
+    bool was_used;
+    uint64_t seq = sg_clocks_freed(device, own, others, unseen, &was_used);
+    return (struct sg_after){sg_slot_bit(own) | others, seq};
 }
 
 bool is_usable(struct sg_after after, sg_slot slot)
 {
-    return sg_after_usable(&device->order, after, slot);
+    return sg_after_usable(&device->clocks, after, slot);
 }

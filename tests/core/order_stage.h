@@ -19,10 +19,10 @@ sg_slot add_stream(uint64_t key, unsigned flags, bool per_thread);
 
 void work(sg_slot slot);
 /* An event on the stream: what it comes after. */
-struct sg_clock record(sg_slot slot);
-void wait_for(sg_slot slot, const struct sg_clock *clock);
+struct sg_vector_clock record(sg_slot slot);
+void wait_for(sg_slot slot, const struct sg_vector_clock *clock);
 void wait_for_stream(sg_slot slot, sg_slot whom);
-void complete(const struct sg_clock *clock);
+void complete(const struct sg_vector_clock *clock);
 
 /* What a block of `own` comes after that is freed now and was used on `others` (bits) too. */
 struct sg_after freed(uint64_t others, bool unseen);

@@ -230,13 +230,13 @@ uint64_t scene_pending_bytes(void)
 
 struct sg_after scene_freed(sg_slot slot)
 {
-    bool worked;
-    uint64_t time = sg_order_freed(scene.device, slot, 0, false, &worked);
-    sg_order_owe(scene.device, sg_slot_bit(slot));
-    return (struct sg_after){sg_slot_bit(slot), time};
+    bool was_used;
+    uint64_t seq = sg_clocks_freed(scene.device, slot, 0, false, &was_used);
+    sg_clocks_need_fence(scene.device, sg_slot_bit(slot));
+    return (struct sg_after){sg_slot_bit(slot), seq};
 }
 
 bool scene_is_complete(struct sg_after after)
 {
-    return sg_after_complete(&scene.device->order, after);
+    return sg_after_complete(&scene.device->clocks, after);
 }

@@ -186,12 +186,12 @@ static void shortage_is_of_the_failure(void **state)
     (void)state;
     struct sg_shortage shortage;
     core = inspect_start("", TOTAL);
-    CUdeviceptr stays = allocate(20 * SG_MIB), idle = allocate(10 * SG_MIB);
+    CUdeviceptr best_deferred = allocate(20 * SG_MIB), idle = allocate(10 * SG_MIB);
     assert_false(sg_core_shortage(core, 0, &shortage));
     assert_false(sg_core_shortage(core, 1, &shortage));
     release(idle, SG_FREE_SYNC_AUTO);
     run_out(50 * SG_MIB);
-    release(stays, SG_FREE_SYNC_AUTO);
+    release(best_deferred, SG_FREE_SYNC_AUTO);
     assert_true(sg_core_shortage(core, 0, &shortage));
     assert_int_equal(shortage.asked, 50 * SG_MIB);
     assert_int_equal(shortage.live, 20 * SG_MIB);

@@ -25,7 +25,7 @@ static CUdeviceptr allocate(struct sg_core *core, sg_slot slot, uint64_t bytes)
 {
     const struct sg_tag tag = {.slot = slot};
     CUdeviceptr address;
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
     assert_int_equal(sg_core_malloc(core, 0, bytes, &tag, &address), CUDA_SUCCESS);
     inspect(core, 1);
     return address;
@@ -132,9 +132,9 @@ static void enable_peer(struct sg_core *core, const CUdeviceptr *block)
 static void wait_for_first(struct sg_core *core, const CUdeviceptr *block)
 {
     (void)block;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     sg_core_clock(core, 0, stream(core, 1), &clock);
-    sg_core_waited(core, 0, stream(core, 2), &clock);
+    sg_core_ordered_after(core, 0, stream(core, 2), &clock);
 }
 
 static void test_who_gets_them(void **state)

@@ -114,7 +114,7 @@ static void test_driver_serves_there(void **state)
     end_in_driver(&old, 1);
     assert_int_equal(strict_driver.mem_alloc(&served, BYTES), CUDA_SUCCESS);
     assert_int_equal(served, old);
-    sg_core_passed_on(core, 0, served, BYTES);
+    sg_core_passthrough(core, 0, served, BYTES);
     assert_false(sg_core_owns(core, served)); /* its free is the driver's */
     sg_core_context_gone(core, 0, first);
     expect_block(kept, second, BYTES);
@@ -296,8 +296,8 @@ static void test_more_contexts_than_pools(void **state)
     static CUdeviceptr block[MANY];
     for (uintptr_t i = 0; i < MANY; i++)
         block[i] = allocate((CUcontext)(i + 1), SMALL);
-    assert_int_equal(sg_classic_pool(core->device[0]->classic, (CUcontext)(uintptr_t)3), 2);
-    assert_int_equal(sg_classic_pool(core->device[0]->classic, (CUcontext)(uintptr_t)MANY), 0);
+    assert_int_equal(sg_segments_pool(core->device[0]->native, (CUcontext)(uintptr_t)3), 2);
+    assert_int_equal(sg_segments_pool(core->device[0]->native, (CUcontext)(uintptr_t)MANY), 0);
     for (uintptr_t i = 0; i < MANY; i++)
         release((CUcontext)(i + 1), block[i]);
     finish();
@@ -316,8 +316,8 @@ static void test_what_is_told_of_blocks(void **state)
 {
     (void)state;
     const struct sg_tag torch = {.context = first, .sync = SG_FREE_SYNC_EVENT, .torch = true},
-                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED},
-                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_POSSIBLE};
+                        recorded = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED},
+                        possible = {.context = first, .sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE};
     const struct sg_tag *const tags[] = {&torch, &recorded, &possible};
     struct sg_block_info info;
     CUdeviceptr address = 0;
@@ -330,12 +330,12 @@ static void test_what_is_told_of_blocks(void **state)
         assert_int_equal(latest.flags & SEGALLOC_FLAG_TORCH, tags[i]->torch ? SEGALLOC_FLAG_TORCH : 0);
         assert_int_equal(sg_core_wait(core, address, first, &all), CUDA_SUCCESS);
         assert_false(all); /* the second context is one of the device too */
-        sg_core_used_abroad(core, address + BYTES); /* behind it */
+        sg_core_used_cross_device(core, address + BYTES); /* behind it */
         assert_int_equal(sg_core_block(core, address, &info), CUDA_SUCCESS);
-        assert_false(info.abroad);
-        sg_core_used_abroad(core, address + BYTES - 1);
+        assert_false(info.cross_device);
+        sg_core_used_cross_device(core, address + BYTES - 1);
         assert_int_equal(sg_core_block(core, address, &info), CUDA_SUCCESS);
-        assert_true(info.abroad);
+        assert_true(info.cross_device);
         assert_int_equal(sg_core_wait(core, address + 512, first, &all), CUDA_ERROR_INVALID_VALUE);
         assert_int_equal(sg_core_free(core, address + 512, tags[i]), CUDA_ERROR_INVALID_VALUE);
         assert_int_equal(sg_core_free(core, address, tags[i]), CUDA_SUCCESS);
@@ -343,9 +343,9 @@ static void test_what_is_told_of_blocks(void **state)
         assert_int_equal(latest.flags & SEGALLOC_FLAG_TORCH, tags[i]->torch ? SEGALLOC_FLAG_TORCH : 0);
     }
     CUdeviceptr kept = allocate(first, SMALL);
-    sg_core_used_abroad(core, kept + 2 * SMALL); /* in its segment, behind it */
+    sg_core_used_cross_device(core, kept + 2 * SMALL); /* in its segment, behind it */
     assert_int_equal(sg_core_block(core, kept, &info), CUDA_SUCCESS);
-    assert_false(info.abroad);
+    assert_false(info.cross_device);
     sg_core_disable(core);
     assert_int_equal(sg_core_free(core, kept, &torch), CUDA_SUCCESS);
     sg_core_enable(core);
@@ -374,10 +374,10 @@ static void test_who_is_waited_for(void **state)
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, true, true},
         {{.sync = SG_FREE_SYNC_STRICT, .torch = true}, false, false},
         {{.sync = SG_FREE_SYNC_STREAM, .torch = true}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED}, true, true},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_RECORDED}, false, false},
-        {{.sync = SG_FREE_SYNC_STRICT, .sees = SG_SEES_RECORDED}, true, false},
-        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_SEES_POSSIBLE}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, true, true},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_RECORDED}, false, false},
+        {{.sync = SG_FREE_SYNC_STRICT, .sees = SG_USERS_RECORDED}, true, false},
+        {{.sync = SG_FREE_SYNC_EVENT, .sees = SG_USERS_POSSIBLE}, true, false},
     };
     struct sg_driver counting = strict_driver;
     counting.ctx_synchronize_of = count_waits;
@@ -388,7 +388,7 @@ static void test_who_is_waited_for(void **state)
         tag.context = first;
         CUdeviceptr address = allocate(first, BYTES);
         if (list[i].named)
-            sg_core_used_abroad(core, address);
+            sg_core_used_cross_device(core, address);
         waits_for_second = 0;
         assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
         assert_int_equal(waits_for_second, list[i].waits);

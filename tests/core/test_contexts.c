@@ -34,7 +34,7 @@ static void contexts_beyond_what_is_followed(void **state)
     (void)scene_add_context(SG_CONTEXTS_MAX + 1, 0);
     assert_true(scene.core->contexts_missed);
     assert_int_equal(scene.core->context_count, SG_CONTEXTS_MAX);
-    assert_false(sg_marks_can_cover(scene.device, true));
+    assert_false(sg_fences_can_cover(scene.device, true));
     /* one that was missed ends like any other */
     sg_core_context_gone(scene.core, 0, scene_context(SG_CONTEXTS_MAX + 1));
     assert_int_equal(sg_device_contexts(scene.device, true), SG_CONTEXTS_MAX);
@@ -102,7 +102,7 @@ static void wait_for_all_stops_at_the_first_error(void **state)
 /* Of frees that wait for every context the clock of one tells nothing. */
 static void clock_of_one_context_of_two(void **state)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     (void)state;
     scene.current = scene_add_context(1, 0);
     scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);

@@ -66,7 +66,7 @@ static void expect_nothing(int device)
     sg_core_poll(core, device);
     sg_core_settle(core, device);
     sg_core_pin_pages(core, device, 0, 1);
-    sg_core_marked(core, device, 2, 1);
+    sg_core_fenced(core, device, 2, 1);
     sg_core_context_gone(core, device, NULL);
     sg_core_segments_gone(core, device, NULL);
 }
@@ -74,11 +74,11 @@ static void expect_nothing(int device)
 /* Nor of the order of its streams. */
 static void expect_no_order(int device, sg_slot slot)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     uint64_t done = 1;
     sg_core_slot_gone(core, device, slot);
-    sg_core_slot_opaque(core, device, slot);
-    sg_core_slot_touched(core, device, slot);
+    sg_core_slot_untracked_order(core, device, slot);
+    sg_core_slot_submitted(core, device, slot);
     memset(&clock, 1, sizeof clock);
     sg_core_clock(core, device, slot, &clock);
     assert_int_equal(clock.at[1], 0);
@@ -87,14 +87,14 @@ static void expect_no_order(int device, sg_slot slot)
     assert_int_equal(clock.at[1], 0);
     assert_int_equal(done, 0);
     clock.at[1] = 1;
-    sg_core_waited(core, device, slot, &clock);
+    sg_core_ordered_after(core, device, slot, &clock);
 }
 
 static void device_that_was_never_used(void **state)
 {
     (void)state;
     static const int devices[] = {0, -1, SG_DEVICES_MAX};
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     start("");
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         expect_nothing(devices[i]);
@@ -102,7 +102,7 @@ static void device_that_was_never_used(void **state)
         sg_core_context_clock(core, devices[i], NULL, &clock);
         assert_int_equal(clock.at[0], 0);
         clock.at[1] = 1;
-        sg_core_told(core, devices[i], &clock);
+        sg_core_host_observed(core, devices[i], &clock);
         sg_core_completed(core, devices[i], &clock);
     }
     assert_null(core->device[0]);
@@ -123,7 +123,7 @@ static void device_that_cannot_be(void **state)
         assert_int_equal(sg_core_slot(core, devices[i], &id), 0);
         assert_int_equal(sg_core_peer_access(core, devices[i], 1, true), CUDA_ERROR_INVALID_VALUE);
         assert_int_equal(sg_core_peer_access(core, 0, devices[i], true), CUDA_ERROR_INVALID_VALUE);
-        sg_core_passed_on(core, devices[i], 0x1000, SG_MIB);
+        sg_core_passthrough(core, devices[i], 0x1000, SG_MIB);
     }
     stop();
 }
@@ -168,9 +168,9 @@ static void address_without_a_block(void **state)
     assert_int_equal(sg_core_wait(core, foreign, NULL, &all), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(sg_core_wait(core, block + 512, NULL, &all), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(sg_core_free(core, foreign, &tag), CUDA_ERROR_NOT_FOUND);
-    sg_core_used_abroad(core, foreign);
-    sg_core_used_abroad(core, block + 4096);
-    assert_int_equal(core->device[0]->nodes.node[core->device[0]->region[0]->first].also, 0);
+    sg_core_used_cross_device(core, foreign);
+    sg_core_used_cross_device(core, block + 4096);
+    assert_int_equal(core->device[0]->extents.extent[core->device[0]->region[0]->first].users_mask, 0);
     stop();
 }
 
@@ -256,7 +256,7 @@ static void device_that_is_not_served(void **state)
     start("backend:cudaMallocAsync");
     for (int i = 0; i < 2; i++) /* the first makes it ready */
         assert_int_equal(sg_core_malloc(core, 0, SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);
-    sg_core_passed_on(core, 0, 0x1000, SG_MIB);
+    sg_core_passthrough(core, 0, 0x1000, SG_MIB);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
     sg_core_poll(core, 0);
     sg_core_merge(core, 0);
@@ -276,7 +276,7 @@ static void core_that_is_disabled(void **state)
 {
     (void)state;
     CUdeviceptr address = 5;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     start("");
     CUdeviceptr block = allocate(SG_MIB);
     const struct sg_stream_id id = {.key = 1};
@@ -289,7 +289,7 @@ static void core_that_is_disabled(void **state)
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
     sg_core_poll(core, 0);
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
     sg_core_slot_gone(core, 0, slot);
     sg_core_context_clock(core, 0, NULL, &clock);
     assert_false(strict_failed(NULL));
@@ -357,7 +357,7 @@ static void core_that_ends_gives_every_page_back(void **state)
         slot[i] = sg_core_slot(core, 0, &id);
         const struct sg_tag own = {.sync = SG_FREE_SYNC_STREAM, .slot = slot[i], .has_stream = true, .stream = id.handle};
         assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &own, &block[i]), CUDA_SUCCESS);
-        sg_core_slot_touched(core, 0, slot[i]);
+        sg_core_slot_submitted(core, 0, slot[i]);
     }
     for (unsigned i = 0; i < 2; i++) {
         const struct sg_tag step = {.sync = SG_FREE_SYNC_STREAM, .slot = slot[i], .in_order = true};

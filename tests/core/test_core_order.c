@@ -34,7 +34,7 @@ static void waits_later_for_an_event_before_the_work(void **state)
 {
     (void)state;
     work(own);
-    const struct sg_clock before = record(own);
+    const struct sg_vector_clock before = record(own);
     work(own);
     struct sg_after after = freed(0, false);
     wait_for(other, &before);
@@ -65,7 +65,7 @@ static void comes_after_what_both_wait_for(void **state)
     work(own);
     wait_for_stream(other, own);
     work(third);
-    const struct sg_clock both = record(third);
+    const struct sg_vector_clock both = record(third);
     wait_for(other, &both);
     wait_for(own, &both);
     assert_true(is_usable(freed(0, false), other));
@@ -79,9 +79,9 @@ static void comes_not_after_what_the_legacy_stream_waits_for_unseen(void **state
     sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false), blocking = add_stream(5, SG_STREAM_BLOCKING, false);
     work(own);
     wait_for_stream(other, own);
-    const struct sg_clock first = record(legacy);
+    const struct sg_vector_clock first = record(legacy);
     work(blocking);
-    const struct sg_clock second = record(legacy);
+    const struct sg_vector_clock second = record(legacy);
     wait_for(other, &first);
     wait_for(own, &second);
     assert_false(is_usable(freed(0, false), other));
@@ -99,7 +99,7 @@ static void comes_not_after_the_legacy_stream_by_way_of_a_blocking_one(void **st
     work(legacy);
     (void)record(legacy);
     work(third);
-    const struct sg_clock both = record(third);
+    const struct sg_vector_clock both = record(third);
     wait_for(other, &both);
     wait_for(own, &both);
     assert_false(is_usable(freed(0, false), other));
@@ -112,9 +112,9 @@ static void comes_not_after_a_later_event_that_another_waits_for(void **state)
     work(own);
     wait_for_stream(other, own);
     work(third);
-    const struct sg_clock first = record(third);
+    const struct sg_vector_clock first = record(third);
     work(third);
-    const struct sg_clock second = record(third);
+    const struct sg_vector_clock second = record(third);
     wait_for(other, &first);
     wait_for(own, &second);
     assert_false(is_usable(freed(0, false), other));
@@ -124,7 +124,7 @@ static void comes_not_after_a_later_event_that_another_waits_for(void **state)
 static void comes_not_after_who_is_ordered_by_other_means(void **state)
 {
     (void)state;
-    sg_core_slot_opaque(core, 0, own);
+    sg_core_slot_untracked_order(core, 0, own);
     work(own);
     wait_for_stream(other, own);
     assert_false(is_usable(freed(0, false), other));
@@ -138,7 +138,7 @@ static void blocking_streams_free_is_after_the_legacy_stream(void **state)
     sg_slot freeing = own, legacy = add_stream(4, SG_STREAM_LEGACY, false);
     own = add_stream(5, SG_STREAM_BLOCKING, false);
     work(own);
-    const struct sg_clock done = record(own);
+    const struct sg_vector_clock done = record(own);
     complete(&done);
     work(legacy);
     struct sg_after after = freed(0, false);
@@ -148,7 +148,7 @@ static void blocking_streams_free_is_after_the_legacy_stream(void **state)
     work(own);
     (void)freed(blocking, false);
     assert_false(is_usable(after, 0));
-    const struct sg_clock all = record(legacy);
+    const struct sg_vector_clock all = record(legacy);
     complete(&all);
 }
 
@@ -162,21 +162,21 @@ static void idle_blocking_stream_tells_nothing_of_the_legacy_one(void **state)
         {.key = 5, .context = here, .flags = SG_STREAM_LEGACY}, {.key = 6, .context = here, .flags = SG_STREAM_BLOCKING},
         {.key = 7, .context = (CUcontext)(uintptr_t)3, .flags = SG_STREAM_BLOCKING}};
     sg_slot slot[4];
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     uint64_t done;
     for (int i = 0; i < 4; i++)
         slot[i] = sg_core_slot(core, 0, &ids[i]);
     sg_core_idle_clock(core, 0, slot[2], &clock, &done);
     assert_int_equal(done, 0); /* what they were given before they were met may still be going on */
     for (int i = 0; i < 2; i++) {
-        const struct sg_clock met = record(slot[i]);
+        const struct sg_vector_clock met = record(slot[i]);
         complete(&met);
     }
     work(slot[2]);
     sg_core_idle_clock(core, 0, slot[2], &clock, &done);
-    assert_true(done > device->order.complete[slot[1]]); /* that one was given nothing since */
+    assert_true(done > device->clocks.complete[slot[1]]); /* that one was given nothing since */
     work(slot[1]);
-    uint64_t complete_before = device->order.complete[slot[1]];
+    uint64_t complete_before = device->clocks.complete[slot[1]];
     for (int i = 0; i < 2; i++) {
         work(slot[2]);
         sg_core_idle_clock(core, 0, slot[2], &clock, &done);
@@ -186,7 +186,7 @@ static void idle_blocking_stream_tells_nothing_of_the_legacy_one(void **state)
     }
     sg_core_idle_clock(core, 0, slot[3], &clock, &done);
     assert_int_equal(done, 0); /* its legacy stream is not followed */
-    const struct sg_clock all = record(slot[1]);
+    const struct sg_vector_clock all = record(slot[1]);
     complete(&all);
     sg_core_idle_clock(core, 0, slot[2], &clock, &done);
     assert_true(done > complete_before);
@@ -196,7 +196,7 @@ static void event_before_the_work_completes_nothing_after(void **state)
 {
     (void)state;
     work(own);
-    const struct sg_clock before = record(own);
+    const struct sg_vector_clock before = record(own);
     work(own);
     struct sg_after after = freed(0, false);
     complete(&before);
@@ -211,7 +211,7 @@ static void comes_not_after_work_before_a_later_wait(void **state)
     work(own);
     wait_for_stream(other, own);
     work(third);
-    const struct sg_clock both = record(third);
+    const struct sg_vector_clock both = record(third);
     wait_for(other, &both);
     work(own);
     (void)record(own);
@@ -242,7 +242,7 @@ static void user_that_stands_still_is_not_complete(void **state)
     struct sg_after after = freed(sg_slot_bit(third), false);
     wait_for_stream(other, own);
     assert_false(is_usable(after, other));
-    struct sg_clock done = record(own);
+    struct sg_vector_clock done = record(own);
     complete(&done);
     assert_false(is_usable(after, 0));
     assert_false(is_usable(after, other));
@@ -256,12 +256,12 @@ static void shared_block_is_told_of_by_marks_on_all_its_users(void **state)
     work(own);
     work(third);
     struct sg_after after = freed(sg_slot_bit(third), false);
-    sg_order_marked(device, sg_slot_bit(own), after.time);
-    assert_false(sg_after_marked(&device->order, after));
-    sg_order_marked(device, sg_slot_bit(third), after.time - 1);
-    assert_false(sg_after_marked(&device->order, after));
-    sg_order_marked(device, sg_slot_bit(third), after.time);
-    assert_true(sg_after_marked(&device->order, after));
+    sg_clocks_fenced(device, sg_slot_bit(own), after.seq);
+    assert_false(sg_after_fenced(&device->clocks, after));
+    sg_clocks_fenced(device, sg_slot_bit(third), after.seq - 1);
+    assert_false(sg_after_fenced(&device->clocks, after));
+    sg_clocks_fenced(device, sg_slot_bit(third), after.seq);
+    assert_true(sg_after_fenced(&device->clocks, after));
 }
 
 /* Streams that go, and those that come in their place. */
@@ -273,7 +273,7 @@ static void slot_of_a_gone_stream_is_kept_for_its_work(void **state)
     sg_core_slot_gone(core, 0, third);
     sg_slot next = add_stream(4, 0, false);
     assert_int_not_equal(next, third);
-    struct sg_clock all;
+    struct sg_vector_clock all;
     sg_core_context_clock(core, 0, NULL, &all);
     complete(&all);
     assert_int_equal(add_stream(5, 0, false), third);
@@ -282,7 +282,7 @@ static void slot_of_a_gone_stream_is_kept_for_its_work(void **state)
 static void new_stream_of_a_slot_is_not_complete(void **state)
 {
     (void)state;
-    struct sg_clock all;
+    struct sg_vector_clock all;
     sg_core_slot_gone(core, 0, own);
     sg_core_context_clock(core, 0, NULL, &all);
     complete(&all);
@@ -305,7 +305,7 @@ static void streams_too_many_have_no_slot(void **state)
 static void stream_that_is_met_is_not_complete(void **state)
 {
     (void)state;
-    struct sg_clock all;
+    struct sg_vector_clock all;
     sg_core_slot_gone(core, 0, own);
     sg_core_context_clock(core, 0, NULL, &all);
     complete(&all);
@@ -340,7 +340,7 @@ static void key_of_a_stream_that_is_gone(void **state)
     work(own);
     (void)freed(0, false);
     sg_core_slot_gone(core, 0, own);
-    assert_int_equal(device->order.state[own], SG_SLOT_GONE);
+    assert_int_equal(device->clocks.state[own], SG_SLOT_GONE);
     sg_slot again = add_stream(1, 0, false);
     assert_int_not_equal(again, own);
     assert_int_equal(add_stream(1, 0, false), again);
@@ -350,11 +350,11 @@ static void key_of_a_stream_that_is_gone(void **state)
 static void idle_blocking_stream_beside_a_legacy_one_that_is_ahead(void **state)
 {
     (void)state;
-    struct sg_clock told;
+    struct sg_vector_clock told;
     uint64_t done;
     sg_slot legacy = add_stream(4, SG_STREAM_LEGACY, false), blocking = add_stream(5, SG_STREAM_BLOCKING, false);
     work(blocking);
-    const struct sg_clock ahead = {.at = {[4] = device->serial + 100}};
+    const struct sg_vector_clock ahead = {.at = {[4] = device->seq + 100}};
     assert_int_equal(legacy, 4);
     complete(&ahead);
     work(legacy);
@@ -368,9 +368,9 @@ static void stream_that_was_quiet_for_very_long(void **state)
     (void)state;
     work(own);
     (void)record(own);
-    uint64_t now = sg_order_tick(device);
-    assert_true(sg_order_quiet(&device->order, own, now) < 100);
-    assert_int_equal(sg_order_quiet(&device->order, own, now + UINT32_MAX), UINT32_MAX);
+    uint64_t now = sg_clocks_tick(device);
+    assert_true(sg_clocks_idle_before(&device->clocks, own, now) < 100);
+    assert_int_equal(sg_clocks_idle_before(&device->clocks, own, now + UINT32_MAX), UINT32_MAX);
 }
 
 /* As a replay is told of it. */
@@ -379,21 +379,21 @@ static void wait_for_what_is_complete_tells_nothing(void **state)
 {
     (void)state;
     work(other);
-    const struct sg_clock done = record(other);
+    const struct sg_vector_clock done = record(other);
     complete(&done);
-    uint64_t version = device->order.version;
+    uint64_t version = device->clocks.version;
     wait_for(own, &done);
-    assert_int_equal(device->order.knows[own].at[other], 0);
-    assert_int_equal(device->order.version, version);
+    assert_int_equal(device->clocks.ordered_after[own].at[other], 0);
+    assert_int_equal(device->clocks.version, version);
 }
 
 static void mark_that_is_told_of(void **state)
 {
     (void)state;
-    sg_core_marked(core, 0, sg_slot_bit(own) | sg_slot_bit(third), 7);
-    assert_int_equal(device->order.marked[own], 7);
-    assert_int_equal(device->order.marked[other], 0);
-    assert_int_equal(device->order.marked[third], 7);
+    sg_core_fenced(core, 0, sg_slot_bit(own) | sg_slot_bit(third), 7);
+    assert_int_equal(device->clocks.fenced[own], 7);
+    assert_int_equal(device->clocks.fenced[other], 0);
+    assert_int_equal(device->clocks.fenced[third], 7);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)

@@ -101,7 +101,7 @@ static void expect_mode(const char *conf, enum sg_device_mode mode)
     start_with(conf, 1, 64 * SG_MIB);
     CUresult result = sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address);
     assert_int_equal(core->device[0]->mode, mode);
-    assert_int_equal(result == CUDA_ERROR_NOT_SUPPORTED, mode == SG_MODE_PASS_ON);
+    assert_int_equal(result == CUDA_ERROR_NOT_SUPPORTED, mode == SG_MODE_PASSTHROUGH);
     if (result == CUDA_SUCCESS)
         assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
     stop();
@@ -112,23 +112,23 @@ static void what_makes_a_device_unfit(void **state)
     (void)state;
     driver = strict_driver;
     expect_mode("", SG_MODE_EXPANDABLE);
-    expect_mode("backend:cudaMallocAsync", SG_MODE_PASS_ON);
+    expect_mode("backend:cudaMallocAsync", SG_MODE_PASSTHROUGH);
     driver.device_total = no_total;
-    expect_mode("", SG_MODE_PASS_ON);
+    expect_mode("", SG_MODE_PASSTHROUGH);
     driver.device_total = total_of_nothing;
-    expect_mode("", SG_MODE_PASS_ON);
-    expect_mode("expandable_segments:False", SG_MODE_CLASSIC);
-    expect_mode("ipc:always", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_PASSTHROUGH);
+    expect_mode("expandable_segments:False", SG_MODE_SEGMENTS);
+    expect_mode("ipc:always", SG_MODE_SEGMENTS);
     driver.map = NULL;
-    expect_mode("", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_SEGMENTS);
     driver.device_attribute = no_attribute;
-    expect_mode("", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_SEGMENTS);
     driver.device_attribute = not_supported;
-    expect_mode("", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_SEGMENTS);
     driver.granularity = no_granularity;
-    expect_mode("", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_SEGMENTS);
     driver.granularity = granularity_of_a_byte;
-    expect_mode("", SG_MODE_CLASSIC);
+    expect_mode("", SG_MODE_SEGMENTS);
     driver.create = full; /* which says nothing of what it can do */
     expect_mode("", SG_MODE_EXPANDABLE);
 }
@@ -199,7 +199,7 @@ static void probe_that_fails(void **state)
         strict_fail_at(0, false, CUDA_SUCCESS);
         if ((core->device[0]->mode == SG_MODE_EXPANDABLE) != (!failed || mended))
             fail_msg("%s fails %s: mode %d", call, for_ever ? "for ever" : "once", core->device[0]->mode);
-        if (core->device[0]->mode != SG_MODE_PASS_ON) {
+        if (core->device[0]->mode != SG_MODE_PASSTHROUGH) {
             assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_SUCCESS);
             assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
         }
@@ -264,7 +264,7 @@ static void as_many_ranges_as_there_may_be(void **state)
         assert_int_equal(use_regions(device++, 0, OF_ONE), CUDA_SUCCESS);
     assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
     assert_int_equal(core->range_count, RANGES);
-    uint32_t nodes = core->device[device]->nodes.live;
+    uint32_t extents = core->device[device]->extents.live;
     for (int i = 0; i < 3; i++)
         assert_int_equal(use_regions(device, left, 1), CUDA_ERROR_OUT_OF_MEMORY);
     strict_use(device);
@@ -272,8 +272,8 @@ static void as_many_ranges_as_there_may_be(void **state)
     CUdeviceptr address;
     for (int i = 0; i < 2; i++) /* nor for small blocks, in a region that would have had the cells */
         assert_int_equal(sg_core_malloc(core, device, 3000, &tag, &address), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_false(core->device[device]->nodes.cells_taken);
-    assert_int_equal(core->device[device]->nodes.live, nodes);
+    assert_false(core->device[device]->extents.cells_taken);
+    assert_int_equal(core->device[device]->extents.live, extents);
     assert_int_equal(use_regions(device, 0, left), CUDA_SUCCESS);
     inspect(core, device + 1);
     stop();
@@ -343,11 +343,11 @@ static void huge_block_without_nodes(void **state)
     driver = strict_driver;
     start_with("", 1, 64 * SG_MIB);
     assert_int_equal(sg_core_malloc(core, 0, 40 * SG_MIB, &tag, &address), CUDA_SUCCESS);
-    struct sg_nodes *nodes = &core->device[0]->nodes;
-    uint32_t live = nodes->live;
-    nodes->live = nodes->capacity - 500;
+    struct sg_extents *extents = &core->device[0]->extents;
+    uint32_t live = extents->live;
+    extents->live = extents->capacity - 500;
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
-    nodes->live = live;
+    extents->live = live;
     assert_int_equal(strict_used(0), 40 * SG_MIB);
     inspect(core, 1);
     assert_int_equal(sg_core_trim(core, 0, 0), 40 * SG_MIB);

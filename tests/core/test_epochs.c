@@ -14,7 +14,7 @@ static CUdeviceptr later; /* is freed while the driver is being called */
 
 static void work(sg_slot slot)
 {
-    sg_core_slot_touched(scene.core, 0, slot);
+    sg_core_slot_submitted(scene.core, 0, slot);
 }
 
 static void free_later(void)
@@ -54,7 +54,7 @@ static void epoch_covers_what_was_freed_before_its_events(void **state)
     later = scene_allocate(0);
     scene_free(first, SG_FREE_SYNC_EVENT);
     scene.meanwhile = free_later;
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
@@ -71,13 +71,13 @@ static void epoch_with_an_event_too_few_is_none(void **state)
     (void)scene_add_context(2, 0);
     scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
     strict_fail_at(4, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* two are made, and recorded */
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_true(strict_failed(NULL));
     assert_int_equal(scene.over_contexts, 2);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), 0);
@@ -90,7 +90,7 @@ static void epoch_ends_with_the_last_context_that_it_waits_for(void **state)
     scene.current = scene_add_context(1, 0);
     CUcontext other = scene_add_context(3, 1);
     scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_ptr_equal(scene.made_in, other);
     CUevent event = scene.latest;
     strict_complete(1);
@@ -110,7 +110,7 @@ static void events_on_all_streams_cover(void **state)
     CUdeviceptr address = scene_allocate(0);
     work(slot);
     assert_true(is_put_off(address, true));
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_int_equal(scene.recorded, 1);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
     strict_complete(1);
@@ -128,7 +128,7 @@ static void streams_that_are_not_followed_are_not_covered(void **state)
 static void streams_that_take_no_event_are_not_covered(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
     work(slot);
     assert_false(is_put_off(scene_allocate(0), true));
 }
@@ -141,7 +141,7 @@ static void stream_without_its_event_is_not_covered(void **state)
     work(slot);
     assert_true(is_put_off(address, true));
     strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* it is made first */
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_true(strict_failed(NULL));
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
@@ -199,7 +199,7 @@ static void other_devices_are_not_covered_by_events_on_streams(void **state)
     work(slot);
     assert_true(is_put_off(address, true));
     (void)scene_add_context(2, 1);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
@@ -233,7 +233,7 @@ static void wait_aside_is_for_all_contexts_and_what_was_freed_before(void **stat
     scene_free(first, SG_FREE_SYNC_STRICT);
     assert_int_equal(scene.waited, 1 << 1);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_non_null(scene.aside);
     strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(scene.aside(scene.user), CUDA_ERROR_ILLEGAL_ADDRESS);
@@ -261,13 +261,13 @@ static void next_free_is_covered_again(void **state)
     CUdeviceptr first = scene_allocate(0);
     later = scene_allocate(0);
     scene_free(first, SG_FREE_SYNC_STRICT);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_non_null(scene.aside);
     scene.meanwhile = free_later_followed;
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
     scene.aside = NULL;
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_null(scene.aside);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
@@ -284,7 +284,7 @@ static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
     scene_free(first, SG_FREE_SYNC_STRICT);
     scene_free_followed(second, SG_FREE_SYNC_EVENT);
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     assert_int_equal(scene_pending_bytes(), 2 * SCENE_BLOCK);
     assert_non_null(scene.aside);
     assert_int_equal(scene.aside(scene.user), CUDA_SUCCESS);
@@ -295,24 +295,24 @@ static void streams_tell_of_no_free_that_they_do_not_cover(void **state)
 static void nobody_waits_aside_without_need(void **state)
 {
     (void)state;
-    assert_false(sg_marks_can_wait(scene.device));
+    assert_false(sg_fences_can_wait(scene.device));
 }
 
 static void nobody_waits_aside_without_a_thread(void **state)
 {
     (void)state;
     scene.core->begin_aside = NULL;
-    assert_false(sg_marks_can_wait(scene.device));
+    assert_false(sg_fences_can_wait(scene.device));
 }
 
 /* With more contexts than can be kept nobody can wait for all of them. */
 static void contexts_too_many_are_not_waited_for_aside(void **state)
 {
     (void)state;
-    assert_true(sg_marks_can_wait(scene.device));
+    assert_true(sg_fences_can_wait(scene.device));
     for (unsigned i = 1; i <= SG_CONTEXTS_MAX + 1; i++)
         (void)scene_add_context(i, 0);
-    assert_false(sg_marks_can_wait(scene.device));
+    assert_false(sg_fences_can_wait(scene.device));
 }
 
 /* Whoever asks for memory to be given back waits for it, where no event tells by a thread of its own, and through
@@ -363,11 +363,11 @@ static void streams_that_come_later_take_no_part(void **state)
     work(slot);
     scene_free_followed(address, SG_FREE_SYNC_EVENT);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
-    (void)sg_order_tick(scene.device);
+    (void)sg_clocks_tick(scene.device);
     sg_slot own = sg_core_slot(scene.core, 0, &id);
     assert_true(own);
     work(own);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), 0);
@@ -386,7 +386,7 @@ static void stream_that_goes_after_the_free_is_not_covered(void **state)
     strict_fail_at(1, true, CUDA_ERROR_OUT_OF_MEMORY); /* it leaves no event */
     sg_core_slot_gone(scene.core, 0, gone);
     strict_fail_at(0, false, CUDA_SUCCESS);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
@@ -400,7 +400,7 @@ static void stream_that_went_idle_is_covered(void **state)
     sg_slot slot = scene_add_stream(1, 0, NULL), gone = scene_add_stream(2, 0, NULL);
     work(gone);
     (void)scene_freed(gone);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     work(slot);
@@ -410,7 +410,7 @@ static void stream_that_went_idle_is_covered(void **state)
     scene.capturing = false;
     assert_true(is_put_off(scene_allocate(0), true));
     strict_complete(UINT32_MAX);
-    ask(SG_ASK_MARK);
+    ask(SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     ask(SG_ASK_QUERY);
     assert_int_equal(scene_pending_bytes(), 0);

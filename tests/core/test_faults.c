@@ -64,7 +64,7 @@ static CUresult perform(struct run *run, const struct step *step)
         if (!run->stream)
             run->stream = sg_core_slot(run->core, 0, &id);
         tag.slot = run->stream;
-        sg_core_slot_touched(run->core, 0, run->stream);
+        sg_core_slot_submitted(run->core, 0, run->stream);
     }
     switch (step->op) {
     case ALLOC:
@@ -178,13 +178,13 @@ static bool acceptable(struct run *run, const struct step *step, CUresult expect
         return true;
     if (step->op != ALLOC || !device)
         return false;
-    if (device->mode == SG_MODE_CLASSIC) /* a segment that the driver did not take back is gone */
+    if (device->mode == SG_MODE_SEGMENTS) /* a segment that the driver did not take back is gone */
         return result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS)
         return expected == CUDA_ERROR_OUT_OF_MEMORY;
     uint64_t page = step->amount <= SG_SMALL_BYTES || step->amount > device->capacity_bytes / 2
                         ? 2 << 20
-                        : device->page_bytes[SG_CLASS_REGULAR];
+                        : device->page_bytes[SG_KIND_REGULAR];
     uint64_t need = (step->amount + page - 1) / page * page;
     uint64_t allowed = device->capacity_bytes - device->usage.reserved.now, left = device->total_bytes - strict_used(0);
     return result == CUDA_ERROR_OUT_OF_MEMORY && need > (allowed < left ? allowed : left) + sg_device_idle(device);
@@ -219,7 +219,7 @@ static bool run_faulty(const struct script *script, uint64_t number, enum fault 
         expandable = expandable && (!run.core->device[0] || run.core->device[0]->mode == SG_MODE_EXPANDABLE);
         if (fault == TO_THE_END || result == script->answer[i])
             continue;
-        if (run.core->device[0] && run.core->device[0]->mode == SG_MODE_PASS_ON)
+        if (run.core->device[0] && run.core->device[0]->mode == SG_MODE_PASSTHROUGH)
             break; /* the fault met the very first question, and the driver serves the device */
         if (!expandable && strstr(script->conf, "expandable_segments") == NULL)
             continue; /* the fault met the probe, and the device is served by other rules */

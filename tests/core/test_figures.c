@@ -36,9 +36,9 @@ static struct {
         sg_slot slot;
     } block[BLOCKS];
     sg_slot slot[STREAMS];
-    struct sg_clock clock[STREAMS];
+    struct sg_vector_clock clock[STREAMS];
     int devices;
-    uint64_t time;    /* goes on whenever somebody looks */
+    uint64_t seq;     /* goes on whenever somebody looks */
     uint32_t places;  /* a sum over the addresses handed out */
     uint32_t records; /* and over what the observer was told */
 } the;
@@ -64,7 +64,7 @@ static bool chance(uint64_t one_in)
 
 static uint64_t now_ns(void)
 {
-    return the.time += 1000;
+    return the.seq += 1000;
 }
 
 static void emit(void *sink, const struct segalloc_trace_record *record)
@@ -164,12 +164,12 @@ static void full(int step)
         sg_core_pin(the.core, block->address, 4096);
 }
 
-static void order(void)
+static void clocks(void)
 {
     int i = (int)random_below(&the.random, STREAMS), k = (int)random_below(&the.random, STREAMS);
     switch (random_below(&the.random, 8)) {
     case 0:
-        sg_core_waited(the.core, 0, the.slot[k], &the.clock[i]);
+        sg_core_ordered_after(the.core, 0, the.slot[k], &the.clock[i]);
         break;
     case 1:
         sg_core_completed(the.core, 0, &the.clock[i]);
@@ -184,7 +184,7 @@ static void order(void)
         sg_core_clock(the.core, 0, the.slot[i], &the.clock[i]);
         break;
     default:
-        sg_core_slot_touched(the.core, 0, the.slot[i]);
+        sg_core_slot_submitted(the.core, 0, the.slot[i]);
     }
 }
 
@@ -200,8 +200,8 @@ static void streams(int step)
         release(block, SG_FREE_SYNC_STREAM, block->slot);
     else if (!block->address)
         allocate(block, 0, any_size(chance(3) ? 25 : 23), slot);
-    sg_core_slot_touched(the.core, 0, slot);
-    order();
+    sg_core_slot_submitted(the.core, 0, slot);
+    clocks();
 }
 
 /* Frees that take effect when all work so far is complete, on two devices. */

@@ -98,7 +98,7 @@ static CUdeviceptr leave_behind(void)
     sg_core_slot_gone(core, 0, own);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(device, SG_ASK_QUERY);
-    assert_int_equal(device->order.state[own], SG_SLOT_UNUSED);
+    assert_int_equal(device->clocks.state[own], SG_SLOT_UNUSED);
     assert_int_equal(add_stream(9, 0, false), own);
     return address;
 }

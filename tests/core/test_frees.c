@@ -17,7 +17,7 @@ static const uint64_t first_bit = 1 << 1, second_bit = 1 << 2, third_bit = 1 << 
 
 static void work(sg_slot slot)
 {
-    sg_core_slot_touched(scene.core, 0, slot);
+    sg_core_slot_submitted(scene.core, 0, slot);
 }
 
 static void is_for_the_context_alone_where_there_is_one(void **state)
@@ -70,7 +70,7 @@ static void other_devices_may_use_what_they_have_copied(void **state)
     scene.current = scene_add_context(1, 0);
     (void)scene_add_context(3, 1);
     CUdeviceptr address = scene_allocate(0);
-    sg_core_used_abroad(scene.core, address + SCENE_BLOCK / 2);
+    sg_core_used_cross_device(scene.core, address + SCENE_BLOCK / 2);
     scene_free(address, SG_FREE_SYNC_STRICT);
     assert_int_equal(scene.waited, first_bit);
     assert_int_equal(scene_pending_bytes(), SCENE_BLOCK);
@@ -100,7 +100,7 @@ static void smallest_blocks_are_told_apart(void **state)
         assert_int_equal(sg_core_malloc(scene.core, 0, SG_UNIT, &tag, &block[i]), CUDA_SUCCESS);
     for (int i = 1; i < 4; i += 2) {
         assert_int_equal(block[i], block[i - 1] + SG_UNIT);
-        sg_core_used_abroad(scene.core, block[i]);
+        sg_core_used_cross_device(scene.core, block[i]);
         assert_int_equal(sg_core_free(scene.core, block[i], &tag), CUDA_SUCCESS);
     }
     assert_int_equal(scene_pending_bytes(), 2 * SG_UNIT);
@@ -130,14 +130,14 @@ static void wait_tells_the_host_of_others(void **state)
     (void)state;
     CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
     sg_slot own = scene_add_stream(1, 0, here), other = scene_add_stream(2, 0, there);
-    struct sg_clock unused;
+    struct sg_vector_clock unused;
     CUdeviceptr address = scene_allocate(0);
     sg_core_clock(scene.core, 0, own, &unused); /* in an event call: others are believed to be seen in any case */
-    uint64_t born = sg_order_tick(scene.device);
-    assert_int_equal(sg_order_could_have_seen(scene.device, other, born, 0), 0);
+    uint64_t alloc_seq = sg_clocks_tick(scene.device);
+    assert_int_equal(sg_clocks_possible_users(scene.device, other, alloc_seq, 0), 0);
     scene_free(address, SG_FREE_SYNC_STRICT);
     work(own);
-    assert_int_equal(sg_order_could_have_seen(scene.device, other, born, 0), sg_slot_bit(own));
+    assert_int_equal(sg_clocks_possible_users(scene.device, other, alloc_seq, 0), sg_slot_bit(own));
 }
 
 /* And streams of whichever device. */
@@ -147,7 +147,7 @@ static void wait_tells_the_host_of_other_devices(void **state)
     const struct sg_stream_id ids[2] = {{.key = 1}, {.key = 2}};
     struct sg_device *last = sg_device_get(scene.core, LAST);
     sg_slot own, other;
-    struct sg_clock unused;
+    struct sg_vector_clock unused;
     (void)state;
     last->granularity = 2 << 20; /* the driver has no more than two */
     own = sg_core_slot(scene.core, LAST, &ids[0]);
@@ -155,10 +155,10 @@ static void wait_tells_the_host_of_other_devices(void **state)
     scene.current = scene_add_context(1, 0);
     (void)scene_add_stream(1, 0, scene_add_context(2, 0));
     sg_core_clock(scene.core, LAST, own, &unused);
-    uint64_t born = sg_order_tick(last);
+    uint64_t alloc_seq = sg_clocks_tick(last);
     scene_free(scene_allocate(0), SG_FREE_SYNC_STRICT);
-    sg_core_slot_touched(scene.core, LAST, own);
-    assert_int_equal(sg_order_could_have_seen(last, other, born, 0), sg_slot_bit(own));
+    sg_core_slot_submitted(scene.core, LAST, own);
+    assert_int_equal(sg_clocks_possible_users(last, other, alloc_seq, 0), sg_slot_bit(own));
     last->granularity = 0;
 }
 
@@ -225,7 +225,7 @@ static void wait_for_one_of_two_contexts_is_not_for_all_work(void **state)
 {
     (void)state;
     CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 1);
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
     sg_core_context_clock(scene.core, 0, here, &clock);
     sg_core_completed(scene.core, 0, &clock);
@@ -280,12 +280,12 @@ static void ended_context_is_no_other_devices_either(void **state)
     assert_int_equal(sg_core_malloc(scene.core, 1, SCENE_BLOCK, &tag, &address), CUDA_SUCCESS);
     struct sg_device *other = sg_device_known(scene.core, 1);
     assert_int_equal(sg_core_free(scene.core, address, &tag), CUDA_SUCCESS);
-    (void)sg_device_ask(other, SG_ASK_MARK);
-    assert_int_equal(other->mark_count, 2);
-    CUevent event = other->mark[0].context == context ? other->mark[0].event : other->mark[1].event;
+    (void)sg_device_ask(other, SG_ASK_FENCE);
+    assert_int_equal(other->fence_count, 2);
+    CUevent event = other->fence[0].context == context ? other->fence[0].event : other->fence[1].event;
     sg_core_context_gone(scene.core, 0, context);
     (void)strict_driver.event_destroy(event);
-    assert_int_equal(other->mark_count, 1);
+    assert_int_equal(other->fence_count, 1);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(other, SG_ASK_QUERY);
     assert_true(sg_core_stats(scene.core, 1, &stats));
@@ -323,7 +323,7 @@ static void context_does_not_end_during_a_call_that_names_it(void **state)
     scene.current = scene_add_context(1, 0);
     scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
     scene.meanwhile = end_meanwhile;
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(pthread_join(ending, NULL), 0);
     assert_true(atomic_load(&over));
     assert_false(over_meanwhile);
@@ -437,7 +437,7 @@ static void step_of_no_stream(void **state)
 static void peers_could_have_seen_it(void **state)
 {
     (void)state;
-    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_SEES_POSSIBLE, .followed = true};
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_STREAM, .sees = SG_USERS_POSSIBLE, .followed = true};
     sg_slot slot = scene_add_stream(1, 0, NULL);
     assert_int_equal(sg_core_free(scene.core, scene_allocate(slot), &tag), CUDA_SUCCESS);
     assert_int_equal(scene_pending_bytes(), 0);
@@ -455,7 +455,7 @@ static void copy_of_a_followed_block(void **state)
     (void)scene_add_context(3, 1);
     sg_slot slot = scene_add_stream(1, 0, scene.current);
     CUdeviceptr address = scene_allocate(slot);
-    sg_core_used_abroad(scene.core, address + 512);
+    sg_core_used_cross_device(scene.core, address + 512);
     scene_free(address, SG_FREE_SYNC_STREAM);
     assert_int_equal(scene_pending_bytes(), 0);
 }
@@ -503,7 +503,7 @@ static void behind_a_huge_block(void **state)
     assert_int_equal(sg_core_free(scene.core, behind, &tag), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(sg_core_block(scene.core, behind, &info), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(sg_core_block(scene.core, address + (299 << 20), &info), CUDA_SUCCESS);
-    sg_core_used_abroad(scene.core, behind);
+    sg_core_used_cross_device(scene.core, behind);
     sg_core_pin(scene.core, behind, 1);
     scene_free(address, SG_FREE_SYNC_AUTO);
     assert_int_equal(reserved(), 0); /* nothing was pinned */

@@ -174,7 +174,7 @@ static void stop(size_t bytes)
     for (int i = 0; i < BLOCKS; i++)
         release(i, SG_FREE_SYNC_AUTO);
     allocate(0, bytes, 0);
-    assert_true(the.block[0] || (again && the.core->device[0]->mode == SG_MODE_PASS_ON));
+    assert_true(the.block[0] || (again && the.core->device[0]->mode == SG_MODE_PASSTHROUGH));
     release(0, SG_FREE_SYNC_AUTO);
     sg_core_poll(the.core, 0);
     strict_complete(UINT32_MAX);
@@ -198,7 +198,7 @@ static void play_ranges(void)
     for (int i = 0; i < BLOCKS; i++)
         allocate(i, sizes[i % SIZES], i % STREAMS);
     for (int i = 0; i < BLOCKS; i += 2) {
-        sg_core_slot_touched(the.core, 0, the.slot[i % STREAMS]);
+        sg_core_slot_submitted(the.core, 0, the.slot[i % STREAMS]);
         release(i, SG_FREE_SYNC_STREAM);
     }
     for (int i = 0; i < BLOCKS; i += 4)
@@ -289,9 +289,9 @@ static void few_nodes(void **state)
         allocate(0, 3 * SG_MIB, 0);
         assert_true(host.met);
         if (i == 0)
-            assert_true(the.block[0] && the.core->device[0]->nodes.capacity < 1 << 24);
+            assert_true(the.block[0] && the.core->device[0]->extents.capacity < 1 << 24);
         else /* nor that few */
-            assert_int_equal(the.core->device[0]->mode, SG_MODE_PASS_ON);
+            assert_int_equal(the.core->device[0]->mode, SG_MODE_PASSTHROUGH);
         stop(3 * SG_MIB);
         refuse_none();
     }
@@ -354,14 +354,14 @@ static void play_rules_of(const char *text)
     const size_t count = sizeof trace / sizeof *trace;
     struct sg_torch_conf conf;
     char error[SG_TORCH_ERROR_TEXT];
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     uint64_t pieces = host.pieces;
     bool armed = host.armed;
     host.armed = false;
     assert_int_equal(sg_torch_conf_parse(text, &conf, error), 0);
     host.armed = armed;
     recorded = waited = done = 0;
-    sg_torch_card_init(&card, 128 * SG_MIB);
+    sg_ledger_device_init(&card, 128 * SG_MIB);
     struct sg_torch *torch = sg_torch_create(&conf, 128 * SG_MIB, &ops, &card);
     struct sg_torch_block *block[7] = {NULL}; /* by the rows' ids */
     for (size_t i = 0; torch && i < count; i++) {
@@ -383,7 +383,7 @@ static void play_rules_of(const char *text)
         sg_torch_free(torch, last);
     }
     sg_torch_destroy(torch);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
     assert_int_equal(host.pieces, pieces);
 }
 
@@ -400,7 +400,7 @@ static void play_expandable_rules(void)
 static void rules(void **state)
 {
     (void)state;
-    ops = sg_torch_card_ops;
+    ops = sg_ledger_device_ops;
     ops.event_record = event_record;
     ops.event_done = event_done;
     ops.event_wait = event_wait;
@@ -415,10 +415,10 @@ static void play_records(size_t count, uint64_t bytes)
     enum { RECORDS = 4096 /* bytes that their piece is larger than, and no other is */ };
     struct sg_torch_conf conf;
     char error[SG_TORCH_ERROR_TEXT];
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     struct sg_torch_block *block;
     assert_int_equal(sg_torch_conf_parse("expandable_segments:True", &conf, error), 0);
-    sg_torch_card_init(&card, 128 * SG_MIB);
+    sg_ledger_device_init(&card, 128 * SG_MIB);
     struct sg_torch *torch = sg_torch_create(&conf, 128 * SG_MIB, &ops, &card);
     for (size_t i = 0; i < count; i++)
         assert_int_equal(sg_torch_alloc(torch, 512, 0, &block), 0);
@@ -439,7 +439,7 @@ static void play_records(size_t count, uint64_t bytes)
     sg_torch_empty_cache(torch);
     assert_true(card.used <= 2 * SG_MIB);
     sg_torch_destroy(torch);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
 }
 
 static void last_records(void **state)

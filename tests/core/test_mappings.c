@@ -179,8 +179,8 @@ static void a_page_is_a_share_of_the_device(void **state)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         start(GIB(sizes[i].gib), 0);
         assert_true(allocate(0, GIB(1)));
-        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_CLASS_REGULAR], MIB(sizes[i].mib));
-        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_CLASS_SMALL], GRANULE);
+        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_REGULAR], MIB(sizes[i].mib));
+        assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_SMALL], GRANULE);
         stop();
     }
 }
@@ -363,7 +363,7 @@ static void other_errors_are_none(void **state)
     take_the_rest(CUDA_ERROR_NOT_PERMITTED);
     assert_int_equal(sg_core_malloc(core, 0, 3 * BLOCK, &(struct sg_tag){0}, &address), CUDA_ERROR_NOT_SUPPORTED);
     assert_int_equal(lines, 0);
-    assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_CLASS_REGULAR], 2 * GRANULE);
+    assert_int_equal(sg_device_known(core, 0)->page_bytes[SG_KIND_REGULAR], 2 * GRANULE);
     stop();
     start(GIB(24), 0);
     for (int i = 0; i < HALVES; i++)

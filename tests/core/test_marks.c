@@ -14,7 +14,7 @@ static sg_slot busy; /* is given work meanwhile */
 
 static void work(sg_slot slot)
 {
-    sg_core_slot_touched(scene.core, 0, slot);
+    sg_core_slot_submitted(scene.core, 0, slot);
 }
 
 static void work_meanwhile(void)
@@ -26,7 +26,7 @@ static void work_meanwhile(void)
 static void wait_tells_nothing_of_work_meanwhile(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
     (void)scene_add_stream(2, 0, NULL);
     work(slot);
     struct sg_after before = scene_freed(slot);
@@ -42,8 +42,8 @@ static void wait_tells_nothing_of_other_contexts(void **state)
     (void)state;
     CUcontext other = scene_add_context(2, 0);
     scene.current = scene_add_context(1, 0);
-    sg_slot here = scene_add_stream(1, SG_STREAM_UNMARKED, scene.current),
-            there = scene_add_stream(2, SG_STREAM_UNMARKED, other);
+    sg_slot here = scene_add_stream(1, SG_STREAM_UNFENCEABLE, scene.current),
+            there = scene_add_stream(2, SG_STREAM_UNFENCEABLE, other);
     work(here);
     work(there);
     struct sg_after after_here = scene_freed(here), after_there = scene_freed(there);
@@ -66,8 +66,8 @@ static void stream_that_is_made_to_wait_comes_not_after_work_meanwhile(void **st
     busy = slot;
     scene.meanwhile = work_meanwhile;
     assert_true(sg_device_make_wait(scene.device, other));
-    assert_true(sg_after_usable(&scene.device->order, before, other));
-    assert_false(sg_after_usable(&scene.device->order, scene_freed(slot), other));
+    assert_true(sg_after_usable(&scene.device->clocks, before, other));
+    assert_false(sg_after_usable(&scene.device->clocks, scene_freed(slot), other));
 }
 
 /* As many events are out as there may be: those that something pending waits for are not taken for others. */
@@ -80,7 +80,7 @@ static void pending_free_keeps_its_event(void **state)
         address[i] = scene_allocate(0);
     for (int i = 0; i < FREES; i++) {
         scene_free(address[i], SG_FREE_SYNC_EVENT);
-        sg_device_ask(scene.device, SG_ASK_MARK);
+        sg_device_ask(scene.device, SG_ASK_FENCE);
     }
     assert_int_equal(scene_pending_bytes(), (uint64_t)FREES << 21);
     strict_complete(1); /* of the first alone */
@@ -96,10 +96,10 @@ static void pending_free_keeps_its_event(void **state)
 static void stream_that_takes_no_event_is_told_of_by_its_context(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
     work(slot);
     struct sg_after after = scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.recorded, 1);
     assert_int_equal(scene.over_contexts, 1);
     strict_complete(1);
@@ -117,7 +117,7 @@ static void legacy_stream_takes_no_event_before_it_is_used(void **state)
     work(blocking);
     scene_free(scene_allocate(legacy), SG_FREE_SYNC_STREAM);
     struct sg_after after = scene_freed(legacy);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_true(scene.over_contexts > 0 && scene.recorded == scene.over_contexts);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
@@ -125,7 +125,7 @@ static void legacy_stream_takes_no_event_before_it_is_used(void **state)
     unsigned over = scene.over_contexts;
     work(legacy);
     scene_free(scene_allocate(legacy), SG_FREE_SYNC_STREAM);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.over_contexts, over);
     assert_true(scene.recorded > over);
 }
@@ -139,7 +139,7 @@ static void unused_legacy_stream_is_in_nobody_s_way(void **state)
     CUdeviceptr address = scene_allocate(blocking);
     work(blocking);
     scene_free(address, SG_FREE_SYNC_STREAM);
-    struct sg_clock told;
+    struct sg_vector_clock told;
     uint64_t done;
     sg_core_idle_clock(scene.core, 0, blocking, &told, &done);
     assert_int_equal(done, told.at[blocking]); /* there is nothing before its next step */
@@ -154,11 +154,12 @@ static void event_over_a_context_tells_of_its_streams_alone(void **state)
 {
     (void)state;
     CUcontext here = scene.current = scene_add_context(1, 0), there = scene_add_context(2, 0);
-    sg_slot own = scene_add_stream(1, SG_STREAM_UNMARKED, here), other = scene_add_stream(2, SG_STREAM_UNMARKED, there);
+    sg_slot own = scene_add_stream(1, SG_STREAM_UNFENCEABLE, here),
+        other = scene_add_stream(2, SG_STREAM_UNFENCEABLE, there);
     work(own);
     work(other);
     struct sg_after after_own = scene_freed(own), after_other = scene_freed(other);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     strict_complete(1);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
     assert_true(scene_is_complete(after_own));
@@ -172,13 +173,13 @@ static void events_are_of_the_streams_context(void **state)
     sg_slot own = scene_add_stream(1, 0, here), other = scene_add_stream(2, 0, there);
     work(own);
     (void)scene_freed(own);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_ptr_equal(scene.made_in, here);
     strict_complete(1);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY); /* that event is idle now */
     work(other);
     (void)scene_freed(other);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.made, 2);
     assert_ptr_equal(scene.made_in, there);
     assert_ptr_equal(scene.current, here);
@@ -198,9 +199,9 @@ static void streams_with_many_events_leave_those_of_others(void **state)
             unsigned made = scene.made;
             work(slot[i]);
             (void)scene_freed(slot[i]);
-            (void)sg_device_ask(scene.device, SG_ASK_MARK);
-            assert_true(scene.device->mark_count <= SG_MARKS);
-            assert_true(k || scene.made == made + 1 || scene.device->mark_count == SG_MARKS);
+            (void)sg_device_ask(scene.device, SG_ASK_FENCE);
+            assert_true(scene.device->fence_count <= SG_FENCES);
+            assert_true(k || scene.made == made + 1 || scene.device->fence_count == SG_FENCES);
         }
         assert_true(scene.made - before <= MOST);
     }
@@ -215,8 +216,8 @@ static void room_for_one_more_event(void **state)
     for (int i = 0; i <= MOST; i++) {
         work(slot);
         (void)scene_freed(slot);
-        (void)sg_device_ask(scene.device, SG_ASK_MARK);
-        assert_int_equal(scene.device->mark_count, i < MOST ? i + 1 : MOST);
+        (void)sg_device_ask(scene.device, SG_ASK_FENCE);
+        assert_int_equal(scene.device->fence_count, i < MOST ? i + 1 : MOST);
         strict_complete(i == MOST - 1); /* it is heard of by the next one */
     }
 }
@@ -233,14 +234,14 @@ static void event_that_could_not_be_recorded_again(void **state)
     for (int i = 0; i < MOST; i++) {
         work(slot);
         (void)scene_freed(slot);
-        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+        (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     }
-    assert_int_equal(scene.device->mark_count, MOST);
-    assert_int_equal(scene.device->order.owed & sg_slot_bit(slot), 0);
+    assert_int_equal(scene.device->fence_count, MOST);
+    assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), 0);
     strict_fail_at(1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_false(sg_device_make_wait(scene.device, other));
-    assert_int_equal(scene.device->mark_count, MOST - 1);
-    assert_int_equal(scene.device->order.owed & sg_slot_bit(slot), sg_slot_bit(slot));
+    assert_int_equal(scene.device->fence_count, MOST - 1);
+    assert_int_equal(scene.device->clocks.needs_fence & sg_slot_bit(slot), sg_slot_bit(slot));
 }
 
 static void event_that_was_not_recorded_tells_nothing(void **state)
@@ -250,12 +251,12 @@ static void event_that_was_not_recorded_tells_nothing(void **state)
     work(slot);
     struct sg_after after = scene_freed(slot);
     strict_fail_at(2, false, CUDA_ERROR_ILLEGAL_ADDRESS); /* it is made first */
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_true(strict_failed(NULL));
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
     assert_false(scene_is_complete(after));
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
     assert_true(scene_is_complete(after));
@@ -267,7 +268,7 @@ static void question_that_fails_tells_nothing(void **state)
     sg_slot slot = scene_add_stream(1, 0, NULL);
     work(slot);
     struct sg_after after = scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     strict_fail_at(1, false, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
     assert_true(strict_failed(NULL));
@@ -280,7 +281,7 @@ static void wait_that_fails_tells_nothing(void **state)
     sg_slot slot = scene_add_stream(1, 0, NULL);
     work(slot);
     struct sg_after after = scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     strict_fail_at(1, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     assert_false(sg_device_ask(scene.device, SG_ASK_WAIT));
     strict_fail_at(0, false, CUDA_SUCCESS);
@@ -292,7 +293,7 @@ static void wait_that_fails_tells_nothing(void **state)
 static void wait_for_a_context_that_fails_tells_nothing(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, SG_STREAM_UNMARKED, NULL);
+    sg_slot slot = scene_add_stream(1, SG_STREAM_UNFENCEABLE, NULL);
     work(slot);
     struct sg_after after = scene_freed(slot);
     strict_fail_at(1, true, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
@@ -313,10 +314,10 @@ static void context_that_cannot_be_entered(void **state)
     work(slot);
     struct sg_after after = scene_freed(slot);
     scene.push_fails = true;
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.made, 0);
     scene.current_unknown = true;
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.made, 1);
     assert_int_equal(scene.recorded, 1);
     scene.current_unknown = scene.push_fails = false;
@@ -340,9 +341,9 @@ static void context_that_ends_during_the_wait(void **state)
     struct sg_after after = scene_freed(other);
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
-    assert_int_equal(scene.device->mark_count, 2);
-    CUevent event = scene.device->mark[0].event;
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
+    assert_int_equal(scene.device->fence_count, 2);
+    CUevent event = scene.device->fence[0].event;
     scene.meanwhile = end_first_context;
     (void)sg_device_ask(scene.device, SG_ASK_WAIT);
     assert_true(scene_is_complete(after));
@@ -360,15 +361,15 @@ static void events_that_are_all_needed(void **state)
     for (int i = 0; i < EACH; i++) {
         work(slot);
         (void)scene_freed(slot);
-        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+        (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     }
     scene_free(address, SG_FREE_SYNC_EVENT);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     unsigned made = scene.made;
     assert_int_equal(made, EACH); /* the one over the context, which is of no other streams, was among them */
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.made, made + 1);
     strict_complete(UINT32_MAX);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
@@ -388,8 +389,8 @@ static void end_after_a_wait_that_failed(void **state)
     const char *what;
     assert_int_equal(sg_core_malloc(core, 0, 3 << 20, &tag, &address), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, address, &tag), CUDA_SUCCESS);
-    (void)sg_device_ask(core->device[0], SG_ASK_MARK);
-    assert_int_equal(core->device[0]->mark_count, 1);
+    (void)sg_device_ask(core->device[0], SG_ASK_FENCE);
+    assert_int_equal(core->device[0]->fence_count, 1);
     strict_fail_at(1, true, CUDA_ERROR_DEINITIALIZED);
     sg_core_destroy(core);
     strict_fail_at(0, false, CUDA_SUCCESS);
@@ -400,7 +401,7 @@ static void end_after_a_wait_that_failed(void **state)
 static void stream_that_takes_no_event_is_not_made_to_wait(void **state)
 {
     (void)state;
-    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, SG_STREAM_UNMARKED, NULL);
+    sg_slot slot = scene_add_stream(1, 0, NULL), other = scene_add_stream(2, SG_STREAM_UNFENCEABLE, NULL);
     CUdeviceptr address = scene_allocate(slot);
     work(slot);
     scene_free(address, SG_FREE_SYNC_STREAM);
@@ -443,7 +444,7 @@ static void stream_that_could_not_be_made_to_wait_does_not(void **state)
     strict_fail_at(3, false, CUDA_ERROR_INVALID_VALUE); /* an event is made, and recorded */
     assert_false(sg_device_make_wait(scene.device, other));
     assert_int_equal(scene.stream_waits, 1);
-    assert_false(sg_after_usable(&scene.device->order, after, other));
+    assert_false(sg_after_usable(&scene.device->clocks, after, other));
 }
 
 /* Captures, during which nothing is recorded or waited for. */
@@ -457,11 +458,11 @@ static void nothing_is_recorded_in_captures(void **state)
     scene_free(address, SG_FREE_SYNC_EVENT);
     scene_free(own, SG_FREE_SYNC_STREAM);
     scene.capturing = true;
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     sg_core_slot_gone(scene.core, 0, slot);
     assert_int_equal(scene.recorded, 0);
     scene.capturing = false;
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_not_equal(scene.recorded, 0);
 }
 
@@ -482,7 +483,7 @@ static void nothing_is_waited_for_in_captures(void **state)
     (void)state;
     CUdeviceptr address = scene_allocate(0);
     scene_free(address, SG_FREE_SYNC_EVENT);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     scene.capturing = true;
     sg_device_drain(scene.device);
     assert_int_equal(scene.event_waits, 0);
@@ -501,13 +502,13 @@ static void context_that_is_ending_is_not_named(void **state)
     sg_slot slot = scene_add_stream(1, 0, context);
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.recorded, 1);
     sg_core_context_ending(scene.core, context, true);
     scene.queried = 0;
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.recorded, 1);
     assert_int_equal(scene.queried, 0);
     (void)sg_device_ask(scene.device, SG_ASK_WAIT); /* for it to end, or to stay */
@@ -515,7 +516,7 @@ static void context_that_is_ending_is_not_named(void **state)
     sg_core_context_ending(scene.core, context, false);
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.recorded, 2);
     assert_int_not_equal(scene.queried, 0);
 }
@@ -529,7 +530,7 @@ static void events_of_an_ended_context_are_not_used_again(void **state)
     for (int i = 0; i < 2; i++) {
         work(slot);
         (void)scene_freed(slot);
-        (void)sg_device_ask(scene.device, SG_ASK_MARK);
+        (void)sg_device_ask(scene.device, SG_ASK_FENCE);
         strict_complete(UINT32_MAX);
         (void)sg_device_ask(scene.device, SG_ASK_QUERY);
     }
@@ -540,7 +541,7 @@ static void events_of_an_ended_context_are_not_used_again(void **state)
     slot = scene_add_stream(2, 0, context);
     work(slot);
     (void)scene_freed(slot);
-    (void)sg_device_ask(scene.device, SG_ASK_MARK);
+    (void)sg_device_ask(scene.device, SG_ASK_FENCE);
     assert_int_equal(scene.made, 2);
 }
 
@@ -552,10 +553,10 @@ static void stream_that_goes_leaves_an_event(void **state)
     work(slot);
     sg_core_slot_gone(scene.core, 0, slot);
     assert_int_equal(scene.recorded, 1);
-    assert_int_equal(scene.device->order.state[slot], SG_SLOT_GONE);
+    assert_int_equal(scene.device->clocks.state[slot], SG_SLOT_GONE);
     strict_complete(1);
     (void)sg_device_ask(scene.device, SG_ASK_QUERY);
-    assert_int_equal(scene.device->order.state[slot], SG_SLOT_UNUSED);
+    assert_int_equal(scene.device->clocks.state[slot], SG_SLOT_UNUSED);
 }
 
 #define TEST(name, start) cmocka_unit_test_setup_teardown(name, start, scene_stop)

@@ -19,18 +19,18 @@
 static void region_of_few_units(void **state)
 {
     (void)state;
-    static struct sg_nodes nodes;
+    static struct sg_extents extents;
     static struct sg_region region;
     enum { UNITS = 8 };
     uint32_t block[UNITS];
-    assert_true(sg_nodes_init(&nodes));
-    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
-    const struct sg_place place = {.units = UNITS, .node = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &place);
+    assert_true(sg_extents_init(&extents));
+    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, UNITS << SG_UNIT_SHIFT, UNITS << SG_UNIT_SHIFT, 0));
+    const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &placement);
     region.handle[0] = 1;
-    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), 0, 0);
+    sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
     for (int turn = 0; turn < 2; turn++) {
-        sg_region_flush(&region);
+        sg_region_drain_quick_lists(&region);
         for (int i = 0; i < UNITS; i++)
             assert_true(block[i] = sg_region_take(&region, 1, SG_END_SETTLED, 0));
         assert_int_equal(sg_region_take(&region, 1, SG_END_SETTLED, 0), 0);
@@ -39,92 +39,92 @@ static void region_of_few_units(void **state)
         sg_region_check(&region);
     }
     sg_region_fini(&region);
-    sg_nodes_fini(&nodes);
+    sg_extents_fini(&extents);
 }
 
 /* The region of the smallest blocks has the cells: whatever begins at a place has the place's node. */
 static void blocks_have_the_nodes_of_their_places(void **state)
 {
     (void)state;
-    static struct sg_nodes nodes;
+    static struct sg_extents extents;
     static struct sg_region region;
     enum { UNITS = 4096 };
     const uint64_t bytes = (uint64_t)UNITS << SG_UNIT_SHIFT;
-    assert_true(sg_nodes_init(&nodes));
-    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, bytes, bytes, 0));
-    const struct sg_place place = {.units = UNITS, .node = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &place);
+    assert_true(sg_extents_init(&extents));
+    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, bytes, bytes, 0));
+    const struct sg_placement placement = {.units = UNITS, .extent = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &placement);
     region.handle[0] = 1;
-    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), 0, 0);
-    sg_region_flush(&region);
+    sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), 0, 0);
+    sg_region_drain_quick_lists(&region);
     for (uint32_t begin = 0; begin < UNITS; begin += 2 << SG_CELL_SHIFT) {
         uint32_t block = sg_region_take(&region, 2 << SG_CELL_SHIFT, SG_END_SETTLED, 0);
-        assert_int_equal(nodes.node[block].begin, begin);
-        assert_int_equal(block, nodes.capacity + (begin >> SG_CELL_SHIFT));
+        assert_int_equal(extents.extent[block].begin, begin);
+        assert_int_equal(block, extents.capacity + (begin >> SG_CELL_SHIFT));
     }
     sg_region_fini(&region);
-    sg_nodes_fini(&nodes);
+    sg_extents_fini(&extents);
 }
 
 /* A table names a node for a place that is another region's by now, and stands there at the same position. */
 static void node_of_another_region(void **state)
 {
     (void)state;
-    static struct sg_nodes nodes;
+    static struct sg_extents extents;
     static struct sg_region region[2];
     enum { PAGE = 4096, SLOT_SHIFT = 7, PART = 1024, PARTS = PAGE / PART };
     uint32_t block[PARTS], found = 0;
-    assert_true(sg_nodes_init(&nodes));
+    assert_true(sg_extents_init(&extents));
     for (uint32_t i = 0; i < 2; i++) {
         uint64_t bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
-        assert_true(sg_region_init(&region[i], &nodes, 0x7f0000000000 + i * 2 * bytes, bytes, bytes, SLOT_SHIFT));
+        assert_true(sg_region_init(&region[i], &extents, 0x7f0000000000 + i * 2 * bytes, bytes, bytes, SLOT_SHIFT));
         region[i].index = i;
-        nodes.node[region[i].first].region = i;
-        const struct sg_place place = {.units = PAGE, .node = region[i].first, .new_pages = 1};
-        uint32_t busy = sg_region_claim(&region[i], &place);
+        extents.extent[region[i].first].region = i;
+        const struct sg_placement placement = {.units = PAGE, .extent = region[i].first, .new_pages = 1};
+        uint32_t busy = sg_region_claim(&region[i], &placement);
         region[i].handle[0] = 1;
-        sg_region_release(&region[i], sg_region_commit(&region[i], busy, &place, 0), 0, 0);
-        sg_region_flush(&region[i]);
+        sg_region_release(&region[i], sg_region_commit(&region[i], busy, &placement, 0), 0, 0);
+        sg_region_drain_quick_lists(&region[i]);
     }
     for (int i = 0; i < PARTS; i++)
         assert_true(block[i] = sg_region_take(&region[0], PART, SG_END_SETTLED, 0));
     for (int i = PARTS - 1; i >= 0; i--)
         sg_region_release(&region[0], block[i], 0, 0);
-    sg_region_flush(&region[0]);
+    sg_region_drain_quick_lists(&region[0]);
     for (int i = 0; i < PARTS; i++) {
         assert_true(sg_region_take(&region[1], PART, SG_END_SETTLED, 0));
         for (uint32_t position = 0; position < PAGE; position += PART) {
             uint32_t likely = sg_region_expect_free(&region[0], position);
-            const struct sg_node *node = &nodes.node[likely];
-            found += likely && node->state == SG_NODE_BLOCK && node->region == 1 && node->begin == position;
+            const struct sg_extent *extent = &extents.extent[likely];
+            found += likely && extent->state == SG_EXTENT_BLOCK && extent->region == 1 && extent->begin == position;
             assert_int_equal(sg_region_block_at(&region[0], position, likely), 0);
         }
     }
     assert_true(found > 0);
     for (int i = 0; i < 2; i++)
         sg_region_fini(&region[i]);
-    sg_nodes_fini(&nodes);
+    sg_extents_fini(&extents);
 }
 
 /* The beginning of a region is a hole, but not all of it. */
 static void hole_is_not_all_of_a_region(void **state)
 {
     (void)state;
-    static struct sg_nodes nodes;
+    static struct sg_extents extents;
     static struct sg_region region;
     enum { PAGE = 4096, PAGES = 4 };
-    assert_true(sg_nodes_init(&nodes));
-    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, (uint64_t)PAGES * PAGE << SG_UNIT_SHIFT,
+    assert_true(sg_extents_init(&extents));
+    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, (uint64_t)PAGES * PAGE << SG_UNIT_SHIFT,
         (uint64_t)PAGE << SG_UNIT_SHIFT, 7));
     assert_true(sg_region_is_hole(&region));
-    const struct sg_place place = {.begin = PAGE, .units = PAGE, .node = region.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&region, &place);
+    const struct sg_placement placement = {.begin = PAGE, .units = PAGE, .extent = region.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&region, &placement);
     region.handle[1] = 1;
-    assert_true(sg_region_commit(&region, busy, &place, 0));
-    assert_int_equal(nodes.node[region.first].state, SG_NODE_HOLE);
+    assert_true(sg_region_commit(&region, busy, &placement, 0));
+    assert_int_equal(extents.extent[region.first].state, SG_EXTENT_HOLE);
     assert_false(sg_region_is_hole(&region));
     sg_region_fini(&region);
-    sg_nodes_fini(&nodes);
+    sg_extents_fini(&extents);
 }
 
 static struct sg_core *core;
@@ -149,9 +149,9 @@ static void stop(void)
 /* As if all nodes but so many were in use. Returns what nodes.live was, to be put back. */
 static uint32_t leave_nodes(uint32_t left)
 {
-    struct sg_nodes *nodes = &core->device[0]->nodes;
-    uint32_t live = nodes->live;
-    nodes->live = nodes->capacity - left;
+    struct sg_extents *extents = &core->device[0]->extents;
+    uint32_t live = extents->live;
+    extents->live = extents->capacity - left;
     return live;
 }
 
@@ -169,9 +169,9 @@ static void plan_that_runs_out_of_nodes(void **state)
     for (int i = 0; i < BLOCKS; i += 2)
         assert_int_equal(sg_core_free(core, block[i], &tag), CUDA_SUCCESS);
     (void)sg_core_merge(core, 0);
-    uint32_t live = leave_nodes(NODES_SPARE_OF_CLAIM + 8);
+    uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CLAIM + 8);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_ERROR_OUT_OF_MEMORY);
-    core->device[0]->nodes.live = live;
+    core->device[0]->extents.live = live;
     inspect(core, 1);
     assert_int_equal(try_allocate(BLOCKS * MIB(2), &large), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, large, &tag), CUDA_SUCCESS);
@@ -185,9 +185,9 @@ static void nothing_goes_back_without_nodes(void **state)
     core = inspect_start("", MIB(64));
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
-    uint32_t live = leave_nodes(NODES_SPARE_OF_CUT);
+    uint32_t live = leave_nodes(EXTENTS_SPARE_OF_CUT);
     assert_int_equal(sg_core_trim(core, 0, 0), 0);
-    core->device[0]->nodes.live = live;
+    core->device[0]->extents.live = live;
     inspect(core, 1);
     assert_int_equal(sg_core_trim(core, 0, 0), MIB(6));
     stop();
@@ -202,7 +202,7 @@ static void segments_without_nodes(void **state)
     uint32_t live = leave_nodes(SG_NODES_SPARE);
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(block, 5);
-    core->device[0]->nodes.live = live;
+    core->device[0]->extents.live = live;
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_SUCCESS);
     assert_int_equal(sg_core_free(core, block, &tag), CUDA_SUCCESS);
     stop();

@@ -47,14 +47,14 @@ struct stream {
 struct event {
     bool recorded;
     struct after after;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
 };
 
 struct block {
     CUdeviceptr address;
     uint64_t bytes;
     int stream;
-    struct after born; /* what its stream had come after, and been given, when it was allocated */
+    struct after alloc_seq; /* what its stream had come after, and been given, when it was allocated */
     struct after touched;
 };
 
@@ -62,7 +62,7 @@ static struct {
     struct sg_core *core;
     struct sg_driver driver;
     struct random random;
-    enum sg_sees sees;
+    enum sg_user_rule sees;
     bool may_wait, unseen /* half of the work is not told of */;
     const enum nature *natures; /* [AT_ONCE] of the first streams; NULL: all plain */
     struct stream stream[STREAMS];
@@ -261,7 +261,7 @@ static bool may_wait(void)
 static int add_stream(enum nature nature)
 {
     static const unsigned flags[] = {
-        [OPAQUE] = SG_STREAM_OPAQUE, [BLOCKING] = SG_STREAM_BLOCKING, [LEGACY] = SG_STREAM_LEGACY};
+        [OPAQUE] = SG_STREAM_UNTRACKED_ORDER, [BLOCKING] = SG_STREAM_BLOCKING, [LEGACY] = SG_STREAM_LEGACY};
     static uint64_t key;
     int i = the.streams++;
     struct stream *stream = &the.stream[i];
@@ -289,7 +289,7 @@ static void start(const char *text, uint64_t total, uint64_t granule, uint64_t s
     struct sg_conf conf;
     for (int i = 0; i < the.streams; i++)
         free(the.stream[i].of_work);
-    enum sg_sees sees = the.sees;
+    enum sg_user_rule sees = the.sees;
     bool waits = the.may_wait, unseen = the.unseen;
     const enum nature *natures = the.natures;
     memset(&the, 0, sizeof the);
@@ -328,7 +328,7 @@ static void submit(int i, struct block *block)
     if (block)
         block->touched.work[i] = stream->works;
     if (!the.unseen || random_below(&the.random, 2))
-        sg_core_slot_touched(the.core, 0, stream->slot);
+        sg_core_slot_submitted(the.core, 0, stream->slot);
 }
 
 static void forget_complete(void)
@@ -383,7 +383,7 @@ static void allocate(struct block *block, uint64_t most)
     the.given++;
     *block = (struct block){.address = block->address, .bytes = bytes, .stream = stream};
     if (stream >= 0)
-        block->born = up_to(stream);
+        block->alloc_seq = up_to(stream);
     expect_after_all(block, stream);
     if (stream >= 0 && random_below(&the.random, 4))
         submit(stream, block);
@@ -400,17 +400,17 @@ static void record(struct event *event, int i)
 static void know(const struct event *event)
 {
     join(&the.host, &event->after);
-    if (the.sees != SG_SEES_POSSIBLE || random_below(&the.random, 4))
+    if (the.sees != SG_USERS_POSSIBLE || random_below(&the.random, 4))
         sg_core_completed(the.core, 0, &event->clock);
     else /* by means of which the library knows only that they were there */
-        sg_core_told(the.core, 0, random_below(&the.random, 2) ? &event->clock : NULL);
+        sg_core_host_observed(the.core, 0, random_below(&the.random, 2) ? &event->clock : NULL);
 }
 
 static void follow(const struct event *event, int i)
 {
     come_after_by_rules(i);
     join(&the.stream[i].after, &event->after);
-    sg_core_waited(the.core, 0, the.stream[i].slot, &event->clock);
+    sg_core_ordered_after(the.core, 0, the.stream[i].slot, &event->clock);
 }
 
 /* Whether what a stream is given next comes after all that the block's own was given before the allocation: perhaps
@@ -418,7 +418,8 @@ static void follow(const struct event *event, int i)
 static bool comes_after_allocation(int user, const struct block *block)
 {
     for (int i = 0; i < the.streams; i++)
-        if (block->born.work[i] > the.stream[user].after.work[i] && block->born.work[i] > the.host.work[i] && i != user)
+        if (block->alloc_seq.work[i] > the.stream[user].after.work[i] && block->alloc_seq.work[i] > the.host.work[i] &&
+            i != user)
             return false;
     return true;
 }
@@ -436,7 +437,7 @@ static void use(struct block *block)
         come_after_by_rules(user); /* as what it is given now does */
         const struct stream *own = &the.stream[block->stream];
         bool ordered = own->alive && by_legacy_rules(user, block->stream);
-        if (the.sees == SG_SEES_RECORDED && ordered && random_below(&the.random, 2)) {
+        if (the.sees == SG_USERS_RECORDED && ordered && random_below(&the.random, 2)) {
             submit(user, block); /* so what its own stream is given next comes after that, its end too */
             return;
         }
@@ -451,14 +452,14 @@ static void use(struct block *block)
         } else if (!comes_after_allocation(user, block)) {
             return;
         }
-        if (the.sees == SG_SEES_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
+        if (the.sees == SG_USERS_RECORDED && own->alive && is_told(user) && random_below(&the.random, 2) == 0) {
             struct event done; /* its own stream waits, so nobody has to be told of the user */
             submit(user, block);
             record(&done, user);
             follow(&done, block->stream);
             return;
         }
-        if (the.sees == SG_SEES_RECORDED)
+        if (the.sees == SG_USERS_RECORDED)
             assert_int_equal(sg_core_record_stream(the.core, block->address,
                 random_below(&the.random, 20) ? stream->slot : 0), CUDA_SUCCESS);
     }
@@ -614,7 +615,7 @@ static void run(const char *conf, uint64_t total, uint64_t granule)
 static void test_recorded(void **state)
 {
     (void)state;
-    the.sees = SG_SEES_RECORDED;
+    the.sees = SG_USERS_RECORDED;
     the.may_wait = false;
     run("", 256 * SG_MIB, 2 * SG_MIB);
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
@@ -625,7 +626,7 @@ static void test_possible(void **state)
 {
     static const enum nature natures[][AT_ONCE] = {{PLAIN}, {PLAIN, OPAQUE, UNHEARD}, {PLAIN, OWN, OPAQUE, OWN}};
     (void)state;
-    the.sees = SG_SEES_POSSIBLE;
+    the.sees = SG_USERS_POSSIBLE;
     the.may_wait = false;
     for (int i = 0; i < 3; i++) {
         the.natures = natures[i];
@@ -641,7 +642,7 @@ static void test_legacy_rules(void **state)
     (void)state;
     the.may_wait = false;
     the.natures = natures;
-    for (enum sg_sees sees = SG_SEES_RECORDED; sees <= SG_SEES_POSSIBLE; sees++) {
+    for (enum sg_user_rule sees = SG_USERS_RECORDED; sees <= SG_USERS_POSSIBLE; sees++) {
         the.sees = sees;
         run("reserve_slack:1.0", 192 * SG_MIB, 2 * SG_MIB);
     }
@@ -651,7 +652,7 @@ static void test_legacy_rules(void **state)
 static void test_device_waits(void **state)
 {
     (void)state;
-    the.sees = SG_SEES_RECORDED;
+    the.sees = SG_USERS_RECORDED;
     the.may_wait = true;
     run("", 128 * SG_MIB, 2 * SG_MIB);
 }
@@ -659,7 +660,7 @@ static void test_device_waits(void **state)
 static void test_unseen_work(void **state)
 {
     (void)state;
-    the.sees = SG_SEES_RECORDED;
+    the.sees = SG_USERS_RECORDED;
     the.may_wait = false;
     the.unseen = true;
     run("reserve_slack:1.0", 256 * SG_MIB, 2 * SG_MIB);
@@ -669,7 +670,7 @@ static void test_unseen_work(void **state)
 static void test_small_granules(void **state)
 {
     (void)state;
-    the.sees = SG_SEES_RECORDED;
+    the.sees = SG_USERS_RECORDED;
     the.may_wait = false;
     run("reserve_slack:1.0", 48 * SG_MIB, 64 * SG_KIB);
 }

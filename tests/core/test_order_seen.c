@@ -8,26 +8,26 @@
 
 #include "order_stage.h"
 
-static uint64_t seen(uint64_t born)
+static uint64_t seen(uint64_t alloc_seq)
 {
-    return sg_order_could_have_seen(device, own, born, 0);
+    return sg_clocks_possible_users(device, own, alloc_seq, 0);
 }
 
 /* A block that is allocated now. */
 struct birth {
-    uint64_t time;
-    uint32_t quiet;
+    uint64_t seq;
+    uint32_t idle_before;
 };
 
 static struct birth allocated(void)
 {
-    uint64_t time = sg_order_tick(device);
-    return (struct birth){time, sg_order_quiet(&device->order, own, time)};
+    uint64_t seq = sg_clocks_tick(device);
+    return (struct birth){seq, sg_clocks_idle_before(&device->clocks, own, seq)};
 }
 
 static uint64_t seen_since(struct birth birth)
 {
-    return sg_order_could_have_seen(device, own, birth.time, birth.quiet);
+    return sg_clocks_possible_users(device, own, birth.seq, birth.idle_before);
 }
 
 static void seen_by_who_waited_right_after_the_allocation(void **state)
@@ -37,11 +37,11 @@ static void seen_by_who_waited_right_after_the_allocation(void **state)
     (void)record(third);
     work(other);
     work(third);
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     wait_for_stream(other, own); /* its time is that of the allocation */
-    assert_int_equal(device->order.knows[other].at[own], born);
-    assert_int_equal(seen(born), sg_slot_bit(other));
-    assert_int_equal(seen(born + 1), 0);
+    assert_int_equal(device->clocks.ordered_after[other].at[own], alloc_seq);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
+    assert_int_equal(seen(alloc_seq + 1), 0);
 }
 
 static void seen_by_who_was_in_no_event_call(void **state)
@@ -50,47 +50,48 @@ static void seen_by_who_was_in_no_event_call(void **state)
     (void)record(third);
     work(other);
     work(third);
-    assert_int_equal(seen(sg_order_tick(device)), sg_slot_bit(other));
+    assert_int_equal(seen(sg_clocks_tick(device)), sg_slot_bit(other));
 }
 
 static void seen_by_who_is_ordered_by_other_means(void **state)
 {
     (void)state;
-    sg_slot opaque = add_stream(4, SG_STREAM_OPAQUE, false), late = add_stream(5, 0, false),
+    sg_slot untracked_order = add_stream(4, SG_STREAM_UNTRACKED_ORDER, false), late = add_stream(5, 0, false),
             threads = add_stream(6, 0, /* per_thread */ true), plain = add_stream(7, 0, false);
-    sg_core_slot_opaque(core, 0, late);
-    const sg_slot all[] = {opaque, late, threads, plain};
+    sg_core_slot_untracked_order(core, 0, late);
+    const sg_slot all[] = {untracked_order, late, threads, plain};
     for (int i = 0; i < 4; i++) {
         (void)record(all[i]);
         work(all[i]);
     }
-    assert_int_equal(seen(sg_order_tick(device)), sg_slot_bit(opaque) | sg_slot_bit(late) | sg_slot_bit(threads));
+    assert_int_equal(seen(sg_clocks_tick(device)),
+        sg_slot_bit(untracked_order) | sg_slot_bit(late) | sg_slot_bit(threads));
 }
 
 static void seen_by_each_that_waited(void **state)
 {
     (void)state;
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     wait_for_stream(other, own);
     wait_for_stream(third, own);
     work(other);
     work(third);
-    assert_int_equal(seen(born), sg_slot_bit(other) | sg_slot_bit(third));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other) | sg_slot_bit(third));
     wait_for_stream(third, other); /* who comes after that one comes after both */
-    assert_int_equal(seen(born), sg_slot_bit(third));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third));
 }
 
 /* Of two that waited the own stream has come after one. */
 static void seen_by_who_was_not_waited_for(void **state)
 {
     (void)state;
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     wait_for_stream(other, own);
     wait_for_stream(third, own);
     work(other);
     work(third);
     wait_for_stream(own, other);
-    assert_int_equal(seen(born), sg_slot_bit(third));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third));
 }
 
 /* The last comes after the second's work, but not after the first's, which the second came after only later. */
@@ -99,15 +100,15 @@ static void seen_by_who_came_after_another_later(void **state)
     (void)state;
     sg_slot last = add_stream(4, 0, false);
     const sg_slot all[] = {other, third, last};
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     for (int i = 0; i < 3; i++) {
         wait_for_stream(all[i], own);
         work(all[i]);
     }
     wait_for_stream(last, third);
-    assert_int_equal(seen(born), sg_slot_bit(other) | sg_slot_bit(last));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other) | sg_slot_bit(last));
     wait_for_stream(third, other);
-    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(last));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third) | sg_slot_bit(last));
 }
 
 /* By the legacy stream's rules what a blocking stream comes after the other blocking ones do, and who waits for them. */
@@ -120,26 +121,27 @@ static void seen_by_who_came_after_a_blocking_stream(void **state)
         (void)record(all[i]);
         work(all[i]);
     }
-    uint64_t before = sg_order_tick(device);
+    uint64_t before = sg_clocks_tick(device);
     wait_for_stream(other, last);
     work(last); /* else who has come after all of its work stands for it */
     assert_int_equal(seen(before), 0);
     wait_for_stream(blocking, own);
-    const struct sg_clock passed = record(last);
+    const struct sg_vector_clock passed = record(last);
     assert_int_equal(seen(before), sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
-    uint64_t born = sg_order_tick(device);
-    assert_int_equal(seen(born), 0);
-    sg_core_slot_opaque(core, 0, blocking);
-    assert_int_equal(seen(born), sg_slot_bit(blocking) | sg_slot_bit(last));
+    uint64_t alloc_seq = sg_clocks_tick(device);
+    assert_int_equal(seen(alloc_seq), 0);
+    sg_core_slot_untracked_order(core, 0, blocking);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(blocking) | sg_slot_bit(last));
     wait_for_stream(third, last);
     work(last);
-    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
     assert_int_equal(seen(before), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
-    sg_core_told(core, 0, &passed);
-    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
-    const struct sg_clock now = record(last);
-    sg_core_told(core, 0, &now);
-    assert_int_equal(seen(born), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    sg_core_host_observed(core, 0, &passed);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third) | sg_slot_bit(blocking) | sg_slot_bit(last));
+    const struct sg_vector_clock now = record(last);
+    sg_core_host_observed(core, 0, &now);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(third) | sg_slot_bit(other) | sg_slot_bit(blocking) |
+        sg_slot_bit(last));
 }
 
 /* Who came after the destroyed one may have come after the block's own stream by way of it. */
@@ -150,17 +152,17 @@ static void seen_by_who_came_after_a_blocking_stream_that_is_gone(void **state)
     (void)record(other);
     work(other);
     own = blocking;
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     work(last);
     wait_for_stream(other, last);
     work(other);
-    assert_int_equal(seen(born), sg_slot_bit(other));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
     sg_core_slot_gone(core, 0, last);
-    const struct sg_clock all = record(last);
+    const struct sg_vector_clock all = record(last);
     complete(&all);
-    assert_int_equal(device->order.state[last], SG_SLOT_UNUSED);
-    assert_int_equal(seen(born), sg_slot_bit(other));
-    assert_int_equal(seen(sg_order_tick(device)), 0);
+    assert_int_equal(device->clocks.state[last], SG_SLOT_UNUSED);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
+    assert_int_equal(seen(sg_clocks_tick(device)), 0);
 }
 
 /* Once all streams of a context have no work left, so much is complete as they came after, of other contexts too. */
@@ -170,9 +172,9 @@ static void context_tells_of_what_its_streams_came_after(void **state)
     CUcontext there = (CUcontext)(uintptr_t)2;
     const struct sg_stream_id id = {.key = 4, .context = there};
     sg_slot far = sg_core_slot(core, 0, &id);
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     work(own);
-    const struct sg_clock before = record(own);
+    const struct sg_vector_clock before = record(own);
     work(own);
     wait_for(far, &before);
     work(far);
@@ -187,10 +189,10 @@ static void seen_by_all_where_the_own_stream_is_ordered_by_other_means(void **st
     (void)state;
     (void)record(other); /* in an event call, as above */
     work(other);
-    uint64_t born = sg_order_tick(device);
-    assert_int_equal(seen(born), 0);
-    sg_core_slot_opaque(core, 0, own);
-    assert_int_equal(seen(born), sg_slot_bit(other));
+    uint64_t alloc_seq = sg_clocks_tick(device);
+    assert_int_equal(seen(alloc_seq), 0);
+    sg_core_slot_untracked_order(core, 0, own);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
 }
 
 /* What the host has learnt it knows, whatever it learns later. */
@@ -198,41 +200,41 @@ static void seen_by_who_the_host_could_tell(void **state)
 {
     (void)state;
     (void)record(other);
-    const struct sg_clock before = record(own);
+    const struct sg_vector_clock before = record(own);
     work(other);
-    uint64_t born = sg_order_tick(device);
-    assert_int_equal(seen(born), 0);
-    sg_core_told(core, 0, NULL);
-    assert_int_equal(seen(born), sg_slot_bit(other));
-    sg_core_told(core, 0, &before);
-    assert_int_equal(seen(born), sg_slot_bit(other));
+    uint64_t alloc_seq = sg_clocks_tick(device);
+    assert_int_equal(seen(alloc_seq), 0);
+    sg_core_host_observed(core, 0, NULL);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
+    sg_core_host_observed(core, 0, &before);
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
 }
 
 static void seen_by_who_is_not_done_with_its_last_work(void **state)
 {
     (void)state;
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     wait_for_stream(other, own);
     work(other);
-    const struct sg_clock first = record(other);
+    const struct sg_vector_clock first = record(other);
     work(other);
-    const struct sg_clock second = record(other);
+    const struct sg_vector_clock second = record(other);
     complete(&first);
-    assert_int_equal(seen(born), sg_slot_bit(other));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
     complete(&second);
-    assert_int_equal(seen(born), 0);
+    assert_int_equal(seen(alloc_seq), 0);
 }
 
 static void seen_by_who_works_on_after_it_was_waited_for(void **state)
 {
     (void)state;
-    uint64_t born = sg_order_tick(device);
+    uint64_t alloc_seq = sg_clocks_tick(device);
     wait_for_stream(other, own);
     work(other);
     wait_for_stream(own, other);
-    assert_int_equal(seen(born), 0);
+    assert_int_equal(seen(alloc_seq), 0);
     work(other);
-    assert_int_equal(seen(born), sg_slot_bit(other));
+    assert_int_equal(seen(alloc_seq), sg_slot_bit(other));
 }
 
 /* The block's own stream was given nothing between, so what the other does with it comes after all that it did. */
@@ -247,7 +249,7 @@ static void seen_by_who_waited_right_before_the_allocation(void **state)
     struct birth late = allocated();
     work(other);
     work(third);
-    assert_int_equal(late.quiet, 0);
+    assert_int_equal(late.idle_before, 0);
     assert_int_equal(seen_since(late), 0);
     assert_int_equal(seen_since(early), sg_slot_bit(other));
 }
@@ -303,7 +305,7 @@ static void seen_by_what_runs_where_the_host_had_waited(void **state)
     work(third);
     (void)record(third);
     work(own);
-    const struct sg_clock done = record(own);
+    const struct sg_vector_clock done = record(own);
     complete(&done);
     struct birth birth = allocated();
     assert_int_equal(seen_since(birth), sg_slot_bit(third));

@@ -11,33 +11,33 @@
 
 enum { PAGE = 4096, PAGES = 3, SLOT_SHIFT = 7, PART = 1000, ONE = 1, OTHER = 2, TAKER = 3, NOBODY = 4 };
 
-static struct sg_nodes nodes;
+static struct sg_extents extents;
 static struct sg_region region;
-static struct sg_order order;
+static struct sg_stream_clocks clocks;
 
 /* The first page and a part of the next were freed by ONE at 6, all behind that by OTHER at 5. TAKER has come after both
    at 8. */
 static int start(void **state)
 {
     (void)state;
-    order = (struct sg_order){.version = 1, .alive = 1 << ONE | 1 << OTHER | 1 << TAKER};
-    assert_true(sg_nodes_init(&nodes));
+    clocks = (struct sg_stream_clocks){.version = 1, .alive = 1 << ONE | 1 << OTHER | 1 << TAKER};
+    assert_true(sg_extents_init(&extents));
     uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
-    assert_true(sg_region_init(&region, &nodes, 0x7f0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
-    region.order = &order;
-    const struct sg_place place = {.units = PAGES * PAGE, .node = region.first, .new_pages = PAGES};
-    uint32_t busy = sg_region_claim(&region, &place);
+    assert_true(sg_region_init(&region, &extents, 0x7f0000000000, PAGES * page_bytes, page_bytes, SLOT_SHIFT));
+    region.clocks = &clocks;
+    const struct sg_placement placement = {.units = PAGES * PAGE, .extent = region.first, .new_pages = PAGES};
+    uint32_t busy = sg_region_claim(&region, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
         region.handle[page] = page + 1;
-    sg_region_release(&region, sg_region_commit(&region, busy, &place, 0), OTHER, 5);
-    sg_region_flush(&region);
+    sg_region_release(&region, sg_region_commit(&region, busy, &placement, 0), OTHER, 5);
+    sg_region_drain_quick_lists(&region);
     uint32_t left = sg_region_take(&region, PAGE + PART, SG_END_SETTLED, OTHER);
     assert_true(left);
     sg_region_release(&region, left, ONE, 6);
-    sg_region_flush(&region);
+    sg_region_drain_quick_lists(&region);
     sg_region_check(&region);
-    order.knows[TAKER].at[ONE] = order.knows[TAKER].at[OTHER] = order.moved_on[TAKER] = 8;
-    order.marked[TAKER] = 8;
+    clocks.ordered_after[TAKER].at[ONE] = clocks.ordered_after[TAKER].at[OTHER] = clocks.unchanged_since[TAKER] = 8;
+    clocks.fenced[TAKER] = 8;
     return 0;
 }
 
@@ -45,7 +45,7 @@ static int end(void **state)
 {
     (void)state;
     sg_region_fini(&region);
-    sg_nodes_fini(&nodes);
+    sg_extents_fini(&extents);
     return 0;
 }
 
@@ -56,12 +56,12 @@ static void is_held_beside_anothers_in_its_slot(void **state)
     (void)state;
     uint32_t block = sg_region_take(&region, PAGE + PART - LEFT, SG_END_SETTLED, ONE);
     assert_true(block);
-    uint32_t left = nodes.node[block].next;
-    assert_int_equal(nodes.node[left].state, SG_NODE_HELD);
-    assert_int_equal(nodes.node[left].size, LEFT);
+    uint32_t left = extents.extent[block].next;
+    assert_int_equal(extents.extent[left].state, SG_EXTENT_FRAGMENT);
+    assert_int_equal(extents.extent[left].size, LEFT);
     sg_region_check(&region);
     sg_region_release(&region, block, ONE, 7);
-    sg_region_flush(&region);
+    sg_region_drain_quick_lists(&region);
     sg_region_check(&region);
     assert_true(sg_region_take(&region, PAGE + PART, SG_END_SETTLED, ONE));
 }
@@ -69,18 +69,18 @@ static void is_held_beside_anothers_in_its_slot(void **state)
 /* What is abandoned was to be a stream's: a region in which nothing has had an owner tells of that from then on. */
 static void is_told_of_an_abandoned_place(void **state)
 {
-    static struct sg_region fresh;
+    static struct sg_region dirty;
     const uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
     (void)state;
-    assert_true(sg_region_init(&fresh, &nodes, 0x7e0000000000, page_bytes, page_bytes, SLOT_SHIFT));
-    fresh.order = &order;
+    assert_true(sg_region_init(&dirty, &extents, 0x7e0000000000, page_bytes, page_bytes, SLOT_SHIFT));
+    dirty.clocks = &clocks;
     for (sg_slot slot = 0; slot <= ONE; slot++) {
-        const struct sg_place place = {.units = PAGE, .node = fresh.first, .new_pages = 1};
-        sg_region_abandon(&fresh, sg_region_claim(&fresh, &place), slot, 7);
-        assert_int_equal(fresh.ordered, slot != 0);
-        assert_true(sg_region_is_hole(&fresh));
+        const struct sg_placement placement = {.units = PAGE, .extent = dirty.first, .new_pages = 1};
+        sg_region_abandon(&dirty, sg_region_claim(&dirty, &placement), slot, 7);
+        assert_int_equal(dirty.ordered, slot != 0);
+        assert_true(sg_region_is_hole(&dirty));
     }
-    sg_region_fini(&fresh);
+    sg_region_fini(&dirty);
 }
 
 /* What lies highest is OTHER's. */
@@ -89,7 +89,7 @@ static void high_end_is_nobodys_who_has_not_come_after_it(void **state)
     (void)state;
     uint32_t id = sg_region_take(&region, PART, SG_END_HIGH, ONE);
     assert_true(id);
-    assert_in_range(nodes.node[id].begin, 0, PAGE);
+    assert_in_range(extents.extent[id].begin, 0, PAGE);
     assert_int_equal(sg_region_take(&region, PART, SG_END_HIGH, NOBODY), 0);
 }
 
@@ -98,27 +98,27 @@ static void high_end_is_nobodys_who_has_not_come_after_it(void **state)
 static void joined_ranges_are_free_after_the_last_of_them(void **state)
 {
     static const uint8_t order_of[6][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
-    order.knows[TAKER].at[OTHER] = 4; /* none of OTHER's will do */
+    clocks.ordered_after[TAKER].at[OTHER] = 4; /* none of OTHER's will do */
     for (int frees = 0; frees < 6; frees++) {
         for (int last = 0; last < 3; last++) {
             uint32_t block[4];
             for (int i = 0; i < 4; i++) /* the fourth stays between them and the rest */
                 block[i] = sg_region_take(&region, PART, SG_END_SETTLED, ONE);
             for (int i = 0; i < 3; i++)
-                assert_int_equal(nodes.node[block[i]].begin + PART, nodes.node[block[i + 1]].begin);
+                assert_int_equal(extents.extent[block[i]].begin + PART, extents.extent[block[i + 1]].begin);
             for (int i = 0; i < 3; i++) {
                 uint32_t which = order_of[frees][i];
                 sg_region_release(&region, block[which], ONE, (int)which == last ? 9 : 6);
-                sg_region_flush(&region);
+                sg_region_drain_quick_lists(&region);
             }
-            order.knows[TAKER].at[ONE] = 8;
+            clocks.ordered_after[TAKER].at[ONE] = 8;
             assert_int_equal(sg_region_take(&region, 3 * PART, SG_END_SETTLED, TAKER), 0);
-            order.knows[TAKER].at[ONE] = 9;
+            clocks.ordered_after[TAKER].at[ONE] = 9;
             uint32_t all = sg_region_take(&region, 3 * PART, SG_END_SETTLED, TAKER);
             assert_true(all);
             (void)end(state);
             (void)start(state);
-            order.knows[TAKER].at[OTHER] = 4;
+            clocks.ordered_after[TAKER].at[OTHER] = 4;
         }
     }
 }
@@ -127,30 +127,30 @@ static void joined_ranges_are_free_after_the_last_of_them(void **state)
 static void abandoned_place_is_its_takers(void **state)
 {
     (void)state;
-    const struct sg_place place = {.begin = 0, .units = PAGE, .node = region.first};
-    uint32_t busy = sg_region_claim(&region, &place);
+    const struct sg_placement placement = {.begin = 0, .units = PAGE, .extent = region.first};
+    uint32_t busy = sg_region_claim(&region, &placement);
     assert_true(busy);
     sg_region_abandon(&region, busy, TAKER, 9);
-    order.knows[NOBODY].at[ONE] = order.knows[NOBODY].at[OTHER] = 9;
-    order.knows[NOBODY].at[TAKER] = 8;
+    clocks.ordered_after[NOBODY].at[ONE] = clocks.ordered_after[NOBODY].at[OTHER] = 9;
+    clocks.ordered_after[NOBODY].at[TAKER] = 8;
     assert_int_equal(sg_region_take(&region, PAGE, SG_END_SETTLED, 0), 0);
     uint32_t behind = sg_region_take(&region, PAGE, SG_END_SETTLED, NOBODY);
     assert_true(behind);
-    assert_in_range(nodes.node[behind].begin, PAGE, PAGES * PAGE);
-    order.knows[NOBODY].at[TAKER] = 9;
+    assert_in_range(extents.extent[behind].begin, PAGE, PAGES * PAGE);
+    clocks.ordered_after[NOBODY].at[TAKER] = 9;
     uint32_t id = sg_region_take(&region, PAGE, SG_END_SETTLED, NOBODY);
     assert_true(id);
-    assert_int_equal(nodes.node[id].begin, 0);
+    assert_int_equal(extents.extent[id].begin, 0);
 }
 
 static void nothing_is_taken_without_nodes(void **state)
 {
-    uint32_t live = nodes.live;
+    uint32_t live = extents.live;
     (void)state;
-    nodes.live = nodes.capacity - 1000;
+    extents.live = extents.capacity - 1000;
     assert_int_equal(sg_region_take_window(&region, 2 * PAGE, TAKER), 0);
     sg_region_check(&region);
-    nodes.live = live;
+    extents.live = live;
     assert_true(sg_region_take_window(&region, 2 * PAGE, TAKER));
     sg_region_check(&region);
 }
@@ -161,16 +161,16 @@ static void ranges_of_others_in_a_row(void **state)
     enum { SMALL = 256, PIECES = 40 };
     uint32_t piece[PIECES], count = 0;
     (void)state;
-    order.knows[ONE].at[OTHER] = order.knows[OTHER].at[ONE] = UINT64_MAX;
+    clocks.ordered_after[ONE].at[OTHER] = clocks.ordered_after[OTHER].at[ONE] = UINT64_MAX;
     while (count < PIECES && (piece[count] = sg_region_take(&region, SMALL, SG_END_SETTLED, OTHER)) != 0)
         count++;
     assert_true(count > 30);
     for (uint32_t i = 0; i < count; i += 2)
         sg_region_release(&region, piece[i], OTHER, 7);
-    sg_region_flush(&region);
+    sg_region_drain_quick_lists(&region);
     assert_int_equal(sg_region_take(&region, SMALL, SG_END_HIGH, NOBODY), 0);
-    order.complete[OTHER] = order.complete[ONE] = 10;
-    order.version++;
+    clocks.complete[OTHER] = clocks.complete[ONE] = 10;
+    clocks.version++;
     assert_true(sg_region_take(&region, SMALL, SG_END_HIGH, NOBODY));
     sg_region_check(&region);
 }
@@ -183,18 +183,18 @@ static void small_ranges_of_another_in_a_row(void **state)
     uint32_t piece[PIECES];
     (void)state;
     uint64_t page_bytes = (uint64_t)PAGE << SG_UNIT_SHIFT;
-    assert_true(sg_region_init(&small, &nodes, 0x7e0000000000, page_bytes, page_bytes, 0));
-    small.order = &order;
-    const struct sg_place place = {.units = PAGE, .node = small.first, .new_pages = 1};
-    uint32_t busy = sg_region_claim(&small, &place);
+    assert_true(sg_region_init(&small, &extents, 0x7e0000000000, page_bytes, page_bytes, 0));
+    small.clocks = &clocks;
+    const struct sg_placement placement = {.units = PAGE, .extent = small.first, .new_pages = 1};
+    uint32_t busy = sg_region_claim(&small, &placement);
     small.handle[0] = 1;
-    sg_region_release(&small, sg_region_commit(&small, busy, &place, OTHER), OTHER, 5);
-    sg_region_flush(&small);
+    sg_region_release(&small, sg_region_commit(&small, busy, &placement, OTHER), OTHER, 5);
+    sg_region_drain_quick_lists(&small);
     for (int i = 0; i < PIECES; i++)
         assert_true(piece[i] = sg_region_take(&small, 2, SG_END_SETTLED, OTHER));
     for (int i = 0; i < PIECES; i += 2)
         sg_region_release(&small, piece[i], OTHER, 7);
-    sg_region_flush(&small);
+    sg_region_drain_quick_lists(&small);
     assert_int_equal(sg_region_take(&small, 2, SG_END_SETTLED, NOBODY), 0);
     assert_true(sg_region_take(&small, 2, SG_END_SETTLED, OTHER));
     sg_region_check(&small);

@@ -14,7 +14,7 @@ static const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
 
 static void work(sg_slot slot)
 {
-    sg_core_slot_touched(scene.core, 0, slot);
+    sg_core_slot_submitted(scene.core, 0, slot);
 }
 
 static void settles_the_oldest(void **state)
@@ -58,7 +58,7 @@ static void goes_with_its_context(void **state)
         unsigned of_own = 10 + 10 * (unsigned)all, of_other = of_own + 1;
         scene.current = scene_add_context(of_own, 0);
         sg_slot own = scene_add_stream(of_own, 0, scene.current), other = scene_add_stream(of_other, 0, scene.current),
-                gone = scene_add_stream(of_other + 1, SG_STREAM_UNMARKED, scene.current),
+                gone = scene_add_stream(of_other + 1, SG_STREAM_UNFENCEABLE, scene.current),
                 elsewhere = scene_add_stream(of_other + 2, 0, scene_add_context(of_other, 1));
         work(gone);
         (void)scene_freed(gone);
@@ -67,7 +67,7 @@ static void goes_with_its_context(void **state)
         (void)free_after_both(elsewhere, own);
         scene_free(scene_allocate(0), SG_FREE_SYNC_EVENT);
         for (int i = 0; i < 2; i++) { /* some events are out, others are at hand */
-            (void)sg_device_ask(scene.device, SG_ASK_MARK);
+            (void)sg_device_ask(scene.device, SG_ASK_FENCE);
             if (i == 0)
                 strict_complete(UINT32_MAX);
             (void)sg_device_ask(scene.device, SG_ASK_QUERY);
@@ -76,11 +76,11 @@ static void goes_with_its_context(void **state)
             work(elsewhere);
             (void)scene_freed(elsewhere);
         }
-        assert_true(scene.device->mark_count && scene.device->idle_count);
+        assert_true(scene.device->fence_count && scene.device->idle_count);
         uint32_t own_events = 0;
-        for (uint32_t i = 0; i < scene.device->mark_count; i++) {
-            event[events++] = scene.device->mark[i].event;
-            own_events += scene.device->mark[i].context == scene.current;
+        for (uint32_t i = 0; i < scene.device->fence_count; i++) {
+            event[events++] = scene.device->fence[i].event;
+            own_events += scene.device->fence[i].context == scene.current;
         }
         for (uint32_t i = 0; i < scene.device->idle_count; i++) {
             event[events++] = scene.device->idle_event[i].event;
@@ -88,10 +88,10 @@ static void goes_with_its_context(void **state)
         }
         assert_true(own_events > 0 && own_events < events && events <= 16);
         sg_core_context_gone(scene.core, 0, all ? NULL : scene.current);
-        assert_int_equal(scene.device->mark_count + scene.device->idle_count, all ? 0 : events - own_events);
+        assert_int_equal(scene.device->fence_count + scene.device->idle_count, all ? 0 : events - own_events);
         assert_int_equal(scene_pending_bytes(), 0);
         sg_core_context_gone(scene.core, 1, scene_context(of_other));
-        assert_int_equal(scene.device->mark_count + scene.device->idle_count, 0);
+        assert_int_equal(scene.device->fence_count + scene.device->idle_count, 0);
         forget_events(event, events);
         scene.current = NULL;
     }

@@ -204,7 +204,7 @@ static void addresses_that_cannot_be_unmapped_are_lost(void **state)
     sg_core_set_limit(core, 0, MIB(32));
     for (int i = 0; i < 4; i++) {
         assert_int_equal(sg_core_malloc(core, 0, MIB(4), &mine, &own[i]), CUDA_SUCCESS);
-        sg_core_slot_touched(core, 0, mine.slot);
+        sg_core_slot_submitted(core, 0, mine.slot);
     }
     for (int i = 0; i < 4; i += 2)
         assert_int_equal(sg_core_free(core, own[i], &mine), CUDA_SUCCESS);

@@ -125,7 +125,7 @@ static void take(struct block *block, uint64_t bytes)
     CUresult result = sg_core_malloc(core, 0, bytes, &tag, &address);
     if (result == CUDA_ERROR_NOT_SUPPORTED || result == CUDA_ERROR_OUT_OF_MEMORY) {
         assert_int_equal(strict_driver.mem_alloc(&address, bytes), CUDA_SUCCESS);
-        sg_core_passed_on(core, 0, address, bytes);
+        sg_core_passthrough(core, 0, address, bytes);
         result = CUDA_SUCCESS;
     }
     if (result != CUDA_SUCCESS)
@@ -237,7 +237,7 @@ static void a_call_that_always_fails(void **state)
             if (!ordinary && value(SG_STAT_passed_on) > 8)
                 fail_msg("%s: %s failed with %d from call %u on, and %llu allocations were left to the driver", conf,
                     names[call], error, at, (unsigned long long)value(SG_STAT_passed_on));
-            bool given_up = device->granularity && device->mode == SG_MODE_CLASSIC;
+            bool given_up = device->granularity && device->mode == SG_MODE_SEGMENTS;
             assert_int_equal(given_up, warned);
             assert_int_equal(given_up, device->refusals == 8);
             gave_up += given_up;

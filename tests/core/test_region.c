@@ -16,27 +16,27 @@ enum { FREE = 1, HOLE = 2, BUSY = 3, FIRST_BLOCK = 4 }; /* FIRST_BLOCK + i: bloc
 enum { BLOCKS_MOST = 2000 };
 
 struct model {
-    struct sg_nodes nodes;
+    struct sg_extents extents;
     struct sg_region region;
     struct random random;
     uint32_t *unit;
     struct {
-        uint32_t node, begin, units;
+        uint32_t extent, begin, units;
         bool live, pending, cached;
     } block[BLOCKS_MOST];
     uint32_t blocks, least; /* smallest block */
     uint64_t handles;
 };
 
-static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t slot_shift, uint64_t seed)
+static void model_init(struct model *model, uint32_t pages, uint32_t page_units, uint32_t bucket_shift, uint64_t seed)
 {
     memset(model, 0, sizeof *model);
     model->random.state = seed;
-    model->least = slot_shift ? (UINT32_C(1) << slot_shift) + 1 : 1;
-    assert_true(sg_nodes_init(&model->nodes));
+    model->least = bucket_shift ? (UINT32_C(1) << bucket_shift) + 1 : 1;
+    assert_true(sg_extents_init(&model->extents));
     uint64_t page_bytes = (uint64_t)page_units << SG_UNIT_SHIFT;
     assert_true(
-        sg_region_init(&model->region, &model->nodes, 0x7f0000000000, pages * page_bytes, page_bytes, slot_shift));
+        sg_region_init(&model->region, &model->extents, 0x7f0000000000, pages * page_bytes, page_bytes, bucket_shift));
     model->unit = calloc(model->region.units, sizeof *model->unit);
     assert_non_null(model->unit);
     for (uint32_t i = 0; i < model->region.units; i++)
@@ -46,7 +46,7 @@ static void model_init(struct model *model, uint32_t pages, uint32_t page_units,
 static void model_fini(struct model *model)
 {
     sg_region_fini(&model->region);
-    sg_nodes_fini(&model->nodes);
+    sg_extents_fini(&model->extents);
     free(model->unit);
 }
 
@@ -74,8 +74,8 @@ static uint32_t whole_pages(const struct model *model, uint32_t begin, uint32_t 
 static void follow_cache(struct model *model)
 {
     for (uint32_t i = 0; i < model->blocks; i++) {
-        const struct sg_node *node = &model->nodes.node[model->block[i].node];
-        if (!model->block[i].cached || (node->state == SG_NODE_CACHED && node->begin == model->block[i].begin))
+        const struct sg_extent *extent = &model->extents.extent[model->block[i].extent];
+        if (!model->block[i].cached || (extent->state == SG_EXTENT_DEFERRED && extent->begin == model->block[i].begin))
             continue;
         fill(model, model->block[i].begin, model->block[i].units, FREE);
         model->block[i].live = model->block[i].cached = false;
@@ -84,9 +84,9 @@ static void follow_cache(struct model *model)
 
 static void flush(struct model *model)
 {
-    uint32_t cached = model->region.cached;
-    assert_int_equal(sg_region_flush(&model->region), cached > 0);
-    assert_int_equal(model->region.cached, 0);
+    uint32_t cached = model->region.deferred;
+    assert_int_equal(sg_region_drain_quick_lists(&model->region), cached > 0);
+    assert_int_equal(model->region.deferred, 0);
     follow_cache(model);
 }
 
@@ -94,31 +94,32 @@ static void compare(struct model *model)
 {
     follow_cache(model);
     const struct sg_region *region = &model->region;
-    const struct sg_node *node = NULL;
-    uint32_t id = region->first, whole = 0, whole_cached = 0, largest = 0;
+    const struct sg_extent *extent = NULL;
+    uint32_t id = region->first, whole = 0, whole_deferred = 0, largest = 0;
     sg_region_check(region);
-    for (uint32_t begin = 0, end; begin < region->units; begin = end, id = node->next) {
+    for (uint32_t begin = 0, end; begin < region->units; begin = end, id = extent->next) {
         end = run_end(model, begin);
         uint32_t what = model->unit[begin];
         assert_true(id != 0);
-        node = &model->nodes.node[id];
-        assert_int_equal(node->begin, begin);
-        assert_int_equal(node->size, end - begin);
+        extent = &model->extents.extent[id];
+        assert_int_equal(extent->begin, begin);
+        assert_int_equal(extent->size, end - begin);
         if (what == FREE) {
-            assert_int_equal(node->state, SG_NODE_FREE);
+            assert_int_equal(extent->state, SG_EXTENT_FREE);
             whole += whole_pages(model, begin, end);
             largest = end - begin > largest ? end - begin : largest;
         } else if (what == HOLE) {
-            assert_int_equal(node->state, SG_NODE_HOLE);
-            assert_int_equal(sg_index_get(&region->hole_index, begin / region->page_units),
+            assert_int_equal(extent->state, SG_EXTENT_HOLE);
+            assert_int_equal(sg_max_tree_get(&region->hole_tree, begin / region->page_units),
                 (end - begin) / region->page_units);
         } else {
             bool cached = model->block[what - FIRST_BLOCK].cached,
                  pending = model->block[what - FIRST_BLOCK].pending || cached;
-            assert_int_equal(node->state, cached ? SG_NODE_CACHED : pending ? SG_NODE_PENDING : SG_NODE_BLOCK);
-            whole_cached += cached ? whole_pages(model, begin, end) : 0;
+            assert_int_equal(extent->state, cached ? SG_EXTENT_DEFERRED : pending ? SG_EXTENT_PENDING
+                : SG_EXTENT_BLOCK);
+            whole_deferred += cached ? whole_pages(model, begin, end) : 0;
             largest = cached && end - begin > largest ? end - begin : largest;
-            assert_int_equal(model->block[what - FIRST_BLOCK].node, id);
+            assert_int_equal(model->block[what - FIRST_BLOCK].extent, id);
             assert_int_equal(sg_region_block_at(region, begin, 0), pending ? 0 : id);
             assert_int_equal(sg_region_block_around(region, begin + (end - begin) / 2), pending ? 0 : id);
             if (end - begin > 1)
@@ -129,18 +130,18 @@ static void compare(struct model *model)
     }
     assert_int_equal(id, 0);
     assert_int_equal(region->whole_free, whole);
-    assert_int_equal(region->whole_cached, whole_cached);
+    assert_int_equal(region->whole_deferred, whole_deferred);
     assert_int_equal(sg_region_largest(region), largest);
 }
 
-static uint32_t new_block(struct model *model, uint32_t node, uint32_t begin, uint32_t units)
+static uint32_t new_block(struct model *model, uint32_t extent, uint32_t begin, uint32_t units)
 {
     uint32_t i = 0;
     while (i < model->blocks && model->block[i].live)
         i++;
     assert_true(i < BLOCKS_MOST);
     model->blocks = i == model->blocks ? i + 1 : model->blocks;
-    model->block[i].node = node;
+    model->block[i].extent = extent;
     model->block[i].begin = begin;
     model->block[i].units = units;
     model->block[i].live = true;
@@ -158,15 +159,15 @@ static uint32_t size_class(uint32_t size)
 
 /* A range's class among those that a block may be put into; where the low end is wanted, one that could grow comes
    after all others. */
-static uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_end from)
+static uint32_t class_among(const struct model *model, uint32_t begin, uint32_t end, enum sg_region_end from)
 {
     bool grows = end < model->region.units && model->unit[end] == HOLE;
-    return size_class(end - begin) + (from == SG_END_SETTLED && grows ? SG_CLASSES : 0);
+    return size_class(end - begin) + (from == SG_END_SETTLED && grows ? SG_SIZE_CLASSES : 0);
 }
 
 /* Where a block of the regular region may be put: in a range of the smallest class that holds it, at the low end or,
    where that is wanted, at the one which leaves more pages whole. */
-static void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_end from)
+static void check_smallest(const struct model *model, uint32_t position, uint32_t units, enum sg_region_end from)
 {
     uint32_t least = UINT32_MAX, chosen = UINT32_MAX;
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
@@ -183,36 +184,36 @@ static void check_smallest(const struct model *model, uint32_t position, uint32_
     assert_int_equal(chosen, least);
 }
 
-static void take(struct model *model, uint32_t units, enum sg_end from)
+static void take(struct model *model, uint32_t units, enum sg_region_end from)
 {
     bool high = from == SG_END_HIGH;
     uint32_t want = UINT32_MAX;
-    if (model->region.fit == SG_FIT_SMALLEST && model->region.cached && model->region.bin[0].units != units)
+    if (model->region.fit == SG_FIT_SMALLEST && model->region.deferred && model->region.quick_list[0].units != units)
         flush(model); /* what such a region keeps it keeps for the very next request */
     for (uint32_t begin = 0, end; begin < model->region.units; begin = end) {
         end = run_end(model, begin);
         if (model->unit[begin] == FREE && end - begin >= units && (high || want == UINT32_MAX))
             want = high ? end - units : begin;
     }
-    uint32_t node = sg_region_take(&model->region, units, from, 0);
+    uint32_t extent = sg_region_take(&model->region, units, from, 0);
     for (uint32_t i = 0; i < model->blocks; i++) {
-        if (node && model->block[i].cached && model->block[i].node == node) {
+        if (extent && model->block[i].cached && model->block[i].extent == extent) {
             assert_int_equal(model->block[i].units, units);
             model->block[i].cached = false;
             model->block[i].pending = false;
             return;
         }
     }
-    assert_int_equal(node != 0, want != UINT32_MAX);
-    if (node && !high && model->region.fit == SG_FIT_SMALLEST)
-        check_smallest(model, want = model->nodes.node[node].begin, units, from);
-    if (node) {
-        assert_int_equal(model->nodes.node[node].begin, want);
-        new_block(model, node, want, units);
+    assert_int_equal(extent != 0, want != UINT32_MAX);
+    if (extent && !high && model->region.fit == SG_FIT_SMALLEST)
+        check_smallest(model, want = model->extents.extent[extent].begin, units, from);
+    if (extent) {
+        assert_int_equal(model->extents.extent[extent].begin, want);
+        new_block(model, extent, want, units);
     }
 }
 
-static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t units, enum sg_thrift thrift,
+static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t units, enum sg_placement_goal goal,
     uint32_t *ret_new, uint32_t *ret_whole)
 {
     uint32_t new_pages = 0, whole = 0, page_units = model->region.page_units, last = UINT32_MAX;
@@ -232,11 +233,11 @@ static uint32_t cost_at(const struct model *model, uint32_t begin, uint32_t unit
     }
     *ret_new = new_pages;
     *ret_whole = whole;
-    return thrift == SG_FEWEST_NEW ? new_pages : new_pages + whole;
+    return goal == SG_FEWEST_NEW_PAGES ? new_pages : new_pages + whole;
 }
 
 /* The least cost of any place that needs a new page, by trying every one. UINT32_MAX: there is none. */
-static uint32_t least_cost(const struct model *model, uint32_t units, enum sg_thrift thrift)
+static uint32_t least_cost(const struct model *model, uint32_t units, enum sg_placement_goal goal)
 {
     uint32_t least = UINT32_MAX, open = 0;
     for (uint32_t end = 1; end <= model->region.units; end++) {
@@ -244,37 +245,37 @@ static uint32_t least_cost(const struct model *model, uint32_t units, enum sg_th
         open = what == FREE || what == HOLE ? open + 1 : 0;
         if (open < units)
             continue;
-        uint32_t cost = cost_at(model, end - units, units, thrift, &new_pages, &whole);
+        uint32_t cost = cost_at(model, end - units, units, goal, &new_pages, &whole);
         if (new_pages && cost < least)
             least = cost;
     }
     return least;
 }
 
-static void place(struct model *model, uint32_t units, bool high, enum sg_thrift thrift, bool keep)
+static void placement(struct model *model, uint32_t units, bool high, enum sg_placement_goal goal, bool keep)
 {
     struct sg_region *region = &model->region;
-    struct sg_place place;
+    struct sg_placement placement;
     flush(model);
     if (sg_region_largest(region) >= units) /* is taken without a place */
         return;
-    uint32_t least = least_cost(model, units, thrift), new_pages, whole;
-    bool found = sg_region_find_place(region, units, high, thrift, (struct sg_taker){0}, &place);
+    uint32_t least = least_cost(model, units, goal), new_pages, whole;
+    bool found = sg_region_find_placement(region, units, high, goal, (struct sg_taker){0}, &placement);
     assert_int_equal(found, least != UINT32_MAX);
     if (!found)
         return;
-    assert_int_equal(place.units, units);
-    uint32_t cost = cost_at(model, place.begin, units, thrift, &new_pages, &whole);
-    assert_int_equal(place.new_pages, new_pages);
-    assert_int_equal(place.whole, whole);
+    assert_int_equal(placement.units, units);
+    uint32_t cost = cost_at(model, placement.begin, units, goal, &new_pages, &whole);
+    assert_int_equal(placement.new_pages, new_pages);
+    assert_int_equal(placement.whole, whole);
     assert_int_equal(cost, least);
-    uint32_t busy = sg_region_claim(region, &place);
+    uint32_t busy = sg_region_claim(region, &placement);
     assert_true(busy != 0);
-    const struct sg_node *node = &model->nodes.node[busy];
-    assert_int_equal(node->state, SG_NODE_BUSY);
-    assert_true(node->begin <= place.begin && node->begin + node->size >= place.begin + units);
+    const struct sg_extent *extent = &model->extents.extent[busy];
+    assert_int_equal(extent->state, SG_EXTENT_BUSY);
+    assert_true(extent->begin <= placement.begin && extent->begin + extent->size >= placement.begin + units);
     sg_region_check(region);
-    uint32_t begin = node->begin, end = begin + node->size;
+    uint32_t begin = extent->begin, end = begin + extent->size;
     if (!keep) {
         sg_region_abandon(region, busy, 0, 0);
         compare(model);
@@ -287,8 +288,8 @@ static void place(struct model *model, uint32_t units, bool high, enum sg_thrift
     for (uint32_t i = begin; i < end; i++)
         if (model->unit[i] == HOLE)
             model->unit[i] = FREE;
-    uint32_t block = sg_region_commit(region, busy, &place, 0);
-    new_block(model, block, place.begin, units);
+    uint32_t block = sg_region_commit(region, busy, &placement, 0);
+    new_block(model, block, placement.begin, units);
     compare(model);
 }
 
@@ -298,11 +299,11 @@ static void release_random(struct model *model)
     if (i == model->blocks || !model->block[i].live || model->block[i].cached)
         return;
     if (!model->block[i].pending && random_below(&model->random, 4) == 0) {
-        sg_region_suspend(&model->region, model->block[i].node);
+        sg_region_suspend(&model->region, model->block[i].extent);
         model->block[i].pending = true;
         return;
     }
-    sg_region_release(&model->region, model->block[i].node, 0, 0);
+    sg_region_release(&model->region, model->block[i].extent, 0, 0);
     model->block[i].cached = true;
     follow_cache(model);
     if (random_below(&model->random, 4) == 0)
@@ -390,10 +391,11 @@ static void steps(struct model *model, unsigned count)
             take(model, units, high ? SG_END_HIGH : random_below(&model->random, 2) ? SG_END_LOW : SG_END_SETTLED);
             break;
         case 2:
-            place(model, units, high, SG_FEWEST_NEW, /* keep */ true);
+            placement(model, units, high, SG_FEWEST_NEW_PAGES, /* keep */ true);
             break;
         case 3:
-            place(model, units, high, (enum sg_thrift)random_below(&model->random, 2), random_below(&model->random, 2));
+            placement(model, units, high, (enum sg_placement_goal)random_below(&model->random, 2),
+                random_below(&model->random, 2));
             break;
         case 4:
             cut(model);
@@ -414,7 +416,7 @@ static void steps(struct model *model, unsigned count)
     for (uint32_t i = 0; i < model->blocks; i++) {
         if (!model->block[i].live || model->block[i].cached)
             continue;
-        sg_region_release(&model->region, model->block[i].node, 0, 0);
+        sg_region_release(&model->region, model->block[i].extent, 0, 0);
         model->block[i].cached = true;
         compare(model);
     }
@@ -428,15 +430,15 @@ static void steps(struct model *model, unsigned count)
         fill(model, first * model->region.page_units, pages * model->region.page_units, HOLE);
         compare(model);
     }
-    assert_int_equal(model->nodes.live, 1); /* one hole */
+    assert_int_equal(model->extents.live, 1); /* one hole */
 }
 
-static void run(uint32_t pages, uint32_t page_units, uint32_t slot_shift, unsigned count)
+static void run(uint32_t pages, uint32_t page_units, uint32_t bucket_shift, unsigned count)
 {
     for (uint64_t seed = 1; seed <= 6; seed++) {
         struct model *model = malloc(sizeof *model);
         assert_non_null(model);
-        model_init(model, pages, page_units, slot_shift, seed * 1000 + page_units);
+        model_init(model, pages, page_units, bucket_shift, seed * 1000 + page_units);
         steps(model, count);
         model_fini(model);
         free(model);
@@ -473,16 +475,16 @@ static uint32_t kept(uint32_t blocks)
     struct model *model = malloc(sizeof *model);
     assert_non_null(model);
     model_init(model, 8, 16, 0, 1);
-    uint32_t node[128];
+    uint32_t extent[128];
     for (uint32_t i = 0; i < blocks; i++) {
         take(model, 1, SG_END_SETTLED);
         if (model->blocks == i)
-            place(model, 1, /* high */ false, SG_FEWEST_NEW, /* keep */ true);
-        node[i] = model->block[i].node;
+            placement(model, 1, /* high */ false, SG_FEWEST_NEW_PAGES, /* keep */ true);
+        extent[i] = model->block[i].extent;
     }
     for (uint32_t i = 0; i < blocks; i++)
-        sg_region_release(&model->region, node[i], 0, 0);
-    uint32_t cached = model->region.cached;
+        sg_region_release(&model->region, extent[i], 0, 0);
+    uint32_t cached = model->region.deferred;
     model_fini(model);
     free(model);
     return cached;
@@ -491,8 +493,8 @@ static uint32_t kept(uint32_t blocks)
 static void test_depth(void **state)
 {
     (void)state;
-    assert_int_equal(kept(SG_BIN_DEPTH), SG_BIN_DEPTH);
-    assert_int_equal(kept(SG_BIN_DEPTH + 1), 1); /* the others were joined */
+    assert_int_equal(kept(SG_QUICK_DEPTH), SG_QUICK_DEPTH);
+    assert_int_equal(kept(SG_QUICK_DEPTH + 1), 1); /* the others were joined */
 }
 
 enum { ROW_PAGE = 4096, ROW_PAGES = 24, ROW_MAPPED = 20 };
@@ -505,12 +507,12 @@ static struct model *row_new(const uint32_t *pages, uint32_t count, uint32_t *re
     assert_non_null(model);
     model_init(model, ROW_PAGES, ROW_PAGE, 11, 1);
     struct sg_region *region = &model->region;
-    struct sg_place place = {.units = ROW_MAPPED * ROW_PAGE, .node = region->first, .new_pages = ROW_MAPPED};
-    uint32_t busy = sg_region_claim(region, &place);
+    struct sg_placement placement = {.units = ROW_MAPPED * ROW_PAGE, .extent = region->first, .new_pages = ROW_MAPPED};
+    uint32_t busy = sg_region_claim(region, &placement);
     for (uint32_t page = 0; page < ROW_MAPPED; page++)
         region->handle[page] = ++model->handles;
-    sg_region_release(region, sg_region_commit(region, busy, &place, 0), 0, 0);
-    sg_region_flush(region);
+    sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 0, 0);
+    sg_region_drain_quick_lists(region);
     for (uint32_t i = 0; i < count; i++)
         ret_node[i] = sg_region_take(region, pages[i] * ROW_PAGE, SG_END_SETTLED, 0);
     return model;
@@ -522,20 +524,20 @@ static void row_end(struct model *model)
     free(model);
 }
 
-static void row_free(struct model *model, uint32_t node)
+static void row_free(struct model *model, uint32_t extent)
 {
-    sg_region_release(&model->region, node, 0, 0);
-    sg_region_flush(&model->region);
+    sg_region_release(&model->region, extent, 0, 0);
+    sg_region_drain_quick_lists(&model->region);
 }
 
 /* The page at which a block of so many pages is put, which is then free again and kept. */
-static uint32_t row_place(struct model *model, uint32_t pages, enum sg_end end)
+static uint32_t row_place(struct model *model, uint32_t pages, enum sg_region_end end)
 {
-    uint32_t node = sg_region_take(&model->region, pages * ROW_PAGE, end, 0);
-    assert_true(node);
-    uint32_t begin = model->nodes.node[node].begin;
+    uint32_t extent = sg_region_take(&model->region, pages * ROW_PAGE, end, 0);
+    assert_true(extent);
+    uint32_t begin = model->extents.extent[extent].begin;
     sg_region_check(&model->region);
-    sg_region_release(&model->region, node, 0, 0);
+    sg_region_release(&model->region, extent, 0, 0);
     return begin / ROW_PAGE;
 }
 
@@ -543,15 +545,15 @@ static uint32_t row_place(struct model *model, uint32_t pages, enum sg_end end)
 static void test_range_that_can_grow(void **state)
 {
     static const uint32_t pages[] = {1, 9, 1, 6};
-    uint32_t node[4];
+    uint32_t extent[4];
     (void)state;
-    struct model *model = row_new(pages, 4, node); /* three pages are left, behind which there is no memory */
-    row_free(model, node[1]);
+    struct model *model = row_new(pages, 4, extent); /* three pages are left, behind which there is no memory */
+    row_free(model, extent[1]);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
-    sg_region_flush(&model->region);
+    sg_region_drain_quick_lists(&model->region);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 17);
-    sg_region_flush(&model->region);
-    row_free(model, node[3]);
+    sg_region_drain_quick_lists(&model->region);
+    row_free(model, extent[3]);
     /* nine pages just hold it; the other nine could become more */
     assert_int_equal(row_place(model, 9, SG_END_SETTLED), 1);
     row_end(model);
@@ -561,19 +563,19 @@ static void test_range_that_can_grow(void **state)
 static void test_kept_block(void **state)
 {
     static const uint32_t pages[] = {1, 3, 1, 2, 5, 1};
-    uint32_t node[6];
+    uint32_t extent[6];
     (void)state;
-    struct model *model = row_new(pages, 6, node);
-    row_free(model, node[1]);
-    row_free(model, node[4]);
-    sg_region_release(&model->region, node[3], 0, 0);
+    struct model *model = row_new(pages, 6, extent);
+    row_free(model, extent[1]);
+    row_free(model, extent[4]);
+    sg_region_release(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 5); /* where moves count */
     /* three pages hold it, which is less than the seven that it would part */
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
-    model = row_new(pages, 6, node);
-    row_free(model, node[4]);
-    sg_region_release(&model->region, node[3], 0, 0);
+    model = row_new(pages, 6, extent);
+    row_free(model, extent[4]);
+    sg_region_release(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 5); /* nothing else does, but what could grow */
     row_end(model);
 }
@@ -582,11 +584,11 @@ static void test_kept_block(void **state)
 static void test_kept_block_of_equals(void **state)
 {
     static const uint32_t pages[] = {1, 2, 1, 2, 1};
-    uint32_t node[5];
+    uint32_t extent[5];
     (void)state;
-    struct model *model = row_new(pages, 5, node);
-    row_free(model, node[1]);
-    sg_region_release(&model->region, node[3], 0, 0);
+    struct model *model = row_new(pages, 5, extent);
+    row_free(model, extent[1]);
+    sg_region_release(&model->region, extent[3], 0, 0);
     assert_int_equal(row_place(model, 2, SG_END_LOW), 4);
     assert_int_equal(row_place(model, 2, SG_END_SETTLED), 1);
     row_end(model);
@@ -598,18 +600,18 @@ static void test_three_owners_in_a_slot(void **state)
     enum { PAGE = 4096, PAGES = 4, SLOT_SHIFT = 11, LEFT = 6600, MIDDLE = 400, ALL = PAGES * PAGE };
     struct model *model = malloc(sizeof *model);
     struct sg_region *region = &model->region;
-    static struct sg_order order;
+    static struct sg_stream_clocks clocks;
     (void)state;
     assert_non_null(model);
     model_init(model, PAGES, PAGE, SLOT_SHIFT, 1);
-    order = (struct sg_order){.version = 1};
-    region->order = &order;
-    struct sg_place place = {.units = ALL, .node = region->first, .new_pages = PAGES};
-    uint32_t busy = sg_region_claim(region, &place);
+    clocks = (struct sg_stream_clocks){.version = 1};
+    region->clocks = &clocks;
+    struct sg_placement placement = {.units = ALL, .extent = region->first, .new_pages = PAGES};
+    uint32_t busy = sg_region_claim(region, &placement);
     for (uint32_t page = 0; page < PAGES; page++)
         region->handle[page] = ++model->handles;
-    sg_region_release(region, sg_region_commit(region, busy, &place, 0), 2, 5);
-    sg_region_flush(region);
+    sg_region_release(region, sg_region_commit(region, busy, &placement, 0), 2, 5);
+    sg_region_drain_quick_lists(region);
     uint32_t left = sg_region_take(region, LEFT, SG_END_SETTLED, 2);
     uint32_t right = sg_region_take(region, ALL - LEFT - MIDDLE, SG_END_HIGH, 2);
     assert_true(left && right);
@@ -621,13 +623,13 @@ static void test_three_owners_in_a_slot(void **state)
     sg_region_check(region);
     assert_int_equal(sg_region_largest(region), ALL - LEFT - MIDDLE);
     for (sg_slot slot = 0; slot < SG_SLOTS; slot++)
-        order.complete[slot] = 10;
-    order.version++;
-    assert_true(sg_region_tidy(region));
+        clocks.complete[slot] = 10;
+    clocks.version++;
+    assert_true(sg_region_coalesce_completed(region));
     sg_region_check(region);
     assert_int_equal(sg_region_largest(region), ALL - LEFT + MIDDLE);
     sg_region_release(region, left, 0, 0);
-    sg_region_flush(region);
+    sg_region_drain_quick_lists(region);
     sg_region_check(region);
     assert_int_equal(sg_region_largest(region), ALL);
     model_fini(model);

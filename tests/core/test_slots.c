@@ -21,7 +21,7 @@ static struct sg_after after; /* the next one's work */
 static sg_slot add_stream(uint64_t key, CUcontext context)
 {
     const struct sg_stream_id id = {
-        .key = key, .handle = (CUstream)(uintptr_t)key, .flags = SG_STREAM_UNMARKED, .context = context};
+        .key = key, .handle = (CUstream)(uintptr_t)key, .flags = SG_STREAM_UNFENCEABLE, .context = context};
     return sg_core_slot(core, 0, &id);
 }
 
@@ -33,20 +33,20 @@ static CUresult ctx_get_current(CUcontext *ret)
 
 static struct sg_after freed(void)
 {
-    bool worked;
-    uint64_t time = sg_order_freed(device, slot, 0, false, &worked);
-    sg_order_owe(device, sg_slot_bit(slot));
-    return (struct sg_after){sg_slot_bit(slot), time};
+    bool was_used;
+    uint64_t seq = sg_clocks_freed(device, slot, 0, false, &was_used);
+    sg_clocks_need_fence(device, sg_slot_bit(slot));
+    return (struct sg_after){sg_slot_bit(slot), seq};
 }
 
 /* Another thread hears that the old stream's work is complete, and makes a stream that takes the slot. */
 static CUresult event_create(CUevent *ret, unsigned flags)
 {
-    struct sg_clock clock = {{0}};
-    clock.at[slot] = device->serial;
+    struct sg_vector_clock clock = {{0}};
+    clock.at[slot] = device->seq;
     sg_core_completed(core, 0, &clock);
     assert_int_equal(add_stream(2, there), slot);
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
     after = freed();
     return strict_driver.event_create(ret, flags);
 }
@@ -56,16 +56,16 @@ static void event_of_a_context_tells_nothing_of_a_slot_that_another_has_taken(vo
     (void)state;
     slot = add_stream(1, here);
     assert_true(slot);
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
     (void)freed();
     sg_core_slot_gone(core, 0, slot);
     driver.event_create = event_create;
-    sg_device_ask(device, SG_ASK_MARK);
+    sg_device_ask(device, SG_ASK_FENCE);
     driver.event_create = strict_driver.event_create;
     assert_int_equal(after.slots, sg_slot_bit(slot));
     strict_complete(UINT32_MAX);
     sg_device_ask(device, SG_ASK_QUERY);
-    assert_false(sg_after_complete(&device->order, after));
+    assert_false(sg_after_complete(&device->clocks, after));
 }
 
 static void last_slot_is_given_to_another(void **state)
@@ -79,9 +79,9 @@ static void last_slot_is_given_to_another(void **state)
     }
     assert_int_equal(last, SG_SLOTS - 1);
     sg_core_slot_gone(core, 0, last);
-    assert_int_equal(device->order.state[last], SG_SLOT_GONE);
-    struct sg_clock clock = {{0}};
-    clock.at[last] = device->serial;
+    assert_int_equal(device->clocks.state[last], SG_SLOT_GONE);
+    struct sg_vector_clock clock = {{0}};
+    clock.at[last] = device->seq;
     sg_core_completed(core, 0, &clock);
     assert_int_equal(add_stream(key, here), last);
 }
@@ -93,9 +93,9 @@ static void slot_goes_once(void **state)
     slot = add_stream(1, here);
     (void)add_stream(2, here);
     sg_core_slot_gone(core, 0, slot);
-    uint64_t owed = device->order.owed;
+    uint64_t needs_fence = device->clocks.needs_fence;
     sg_core_slot_gone(core, 0, slot);
-    assert_int_equal(device->order.owed, owed);
+    assert_int_equal(device->clocks.needs_fence, needs_fence);
 }
 
 static const struct segalloc_trace_record *no_turn(void)
@@ -119,7 +119,7 @@ static void slot_that_goes_in_a_replay_asks_nothing_of_the_driver(void **state)
     sg_core_slot_gone(core, 0, slot);
     assert_false(strict_failed(NULL));
     strict_fail_at(0, false, CUDA_SUCCESS);
-    assert_int_equal(device->order.state[slot], SG_SLOT_GONE);
+    assert_int_equal(device->clocks.state[slot], SG_SLOT_GONE);
     core->replay = NULL;
 }
 
@@ -129,28 +129,28 @@ static void slots_of_a_context_that_ends(void **state)
     (void)state;
     sg_core_context_seen(core, 0, there);
     slot = add_stream(1, there);
-    sg_slot other = add_stream(2, there), stays = add_stream(3, here);
-    sg_core_slot_touched(core, 0, slot);
+    sg_slot other = add_stream(2, there), best_deferred = add_stream(3, here);
+    sg_core_slot_submitted(core, 0, slot);
     sg_core_slot_gone(core, 0, slot);
-    assert_int_equal(device->order.state[slot], SG_SLOT_GONE);
+    assert_int_equal(device->clocks.state[slot], SG_SLOT_GONE);
     sg_core_context_gone(core, 0, there);
-    assert_int_equal(device->order.state[slot], SG_SLOT_UNUSED);
-    assert_int_equal(device->order.state[other], SG_SLOT_UNUSED);
-    assert_int_equal(device->order.state[stays], SG_SLOT_ALIVE);
+    assert_int_equal(device->clocks.state[slot], SG_SLOT_UNUSED);
+    assert_int_equal(device->clocks.state[other], SG_SLOT_UNUSED);
+    assert_int_equal(device->clocks.state[best_deferred], SG_SLOT_ALIVE);
 }
 
-static uint64_t could_have_seen(sg_slot whose, uint64_t born)
+static uint64_t could_have_seen(sg_slot whose, uint64_t alloc_seq)
 {
-    return sg_order_could_have_seen(device, whose, born, 0);
+    return sg_clocks_possible_users(device, whose, alloc_seq, 0);
 }
 
 static void retire(sg_slot which)
 {
-    struct sg_clock clock = {{0}};
+    struct sg_vector_clock clock = {{0}};
     sg_core_slot_gone(core, 0, which);
-    clock.at[which] = device->serial;
+    clock.at[which] = device->seq;
     sg_core_completed(core, 0, &clock);
-    assert_int_equal(device->order.state[which], SG_SLOT_UNUSED);
+    assert_int_equal(device->clocks.state[which], SG_SLOT_UNUSED);
 }
 
 /* What others have come after by way of a blocking stream is known no more once its slot is given up: they may have
@@ -161,14 +161,14 @@ static void only_blocking_streams_leave_doubts(void **state)
     sg_slot plain = add_stream(1, here), whose = add_stream(2, here), by = add_stream(3, here);
     const struct sg_stream_id id = {.key = 4, .context = here, .flags = SG_STREAM_BLOCKING};
     sg_slot blocking = sg_core_slot(core, 0, &id);
-    struct sg_clock unused;
+    struct sg_vector_clock unused;
     sg_core_clock(core, 0, by, &unused); /* in an event call: others are believed to be seen in any case */
-    uint64_t born = sg_order_tick(device);
-    sg_core_slot_touched(core, 0, by);
+    uint64_t alloc_seq = sg_clocks_tick(device);
+    sg_core_slot_submitted(core, 0, by);
     retire(plain);
-    assert_int_equal(could_have_seen(whose, born), 0);
+    assert_int_equal(could_have_seen(whose, alloc_seq), 0);
     retire(blocking);
-    assert_int_equal(could_have_seen(whose, born), sg_slot_bit(by));
+    assert_int_equal(could_have_seen(whose, alloc_seq), sg_slot_bit(by));
 }
 
 static int start(void **state)

@@ -15,15 +15,15 @@
 enum { STREAM = 0, OTHER = 7 };
 
 struct bench {
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     struct sg_torch *torch;
     const struct sg_torch_stats *stats;
 };
 
 static void start(struct bench *bench, const struct sg_torch_conf *conf, uint64_t capacity)
 {
-    sg_torch_card_init(&bench->card, capacity);
-    bench->torch = sg_torch_create(conf, capacity, &sg_torch_card_ops, &bench->card);
+    sg_ledger_device_init(&bench->card, capacity);
+    bench->torch = sg_torch_create(conf, capacity, &sg_ledger_device_ops, &bench->card);
     assert_non_null(bench->torch);
     bench->stats = sg_torch_stats(bench->torch);
 }
@@ -71,7 +71,7 @@ static void tear_down(struct bench *bench)
     assert_int_equal(bench->stats->reserved.current, 0);
     assert_int_equal(bench->card.used, 0);
     sg_torch_destroy(bench->torch);
-    sg_torch_card_clear(&bench->card);
+    sg_ledger_device_clear(&bench->card);
 }
 
 static void segments_by_size(void **state)
@@ -258,16 +258,16 @@ static void as_many_oversize_blocks_go_as_are_enough(void **state)
 static void card_is_full_to_the_byte(void **state)
 {
     (void)state;
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     uint64_t address;
-    sg_torch_card_init(&card, 10 * SG_MIB);
-    assert_int_equal(sg_torch_card_ops.segment_alloc(&card, 10 * SG_MIB + 1, &address), -ENOMEM);
+    sg_ledger_device_init(&card, 10 * SG_MIB);
+    assert_int_equal(sg_ledger_device_ops.segment_alloc(&card, 10 * SG_MIB + 1, &address), -ENOMEM);
     assert_int_equal(card.peak, 0);
-    assert_int_equal(sg_torch_card_ops.segment_alloc(&card, 10 * SG_MIB, &address), 0);
-    sg_torch_card_ops.segment_free(&card, address, 10 * SG_MIB);
+    assert_int_equal(sg_ledger_device_ops.segment_alloc(&card, 10 * SG_MIB, &address), 0);
+    sg_ledger_device_ops.segment_free(&card, address, 10 * SG_MIB);
     assert_int_equal(card.peak, 10 * SG_MIB);
     assert_int_equal(card.used, 0);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
 }
 
 static void running_out(void **state)
@@ -499,7 +499,7 @@ static void record_stream(void **state)
 
 /* Events that the test completes itself. */
 struct slow {
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     uint64_t recorded, done, waits;
 };
 
@@ -526,13 +526,13 @@ static void pending_blocks(void **state)
 {
     (void)state;
     struct slow slow = {.done = 0};
-    struct sg_torch_ops ops = sg_torch_card_ops;
+    struct sg_torch_ops ops = sg_ledger_device_ops;
     ops.event_record = slow_record;
     ops.event_done = slow_done;
     ops.event_wait = slow_wait;
     struct sg_torch_conf conf;
     sg_torch_conf_init(&conf);
-    sg_torch_card_init(&slow.card, 100 * SG_MIB);
+    sg_ledger_device_init(&slow.card, 100 * SG_MIB);
     struct sg_torch *torch = sg_torch_create(&conf, 100 * SG_MIB, &ops, &slow);
     struct sg_torch_block *a, *b, *c;
     assert_int_equal(sg_torch_alloc(torch, 30 * SG_MIB, STREAM, &a), 0);
@@ -555,12 +555,12 @@ static void pending_blocks(void **state)
     assert_int_equal(sg_torch_record_stream(torch, c, OTHER), 0);
     sg_torch_free(torch, c);
     sg_torch_destroy(torch); /* with an event outstanding */
-    sg_torch_card_clear(&slow.card);
+    sg_ledger_device_clear(&slow.card);
 }
 
 /* A driver that is slow enough for somebody else to allocate and free meanwhile. */
 struct busy {
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     struct sg_torch *torch;
     struct sg_torch_block *theirs[600];
 };
@@ -572,18 +572,18 @@ static int busy_alloc(void *user, uint64_t bytes, uint64_t *ret_address)
         for (size_t i = 0; i < 600; i++)
             assert_int_equal(sg_torch_alloc(busy->torch, 6 * SG_MIB, i & 1, &busy->theirs[i]), 0);
     }
-    return sg_torch_card_ops.segment_alloc(&busy->card, bytes, ret_address);
+    return sg_ledger_device_ops.segment_alloc(&busy->card, bytes, ret_address);
 }
 
 static void others_while_the_driver_works(void **state)
 {
     (void)state;
     struct busy busy = {.torch = NULL};
-    struct sg_torch_ops ops = sg_torch_card_ops;
+    struct sg_torch_ops ops = sg_ledger_device_ops;
     ops.segment_alloc = busy_alloc;
     struct sg_torch_conf conf;
     sg_torch_conf_init(&conf);
-    sg_torch_card_init(&busy.card, 8 * SG_GIB);
+    sg_ledger_device_init(&busy.card, 8 * SG_GIB);
     busy.torch = sg_torch_create(&conf, 8 * SG_GIB, &ops, &busy);
     struct sg_torch_block *block;
     assert_int_equal(sg_torch_alloc(busy.torch, 50 * SG_MIB, STREAM, &block), 0);
@@ -594,7 +594,7 @@ static void others_while_the_driver_works(void **state)
     sg_torch_empty_cache(busy.torch);
     assert_int_equal(busy.card.used, 0);
     sg_torch_destroy(busy.torch);
-    sg_torch_card_clear(&busy.card);
+    sg_ledger_device_clear(&busy.card);
 }
 
 /* Pseudo-random traffic: whatever the configuration, all of it comes back, and pieces that are in use never overlap.
@@ -648,22 +648,22 @@ static uint64_t reserve_result;
 
 static int reserve_or_not(void *user, uint64_t bytes, uint64_t *ret_address)
 {
-    return reserve_result ? -EIO : sg_torch_card_ops.reserve(user, bytes, ret_address);
+    return reserve_result ? -EIO : sg_ledger_device_ops.reserve(user, bytes, ret_address);
 }
 
 static void expandable_to_the_end_of_the_addresses(void **state)
 {
     (void)state;
     struct sg_torch_conf conf;
-    struct sg_torch_card card;
-    struct sg_torch_ops ops = sg_torch_card_ops;
+    struct sg_ledger_device card;
+    struct sg_torch_ops ops = sg_ledger_device_ops;
     struct sg_torch_block *block[9], *more;
     char error[SG_TORCH_ERROR_TEXT];
     ops.reserve = reserve_or_not;
     /* segments of 9/8 of 160 MiB; all that may be held is more than that */
     assert_int_equal(sg_torch_conf_parse("expandable_segments:True,garbage_collection_threshold:0.3,"
         "per_process_memory_fraction:1", &conf, error), 0);
-    sg_torch_card_init(&card, SG_GIB);
+    sg_ledger_device_init(&card, SG_GIB);
     struct sg_torch *torch = sg_torch_create(&conf, 160 * SG_MIB, &ops, &card);
     const struct sg_torch_stats *stats = sg_torch_stats(torch);
     for (int i = 0; i < 9; i++)
@@ -685,7 +685,7 @@ static void expandable_to_the_end_of_the_addresses(void **state)
     assert_int_equal(card.used, 0);
     assert_int_equal(stats->unreserves, 1);
     sg_torch_destroy(torch);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
 }
 
 /* A free expandable segment that is whole is nothing that garbage collection gives back. There is none where a card has
@@ -693,14 +693,14 @@ static void expandable_to_the_end_of_the_addresses(void **state)
 static void garbage_is_in_fixed_segments_alone(void **state)
 {
     (void)state;
-    struct sg_torch_card card;
+    struct sg_ledger_device card;
     struct sg_torch_conf conf;
     struct sg_torch_block *block;
     char error[SG_TORCH_ERROR_TEXT];
     assert_int_equal(sg_torch_conf_parse("expandable_segments:True,garbage_collection_threshold:0.1,"
         "per_process_memory_fraction:0.9", &conf, error), 0);
-    sg_torch_card_init(&card, SG_GIB);
-    struct sg_torch *torch = sg_torch_create(&conf, 17 * SG_MIB, &sg_torch_card_ops, &card);
+    sg_ledger_device_init(&card, SG_GIB);
+    struct sg_torch *torch = sg_torch_create(&conf, 17 * SG_MIB, &sg_ledger_device_ops, &card);
     const struct sg_torch_stats *stats = sg_torch_stats(torch);
     assert_int_equal(sg_torch_alloc(torch, 12 * SG_MIB, STREAM, &block), 0);
     assert_int_equal(stats->reserved.current, 20 * SG_MIB); /* a segment of one chunk */
@@ -711,7 +711,7 @@ static void garbage_is_in_fixed_segments_alone(void **state)
     assert_int_equal(card.used, 2 * SG_MIB);
     sg_torch_free(torch, block);
     sg_torch_destroy(torch);
-    sg_torch_card_clear(&card);
+    sg_ledger_device_clear(&card);
 }
 
 /* An exbibyte is refused before anything is asked for. */

@@ -56,7 +56,7 @@ static void stop(struct sg_core *core)
 static CUresult ask(struct sg_core *core, sg_slot slot, uint64_t bytes, CUdeviceptr *ret)
 {
     const struct sg_tag tag = {.slot = slot};
-    sg_core_slot_touched(core, 0, slot);
+    sg_core_slot_submitted(core, 0, slot);
     return sg_core_malloc(core, 0, bytes, &tag, ret);
 }
 
@@ -162,7 +162,7 @@ static void test_joined_by_a_question(void **state)
     release(core, 0, first);
     CUdeviceptr a = allocate(core, one, MIB(8)), b = allocate(core, two, MIB(8));
     size_t available = MIB(1), total = MIB(512);
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     release(core, one, a);
     release(core, two, b);
     sg_core_mem_info(core, 0, &available, &total);

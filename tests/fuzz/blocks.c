@@ -60,7 +60,7 @@ void play_allocate(const struct fuzz_op *op)
     *block = (struct play_block){.address = address, .bytes = op->bytes, .device = (int8_t)device,
         .context = (int8_t)context, .stream = known ? (int8_t)stream : -1};
     if (known)
-        block->born = work_up_to(stream);
+        block->alloc_seq = work_up_to(stream);
     find_spans(block);
     verify_given(block);
     play.live[play.lives++] = op->block;
@@ -77,7 +77,7 @@ struct play_block *play_live_block(const struct fuzz_op *op)
 /* Whether a block is in a fixed segment. A device that gave its pages up has blocks of both kinds. */
 static bool is_fixed(const struct play_block *block)
 {
-    return sg_core_classic_at(play.core, block->address) != NULL;
+    return sg_core_segments_at(play.core, block->address) != NULL;
 }
 
 static void forget_complete(void)
@@ -131,7 +131,7 @@ void play_bury(struct play_block *block)
     block->address = 0;
 }
 
-static bool has_come_after(unsigned stream, const struct play_block *block)
+static bool is_ordered_after(unsigned stream, const struct play_block *block)
 {
     if (!play_is_alive(stream) || play_device_of(stream) != block->device)
         return false;
@@ -147,7 +147,7 @@ void play_free(const struct fuzz_op *op)
     struct play_block *block = play_live_block(op);
     struct sg_tag tag = {.context = play_current_handle(), .unseen = play.setup->unseen,
         .followed = !play.setup->unseen,
-        .sees = play.setup->sees_possible ? SG_SEES_POSSIBLE : SG_SEES_RECORDED};
+        .sees = play.setup->sees_possible ? SG_USERS_POSSIBLE : SG_USERS_RECORDED};
     if (!block)
         return;
     /* what the stream came after may still touch it */
@@ -167,7 +167,7 @@ void play_free(const struct fuzz_op *op)
         break;
     case FUZZ_FREE_STEP:
         tag.sync = SG_FREE_SYNC_STREAM;
-        if (has_come_after(op->stream, block)) {
+        if (is_ordered_after(op->stream, block)) {
             tag.slot = play.slot[op->stream];
             tag.in_order = true;
         } else if (block->stream < 0) {
@@ -198,7 +198,8 @@ void play_free(const struct fuzz_op *op)
 static bool comes_after_allocation(unsigned user, const struct play_block *block)
 {
     for (uint32_t i = 0; i < work.streams; i++)
-        if (block->born.work[i] > work.stream[user].after.work[i] && block->born.work[i] > play.host.work[i] &&
+        if (block->alloc_seq.work[i] > work.stream[user].after.work[i] &&
+            block->alloc_seq.work[i] > play.host.work[i] &&
             i != user)
             return false;
     return true;
@@ -210,7 +211,7 @@ static void name_user(struct play_block *block, unsigned user, bool unnamed)
     sg_slot slot = unnamed ? 0 : play.slot[user];
     CUresult result = sg_core_record_stream(play.core, block->address, slot);
     if (result == CUDA_ERROR_NOT_FOUND) /* in a fixed segment */
-        sg_core_used_abroad(play.core, block->address);
+        sg_core_used_cross_device(play.core, block->address);
     else if (result != CUDA_SUCCESS)
         books_breaks("a live block's user cannot be named");
 }
@@ -272,7 +273,7 @@ void play_abroad(const struct fuzz_op *op)
 {
     const struct play_block *block = play_live_block(op);
     if (block)
-        sg_core_used_abroad(play.core, block->address);
+        sg_core_used_cross_device(play.core, block->address);
     play.done += block != NULL;
 }
 

@@ -258,11 +258,11 @@ void fuzz_play(const struct fuzz_program *program, struct fuzz_outcome *ret)
         if (program->setup.lag)
             fall_behind(program->setup.lag);
         if (every && play.step % every == 0 && !books_broken())
-            verify(checks++ % 32 == 31 ? SG_CHECK_TABLES : SG_CHECK_NODES);
+            verify(checks++ % 32 == 31 ? SG_CHECK_TABLES : SG_CHECK_EXTENTS);
     }
     *ret = (struct fuzz_outcome){.at = play.step};
     if (!books_broken())
-        verify(program->setup.slots ? SG_CHECK_SLOTS : SG_CHECK_TABLES);
+        verify(program->setup.slots ? SG_CHECK_BUCKETS : SG_CHECK_TABLES);
     if (!books_broken())
         finish();
     if (books_broken())

@@ -12,7 +12,7 @@ struct play_block {
     uint64_t bytes, id;  /* as asked for; the core's number of it */
     int8_t stream;       /* -1: nobody's */
     int8_t device, context;
-    struct work_after born; /* what its stream had come after, and been given, when it was allocated */
+    struct work_after alloc_seq; /* what its stream had come after, and been given, when it was allocated */
     struct work_after touched;
     struct books_span *span, few[2]; /* of memory that it stands in */
     uint32_t spans;
@@ -23,7 +23,7 @@ struct play_event {
     bool recorded;
     int8_t device;
     struct work_after after;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
 };
 
 struct play {

@@ -15,7 +15,8 @@ int play_some_context(int device)
 void play_meet_stream(int i, enum fuzz_nature nature, int context)
 {
     static const unsigned flags[FUZZ_NATURES] = {
-        [FUZZ_OPAQUE] = SG_STREAM_OPAQUE, [FUZZ_BLOCKING] = SG_STREAM_BLOCKING, [FUZZ_LEGACY] = SG_STREAM_LEGACY};
+        [FUZZ_OPAQUE] = SG_STREAM_UNTRACKED_ORDER, [FUZZ_BLOCKING] = SG_STREAM_BLOCKING,
+        [FUZZ_LEGACY] = SG_STREAM_LEGACY};
     const struct sg_stream_id id = {.key = (uint64_t)i + 1, .context = play_context_handle(context),
         .handle = play_stream_handle(i), .per_thread = nature == FUZZ_OWN, .flags = flags[nature]};
     play_make_current(context);
@@ -35,7 +36,7 @@ void play_meet_context(int i, int device)
 static void touch(unsigned stream)
 {
     if (play.slot[stream])
-        sg_core_slot_touched(play.core, play_device_of(stream), play.slot[stream]);
+        sg_core_slot_submitted(play.core, play_device_of(stream), play.slot[stream]);
 }
 
 void play_submit(unsigned stream, struct play_block *block, bool told)
@@ -58,7 +59,7 @@ static void know(const struct play_event *event, bool indirect)
 {
     work_join(&play.host, &event->after);
     if (indirect && play.setup->sees_possible) /* by means of which the core knows only that they were there */
-        sg_core_told(play.core, event->device, indirect ? &event->clock : NULL);
+        sg_core_host_observed(play.core, event->device, indirect ? &event->clock : NULL);
     else
         sg_core_completed(play.core, event->device, &event->clock);
 }
@@ -67,7 +68,7 @@ void play_follow(const struct play_event *event, unsigned stream)
 {
     work_come_after_by_rules((int)stream);
     work_come_after((int)stream, &event->after);
-    sg_core_waited(play.core, play_device_of(stream), play.slot[stream], &event->clock);
+    sg_core_ordered_after(play.core, play_device_of(stream), play.slot[stream], &event->clock);
 }
 
 void play_work(const struct fuzz_op *op)
@@ -96,7 +97,7 @@ void play_event_op(const struct fuzz_op *op)
 /* What the host learns of a stream that has no work left. */
 void play_stream_idle(const struct fuzz_op *op)
 {
-    struct sg_clock told;
+    struct sg_vector_clock told;
     uint64_t done;
     if (!play_is_alive(op->stream) || !play_is_told(op->stream) || !play.slot[op->stream])
         return;
@@ -114,14 +115,14 @@ void play_stream_idle(const struct fuzz_op *op)
         return;
     work_join(&play.host, &own);
     if (done < told.at[play.slot[op->stream]])
-        sg_core_told(play.core, device, &told);
+        sg_core_host_observed(play.core, device, &told);
     told.at[play.slot[op->stream]] = done;
     sg_core_completed(play.core, device, &told);
 }
 
 static void sync_context(int context)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     int device = play.context[context].device;
     if (!play.context[context].alive)
         return;

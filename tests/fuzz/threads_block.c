@@ -65,7 +65,7 @@ void ft_kernels_make(struct ft_world *world)
 }
 
 /* What comes next on the stream comes after all work on the block. */
-static void come_after(struct ft_thread *t, const struct ft_block *b, CUstream stream)
+static void order_after(struct ft_thread *t, const struct ft_block *b, CUstream stream)
 {
     if (b->last)
         FT_MUST(t->world, cuStreamWaitEvent(stream, b->last, 0));
@@ -162,7 +162,7 @@ static void settle(struct ft_thread *t, struct ft_block *b)
     if (!b->unknown || b->kind != FT_AWARE)
         return;
     if (b->home)
-        come_after(t, b, b->home->handle);
+        order_after(t, b, b->home->handle);
     else
         FT_MUST(t->world, cuEventSynchronize(b->last));
 }
@@ -175,7 +175,7 @@ static void give_back(struct ft_thread *t, struct ft_block *b, uint32_t how)
     uint32_t way = how % (w->plan->one_stream ? PLAIN : 8); /* none that waits for all that is under way */
     if (way == ON_STREAM || (way == PLAIN && b->kind == FT_CUDA)) {
         struct ft_stream *stream = ft_stream_pick(t, how / 8);
-        come_after(t, b, stream->handle);
+        order_after(t, b, stream->handle);
         ft_found.owner(b->address, b->bytes, 0);
         FT_MUST(w, cuMemFreeAsync(b->address, stream->handle));
         return;
@@ -219,7 +219,7 @@ static void copy_and_write(struct ft_thread *t, struct ft_block *b, CUstream str
     struct ft_block *from = &t->block[how / 64 % t->blocks];
     uint64_t bytes = from->bytes < b->bytes ? from->bytes : b->bytes;
     if (from != b && from->home == b->home && from->kind == b->kind) {
-        come_after(t, from, stream);
+        order_after(t, from, stream);
         FT_MUST(t->world, cuMemcpyDtoDAsync_v2(b->address, from->address, bytes < COPY_MAX ? bytes : COPY_MAX, stream));
         note_work(t, from, stream);
         from->unknown |= !from->home || from->home->handle != stream;
@@ -241,7 +241,7 @@ static void tell(struct ft_thread *t, struct ft_block *b, struct ft_stream *stre
 
 static void work_on(struct ft_thread *t, struct ft_block *b, struct ft_stream *stream, uint32_t how)
 {
-    come_after(t, b, stream->handle);
+    order_after(t, b, stream->handle);
     for (unsigned left = 1 + how % 3; left > 0; left--, how /= 3) {
         switch (b->written ? how / 4 % 4 : 0) {
         case 0:
@@ -276,7 +276,7 @@ static void check_and_end(struct ft_thread *t, struct ft_block *b, uint32_t how)
 {
     if (b->written && how % 4 == 0 && (b->home || b->kind == FT_CUDA)) {
         CUstream stream = b->home ? b->home->handle : ft_stream_pick(t, how)->handle;
-        come_after(t, b, stream);
+        order_after(t, b, stream);
         launch(t, t->world->check, b, stream);
         note_work(t, b, stream);
     }
@@ -351,7 +351,7 @@ void ft_capture(struct ft_thread *t, const struct ft_operation *operation)
     launch(t, w->check, b, stream->handle);
     FT_MUST(w, cuStreamEndCapture(stream->handle, &graph));
     FT_MUST(w, cuGraphInstantiateWithFlags(&exec, graph, 0));
-    come_after(t, b, stream->handle);
+    order_after(t, b, stream->handle);
     FT_MUST(w, cuGraphLaunch(exec, stream->handle));
     note_work(t, b, stream->handle);
     FT_MUST(w, cuGraphExecDestroy(exec));

@@ -65,14 +65,14 @@ static const char *mappings_broken(const struct sg_device *device, const struct 
             continue;
         CUdeviceptr address = region->base + page * page_bytes;
         const struct sg_region *now = region;
-        uint32_t place = page;
-        while (now->handle[place] == SG_PAGE_OLD) {
-            uint64_t twin = now->twin[place];
-            now = device->region[twin >> 32];
-            place = (uint32_t)twin;
+        uint32_t placement = page;
+        while (now->handle[placement] == SG_PAGE_STALE) {
+            uint64_t alias_target = now->alias_target[placement];
+            now = device->region[alias_target >> 32];
+            placement = (uint32_t)alias_target;
         }
-        if (books_mapped(address, page_bytes) != now->handle[place])
-            return handle == SG_PAGE_OLD ? "an old address has lost its memory"
+        if (books_mapped(address, page_bytes) != now->handle[placement])
+            return handle == SG_PAGE_STALE ? "an old address has lost its memory"
                                          : "a page is not mapped where the core believes it is";
         struct books_span span[2];
         if (!books_spans(address, page_bytes, device->ordinal, span, 2))
@@ -143,7 +143,7 @@ void verify(enum sg_check_depth depth)
             verify_device(device, depth);
         struct sg_check_sums sums;
         if (device && depth >= SG_CHECK_TABLES && device->mode == SG_MODE_EXPANDABLE && !books_broken() &&
-            !sg_device_broken(device, SG_CHECK_NODES, &sums))
+            !sg_device_broken(device, SG_CHECK_EXTENTS, &sums))
             verify_stats(i, &sums);
     }
     for (uint32_t i = 0; depth >= SG_CHECK_TABLES && i < play.lives; i++) {
@@ -168,7 +168,7 @@ static uint64_t pages_of(const struct sg_device *device, uint64_t bytes)
     if (rounded == 0 || rounded > device->capacity_bytes || rounded >> SG_UNIT_SHIFT > INT32_MAX)
         return UINT64_MAX;
     return round_up(rounded, rounded > device->capacity_bytes / 2 ? device->granularity
-                                                                  : device->page_bytes[SG_CLASS_REGULAR]);
+                                                                  : device->page_bytes[SG_KIND_REGULAR]);
 }
 
 /* Nothing that could have been moved, completed or waited for was left: what is free afterwards is not enough for it,

@@ -26,27 +26,27 @@ static void balance_expect(bool held, const char *otherwise)
     abort();
 }
 
-void sg_guard(enum sg_guard guard)
+void sg_process_lock(enum sg_process_lock guard)
 {
     balance_expect(balance.guards >> guard == 0, "a lock is taken twice, or out of order");
     balance.guards |= 1u << guard;
 }
 
-bool sg_guard_try(enum sg_guard guard)
+bool sg_process_lock_try(enum sg_process_lock guard)
 {
     if (balance.guards >> guard & 1)
         return false;
-    sg_guard(guard);
+    sg_process_lock(guard);
     return true;
 }
 
-void sg_unguard(enum sg_guard guard)
+void sg_process_unlock(enum sg_process_lock guard)
 {
     balance_expect(balance.guards >> guard & 1, "a lock is given back that is not held");
     balance.guards &= ~(1u << guard);
 }
 
-/* What sg_begin() returns where it would be `core`. */
+/* What sg_enter() returns where it would be `core`. */
 static inline struct sg_core *balance_begin(struct sg_core *core)
 {
     if (balance.begun)
@@ -55,7 +55,7 @@ static inline struct sg_core *balance_begin(struct sg_core *core)
     return core;
 }
 
-void sg_end(void)
+void sg_leave(void)
 {
     balance_expect(balance.begun, "a call of ours ends that has not begun");
     balance.begun = false;

@@ -21,8 +21,8 @@
 
 struct fake fake;
 
-_Atomic unsigned sg_life_gate;
-atomic_uint sg_users_changes;
+_Atomic unsigned sg_fast_path_epoch;
+atomic_uint sg_context_pins_epoch;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 
@@ -88,7 +88,7 @@ static CUresult end_primary(CUdevice device)
     return fake.destroyed;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static struct sg_driver driver;
     driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_get_device = get_device, .ctx_push = push,
@@ -213,22 +213,22 @@ CUresult sg_core_peer_access(struct sg_core *core, int device, int peer, bool al
 }
 
 /* The rest of the library. */
-struct sg_core *sg_life_core(void)
+struct sg_core *sg_process_core(void)
 {
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
-struct sg_core *sg_life_core_made(void)
+struct sg_core *sg_process_core_made(void)
 {
-    return sg_life_core();
+    return sg_process_core();
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
-    return balance_begin(sg_life_core());
+    return balance_begin(sg_process_core());
 }
 
-void sg_life_recover(void)
+void sg_process_recover(void)
 {
 }
 
@@ -237,12 +237,12 @@ bool sg_thread_inside(void)
     return fake.inside;
 }
 
-bool sg_beside_made_room_by(struct sg_core *core)
+bool sg_external_made_room_by(struct sg_core *core)
 {
     return core && fake.room-- > 0;
 }
 
-void sg_streams_told_all(struct sg_core *core)
+void sg_streams_host_observed_all(struct sg_core *core)
 {
     (void)core;
 }
@@ -267,41 +267,41 @@ void sg_graphs_context_gone(CUcontext context)
     fake.graphs = context;
 }
 
-void sg_users_seen(CUcontext context)
+void sg_context_pins_add(CUcontext context)
 {
     (void)context;
 }
 
-void sg_users_gone(CUcontext context)
+void sg_context_pins_remove(CUcontext context)
 {
     (void)context;
 }
 
-void sg_users_ending(CUcontext context, int more)
+void sg_context_pins_ending(CUcontext context, int more)
 {
     (void)context;
     fake.ends_under_way += more;
 }
 
-bool sg_users_any(CUcontext context)
+bool sg_context_is_pinned(CUcontext context)
 {
     (void)context;
     return false;
 }
 
-bool sg_users_is_ending(CUcontext context)
+bool sg_context_is_ending(CUcontext context)
 {
     (void)context;
     return fake.ending_elsewhere;
 }
 
-void sg_users_rest(void)
+void sg_context_pins_rest(void)
 {
     fake.rests++;
     fake.ending_elsewhere = fake.ending_on;
 }
 
-void sg_users_expect(void)
+void sg_context_pins_use_membarrier(void)
 {
 }
 

@@ -27,7 +27,7 @@ struct allocation allocation;
 struct flags flags;
 
 atomic_bool sg_following_order, sg_captures_begun;
-atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+atomic_int sg_captures_deferred, sg_graphs_blocks, sg_graphs_gone;
 
 static CUresult answer(const char *name, CUdeviceptr address)
 {
@@ -162,7 +162,7 @@ static CUresult set_flags(unsigned set)
     return flags.set;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static struct sg_driver driver;
     driver = (struct sg_driver){.ctx_push = push, .ctx_pop = pop, .stream_get_id = stream_id,
@@ -173,27 +173,27 @@ const struct sg_driver *sg_life_driver(void)
 /* The rest of the library. */
 static struct sg_core *const core = (struct sg_core *)&fake;
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.inside || fake.over || fake.early ? NULL : core);
 }
 
-struct sg_core *sg_begin_allocation(void)
+struct sg_core *sg_enter_allocation(void)
 {
-    return sg_begin();
+    return sg_enter();
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     return address >= OURS && address < THEIRS;
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     return fake.over;
 }
 
-bool sg_life_passing(void)
+bool sg_process_is_passthrough(void)
 {
     return fake.passing;
 }
@@ -203,7 +203,7 @@ bool sg_thread_inside(void)
     return fake.inside;
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     static struct sg_conf conf;
     conf = (struct sg_conf){.limit_visible = fake.limited, .limit_bytes = LIMIT, .per_process_memory_fraction = 1};
@@ -244,7 +244,7 @@ bool sg_torch_direct(void)
     return fake.torch;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
@@ -272,7 +272,7 @@ bool sg_core_pin_all(struct sg_core *asked)
     return fake.any_pages;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     assert_non_null(strstr(line, "cuMulticastBindTomorrow, "));
     fake.said++;
@@ -317,15 +317,15 @@ bool sg_core_stats_recent(struct sg_core *asked, int device, struct sg_stats *re
     return true;
 }
 
-CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_request *request, CUdeviceptr *ret)
 {
-    (void)asked, (void)origin;
+    (void)asked, (void)request;
     *ret = OURS;
     fake.allocated = bytes;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_memory_pass_on(struct sg_core *asked, size_t bytes, CUdeviceptr *ret)
+CUresult sg_memory_passthrough(struct sg_core *asked, size_t bytes, CUdeviceptr *ret)
 {
     (void)asked;
     *ret = THEIRS;
@@ -333,24 +333,24 @@ CUresult sg_memory_pass_on(struct sg_core *asked, size_t bytes, CUdeviceptr *ret
     return CUDA_SUCCESS;
 }
 
-CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_request *request)
 {
-    (void)asked, (void)address, (void)origin;
+    (void)asked, (void)address, (void)request;
     fake.frees++;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
 {
-    (void)address, (void)origin;
+    (void)address, (void)request;
     fake.passed++;
     return CUDA_SUCCESS;
 }
 
-struct sg_origin sg_memory_origin(int caller)
+struct sg_request sg_memory_origin(int caller)
 {
     (void)caller;
-    return (struct sg_origin){0};
+    return (struct sg_request){0};
 }
 
 CUresult sg_memory_record_stream(struct sg_core *asked, CUdeviceptr address, CUstream of)
@@ -366,12 +366,12 @@ void sg_memory_record_served(CUdeviceptr address, CUstream of)
     fake.served++;
 }
 
-void sg_memory_wait_abroad(void)
+void sg_memory_wait_cross_device(void)
 {
     fake.abroad++;
 }
 
-void sg_memory_settle(struct sg_core *asked)
+void sg_memory_run_deferred(struct sg_core *asked)
 {
     (void)asked;
     fake.settled++;
@@ -386,9 +386,9 @@ void sg_memory_torch_records(void)
 {
 }
 
-enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
-    (void)address, (void)origin, (void)waited;
+    (void)address, (void)request, (void)waited;
     fake.kept++;
     return SG_GRAPHS_FREE;
 }
@@ -398,28 +398,28 @@ const char *sg_streams_untracked_by(void)
     return NULL;
 }
 
-void sg_streams_tell_all(void)
+void sg_streams_host_may_observe_all(void)
 {
     fake.told++;
 }
 
-bool sg_quick_malloc_on(size_t bytes, CUstream of, CUdeviceptr *ret)
+bool sg_fast_malloc_on(size_t bytes, CUstream of, CUdeviceptr *ret)
 {
     (void)bytes, (void)of, (void)ret;
     return false;
 }
 
-bool sg_quick_free_named(CUdeviceptr address)
+bool sg_fast_free_on(CUdeviceptr address)
 {
     (void)address;
     return false;
 }
 
-void sg_quick_learn_named(void)
+void sg_fast_path_learn_streams(void)
 {
 }
 
-CUresult sg_quick_refused(void)
+CUresult sg_fast_path_take_error(void)
 {
     return CUDA_SUCCESS;
 }

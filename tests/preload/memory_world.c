@@ -25,17 +25,17 @@
 struct fake fake;
 
 atomic_bool sg_following_order, sg_captures_begun;
-atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+atomic_int sg_captures_deferred, sg_graphs_blocks, sg_graphs_gone;
 atomic_uint sg_captures_ended;
-bool sg_declare_on, sg_recorder_on;
+bool sg_annotate_on, sg_recorder_on;
 __thread struct sg_thread sg_self;
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &fake.conf;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : CORE);
 }
@@ -88,7 +88,7 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static struct sg_driver driver;
     driver = (struct sg_driver){.ctx_get_current = get_current, .ctx_record_event = fake.no_event ? NULL : no_record,
@@ -159,17 +159,17 @@ void sg_streams_serve(int device)
     (void)device;
 }
 
-bool sg_streams_place(struct sg_core *core, CUstream asked, bool per_thread, struct sg_place *ret)
+bool sg_streams_track(struct sg_core *core, CUstream asked, bool per_thread, struct sg_tracked_stream *ret)
 {
     (void)core, (void)asked, (void)per_thread;
-    *ret = (struct sg_place){.device = fake.place_device, .slot = SLOT};
+    *ret = (struct sg_tracked_stream){.device = fake.place_device, .slot = SLOT};
     return fake.placed;
 }
 
-bool sg_streams_place_on(struct sg_core *core, CUstream asked, int device, struct sg_place *ret)
+bool sg_streams_track_on(struct sg_core *core, CUstream asked, int device, struct sg_tracked_stream *ret)
 {
     (void)core, (void)asked;
-    *ret = (struct sg_place){.device = device, .slot = SLOT};
+    *ret = (struct sg_tracked_stream){.device = device, .slot = SLOT};
     return fake.on_device;
 }
 
@@ -187,7 +187,7 @@ bool sg_streams_device(CUstream asked, int *ret)
 }
 
 /* Captures and graphs. */
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
@@ -213,20 +213,20 @@ bool sg_captures_await(uint64_t *left_ns)
     return !fake.live;
 }
 
-bool sg_captures_settling(void)
+bool sg_captures_runs_deferred(void)
 {
     return fake.settling;
 }
 
-void sg_captures_settle(struct sg_core *core)
+void sg_captures_run_deferred(struct sg_core *core)
 {
     (void)core;
     fake.settled++;
 }
 
-CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
-    (void)core, (void)address, (void)origin;
+    (void)core, (void)address, (void)request;
     fake.parked++;
     return CUDA_SUCCESS;
 }
@@ -252,21 +252,21 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream asked, CUdeviceptr address, 
     return true;
 }
 
-enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
-    (void)address, (void)origin;
+    (void)address, (void)request;
     fake.kept++;
     fake.waited = waited;
     return fake.keeps;
 }
 
-void sg_graphs_spare(CUstream asked, CUdeviceptr address)
+void sg_graphs_add_spare(CUstream asked, CUdeviceptr address)
 {
     (void)asked, (void)address;
     fake.spared++;
 }
 
-bool sg_graphs_again(CUstream asked, size_t bytes, CUdeviceptr *ret)
+bool sg_graphs_reuse(CUstream asked, size_t bytes, CUdeviceptr *ret)
 {
     (void)asked, (void)bytes;
     if (fake.again)
@@ -274,7 +274,7 @@ bool sg_graphs_again(CUstream asked, size_t bytes, CUdeviceptr *ret)
     return fake.again;
 }
 
-void sg_graphs_settle(struct sg_core *core)
+void sg_graphs_run_deferred(struct sg_core *core)
 {
     (void)core;
 }
@@ -293,7 +293,7 @@ void sg_core_mem_info(struct sg_core *core, int device, size_t *free_bytes, size
     *free_bytes += fake.idle;
 }
 
-bool sg_beside_made_room_by(struct sg_core *core)
+bool sg_external_made_room_by(struct sg_core *core)
 {
     (void)core;
     fake.driver_has += fake.idle;
@@ -335,7 +335,7 @@ CUresult sg_core_record_stream(struct sg_core *core, CUdeviceptr address, sg_slo
     return fake.record;
 }
 
-void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
 {
     (void)core, (void)address;
     fake.abroad = true;
@@ -374,7 +374,7 @@ void sg_core_poll(struct sg_core *core, int device)
     fake.polls++;
 }
 
-void sg_core_passed_on(struct sg_core *core, int device, CUdeviceptr address, size_t bytes)
+void sg_core_passthrough(struct sg_core *core, int device, CUdeviceptr address, size_t bytes)
 {
     (void)core, (void)device, (void)address, (void)bytes;
     fake.passed_on++;
@@ -439,13 +439,13 @@ bool sg_torch_stream(CUstream *ret)
     return !fake.no_stream;
 }
 
-void sg_declare_given(CUdeviceptr address, size_t bytes)
+void sg_annotate_given(CUdeviceptr address, size_t bytes)
 {
     (void)address, (void)bytes;
     fake.given++;
 }
 
-void sg_declare_freed(struct sg_core *core, CUdeviceptr address)
+void sg_annotate_freed(struct sg_core *core, CUdeviceptr address)
 {
     (void)core, (void)address;
     fake.freed++;
@@ -457,12 +457,12 @@ void sg_coherence_use(struct sg_core *core, int device)
     (void)device;
 }
 
-void sg_trimming_use(int device)
+void sg_trim_use(int device)
 {
     (void)device;
 }
 
-bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
 {
     (void)driver, (void)device, (void)bytes;
     fake.asked_others++;
@@ -479,7 +479,7 @@ void sg_recorder_tick(struct sg_core *core, int device)
     (void)core, (void)device;
 }
 
-const struct sg_origin plain = {0}, torch = {.torch = true, .has_stream = true, .stream = STREAM},
+const struct sg_request plain = {0}, torch = {.torch = true, .has_stream = true, .stream = STREAM},
                               named = {.named = true, .has_stream = true, .stream = STREAM},
                               in_order = {.stream_order = true, .has_stream = true, .stream = STREAM};
 
@@ -492,9 +492,9 @@ int start_afresh(void **state)
     fake.recorded = NO_RECORD;
     fake.conf.free_sync = SG_FREE_SYNC_AUTO;
     atomic_store(&sg_following_order, true);
-    atomic_store(&sg_captures_parked, 0);
+    atomic_store(&sg_captures_deferred, 0);
     atomic_store(&sg_graphs_blocks, 0);
     atomic_store(&sg_captures_begun, false);
-    sg_declare_on = false;
+    sg_annotate_on = false;
     return 0;
 }

@@ -54,7 +54,7 @@ struct fake {
 extern struct fake fake;
 
 #define CORE ((struct sg_core *)&fake)
-extern const struct sg_origin plain, torch, named, in_order;
+extern const struct sg_request plain, torch, named, in_order;
 
 /* A cmocka setup: nothing of the test before is left. */
 int start_afresh(void **state);

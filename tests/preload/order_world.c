@@ -14,7 +14,7 @@
 #include "torch/torch.h"
 
 __thread struct sg_thread sg_self;
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 
 struct fake fake;
 
@@ -43,7 +43,7 @@ static CUresult answer(void)
     return fake.answer;
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     (void)address;
     return true;
@@ -236,9 +236,9 @@ static CUresult get_flags(CUstream stream, unsigned *ret)
     (void)stream;
     fake.when_asked = NULL;
     if (meanwhile) {
-        sg_end();
+        sg_leave();
         balance_elsewhere(meanwhile);
-        (void)sg_begin();
+        (void)sg_enter();
     }
     *ret = fake.flags;
     return fake.flags_answer;
@@ -256,7 +256,7 @@ bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)
     return false;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver old = {.ctx_get_current = get_current},
         driver = {.stream_get_id = get_id, .stream_get_ctx = get_context, .stream_get_flags = get_flags,
@@ -264,21 +264,21 @@ const struct sg_driver *sg_life_driver(void)
     return fake.old ? &old : &driver;
 }
 
-struct sg_core *sg_life_core(void)
+struct sg_core *sg_process_core(void)
 {
     return fake.live ? core() : NULL;
 }
 
-void sg_memory_mark(void)
+void sg_memory_fence(void)
 {
 }
 
-bool sg_beside_made_room(void)
+bool sg_external_made_room(void)
 {
     return false;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(sg_self.inside ? NULL : core());
 }
@@ -334,7 +334,7 @@ CUcontext sg_contexts_of_green(CUgreenCtx green)
     return (CUcontext)1;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.capturing;
 }
@@ -363,7 +363,7 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream)
 }
 
 /* The core. */
-void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock)
+void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
     (void)core;
     fake.tolds += clock == NULL; /* of all */
@@ -387,41 +387,42 @@ void sg_core_slot_gone(struct sg_core *unused, int device, sg_slot slot)
     fake.goings++;
 }
 
-void sg_core_slot_opaque(struct sg_core *unused, int device, sg_slot slot)
+void sg_core_slot_untracked_order(struct sg_core *unused, int device, sg_slot slot)
 {
     (void)unused, (void)device;
     fake.opaque_slot = slot;
     fake.opaques++;
 }
 
-void sg_core_slot_touched(struct sg_core *unused, int device, sg_slot slot)
+void sg_core_slot_submitted(struct sg_core *unused, int device, sg_slot slot)
 {
     (void)unused, (void)device;
     fake.touched_slot = slot;
     fake.touches++;
 }
 
-void sg_core_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_clock *ret)
+void sg_core_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_vector_clock *ret)
 {
     (void)unused, (void)device;
-    *ret = (struct sg_clock){{0}};
+    *ret = (struct sg_vector_clock){{0}};
     ret->at[slot] = ++fake.time;
 }
 
-void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
+void sg_core_idle_clock(struct sg_core *unused, int device, sg_slot slot, struct sg_vector_clock *ret_told,
+    uint64_t *ret_done)
 {
     sg_core_clock(unused, device, slot, ret_told);
     *ret_done = ret_told->at[slot];
 }
 
-void sg_core_context_clock(struct sg_core *unused, int device, CUcontext context, struct sg_clock *ret)
+void sg_core_context_clock(struct sg_core *unused, int device, CUcontext context, struct sg_vector_clock *ret)
 {
     (void)unused, (void)device;
     fake.clock_context = context;
-    *ret = (struct sg_clock){{++fake.time}};
+    *ret = (struct sg_vector_clock){{++fake.time}};
 }
 
-static sg_slot latest(const struct sg_clock *clock)
+static sg_slot latest(const struct sg_vector_clock *clock)
 {
     sg_slot slot = 0;
     for (sg_slot i = 1; i < SG_SLOTS; i++)
@@ -429,7 +430,7 @@ static sg_slot latest(const struct sg_clock *clock)
     return slot;
 }
 
-void sg_core_waited(struct sg_core *unused, int device, sg_slot slot, const struct sg_clock *clock)
+void sg_core_ordered_after(struct sg_core *unused, int device, sg_slot slot, const struct sg_vector_clock *clock)
 {
     (void)unused, (void)device;
     fake.waited_slot = slot;
@@ -437,7 +438,7 @@ void sg_core_waited(struct sg_core *unused, int device, sg_slot slot, const stru
     fake.waits++;
 }
 
-void sg_core_completed(struct sg_core *unused, int device, const struct sg_clock *clock)
+void sg_core_completed(struct sg_core *unused, int device, const struct sg_vector_clock *clock)
 {
     (void)unused, (void)device;
     fake.completed_slot = latest(clock);

@@ -15,7 +15,7 @@
 #include "process/process.h"
 #include "serve/requests.h"
 
-atomic_int sg_captures_parked, sg_graphs_gone;
+atomic_int sg_captures_deferred, sg_graphs_gone;
 
 static struct {
     CUresult answer;
@@ -48,23 +48,23 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     fake.inside += !fake.no_core;
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
-void sg_end(void)
+void sg_leave(void)
 {
     fake.inside--;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
 
-void sg_memory_settle(struct sg_core *core)
+void sg_memory_run_deferred(struct sg_core *core)
 {
     (void)core;
     assert_int_equal(fake.trims, 0); /* what it frees can be given back too */
@@ -166,7 +166,7 @@ static void what_runs_out_fails_without_a_core(void **state)
     fake.times = 1;
     fake.no_core = true;
     expect(1, CUDA_ERROR_OUT_OF_MEMORY);
-    assert_false(sg_beside_made_room_by(NULL));
+    assert_false(sg_external_made_room_by(NULL));
 }
 
 static void other_errors_are_the_programs(void **state)

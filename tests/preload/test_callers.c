@@ -154,7 +154,7 @@ static int serve(void **ret, size_t bytes)
     fake.caller_seen = sg_self.caller;
     fake.malloc_ret = ret;
     fake.malloc_bytes = bytes;
-    sg_self.refused = CUDA_ERROR_UNKNOWN;
+    sg_self.pending_error = CUDA_ERROR_UNKNOWN;
     return fake.answer;
 }
 
@@ -209,12 +209,12 @@ sg_dlsym_fn *sg_dlsym(void)
 }
 
 /* The rest of the library. */
-bool sg_quick_runtime(void *version)
+bool sg_fast_path_allows(void *version)
 {
     return version && fake.quick;
 }
 
-bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
+bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     (void)ret;
     assert_non_null(module);
@@ -222,14 +222,14 @@ bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
     return fake.quick_serves;
 }
 
-bool sg_quick_free(const struct sg_module *module, void *address)
+bool sg_fast_free(const struct sg_module *module, void *address)
 {
     (void)address;
     assert_non_null(module);
     return fake.quick_frees;
 }
 
-void sg_quick_learn(const struct sg_module *module)
+void sg_fast_path_learn(const struct sg_module *module)
 {
     assert_non_null(module->malloc);
     fake.learnt++;
@@ -242,7 +242,7 @@ void sg_torch_ran_out(const struct sg_module *module, size_t bytes)
     fake.ran_out_bytes = bytes;
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     return fake.owns && address;
 }
@@ -365,7 +365,7 @@ static void runtime_is_the_callers_own_where_it_has_one(void **state)
             bool any = fake.has[OWN] || fake.has[NEXT] || fake.has[LOADED];
             int first = fake.has[OWN] ? OWN : fake.has[NEXT] ? NEXT : LOADED;
             assert_ptr_equal(module->get_last_error, any ? errors[first] : NULL);
-            assert_int_equal(module->quick, any);
+            assert_int_equal(module->fast_path, any);
             assert_int_equal(fake.open, 0);
         }
         assert_int_equal(is_remembered(library), expected >= 0);
@@ -447,7 +447,7 @@ static void module_is_looked_at_anew_once_a_library_has_gone(void **state)
         assert_ptr_equal(module->malloc, mallocs[NEXT + fake.generation]);
         assert_ptr_equal(module->free, frees[NEXT + fake.generation]);
         assert_ptr_equal(module->get_last_error, change == 2 ? NULL : errors[NEXT + fake.generation]);
-        assert_int_equal(module->quick, change != 1);
+        assert_int_equal(module->fast_path, change != 1);
         assert_int_equal(module->kind, change == 3 ? SG_CALLER_NCCL : before.kind);
         int asked = fake.asked;
         (void)sg_caller_module(code_in(library, 3 * PAGE), &spare);
@@ -518,9 +518,9 @@ static void what_interrupts_a_note_goes_on_without_one(void **state)
     struct sg_module spare;
     (void)state;
     int library = add("/a/libuser.so");
-    sg_guard(SG_GUARD_CALLERS);
+    sg_process_lock(SG_LOCK_CALLERS);
     assert_ptr_equal(module_at(library, &spare), &spare);
-    sg_unguard(SG_GUARD_CALLERS);
+    sg_process_unlock(SG_LOCK_CALLERS);
     assert_false(is_remembered(library));
     assert_true(is_remembered(library));
 }
@@ -573,7 +573,7 @@ static void allocation_goes_the_way_of_its_caller(void **state)
         fake.quick_serves = list[i].serves;
         fake.answer = list[i].answer;
         sg_self.caller = SG_CALLER_DRIVER;
-        sg_self.refused = CUDA_ERROR_UNKNOWN;
+        sg_self.pending_error = CUDA_ERROR_UNKNOWN;
         assert_int_equal(cudaMalloc(&block, BYTES), list[i].result);
         assert_int_equal(fake.mallocs, list[i].asks);
         assert_int_equal(fake.learnt, list[i].learns);
@@ -582,7 +582,7 @@ static void allocation_goes_the_way_of_its_caller(void **state)
         assert_int_equal(sg_self.caller, SG_CALLER_DRIVER);
         assert_int_equal(sg_caller_current(), SG_CALLER_DRIVER);
         sg_self.caller = 0;
-        assert_int_equal(sg_self.refused, list[i].asks ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
+        assert_int_equal(sg_self.pending_error, list[i].asks ? CUDA_SUCCESS : CUDA_ERROR_UNKNOWN);
         if (!list[i].asks)
             continue;
         assert_ptr_equal(fake.malloc_ret, &block);

@@ -21,7 +21,7 @@
 #include "track/streams.h"
 #include "torch/torch.h"
 
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 atomic_bool sg_following_order = true;
 __thread struct sg_thread sg_self;
 
@@ -138,7 +138,7 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver old = {.ctx_synchronize = synchronize, .ctx_synchronize_of = synchronize_of},
         driver = {.exchange_capture_mode = exchange, .ctx_synchronize = synchronize, .ctx_get_current = get_current,
@@ -146,7 +146,7 @@ const struct sg_driver *sg_life_driver(void)
     return fake.old ? &old : &driver;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
@@ -169,15 +169,16 @@ void sg_graphs_forget_spares(void)
     fake.forgotten++;
 }
 
-void sg_memory_mark(void)
+void sg_memory_fence(void)
 {
 }
 
-CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     (void)core;
-    assert_false(sg_captures_live());
-    assert_true(origin->judged); /* else the driver might be asked again, in another thread and beside its captures */
+    assert_false(sg_captures_active());
+    assert_true(request->driver_allowed); /* else the driver might be asked again, in another thread and beside its
+                                             captures */
     if (fake.freed_count < 16)
         fake.freed[fake.freed_count] = address;
     fake.freed_count++;
@@ -187,21 +188,21 @@ CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct 
 void sg_core_poll(struct sg_core *core, int device)
 {
     (void)core, (void)device;
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static int start_afresh(void **state)
 {
     (void)state;
     memset(&fake, 0, sizeof fake);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
     return 0;
 }
 
 static CUresult park(CUdeviceptr address)
 {
-    const struct sg_origin origin = {0};
-    return sg_captures_park((struct sg_core *)&fake, address, &origin);
+    const struct sg_request request = {0};
+    return sg_captures_defer_free((struct sg_core *)&fake, address, &request);
 }
 
 static CUstream stream_of(uintptr_t number)
@@ -219,10 +220,10 @@ static void parks_until_the_last_capture_ends(void **state)
     assert_int_equal(park(8192 + 512), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(park(8192), CUDA_SUCCESS);
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     assert_int_equal(fake.freed_count, 0);
     assert_int_equal(cuStreamEndCapture(stream_of(16), NULL), CUDA_SUCCESS);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
     assert_int_equal(fake.freed_count, 2);
     assert_int_equal(fake.freed[0] + fake.freed[1], 4096 + 8192);
 }
@@ -247,10 +248,10 @@ static void counts_only_what_the_driver_began(void **state)
     (void)state;
     fake.begin = CUDA_ERROR_ILLEGAL_STATE;
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
     fake.end = CUDA_ERROR_ILLEGAL_STATE;
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_ERROR_ILLEGAL_STATE);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static void a_failed_capture_ends_too(void **state)
@@ -259,10 +260,10 @@ static void a_failed_capture_ends_too(void **state)
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     fake.end = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     cuStreamEndCapture(stream_of(8), NULL);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     fake.end = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     cuStreamEndCapture(stream_of(8), NULL);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static void a_destroyed_stream_captures_no_more(void **state)
@@ -271,9 +272,9 @@ static void a_destroyed_stream_captures_no_more(void **state)
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     park(4096);
     sg_captures_destroyed(CUDA_SUCCESS, stream_of(16));
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     sg_captures_destroyed(CUDA_SUCCESS, stream_of(8));
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
     assert_int_equal(fake.freed_count, 1);
 }
 
@@ -283,7 +284,7 @@ static void what_was_parked_goes_with_its_context(void **state)
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     park(4096);
     sg_captures_context_gone(NULL); /* here that is the stream's, and the block's */
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     cuStreamEndCapture(stream_of(8), NULL);
     assert_int_equal(fake.freed_count, 0);
@@ -297,9 +298,9 @@ static void knows_the_default_streams_apart(void **state)
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     cuStreamEndCapture_ptsz(stream_of(8), NULL);
     cuStreamEndCapture(NULL, NULL);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     cuStreamEndCapture_ptsz(NULL, NULL);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static void relaxes_and_restores(void **state)
@@ -340,7 +341,7 @@ static void begins_after_a_wait_aside_is_in_the_driver(void **state)
 
 static void *hold_for_good(void *unused)
 {
-    sg_captures_hold();
+    sg_captures_exclude();
     return unused;
 }
 
@@ -355,7 +356,7 @@ static void a_forked_child_waits_for_nobody(void **state)
     fake.begin = CUDA_ERROR_NOT_INITIALIZED;
     sg_captures_fork_child();
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_NOT_INITIALIZED);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 /* By whichever call it begins, and is ended. */
@@ -376,10 +377,10 @@ static void every_beginning_counts(void **state)
                 : call == 6 ? cuStreamBeginRecaptureToGraph(stream, mode, NULL, NULL, NULL)
                             : cuStreamBeginRecaptureToGraph_ptsz(stream, mode, NULL, NULL, NULL);
             assert_int_equal(result, fake.begin);
-            assert_int_equal(sg_captures_live(), !fails);
+            assert_int_equal(sg_captures_active(), !fails);
             CUresult ended = call % 2 ? cuStreamEndCapture_ptsz(stream, NULL) : cuStreamEndCapture(stream, NULL);
             assert_int_equal(ended, CUDA_SUCCESS);
-            assert_false(sg_captures_live());
+            assert_false(sg_captures_active());
         }
     }
 }
@@ -392,10 +393,10 @@ static void more_captures_than_there_is_room_for_end(void **state)
     for (uintptr_t i = 0; i < MANY; i++)
         assert_int_equal(cuStreamBeginCapture_v2(stream_of(8 + 8 * i), CU_STREAM_CAPTURE_MODE_RELAXED), CUDA_SUCCESS);
     for (uintptr_t i = MANY; i-- > 0;) {
-        assert_true(sg_captures_live());
+        assert_true(sg_captures_active());
         assert_int_equal(cuStreamEndCapture(stream_of(8 + 8 * i), NULL), CUDA_SUCCESS);
     }
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 /* What is no block, or beyond what can be kept, is refused; what was kept of a context that is gone went with it. */
@@ -410,15 +411,15 @@ static void frees_that_cannot_be_kept_are_refused(void **state)
     fake.context = (CUcontext)128;
     assert_int_equal(park(8192), CUDA_SUCCESS);
     sg_captures_context_gone((CUcontext)64); /* that of the first */
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     assert_int_equal(fake.freed_count, 1);
     assert_int_equal(fake.freed[0], 8192);
     fake.freed_count = 0;
     assert_int_equal(cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_SUCCESS);
-    atomic_store(&sg_captures_parked, MANY); /* as many as there is room for */
+    atomic_store(&sg_captures_deferred, MANY); /* as many as there is room for */
     assert_int_equal(park(4096), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    atomic_store(&sg_captures_parked, 0);
+    atomic_store(&sg_captures_deferred, 0);
     assert_int_equal(cuStreamEndCapture(stream_of(8), NULL), CUDA_SUCCESS);
     assert_int_equal(fake.freed_count, 0);
 }
@@ -428,15 +429,15 @@ static void a_stream_that_lives_on_captures_on(void **state)
     (void)state;
     cuStreamBeginCapture_v2(stream_of(8), CU_STREAM_CAPTURE_MODE_GLOBAL);
     assert_int_equal(sg_captures_destroyed(CUDA_ERROR_INVALID_HANDLE, stream_of(8)), CUDA_ERROR_INVALID_HANDLE);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     for (int i = 0; i < 2; i++) { /* these leave it going on */
         fake.end = i ? CUDA_ERROR_ILLEGAL_STATE : CUDA_ERROR_INVALID_HANDLE;
         cuStreamEndCapture(stream_of(8), NULL);
-        assert_true(sg_captures_live());
+        assert_true(sg_captures_active());
     }
     fake.end = CUDA_SUCCESS;
     cuStreamEndCapture(stream_of(8), NULL);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 /* What was put off stays so where there is nobody to free it: from inside, or once it is over. */
@@ -505,7 +506,7 @@ static void others_captures_are_waited_for(void **state)
     assert_int_equal(park(4096), CUDA_SUCCESS);
     assert_false(sg_captures_await(&left));
     assert_int_equal(left, 0);
-    sg_captures_settle((struct sg_core *)&fake);
+    sg_captures_run_deferred((struct sg_core *)&fake);
     assert_int_equal(fake.freed_count, 0);
     cuStreamEndCapture(stream_of(8), NULL);
     assert_int_equal(fake.freed_count, 1);

@@ -272,7 +272,7 @@ bool sg_captures_relax(CUstreamCaptureMode *ret_mode)
     return true;
 }
 
-int sg_users_enter(CUcontext context)
+int sg_context_pin_current(CUcontext context)
 {
     EXPECT(context == (CUcontext)&fake);
     if (fake.ending)
@@ -281,13 +281,13 @@ int sg_users_enter(CUcontext context)
     return 0;
 }
 
-void sg_users_leave(int use)
+void sg_context_unpin_current(int use)
 {
     EXPECT(use == 0);
     fake.entered--;
 }
 
-bool sg_helper_start(void *(*run)(void *), void *user)
+bool sg_worker_start(void *(*run)(void *), void *user)
 {
     if (fake.helper == NO_THREAD)
         return false;
@@ -320,7 +320,7 @@ void sg_meta_unmap(void *memory, size_t bytes)
     free(memory);
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     EXPECT(strstr(line, "no page of it gets a second address"));
     fake.said++;
@@ -329,12 +329,12 @@ void sg_life_say(const char *line)
 static struct sg_conf conf;
 static struct sg_driver driver;
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &conf;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     return &driver;
 }

@@ -15,7 +15,7 @@ static void all_hear_of_its_end(void **state)
 {
     (void)state;
     make(MADE, 0);
-    unsigned gate = atomic_load(&sg_life_gate);
+    unsigned gate = atomic_load(&sg_fast_path_epoch);
     assert_int_equal(cuCtxDestroy_v2(MADE), CUDA_SUCCESS);
     assert_true(fake.during);
     assert_ptr_equal(fake.ending, MADE);
@@ -25,7 +25,7 @@ static void all_hear_of_its_end(void **state)
     assert_ptr_equal(fake.graphs, MADE);
     assert_ptr_equal(fake.ended, MADE);
     assert_true(fake.streams_first);
-    assert_int_not_equal(atomic_load(&sg_life_gate), gate);
+    assert_int_not_equal(atomic_load(&sg_fast_path_epoch), gate);
 }
 
 static void lives_on_where_the_driver_refuses(void **state)
@@ -102,11 +102,11 @@ static void handle_is_looked_at_anew_after_an_end(void **state)
     (void)state;
     make(FAR, 1);
     fake.current = FAR;
-    assert_int_equal(sg_contexts_current(sg_life_core(), &context, &device), CUDA_SUCCESS);
+    assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_SUCCESS);
     assert_int_equal(device, 1);
     assert_int_equal(cuCtxDestroy_v2(FAR), CUDA_SUCCESS);
     fake.seen = NULL;
-    assert_int_equal(sg_contexts_current(sg_life_core(), &context, &device), CUDA_SUCCESS);
+    assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_SUCCESS);
     assert_ptr_equal(fake.seen, FAR);
 }
 
@@ -119,12 +119,12 @@ static void core_hears_of_access_between_devices(void **state)
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
     assert_int_equal(fake.peer_calls, 1);
     assert_true(fake.peers);
-    sg_contexts_tell(sg_life_core());
+    sg_contexts_tell(sg_process_core());
     assert_int_equal(fake.peer_calls, 2);
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
     assert_int_equal(fake.peer_calls, 3);
     assert_false(fake.peers);
-    sg_contexts_tell(sg_life_core());
+    sg_contexts_tell(sg_process_core());
     assert_int_equal(fake.peer_calls, 3);
 }
 

@@ -143,10 +143,10 @@ static void current_one_is_the_driver_s_to_name(void **state)
     int device = 7;
     (void)state;
     /* there is none */
-    assert_int_equal(sg_contexts_current(sg_life_core(), &context, &device), CUDA_ERROR_INVALID_CONTEXT);
+    assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_ERROR_INVALID_CONTEXT);
     fake.current = MADE;
     fake.get_device = CUDA_ERROR_DEINITIALIZED;
-    assert_int_equal(sg_contexts_current(sg_life_core(), &context, &device), CUDA_ERROR_DEINITIALIZED);
+    assert_int_equal(sg_contexts_current(sg_process_core(), &context, &device), CUDA_ERROR_DEINITIALIZED);
     assert_int_equal(device, 7);
 }
 
@@ -258,7 +258,7 @@ static void access_that_is_not_had_is_no_access(void **state)
     assert_int_equal(cuCtxEnablePeerAccess(FAR, 0), CUDA_SUCCESS);
     fake.no_core = false;
     assert_int_equal(fake.peer_calls, 0);
-    sg_contexts_tell(sg_life_core());
+    sg_contexts_tell(sg_process_core());
     assert_int_equal(fake.peer_calls, 1);
     fake.inside = true;
     assert_int_equal(cuCtxDisablePeerAccess(FAR), CUDA_SUCCESS);
@@ -279,7 +279,7 @@ static void every_device_is_told_of_access(void **state)
     fake.no_core = true;
     assert_int_equal(cuCtxEnablePeerAccess(PRIMARY, 0), CUDA_SUCCESS);
     fake.no_core = false;
-    sg_contexts_tell(sg_life_core());
+    sg_contexts_tell(sg_process_core());
     assert_int_equal(fake.peer_calls, 1);
     assert_int_equal(cuCtxDisablePeerAccess(PRIMARY), CUDA_SUCCESS);
     assert_false(fake.peers);

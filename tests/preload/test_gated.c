@@ -22,9 +22,9 @@
 #include "torch/torch.h"
 #include "track/context_pins.h"
 
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 atomic_bool sg_following_order = true;
-atomic_uint sg_users_changes;
+atomic_uint sg_context_pins_epoch;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 static __thread CUstreamCaptureMode thread_mode;
@@ -78,7 +78,7 @@ static CUresult accept(void)
 static void called(void)
 {
     fake.calls++;
-    fake.unheld += sg_self.holding == 0;
+    fake.unheld += sg_self.exclusions == 0;
     fake.strict += thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED;
 }
 
@@ -184,7 +184,7 @@ static CUresult pop(CUcontext *ret)
 
 static CUresult is_capturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
-    bool is = stream == (fake.capturing ? fake.capturing : captured) && sg_captures_live();
+    bool is = stream == (fake.capturing ? fake.capturing : captured) && sg_captures_active();
     *ret = is ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
     return CUDA_SUCCESS;
 }
@@ -235,7 +235,7 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {
         .event_query = event_query, .event_record = event_record, .event_synchronize = event_synchronize,
@@ -250,7 +250,7 @@ const struct sg_driver *sg_life_driver(void)
 /* The rest of the library. */
 static struct sg_conf conf;
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &conf;
 }
@@ -260,20 +260,20 @@ struct sg_thread *sg_thread_find(void)
     return sg_self_found = &sg_self;
 }
 
-int sg_users_begin(CUcontext context)
+int sg_context_pin(CUcontext context)
 {
     (void)context;
     fake.uses++;
     return 0;
 }
 
-void sg_users_end(int use)
+void sg_context_unpin(int use)
 {
     (void)use;
     fake.uses--;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin((struct sg_core *)&fake);
 }
@@ -293,13 +293,13 @@ void sg_graphs_forget_spares(void)
 {
 }
 
-void sg_memory_mark(void)
+void sg_memory_fence(void)
 {
 }
 
-CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
-    (void)core, (void)address, (void)origin;
+    (void)core, (void)address, (void)request;
     return CUDA_SUCCESS;
 }
 
@@ -311,8 +311,8 @@ static int start_afresh(void **state)
     memset(&fake, 0, sizeof fake);
     thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
     fake.current = (CUcontext)1;
-    sg_captures_gate(sg_life_driver(), &gated);
-    assert_false(sg_captures_live());
+    sg_captures_make_driver_safe(sg_process_driver(), &gated);
+    assert_false(sg_captures_active());
     return 0;
 }
 
@@ -320,7 +320,7 @@ static void expect_calls(int calls)
 {
     assert_int_equal(fake.calls, calls);
     assert_int_equal(fake.unheld, 0);
-    assert_int_equal(sg_self.holding, 0);
+    assert_int_equal(sg_self.exclusions, 0);
 }
 
 static void without_captures_all_is_asked(void **state)
@@ -393,14 +393,14 @@ static void begin_now(void)
 static void captures_that_begin_at_the_last_moment_are_left_alone(void **state)
 {
     (void)state;
-    struct sg_driver older = *sg_life_driver();
+    struct sg_driver older = *sg_process_driver();
     begin_now();
     cuStreamEndCapture(captured, NULL);
     fake.in_look = begin_now;
     assert_int_equal(gated.ctx_synchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     older.ctx_record_event = NULL;
-    sg_captures_gate(&older, &gated);
+    sg_captures_make_driver_safe(&older, &gated);
     assert_int_equal(gated.ctx_synchronize(), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     cuStreamEndCapture(captured, NULL);
     expect_calls(0);
@@ -414,9 +414,9 @@ static void captures_end_with_their_context(void **state)
     (void)state;
     begin_now();
     sg_captures_context_gone((CUcontext)2);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     sg_captures_context_gone(fake.current);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static void waits_for_events_are_bounded_and_in_slices(void **state)
@@ -463,7 +463,7 @@ static void slow_events_are_not_waited_for_by(void **state)
     begin_now();
     cuStreamEndCapture(captured, NULL);
     for (int quick = 0; quick < 2; quick++) {
-        sg_captures_gate(sg_life_driver(), &gated);
+        sg_captures_make_driver_safe(sg_process_driver(), &gated);
         for (int i = 0; i < TIMED; i++) {
             fake.plain = false;
             fake.takes = quick && i == 5 ? QUICK : SLOW + (uint64_t)i; /* once is enough */
@@ -497,9 +497,9 @@ static void our_threads_wait_by_events_too(void **state)
     fake.plain = false;
     assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
     assert_false(fake.plain);
-    struct sg_driver older = *sg_life_driver();
+    struct sg_driver older = *sg_process_driver();
     older.ctx_record_event = NULL;
-    sg_captures_gate(&older, &gated);
+    sg_captures_make_driver_safe(&older, &gated);
     assert_int_equal(gated.ctx_synchronize(), CUDA_SUCCESS);
     assert_true(fake.plain);
     begin_now();
@@ -522,9 +522,9 @@ static void a_capture_is_its_threads(void **state)
 {
     (void)state;
     CUstream stream = NULL;
-    unsigned gate = sg_life_gate;
+    unsigned gate = sg_fast_path_epoch;
     cuStreamBeginCapture_v2(captured, CU_STREAM_CAPTURE_MODE_RELAXED);
-    assert_int_not_equal(sg_life_gate, gate); /* what was learnt without captures holds no more */
+    assert_int_not_equal(sg_fast_path_epoch, gate); /* what was learnt without captures holds no more */
     assert_true(sg_captures_own(&stream));
     assert_ptr_equal(stream, captured);
     pthread_create(&thread, NULL, expect_no_own, NULL);
@@ -546,7 +546,7 @@ static void default_streams_are_captured_each_for_itself(void **state)
     assert_true(sg_captures_capturing(NULL, true));
     assert_false(sg_captures_capturing(NULL, false));
     cuStreamEndCapture_ptsz(NULL, NULL);
-    assert_false(sg_captures_live());
+    assert_false(sg_captures_active());
 }
 
 static void let_others_run(void)
@@ -601,9 +601,9 @@ static void *begin_capture(void *unused)
 static void begin_meanwhile(void)
 {
     pthread_create(&thread, NULL, begin_capture, NULL);
-    for (int i = 0; i < 1000000 && !sg_captures_live(); i++)
+    for (int i = 0; i < 1000000 && !sg_captures_active(); i++)
         usleep(100);
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     let_others_run();
     assert_int_equal(fake.begun, 0);
 }
@@ -617,9 +617,9 @@ static void no_capture_begins_while_something_is_asked(void **state)
         gated.event_record(event, other);
         pthread_join(thread, NULL);
         assert_int_equal(fake.begun, 1);
-        assert_true(sg_captures_live());
+        assert_true(sg_captures_active());
         cuStreamEndCapture(captured, NULL);
-        assert_false(sg_captures_live());
+        assert_false(sg_captures_active());
     }
 }
 
@@ -632,7 +632,7 @@ static void *record(void *unused)
 
 static void record_meanwhile(void)
 {
-    assert_true(sg_captures_live());
+    assert_true(sg_captures_active());
     pthread_create(&thread, NULL, record, NULL);
     let_others_run();
     assert_int_equal(fake.recorded, 0);

@@ -33,7 +33,7 @@ static struct {
     int driver_s_frees;
     bool forked;             /* another stream has joined */
     CUdeviceptr freed[FREED];
-    struct sg_origin origin; /* of the last free */
+    struct sg_request request; /* of the last free */
     int frees;
     int maps;
 } fake;
@@ -123,7 +123,7 @@ static CUresult mem_free(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static struct sg_driver driver;
     driver = (struct sg_driver){.stream_capture_info = fake.lacks == 1 ? NULL : capture_info,
@@ -150,18 +150,18 @@ CUresult sg_core_block(struct sg_core *asked, CUdeviceptr address, struct sg_blo
     return fake.block;
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     (void)address;
     return !fake.theirs;
 }
 
-CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_request *request)
 {
     (void)asked;
     assert_true(fake.frees < FREED);
     fake.freed[fake.frees++] = address;
-    fake.origin = *origin;
+    fake.request = *request;
     return CUDA_SUCCESS;
 }
 
@@ -182,9 +182,9 @@ static int end(void **state)
             fake.object[i].destroyed(fake.object[i].hold);
     sg_graphs_context_gone(context);
     sg_graphs_context_gone(other_context);
-    sg_graphs_settle(core);
+    sg_graphs_run_deferred(core);
     sg_graphs_forget_spares();
-    return sg_graphs_holding();
+    return sg_graphs_retain_any();
 }
 
 static unsigned long long capture(int number)
@@ -203,8 +203,8 @@ static CUdeviceptr allocate(int number)
 
 static enum sg_graphs_answer release(CUdeviceptr block, int number)
 {
-    const struct sg_origin origin = {.stream = stream(number), .has_stream = true};
-    return sg_graphs_keep(block, &origin, true);
+    const struct sg_request request = {.stream = stream(number), .has_stream = true};
+    return sg_graphs_retain(block, &request, true);
 }
 
 /* The graph, its clones and its executables are gone. */
@@ -225,7 +225,7 @@ static void destroy(unsigned long long captured)
 static int freed(CUdeviceptr block)
 {
     int times = 0;
-    sg_graphs_settle(core);
+    sg_graphs_run_deferred(core);
     for (int i = 0; i < fake.frees; i++)
         times += fake.freed[i] == block;
     return times;
@@ -236,12 +236,12 @@ static void is_kept_until_its_graph_is_gone(void **state)
     (void)state;
     unsigned long long graph = capture(1);
     CUdeviceptr first = allocate(1), second = allocate(1);
-    assert_int_equal(release(first, 1), SG_GRAPHS_KEPT);
-    assert_int_equal(release(first, 1), SG_GRAPHS_KEPT_BEFORE);
+    assert_int_equal(release(first, 1), SG_GRAPHS_RETAINED);
+    assert_int_equal(release(first, 1), SG_GRAPHS_RETAINED_BEFORE);
     assert_int_equal(freed(first), 0);
     destroy(graph);
     assert_int_equal(freed(first), 1);
-    assert_true(fake.origin.kept && fake.origin.settled && fake.origin.stream == stream(1));
+    assert_true(fake.request.was_deferred && fake.request.is_complete && fake.request.stream == stream(1));
     assert_int_equal(freed(second), 0); /* that is the program's to free */
     assert_int_equal(release(second, 1), SG_GRAPHS_FREE);
     assert_int_equal(freed(first), 1);
@@ -252,8 +252,8 @@ static void others_graphs_are_not_its_own(void **state)
     (void)state;
     unsigned long long first = capture(1), second = capture(2);
     CUdeviceptr ones = allocate(1), others = allocate(2);
-    assert_int_equal(release(ones, 1), SG_GRAPHS_KEPT);
-    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    assert_int_equal(release(ones, 1), SG_GRAPHS_RETAINED);
+    assert_int_equal(release(others, 2), SG_GRAPHS_RETAINED);
     destroy(second);
     assert_int_equal(freed(ones), 0);
     assert_int_equal(freed(others), 1);
@@ -267,7 +267,7 @@ static void is_kept_for_each_of_several_graphs(void **state)
     unsigned long long first = capture(1), second = capture(2);
     CUdeviceptr block = allocate(1);
     assert_true(sg_graphs_adopt(core, stream(2), block, false));
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     destroy(first);
     assert_int_equal(freed(block), 0);
     destroy(second);
@@ -285,9 +285,9 @@ static void is_kept_for_ever_for_very_many_graphs(void **state)
         graph[i] = capture(i + 1);
         CUdeviceptr own = allocate(i + 1);
         assert_true(sg_graphs_adopt(core, stream(i + 1), block, false));
-        assert_int_equal(release(own, i + 1), SG_GRAPHS_KEPT);
+        assert_int_equal(release(own, i + 1), SG_GRAPHS_RETAINED);
     }
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     for (int i = 0; i < MANY; i++)
         destroy(graph[i]);
     assert_int_equal(freed(block), 0);
@@ -299,11 +299,11 @@ static void graph_without_memory_is_no_other(void **state)
     (void)state;
     unsigned long long first = capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(sg_graphs_keep(block, NULL, true), SG_GRAPHS_FREE);
-    assert_false(sg_graphs_holding());
+    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
+    assert_false(sg_graphs_retain_any());
     unsigned long long second = capture(2);
     CUdeviceptr others = allocate(2);
-    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    assert_int_equal(release(others, 2), SG_GRAPHS_RETAINED);
     destroy(first);
     assert_int_equal(freed(others), 0);
     destroy(second);
@@ -316,11 +316,11 @@ static void graph_that_is_gone_is_no_other(void **state)
     (void)state;
     unsigned long long first = capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     destroy(first);
     (void)capture(2);
     CUdeviceptr others = allocate(2);
-    assert_int_equal(release(others, 2), SG_GRAPHS_KEPT);
+    assert_int_equal(release(others, 2), SG_GRAPHS_RETAINED);
     assert_int_equal(freed(block), 1);
     assert_int_equal(freed(others), 0);
 }
@@ -333,7 +333,7 @@ static void is_not_kept_where_nothing_tells_of_the_end(void **state)
     (void)capture(1);
     fake.retain = CUDA_ERROR_INVALID_VALUE;
     assert_false(sg_graphs_adopt(core, stream(1), block, true));
-    assert_false(sg_graphs_holding());
+    assert_false(sg_graphs_retain_any());
 }
 
 static void ended_context_takes_its_blocks_along(void **state)
@@ -343,17 +343,17 @@ static void ended_context_takes_its_blocks_along(void **state)
     CUdeviceptr block = allocate(1);
     const CUdeviceptr others = block + 4096;
     assert_true(sg_graphs_adopt(core, stream(1), others, true));
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     sg_graphs_context_gone(context);
     assert_int_equal(release(block, 1), SG_GRAPHS_FREE);
-    assert_int_equal(release(others, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(others, 1), SG_GRAPHS_RETAINED);
 }
 
 /* What a capture has again of its own. */
 
 static bool again(int number, size_t bytes, CUdeviceptr *ret)
 {
-    return sg_graphs_again(stream(number), bytes, ret);
+    return sg_graphs_reuse(stream(number), bytes, ret);
 }
 
 static void stream_has_again_what_it_freed(void **state)
@@ -362,10 +362,10 @@ static void stream_has_again_what_it_freed(void **state)
     (void)state;
     unsigned long long graph = capture(1);
     CUdeviceptr block = allocate(1);
-    sg_graphs_spare(stream(1), block); /* it is not free */
+    sg_graphs_add_spare(stream(1), block); /* it is not free */
     assert_false(again(1, 4096, &found));
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    sg_graphs_spare(stream(1), block);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
     assert_false(again(1, 4097, &found));
     assert_false(again(1, 3584, &found));
     assert_true(again(1, 3585, &found));
@@ -381,8 +381,8 @@ static void other_captures_have_none_of_it(void **state)
     (void)state;
     unsigned long long graph = capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    sg_graphs_spare(stream(1), block);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
     fake.capture[2] = graph; /* another stream of the same */
     assert_false(again(2, 4096, &found));
     (void)capture(1);
@@ -407,8 +407,8 @@ static void others_blocks_are_no_spares(void **state)
     const CUdeviceptr all[] = {others, shared, outside, joined};
     for (int i = 0; i < 4; i++) {
         fake.forked = all[i] == joined;
-        assert_int_equal(release(all[i], 1), SG_GRAPHS_KEPT);
-        sg_graphs_spare(stream(1), all[i]);
+        assert_int_equal(release(all[i], 1), SG_GRAPHS_RETAINED);
+        sg_graphs_add_spare(stream(1), all[i]);
         assert_false(again(1, 4096, &found));
     }
 }
@@ -419,9 +419,9 @@ static void freed_by_the_driver_it_is_no_spare(void **state)
     (void)state;
     (void)capture(1);
     CUdeviceptr block = allocate(1);
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    sg_graphs_spare(stream(1), block);
-    assert_int_equal(sg_graphs_keep(block, NULL, true), SG_GRAPHS_FREE);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
+    assert_int_equal(sg_graphs_retain(block, NULL, true), SG_GRAPHS_FREE);
     assert_false(again(1, 4096, &found));
 }
 
@@ -443,7 +443,7 @@ static void is_not_kept_where_the_driver_cannot_tell(void **state)
     fake.create = CUDA_ERROR_OUT_OF_MEMORY; /* nothing to retain */
     assert_false(sg_graphs_adopt(core, stream(1), 4096, true));
     assert_int_equal(release(4096, 1), SG_GRAPHS_FREE);
-    assert_false(sg_graphs_holding());
+    assert_false(sg_graphs_retain_any());
 }
 
 /* A block that another graph has stays that one's where this one can't be told of. */
@@ -456,7 +456,7 @@ static void is_kept_for_the_graph_that_has_it(void **state)
     fake.create = CUDA_ERROR_OUT_OF_MEMORY;
     assert_false(sg_graphs_adopt(core, stream(2), block, false));
     fake.create = CUDA_SUCCESS;
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
     destroy(first);
     assert_int_equal(freed(block), 1);
 }
@@ -472,7 +472,7 @@ static void memory_of_the_driver_s_goes_back_to_it(void **state)
     assert_false(sg_graphs_adopt(core, stream(1), 4096, false));
     fake.current = CUDA_SUCCESS;
     assert_true(sg_graphs_adopt(core, stream(1), 4096, false));
-    assert_int_equal(release(4096, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(4096, 1), SG_GRAPHS_RETAINED);
     destroy(graph);
     assert_int_equal(freed(4096), 0);
     assert_int_equal(fake.driver_s_frees, 1);
@@ -484,11 +484,11 @@ static void no_block_is_a_spare_before_there_is_one(void **state)
     CUdeviceptr again;
     (void)state;
     (void)capture(1);
-    sg_graphs_spare(stream(1), 4096);
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
-    sg_graphs_settle(core);
+    sg_graphs_add_spare(stream(1), 4096);
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
+    sg_graphs_run_deferred(core);
     sg_graphs_context_gone(context);
-    assert_false(sg_graphs_holding());
+    assert_false(sg_graphs_retain_any());
 }
 
 /* It has gone with its context, or been given again already. */
@@ -498,16 +498,16 @@ static void what_has_gone_is_no_spare(void **state)
     (void)state;
     (void)capture(1);
     CUdeviceptr block = allocate(1), other = allocate(1);
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    assert_int_equal(release(other, 1), SG_GRAPHS_KEPT);
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    assert_int_equal(release(other, 1), SG_GRAPHS_RETAINED);
     for (int i = 0; i < 2; i++) /* it is noted twice */
-        sg_graphs_spare(stream(1), block);
-    assert_true(sg_graphs_again(stream(1), 4096, &again));
+        sg_graphs_add_spare(stream(1), block);
+    assert_true(sg_graphs_reuse(stream(1), 4096, &again));
     assert_int_equal(again, block);
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
-    sg_graphs_spare(stream(1), other);
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
+    sg_graphs_add_spare(stream(1), other);
     sg_graphs_context_gone(context);
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
 }
 
 /* Whichever graph's it is: of one that has it alone and for ever nobody knows which. */
@@ -525,9 +525,9 @@ static void what_is_kept_for_ever_is_no_spare(void **state)
         if (fake.object[i - 1].graph)
             destroy(fake.capture[i]);
     assert_int_equal(freed(block), 0);
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    sg_graphs_spare(stream(1), block);
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
     destroy(first);
     assert_int_equal(freed(block), 0);
 }
@@ -542,12 +542,12 @@ static void many_blocks_go_with_their_graph(void **state)
     for (int i = 0; i < MANY; i++) {
         block[i] = allocate(1);
         if (i % 3) /* the others are live, and no graph's any more */
-            assert_int_equal(release(block[i], 1), SG_GRAPHS_KEPT);
+            assert_int_equal(release(block[i], 1), SG_GRAPHS_RETAINED);
     }
     destroy(graph);
-    sg_graphs_settle(core);
+    sg_graphs_run_deferred(core);
     assert_int_equal(fake.frees, MANY - (MANY + 2) / 3);
-    assert_false(sg_graphs_holding());
+    assert_false(sg_graphs_retain_any());
     for (int i = 0; i < MANY; i++)
         assert_int_equal(freed(block[i]), i % 3 != 0);
 }
@@ -560,7 +560,7 @@ static void places_are_used_again(void **state)
     for (int i = 0; i < MANY; i++) {
         unsigned long long graph = capture(1);
         CUdeviceptr block = allocate(1);
-        assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
+        assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
         destroy(graph);
         fake.objects = 0;
         assert_int_equal(freed(block), 1);
@@ -579,15 +579,15 @@ static void block_of_two_graphs_is_no_spare(void **state)
     (void)capture(1);
     (void)capture(2);
     CUdeviceptr block = allocate(1);
-    sg_graphs_spare(stream(1), block); /* not freed */
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    sg_graphs_add_spare(stream(1), block); /* not freed */
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
     assert_true(sg_graphs_adopt(core, stream(2), block, false));
-    assert_int_equal(release(block, 1), SG_GRAPHS_KEPT);
-    sg_graphs_spare(stream(1), block);
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
-    sg_graphs_spare(stream(3), block); /* in no capture */
-    sg_graphs_spare(stream(1), 1 << 30); /* no block */
-    assert_false(sg_graphs_again(stream(1), 4096, &again));
+    assert_int_equal(release(block, 1), SG_GRAPHS_RETAINED);
+    sg_graphs_add_spare(stream(1), block);
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
+    sg_graphs_add_spare(stream(3), block); /* in no capture */
+    sg_graphs_add_spare(stream(1), 1 << 30); /* no block */
+    assert_false(sg_graphs_reuse(stream(1), 4096, &again));
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, end)

@@ -55,7 +55,7 @@ sg_dlsym_fn *sg_dlsym(void)
     return find;
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &fake.conf;
 }
@@ -72,7 +72,7 @@ CUresult sg_captures_wait_aside(void)
     return fake.waited;
 }
 
-int sg_users_enter(CUcontext context)
+int sg_context_pin_current(CUcontext context)
 {
     (void)context;
     atomic_store(&fake.there, true);
@@ -82,7 +82,7 @@ int sg_users_enter(CUcontext context)
     return fake.use;
 }
 
-void sg_users_leave(int use)
+void sg_context_unpin_current(int use)
 {
     (void)use;
     atomic_fetch_sub(&fake.uses, 1);
@@ -123,7 +123,7 @@ static void errands_are_done_on_a_thread_of_ours(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         pthread_t thread = pthread_self();
-        assert_int_equal(sg_helper_run(look_around, &thread), CUDA_ERROR_ILLEGAL_ADDRESS);
+        assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_ILLEGAL_ADDRESS);
         assert_int_equal(atomic_load(&fake.done), i + 1);
         assert_false(pthread_equal(thread, pthread_self()));
     }
@@ -140,14 +140,14 @@ static void without_threads_nothing_is_done(void **state)
     for (int i = 0; i < 2; i++) {
         fake.refused = i ? EAGAIN : 0;
         fake.no_symbol = !i;
-        assert_int_equal(sg_helper_run(look_around, &thread), CUDA_ERROR_OPERATING_SYSTEM);
-        assert_int_equal(sg_helper_wait_for_context(NULL), CUDA_ERROR_OPERATING_SYSTEM);
-        assert_false(sg_helper_begin(look_around, &thread));
+        assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_OPERATING_SYSTEM);
+        assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_OPERATING_SYSTEM);
+        assert_false(sg_worker_begin(look_around, &thread));
     }
     assert_int_equal(atomic_load(&fake.done), 0);
     fake.refused = 0;
-    assert_int_equal(sg_helper_run(look_around, &thread), CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_true(sg_helper_begin(look_around, &thread));
+    assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_ILLEGAL_ADDRESS);
+    assert_true(sg_worker_begin(look_around, &thread));
     while (atomic_load(&fake.done) < 2)
         sched_yield();
 }
@@ -159,12 +159,12 @@ static void errands_are_given_up_in_time(void **state)
     CUresult result;
     (void)state;
     fake.conf.wait_limit = 0.001;
-    assert_int_equal(sg_helper_run(stay, NULL), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sg_worker_run(stay, NULL), CUDA_ERROR_NOT_READY);
     fake.conf.wait_limit = 60;
-    assert_int_equal(sg_helper_run(look_around, &thread), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sg_worker_run(look_around, &thread), CUDA_ERROR_NOT_READY);
     assert_int_equal(atomic_load(&fake.done), 0);
     atomic_store(&fake.go, true);
-    while ((result = sg_helper_run(look_around, &thread)) == CUDA_ERROR_NOT_READY)
+    while ((result = sg_worker_run(look_around, &thread)) == CUDA_ERROR_NOT_READY)
         sched_yield();
     assert_int_equal(result, CUDA_ERROR_ILLEGAL_ADDRESS);
     assert_int_equal(atomic_load(&fake.done), 2);
@@ -173,7 +173,7 @@ static void errands_are_given_up_in_time(void **state)
 static void *run_another(void *ret)
 {
     pthread_t thread;
-    *(CUresult *)ret = sg_helper_run(look_around, &thread);
+    *(CUresult *)ret = sg_worker_run(look_around, &thread);
     return NULL;
 }
 
@@ -186,13 +186,13 @@ static void errands_are_done_one_after_another(void **state)
     assert_int_equal(pthread_create(&thread[0], NULL, run_another, &second), 0);
     pthread_join(thread[0], NULL);
     assert_int_equal(second, CUDA_ERROR_ILLEGAL_ADDRESS);
-    assert_true(sg_helper_begin(stay, NULL));
-    assert_false(sg_helper_begin(stay, NULL)); /* nobody waits for it, so nothing else is begun so */
+    assert_true(sg_worker_begin(stay, NULL));
+    assert_false(sg_worker_begin(stay, NULL)); /* nobody waits for it, so nothing else is begun so */
     while (!atomic_load(&fake.there))
         sched_yield();
-    assert_int_equal(sg_helper_run(look_around, &thread[1]), CUDA_ERROR_ILLEGAL_ADDRESS); /* that is apart */
+    assert_int_equal(sg_worker_run(look_around, &thread[1]), CUDA_ERROR_ILLEGAL_ADDRESS); /* that is apart */
     atomic_store(&fake.go, true);
-    while (!sg_helper_begin(look_around, &thread[1]))
+    while (!sg_worker_begin(look_around, &thread[1]))
         sched_yield();
     while (atomic_load(&fake.done) < 4)
         sched_yield();
@@ -202,10 +202,10 @@ static void contexts_are_waited_for_while_they_are_there(void **state)
 {
     (void)state;
     fake.waited = CUDA_ERROR_LAUNCH_FAILED;
-    assert_int_equal(sg_helper_wait_for_context(NULL), CUDA_ERROR_LAUNCH_FAILED);
+    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_LAUNCH_FAILED);
     assert_int_equal(atomic_load(&fake.waits), 1);
     fake.use = -1;
-    assert_int_equal(sg_helper_wait_for_context(NULL), CUDA_SUCCESS); /* its work has gone with it */
+    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_SUCCESS); /* its work has gone with it */
     assert_int_equal(atomic_load(&fake.waits), 1);
     assert_int_equal(atomic_load(&fake.uses), 0);
 }
@@ -217,12 +217,12 @@ static void contexts_are_not_waited_for_in_vain(void **state)
     (void)state;
     atomic_store(&fake.hold_enter, true);
     fake.conf.wait_limit = 0.001;
-    assert_int_equal(sg_helper_wait_for_context(NULL), CUDA_ERROR_NOT_READY);
+    assert_int_equal(sg_worker_wait_for_context(NULL), CUDA_ERROR_NOT_READY);
     while (!atomic_load(&fake.there))
         sched_yield();
     atomic_store(&fake.hold_enter, false);
     fake.conf.wait_limit = 60;
-    while (sg_helper_run(look_around, &thread) == CUDA_ERROR_NOT_READY)
+    while (sg_worker_run(look_around, &thread) == CUDA_ERROR_NOT_READY)
         sched_yield();
     assert_int_equal(atomic_load(&fake.waits), 0);
     assert_int_equal(atomic_load(&fake.uses), 0);

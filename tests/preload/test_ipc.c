@@ -26,7 +26,7 @@ static struct {
 } fake;
 
 __thread struct sg_thread sg_self;
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 
 bool sg_library_loaded(const char *prefix)
 {
@@ -70,19 +70,19 @@ char *sg_environment(const char *name)
     return fake.variable && strcmp(fake.variable, name) == 0 ? (char *)(uintptr_t)fake.value : NULL;
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     static struct sg_conf conf;
     conf.ipc = fake.ipc;
     return &conf;
 }
 
-struct sg_core *sg_life_core_made(void)
+struct sg_core *sg_process_core_made(void)
 {
     return fake.made ? (struct sg_core *)&fake : NULL;
 }
 
-enum sg_share sg_life_share(void)
+enum sg_share sg_process_share(void)
 {
     if (fake.ipc != SG_IPC_AUTO)
         return fake.ipc == SG_IPC_NEVER ? SG_SHARE_FORBIDDEN : SG_SHARE_GOES_ON;
@@ -91,7 +91,7 @@ enum sg_share sg_life_share(void)
     return SG_SHARE_BEGINS;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
@@ -124,7 +124,7 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     fake.said++;
     snprintf(fake.line, sizeof fake.line, "%s", line);
@@ -195,11 +195,11 @@ static void mpi_counts_where_several_run(void **state)
 static void what_is_loaded_later_counts(void **state)
 {
     (void)state;
-    unsigned gate = atomic_load(&sg_life_gate);
+    unsigned gate = atomic_load(&sg_fast_path_epoch);
     sg_ipc_look();
     assert_int_equal(fake.looks, 0);
     sg_ipc_loading();
-    assert_true(sg_ipc_unsettled() && atomic_load(&sg_life_gate) == gate + 1);
+    assert_true(sg_ipc_unsettled() && atomic_load(&sg_fast_path_epoch) == gate + 1);
     sg_ipc_look(); /* of a library that says nothing */
     assert_true(fake.looks > 0 && !sg_ipc_unsettled() && !fake.said);
     fake.looks = 0;

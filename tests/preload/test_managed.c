@@ -18,7 +18,7 @@
 #include "track/streams.h"
 #include "track/context_pins.h"
 
-atomic_int sg_captures_parked, sg_graphs_gone;
+atomic_int sg_captures_deferred, sg_graphs_gone;
 atomic_bool sg_following_order;
 
 enum { TOTAL = 1000, DEVICES = 2 };
@@ -79,34 +79,34 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.mem_info = mem_info};
     return &driver;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     fake.inside += !fake.no_core;
     return fake.no_core ? NULL : (struct sg_core *)&fake;
 }
 
-void sg_end(void)
+void sg_leave(void)
 {
     fake.inside--;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
 
-bool sg_beside_made_room(void)
+bool sg_external_made_room(void)
 {
     return true;
 }
 
-void sg_memory_settle(struct sg_core *core)
+void sg_memory_run_deferred(struct sg_core *core)
 {
     (void)core;
     fake.settled++;
@@ -125,7 +125,7 @@ CUcontext sg_contexts_any(int device)
     return (CUcontext)(uintptr_t)(device + 1);
 }
 
-int sg_users_enter(CUcontext context)
+int sg_context_pin_current(CUcontext context)
 {
     if (fake.gone)
         return -1;
@@ -134,7 +134,7 @@ int sg_users_enter(CUcontext context)
     return 7;
 }
 
-void sg_users_leave(int use)
+void sg_context_unpin_current(int use)
 {
     assert_int_equal(use, 7);
     fake.entered--;
@@ -163,7 +163,7 @@ size_t sg_core_trim(struct sg_core *core, int device, size_t keep)
     return given;
 }
 
-void sg_streams_touch(CUstream stream, bool per_thread)
+void sg_streams_submitted(CUstream stream, bool per_thread)
 {
     assert_int_equal((uintptr_t)stream, 9);
     fake.own = per_thread;

@@ -14,16 +14,16 @@
 #include "memory_world.h"
 #include "track/streams.h"
 
-static struct sg_tag tag_of(const struct sg_origin *origin)
+static struct sg_tag tag_of(const struct sg_request *request)
 {
-    return sg_memory_tag(CORE, origin, CONTEXT, 0);
+    return sg_memory_tag(CORE, request, CONTEXT, 0);
 }
 
-static enum sg_free_sync sync_of(enum sg_free_sync wanted, struct sg_origin origin, bool kept)
+static enum sg_free_sync sync_of(enum sg_free_sync wanted, struct sg_request request, bool kept)
 {
     fake.conf.free_sync = wanted;
-    origin.kept = kept;
-    return tag_of(&origin).sync;
+    request.was_deferred = kept;
+    return tag_of(&request).sync;
 }
 
 /* When a free takes effect. */
@@ -47,14 +47,14 @@ static void after_all_work_where_it_was_put_off(void **state)
     (void)state;
     assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, plain, true), SG_FREE_SYNC_EVENT);
     assert_int_equal(sync_of(SG_FREE_SYNC_AUTO, plain, true), SG_FREE_SYNC_EVENT);
-    struct sg_origin settled = {.settled = true};
+    struct sg_request settled = {.is_complete = true};
     assert_int_equal(sync_of(SG_FREE_SYNC_STRICT, settled, true), SG_FREE_SYNC_AUTO);
 }
 
 static void by_order_only_where_that_is_known(void **state)
 {
     (void)state;
-    struct sg_origin pluggable = torch;
+    struct sg_request pluggable = torch;
     pluggable.pluggable = true;
     for (int i = 0; i < 2; i++) {
         fake.complete = i != 0;
@@ -85,15 +85,15 @@ static void streams_followed_late_are_not_all(void **state)
 static void those_that_are_told_of_or_all_that_could(void **state)
 {
     (void)state;
-    struct sg_origin pluggable = torch;
+    struct sg_request pluggable = torch;
     pluggable.pluggable = true;
-    assert_int_equal(tag_of(&plain).sees, SG_SEES_POSSIBLE);
-    assert_int_equal(tag_of(&torch).sees, SG_SEES_POSSIBLE);
-    assert_int_equal(tag_of(&pluggable).sees, SG_SEES_POSSIBLE);
-    assert_int_equal(tag_of(&named).sees, SG_SEES_RECORDED);
+    assert_int_equal(tag_of(&plain).sees, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_POSSIBLE);
+    assert_int_equal(tag_of(&named).sees, SG_USERS_RECORDED);
     sg_memory_torch_records();
-    assert_int_equal(tag_of(&pluggable).sees, SG_SEES_RECORDED);
-    assert_int_equal(tag_of(&torch).sees, SG_SEES_POSSIBLE);
+    assert_int_equal(tag_of(&pluggable).sees, SG_USERS_RECORDED);
+    assert_int_equal(tag_of(&torch).sees, SG_USERS_POSSIBLE);
 }
 
 /* Of which stream a block is. */
@@ -160,14 +160,14 @@ static void what_the_driver_served_is_waited_for_abroad(void **state)
     fake.block = CUDA_ERROR_NOT_FOUND;
     fake.others = true;
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_int_equal(sg_memory_free_passed(BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.waits_for_all, 0);
     fake.stream_context = OTHER_CONTEXT;
     assert_int_equal(sg_memory_record_stream(CORE, BLOCK, STREAM), CUDA_SUCCESS);
-    assert_int_equal(sg_memory_free_passed(BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.waits_for_all, 1);
     fake.others = false;
-    assert_int_equal(sg_memory_free_passed(BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.waits_for_all, 1);
 }
 
@@ -195,14 +195,14 @@ static void what_a_capture_has_is_its_graphs(void **state)
     assert_int_equal(sg_memory_alloc(CORE, BLOCK, &torch, &address), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 1);
     assert_true(fake.fresh);
-    fake.keeps = SG_GRAPHS_KEPT;
+    fake.keeps = SG_GRAPHS_RETAINED;
     assert_int_equal(sg_memory_free(CORE, address, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 2);
     assert_false(fake.fresh);
     assert_int_equal(fake.kept, 1);
     assert_false(fake.waited);
     assert_int_equal(fake.frees + fake.probes, 0);
-    fake.keeps = SG_GRAPHS_KEPT_BEFORE;
+    fake.keeps = SG_GRAPHS_RETAINED_BEFORE;
     assert_int_equal(sg_memory_free(CORE, address, &torch), CUDA_ERROR_INVALID_VALUE);
 }
 
@@ -228,7 +228,7 @@ static void free_of_a_graphs_block_still_waits(void **state)
 {
     (void)state;
     atomic_store(&sg_graphs_blocks, 1);
-    fake.keeps = SG_GRAPHS_KEPT;
+    fake.keeps = SG_GRAPHS_RETAINED;
     for (int i = 0; i < 2; i++) {
         fake.all = i != 0;
         assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
@@ -250,12 +250,12 @@ static void free_of_a_graphs_block_still_waits(void **state)
 static void nothing_is_settled_in_a_capture(void **state)
 {
     (void)state;
-    atomic_store(&sg_captures_parked, 1);
+    atomic_store(&sg_captures_deferred, 1);
     fake.live = true;
-    sg_memory_settle(CORE);
+    sg_memory_run_deferred(CORE);
     assert_int_equal(fake.settled, 0);
     fake.live = false;
-    sg_memory_settle(CORE);
+    sg_memory_run_deferred(CORE);
     assert_int_equal(fake.settled, 1);
 }
 
@@ -310,11 +310,11 @@ static void the_drivers_own_is_the_drivers(void **state)
     CUdeviceptr address = 0;
     fake.driver_has = BLOCK;
     fake.idle = BLOCK;
-    assert_int_equal(sg_memory_pass_on(CORE, BLOCK, &address), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_passthrough(CORE, BLOCK, &address), CUDA_SUCCESS);
     assert_true(address == 1 && fake.passed_on == 1 && fake.idle == BLOCK);
-    assert_int_equal(sg_memory_pass_on(CORE, 2 * BLOCK, &address), CUDA_SUCCESS); /* idle memory makes room */
+    assert_int_equal(sg_memory_passthrough(CORE, 2 * BLOCK, &address), CUDA_SUCCESS); /* idle memory makes room */
     assert_true(fake.passed_on == 2 && fake.idle == 0);
-    assert_int_equal(sg_memory_pass_on(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_memory_passthrough(CORE, 3 * BLOCK, &address), CUDA_ERROR_OUT_OF_MEMORY);
     assert_true(fake.passed_on == 2 && fake.mallocs == 0);
 }
 

@@ -20,10 +20,10 @@
 #define OUT CUDA_ERROR_OUT_OF_MEMORY
 #define NO CUDA_ERROR_NOT_SUPPORTED
 
-static CUresult allocate(const struct sg_origin *origin, size_t bytes)
+static CUresult allocate(const struct sg_request *request, size_t bytes)
 {
     CUdeviceptr address = 0;
-    CUresult result = sg_memory_alloc(CORE, bytes, origin, &address);
+    CUresult result = sg_memory_alloc(CORE, bytes, request, &address);
     assert_int_equal(result == CUDA_SUCCESS, address != 0);
     return result;
 }
@@ -140,7 +140,7 @@ static void allocation_waits_for_captures(void **state)
         fake.malloc[0] = OUT;
         fake.live = i < 3;
         fake.drops = true; /* it ends */
-        atomic_store(&sg_captures_parked, i == 0);
+        atomic_store(&sg_captures_deferred, i == 0);
         fake.pending = i == 1;
         fake.settling = i == 3;
         bool held = i != 2; /* nothing is kept back for it */
@@ -184,7 +184,7 @@ static void captured_tensors_are_given_again(void **state)
 {
     (void)state;
     fake.live = fake.again = true;
-    sg_declare_on = true;
+    sg_annotate_on = true;
     assert_int_equal(allocate(&torch, BLOCK), CUDA_SUCCESS);
     assert_int_equal(fake.mallocs, 0);
     assert_int_equal(fake.given, 1);
@@ -282,7 +282,7 @@ static void full_card_forbids_no_free(void **state)
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
     assert_int_equal(fake.parked, 1);
     fake.own = STREAM; /* and the block is its own capture's */
-    sg_declare_on = true;
+    sg_annotate_on = true;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &plain), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 1);
     assert_int_equal(fake.freed, 1);
@@ -291,9 +291,9 @@ static void full_card_forbids_no_free(void **state)
 /* By order it is a number: nothing is asked. What was put off before is not judged again. */
 static void ordered_and_judged_frees_ask_for_nothing(void **state)
 {
-    struct sg_origin judged = plain, kept = plain, pluggable = torch;
+    struct sg_request judged = plain, kept = plain, pluggable = torch;
     (void)state;
-    judged.judged = kept.kept = pluggable.pluggable = true;
+    judged.driver_allowed = kept.was_deferred = pluggable.pluggable = true;
     fake.live = true;
     fake.probe = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &judged), CUDA_SUCCESS);
@@ -304,7 +304,7 @@ static void ordered_and_judged_frees_ask_for_nothing(void **state)
     assert_int_equal(sg_memory_free(CORE, BLOCK, &pluggable), CUDA_SUCCESS);
     assert_int_equal(fake.frees, 2);
     assert_int_equal(fake.probes, 0);
-    fake.keeps = SG_GRAPHS_KEPT;
+    fake.keeps = SG_GRAPHS_RETAINED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.spared, 1);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &named), CUDA_SUCCESS);
@@ -319,8 +319,8 @@ static void step_of_a_captured_stream_is_refused(void **state)
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     fake.stream_answer = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &in_order), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    struct sg_origin judged = in_order, kept = in_order;
-    judged.judged = kept.kept = true;
+    struct sg_request judged = in_order, kept = in_order;
+    judged.driver_allowed = kept.was_deferred = true;
     assert_int_equal(sg_memory_free(CORE, BLOCK, &judged), CUDA_SUCCESS);
     assert_int_equal(sg_memory_free(CORE, BLOCK, &kept), CUDA_SUCCESS);
     fake.capturing = false; /* another one is */
@@ -387,18 +387,18 @@ static void driver_s_memory_of_graphs_is_kept(void **state)
 {
     (void)state;
     atomic_store(&sg_graphs_blocks, 1);
-    fake.keeps = SG_GRAPHS_KEPT;
-    assert_int_equal(sg_memory_free_passed(2 * BLOCK, &torch), CUDA_SUCCESS);
+    fake.keeps = SG_GRAPHS_RETAINED;
+    assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 0);
     fake.live = true; /* and what is freed in a capture is its graph's */
-    assert_int_equal(sg_memory_free_passed(2 * BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 1);
-    assert_int_equal(sg_memory_free_passed(2 * BLOCK, &plain), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &plain), CUDA_SUCCESS);
     assert_int_equal(fake.adopted, 1);
-    fake.keeps = SG_GRAPHS_KEPT_BEFORE;
-    assert_int_equal(sg_memory_free_passed(2 * BLOCK, &torch), CUDA_ERROR_INVALID_VALUE);
+    fake.keeps = SG_GRAPHS_RETAINED_BEFORE;
+    assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_ERROR_INVALID_VALUE);
     fake.no_core = true;
-    assert_int_equal(sg_memory_free_passed(2 * BLOCK, &torch), CUDA_SUCCESS);
+    assert_int_equal(sg_memory_free_passthrough(2 * BLOCK, &torch), CUDA_SUCCESS);
     assert_int_equal(fake.kept, 4);
 }
 
@@ -407,13 +407,13 @@ static void marks_are_made_beside_no_capture(void **state)
 {
     (void)state;
     fake.live = true;
-    sg_memory_mark();
+    sg_memory_fence();
     fake.live = false;
     fake.no_core = true;
-    sg_memory_mark();
+    sg_memory_fence();
     assert_int_equal(fake.polls, 0);
     fake.no_core = false;
-    sg_memory_mark();
+    sg_memory_fence();
     assert_int_equal(fake.polls, SG_DEVICES_MAX);
 }
 

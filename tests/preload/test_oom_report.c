@@ -148,7 +148,7 @@ int open_file(const char *path, int flags, ...)
     return strcmp(path, "/proc/100/comm") == 0 ? file_of(fake.comm, strlen(fake.comm)) : -1;
 }
 
-uint64_t sg_captures_parked_bytes(struct sg_core *core, int device)
+uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device)
 {
     assert_ptr_equal(core, &fake);
     return device == DEVICE ? 4711 : 0;

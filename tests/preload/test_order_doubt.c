@@ -328,11 +328,11 @@ static void what_the_host_may_learn_is_the_streams_own(void **state)
 {
     (void)state;
     cuEventRecord(event_of(1), stream_of(1));
-    sg_streams_tell(stream_of(1), false);
+    sg_streams_host_may_observe(stream_of(1), false);
     assert_int_equal(fake.told_some, 1);
     assert_int_equal(fake.tolds, 0);
     cuStreamWaitValue32(stream_of(1), 0, 0, 0);
-    sg_streams_tell(stream_of(1), false);
+    sg_streams_host_may_observe(stream_of(1), false);
     assert_true(fake.tolds > 0);
 }
 
@@ -367,8 +367,8 @@ static void ask_unfollowed(void)
     cuEventQuery(event_of(1));
     cuEventSynchronize(event_of(1));
     cuEventElapsedTime(NULL, event_of(1), event_of(2));
-    sg_streams_tell_all();
-    sg_streams_tell(stream_of(1), false);
+    sg_streams_host_may_observe_all();
+    sg_streams_host_may_observe(stream_of(1), false);
     expect(fake.tolds + fake.told_some + fake.completions == 0);
 }
 
@@ -378,11 +378,11 @@ static void nothing_is_told_where_all_is_recorded(void **state)
     (void)state;
     fake.telling = true;
     cuEventRecord(event_of(1), stream_of(1));
-    sg_streams_tell_all();
-    sg_streams_tell(stream_of(1), false);
+    sg_streams_host_may_observe_all();
+    sg_streams_host_may_observe(stream_of(1), false);
     assert_int_equal(fake.tolds + fake.told_some, 0);
     fake.telling = false;
-    sg_streams_tell_all();
+    sg_streams_host_may_observe_all();
     assert_int_equal(fake.told_devices, 3);
 }
 
@@ -479,8 +479,8 @@ static void what_is_remembered_is_of_that_stream_and_device(void **state)
 static void work_counts_where_its_stream_is_followed_elsewhere(void **state)
 {
     (void)state;
-    struct sg_place place;
-    assert_true(sg_streams_place_on(NULL, stream_of(SECOND), 0, &place));
+    struct sg_tracked_stream place;
+    assert_true(sg_streams_track_on(NULL, stream_of(SECOND), 0, &place));
     for (int i = 0; i < 3; i++) {
         fake.touches = 0;
         cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream_of(SECOND), NULL, NULL);
@@ -538,7 +538,7 @@ static void each_name_means_its_own_default_stream(void **state)
 
 static void work_meanwhile(void)
 {
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     sg_core_clock(NULL, 0, slot_of(1), &clock);
 }
 
@@ -601,7 +601,7 @@ static void streams_without_a_slot_are_not_believed(void **state)
 static void streams_are_what_the_driver_says(void **state)
 {
     (void)state;
-    struct sg_place place;
+    struct sg_tracked_stream place;
     cuEventRecord(event_of(1), stream_of(1));
     assert_int_equal(fake.id.flags, 0);
     fake.flags = CU_STREAM_DEFAULT;
@@ -609,22 +609,22 @@ static void streams_are_what_the_driver_says(void **state)
     assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING);
     fake.flags_answer = CUDA_ERROR_INVALID_HANDLE;
     cuEventRecord(event_of(1), stream_of(3));
-    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_OPAQUE);
+    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER);
     fake.flags_answer = CUDA_SUCCESS;
     assert_false(fake.id.per_thread);
     cuEventRecord(event_of(1), CU_STREAM_LEGACY);
     assert_int_equal(fake.id.flags, SG_STREAM_LEGACY);
     cuEventRecord(event_of(1), CU_STREAM_PER_THREAD);
-    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_OPAQUE);
+    assert_int_equal(fake.id.flags, SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER);
     assert_true(fake.id.per_thread);
     fake.flags = CU_STREAM_NON_BLOCKING;
     fake.green = true;
     cuEventRecord(event_of(1), stream_of(THIRD));
-    assert_int_equal(fake.id.flags, SG_STREAM_UNMARKED);
+    assert_int_equal(fake.id.flags, SG_STREAM_UNFENCEABLE);
     assert_ptr_equal(fake.id.context, (CUcontext)1);
     fake.green = false;
-    assert_true(sg_streams_place_on(NULL, stream_of(SECOND), 0, &place)); /* elsewhere nothing is followed */
-    assert_int_equal(fake.id.flags, SG_STREAM_OPAQUE);
+    assert_true(sg_streams_track_on(NULL, stream_of(SECOND), 0, &place)); /* elsewhere nothing is followed */
+    assert_int_equal(fake.id.flags, SG_STREAM_UNTRACKED_ORDER);
 }
 
 static void events_from_before_are_unknown(void **state)

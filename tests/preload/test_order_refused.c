@@ -199,12 +199,13 @@ static void streams_without_a_slot_are_missed(void **state)
 /* What is not said of a stream may be anything. */
 static void stream_of_unknown_kind_is_opaque(void **state)
 {
-    struct sg_place place;
+    struct sg_tracked_stream place;
     (void)state;
     fake.flags_answer = CUDA_ERROR_INVALID_HANDLE;
-    assert_true(sg_streams_place(sg_life_core(), stream_of(1), false, &place));
-    assert_int_equal(fake.id.flags & (SG_STREAM_BLOCKING | SG_STREAM_OPAQUE), SG_STREAM_BLOCKING | SG_STREAM_OPAQUE);
-    assert_true(sg_streams_is_opaque(&place));
+    assert_true(sg_streams_track(sg_process_core(), stream_of(1), false, &place));
+    assert_int_equal(fake.id.flags & (SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER),
+        SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER);
+    assert_true(sg_streams_is_untracked_order(&place));
 }
 
 /* Devices that there can't be are served nothing. */
@@ -213,12 +214,12 @@ static void no_device_is_served(void **state)
     (void)state;
     sg_streams_serve(-1);
     sg_streams_serve(SG_DEVICES_MAX);
-    struct sg_place place;
-    assert_true(sg_streams_place_on(sg_life_core(), stream_of(1), 0, &place));
-    assert_false(sg_streams_place_on(sg_life_core(), stream_of(1), SG_DEVICES_MAX, &place));
-    assert_false(sg_streams_place_on(sg_life_core(), stream_of(1), SG_DEVICES_MAX - 1, &place));
+    struct sg_tracked_stream place;
+    assert_true(sg_streams_track_on(sg_process_core(), stream_of(1), 0, &place));
+    assert_false(sg_streams_track_on(sg_process_core(), stream_of(1), SG_DEVICES_MAX, &place));
+    assert_false(sg_streams_track_on(sg_process_core(), stream_of(1), SG_DEVICES_MAX - 1, &place));
     fake.no_slots = true;
-    assert_false(sg_streams_place_on(sg_life_core(), stream_of(3), 1, &place));
+    assert_false(sg_streams_track_on(sg_process_core(), stream_of(3), 1, &place));
 }
 
 /* A whole context waits for an event of which nothing is known: whoever has waited may have told of all. */

@@ -33,7 +33,7 @@ struct sg_thread *sg_thread_find(void)
 
 static struct sg_conf conf;
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &conf;
 }

@@ -32,10 +32,10 @@ static struct {
     struct sg_tag tag;
 } fake;
 
-_Atomic unsigned sg_life_gate;
-atomic_int sg_captures_parked, sg_graphs_blocks, sg_graphs_gone;
+_Atomic unsigned sg_fast_path_epoch;
+atomic_int sg_captures_deferred, sg_graphs_blocks, sg_graphs_gone;
 atomic_uint sg_captures_ended;
-bool sg_declare_on, sg_recorder_on, sg_sites_on;
+bool sg_annotate_on, sg_recorder_on, sg_sites_on;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
 
@@ -50,20 +50,20 @@ static CUresult get_current(CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.ctx_get_current = get_current};
     return &driver;
 }
 
-struct sg_core *sg_life_core(void)
+struct sg_core *sg_process_core(void)
 {
     return (struct sg_core *)&fake;
 }
 
 atomic_uint sg_ipc_loads, sg_ipc_looked;
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
@@ -81,15 +81,15 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext ask
     return fake.remembered;
 }
 
-struct sg_origin sg_memory_origin(int caller)
+struct sg_request sg_memory_origin(int caller)
 {
-    return (struct sg_origin){.torch = caller == SG_CALLER_TORCH};
+    return (struct sg_request){.torch = caller == SG_CALLER_TORCH};
 }
 
-struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext asked, int device)
+struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *request, CUcontext asked, int device)
 {
     (void)core, (void)device;
-    return (struct sg_tag){.context = asked, .torch = origin->torch};
+    return (struct sg_tag){.context = asked, .torch = request->torch};
 }
 
 CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, const struct sg_tag *tag, unsigned ends,
@@ -141,15 +141,15 @@ static int other_malloc(void **ret, size_t bytes)
     return 1;
 }
 
-static const struct sg_module program = {.kind = SG_CALLER_OTHER, .malloc = one_malloc, .quick = true},
-                              library = {.kind = SG_CALLER_OTHER, .malloc = other_malloc, .quick = true},
+static const struct sg_module program = {.kind = SG_CALLER_OTHER, .malloc = one_malloc, .fast_path = true},
+                              library = {.kind = SG_CALLER_OTHER, .malloc = other_malloc, .fast_path = true},
                               old = {.kind = SG_CALLER_OTHER, .malloc = one_malloc};
 
 static bool can_malloc(const struct sg_module *module)
 {
     void *address = NULL;
     int before = fake.calls;
-    bool can = sg_quick_malloc(module, &address, BLOCK);
+    bool can = sg_fast_malloc(module, &address, BLOCK);
     assert_int_equal(fake.calls - before, can);
     assert_false(sg_self.inside);
     return can;
@@ -158,7 +158,7 @@ static bool can_malloc(const struct sg_module *module)
 static bool can_free(const struct sg_module *module)
 {
     int before = fake.calls;
-    bool can = sg_quick_free(module, (void *)(uintptr_t)BLOCK);
+    bool can = sg_fast_free(module, (void *)(uintptr_t)BLOCK);
     assert_int_equal(fake.calls - before, can);
     assert_false(sg_self.inside);
     return can;
@@ -168,7 +168,7 @@ static bool can_malloc_on(void)
 {
     CUdeviceptr address = 0;
     int before = fake.calls;
-    bool can = sg_quick_malloc_on(BLOCK, stream, &address);
+    bool can = sg_fast_malloc_on(BLOCK, stream, &address);
     assert_int_equal(fake.calls - before, can);
     return can;
 }
@@ -176,7 +176,7 @@ static bool can_malloc_on(void)
 static bool can_free_named(void)
 {
     int before = fake.calls;
-    bool can = sg_quick_free_named(BLOCK);
+    bool can = sg_fast_free_on(BLOCK);
     assert_int_equal(fake.calls - before, can);
     return can;
 }
@@ -188,11 +188,11 @@ static int start(void **state)
     memset(&fake, 0, sizeof fake);
     memset(&sg_self, 0, sizeof sg_self);
     atomic_store(&sg_graphs_blocks, 0);
-    atomic_store(&sg_captures_parked, 0);
+    atomic_store(&sg_captures_deferred, 0);
     fake.current = sg_self.last.context = context;
     fake.remembered = true;
-    sg_quick_learn(&program);
-    sg_quick_learn_named();
+    sg_fast_path_learn(&program);
+    sg_fast_path_learn_streams();
     return 0;
 }
 
@@ -227,7 +227,7 @@ static void is_of_one_context(void **state)
 static void ends_with_what_it_was_learnt_from(void **state)
 {
     (void)state;
-    atomic_fetch_add(&sg_life_gate, 1);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
     assert_false(can_malloc(&program));
     assert_false(can_free(&program));
     assert_false(can_malloc_on());
@@ -246,7 +246,7 @@ static void leaves_blocks_of_graphs_to_the_long_way(void **state)
 static void leaves_what_was_put_off_to_the_long_way(void **state)
 {
     (void)state;
-    atomic_store(&sg_captures_parked, 1);
+    atomic_store(&sg_captures_deferred, 1);
     assert_false(can_malloc(&program));
     assert_false(can_malloc_on());
     assert_true(can_free(&program));
@@ -268,7 +268,7 @@ static void is_not_learnt_where_it_would_differ(void **state)
         sg_self.last.context = context;
         fake.green = i == 0;
         fake.live = i == 1;
-        sg_quick_learn(i == 2 ? &old : &program);
+        sg_fast_path_learn(i == 2 ? &old : &program);
         assert_false(can_malloc(&program));
         assert_false(can_free(&program));
     }
@@ -282,13 +282,13 @@ static void is_not_learnt_of_streams_where_it_would_differ(void **state)
         memset(&sg_self, 0, sizeof sg_self);
         sg_self.last.context = i == 2 ? NULL : context;
         fake.live = i == 0;
-        sg_declare_on = i == 1;
-        sg_quick_learn_named();
-        sg_quick_learn(&program);
+        sg_annotate_on = i == 1;
+        sg_fast_path_learn_streams();
+        sg_fast_path_learn(&program);
         assert_false(can_malloc(&program));
         assert_false(can_malloc_on());
         assert_false(can_free_named());
-        sg_declare_on = false;
+        sg_annotate_on = false;
     }
 }
 
@@ -308,13 +308,13 @@ static void runtimes_before_12_set_their_device_late(void **state)
     (void)state;
     memcpy(&symbol, &function, sizeof symbol);
     version = 12000;
-    assert_true(sg_quick_runtime(symbol));
+    assert_true(sg_fast_path_allows(symbol));
     version = 11080;
-    assert_false(sg_quick_runtime(symbol));
-    assert_false(sg_quick_runtime(NULL));
+    assert_false(sg_fast_path_allows(symbol));
+    assert_false(sg_fast_path_allows(NULL));
     version = 12000;
     version_known = CUDA_ERROR_UNKNOWN;
-    assert_false(sg_quick_runtime(symbol));
+    assert_false(sg_fast_path_allows(symbol));
 }
 
 static void refusal_is_told_once(void **state)
@@ -322,9 +322,9 @@ static void refusal_is_told_once(void **state)
     void *address;
     (void)state;
     fake.answer = CUDA_ERROR_OUT_OF_MEMORY;
-    assert_false(sg_quick_malloc(&program, &address, BLOCK));
-    assert_int_equal(sg_quick_refused(), CUDA_ERROR_OUT_OF_MEMORY);
-    assert_int_equal(sg_quick_refused(), CUDA_SUCCESS);
+    assert_false(sg_fast_malloc(&program, &address, BLOCK));
+    assert_int_equal(sg_fast_path_take_error(), CUDA_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(sg_fast_path_take_error(), CUDA_SUCCESS);
 }
 
 #define TEST(name) cmocka_unit_test_setup(name, start)

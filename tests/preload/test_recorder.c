@@ -197,7 +197,7 @@ char *sg_environment(const char *name)
     return NULL;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     EXPECT(strstr(line, "no ") == line);
     fake.said++;

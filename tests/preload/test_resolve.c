@@ -182,7 +182,7 @@ static int close_it(void *handle)
 }
 
 /* The rest of the library. */
-bool sg_life_watched(void)
+bool sg_process_watched(void)
 {
     return fake.watched;
 }

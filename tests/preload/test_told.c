@@ -124,8 +124,8 @@ static int runtime_malloc(void **ret, size_t bytes)
     return (int)cuMemAlloc_v2((CUdeviceptr *)(void *)ret, bytes);
 }
 
-static const struct sg_module module = {.kind = SG_CALLER_OTHER, .malloc = runtime_malloc, .quick = true},
-                              torch = {.kind = SG_CALLER_TORCH, .malloc = runtime_malloc, .quick = true},
+static const struct sg_module module = {.kind = SG_CALLER_OTHER, .malloc = runtime_malloc, .fast_path = true},
+                              torch = {.kind = SG_CALLER_TORCH, .malloc = runtime_malloc, .fast_path = true},
                               old = {.kind = SG_CALLER_OTHER, .malloc = runtime_malloc};
 
 /* As callers.c does. */
@@ -135,20 +135,20 @@ static void through_runtime(void)
     void *pointer = NULL;
     size_t bytes = 512 + random_below(&told.random, 10000);
     say("runtime's malloc by %d %zx:", (int)caller->kind, bytes);
-    bool quick = sg_quick_malloc(caller, &pointer, bytes);
+    bool quick = sg_fast_malloc(caller, &pointer, bytes);
     int result = 0;
     sg_self.caller = (int)caller->kind;
     if (!quick)
         result = caller->malloc(&pointer, bytes);
     sg_self.caller = 0;
-    sg_self.refused = CUDA_SUCCESS;
+    sg_self.pending_error = CUDA_SUCCESS;
     if (!quick && result == 0)
-        sg_quick_learn(caller);
+        sg_fast_path_learn(caller);
     say(" -> %d %d %llx", quick, result, (unsigned long long)(uintptr_t)pointer);
     if (chance(3))
         pointer = (void *)(uintptr_t)live_block();
     if (chance(2))
-        say("; freed %d", sg_quick_free(caller, pointer));
+        say("; freed %d", sg_fast_free(caller, pointer));
 }
 
 static void free_somehow(void)
@@ -204,7 +204,7 @@ static void ask_gated(void)
     CUstream stream = any_stream();
     CUcontext context = any_context();
     if (chance(16))
-        sg_captures_gate(sg_life_driver(), &gated);
+        sg_captures_make_driver_safe(sg_process_driver(), &gated);
     sg_self.aside = chance(4);
     int what = (int)random_below(&told.random, 8);
     CUresult result = CUDA_SUCCESS;
@@ -261,7 +261,7 @@ static void of_the_layer(void)
     switch (random_below(&told.random, 6)) {
     case 0:
         say("mark:");
-        sg_memory_mark();
+        sg_memory_fence();
         break;
     case 1:
         say("the core is told of contexts:");
@@ -277,10 +277,10 @@ static void of_the_layer(void)
         say(" -> %d", (int)sg_captures_synchronize());
         break;
     case 4:
-        number = sg_users_begin(any_context());
+        number = sg_context_pin(any_context());
         say("users: %d", number >= 0);
         if (number >= 0)
-            sg_users_end(number);
+            sg_context_unpin(number);
         break;
     default:
         say("a graph goes");
@@ -391,8 +391,8 @@ static void begin(int program)
         told.context_id[i] = ++told.ids;
     }
     told.current = (CUcontext)(uintptr_t)PRIMARIES_AT;
-    sg_captures_gate(sg_life_driver(), &gated);
-    sg_declare_start();
+    sg_captures_make_driver_safe(sg_process_driver(), &gated);
+    sg_annotate_start();
     if (told.conf.free_sync == SG_FREE_SYNC_STREAM || program % 5 == 0)
         sg_memory_follow();
     if (program % 7 != 6) { /* else the second device comes late */

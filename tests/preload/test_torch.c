@@ -207,12 +207,12 @@ static void streams_are_the_threads_own(void **state)
 
 static void push_again(void)
 {
-    EXPECT(sg_torch_push_device(sg_life_driver(), DEVICE));
+    EXPECT(sg_torch_push_device(sg_process_driver(), DEVICE));
 }
 
 static void push_devices(void)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     EXPECT(!sg_torch_push_device(driver, -1) && !sg_torch_push_device(driver, SG_DEVICES_MAX));
     fake.current = (CUcontext)64;
     fake.device = DEVICE;

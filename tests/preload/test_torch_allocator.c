@@ -101,7 +101,7 @@ int sg_library_close(void *handle)
     return 0;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     assert_non_null(strstr(line, "statistics that this version does not know"));
     lines++;
@@ -117,7 +117,7 @@ void sg_thread_leave(bool outer)
     (void)outer;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     return NULL;
 }

@@ -56,33 +56,33 @@ static CUresult mem_info(size_t *available, size_t *total)
     return fake.info;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.device_total = device_total, .mem_info = mem_info};
     return fake.no_driver ? NULL : &driver;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
 
-struct sg_core *sg_begin_allocation(void)
+struct sg_core *sg_enter_allocation(void)
 {
-    return sg_begin();
+    return sg_enter();
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     return fake.over;
 }
 
-bool sg_life_passing(void)
+bool sg_process_is_passthrough(void)
 {
     return fake.passing;
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     static struct sg_conf conf;
     static const struct sg_conf_inputs none;
@@ -127,7 +127,7 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second)
     fake.pool = 10 * first + second;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }

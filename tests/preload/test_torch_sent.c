@@ -40,7 +40,7 @@ static struct {
     struct sg_stats stats;
 } fake;
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
@@ -88,7 +88,7 @@ const struct sg_real *sg_real(void)
     return &real;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver;
     return &driver;
@@ -127,7 +127,7 @@ bool sg_torch_direct(void)
 
 bool sg_torch_push_device(const struct sg_driver *driver, int device)
 {
-    assert_ptr_equal(driver, sg_life_driver());
+    assert_ptr_equal(driver, sg_process_driver());
     fake.device = device;
     fake.pushed++;
     return fake.pushes;
@@ -135,7 +135,7 @@ bool sg_torch_push_device(const struct sg_driver *driver, int device)
 
 void sg_torch_pop_device(const struct sg_driver *driver, bool pushed)
 {
-    assert_ptr_equal(driver, sg_life_driver());
+    assert_ptr_equal(driver, sg_process_driver());
     assert_int_equal(pushed, fake.pushes);
     fake.popped++;
 }

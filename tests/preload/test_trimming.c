@@ -144,24 +144,24 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
     return fake.info;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.ctx_push = push, .ctx_pop = pop, .mem_info = mem_info};
     return &driver;
 }
 
 /* The rest of the library. */
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : (struct sg_core *)&fake);
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     return fake.over;
 }
 
-bool sg_helper_start(void *(*run)(void *user), void *user)
+bool sg_worker_start(void *(*run)(void *user), void *user)
 {
     assert_null(user);
     fake.helper = run;
@@ -174,19 +174,19 @@ CUcontext sg_contexts_any(int device)
     return fake.gone ? NULL : (CUcontext)64;
 }
 
-int sg_users_begin(CUcontext context)
+int sg_context_pin(CUcontext context)
 {
     fake.uses += context != NULL;
     return context ? 5 : -1;
 }
 
-void sg_users_end(int use)
+void sg_context_unpin(int use)
 {
     assert_int_equal(use, 5);
     fake.uses--;
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return fake.live;
 }
@@ -226,7 +226,7 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret)
 static void open_it(bool on_request)
 {
     const struct sg_conf conf = {.trim_on_request = on_request, .trim_idle_s = 2.5};
-    sg_trimming_open(&conf);
+    sg_trim_open(&conf);
 }
 
 /* The devices of the tests before are still known. */
@@ -242,14 +242,14 @@ static int start(void **state)
     fake.available = 9 * mib;
     fake.stats.value[SG_STAT_reserved_bytes] = mib;
     open_it(true);
-    sg_trimming_use(0);
+    sg_trim_use(0);
     return 0;
 }
 
 static int end(void **state)
 {
     (void)state;
-    sg_trimming_forget();
+    sg_trim_forget();
     return fake.uses + fake.pushes + fake.relaxed;
 }
 
@@ -262,7 +262,7 @@ static void help(void)
 
 static void use_another(void)
 {
-    sg_trimming_use(1);
+    sg_trim_use(1);
 }
 
 /* A device is entered once, by the name that it has in all processes; by one thread at a time. The first of these
@@ -274,20 +274,20 @@ static void devices_are_entered_once(void **state)
     assert_int_not_equal(first, 0);
     fake.old = true;
     fake.meanwhile = use_another; /* that is not the time for it */
-    sg_trimming_use(2);
+    sg_trim_use(2);
     assert_int_equal(atomic_load(&fake.own.devices[2]), 0);
-    sg_trimming_use(1);
-    sg_trimming_use(1);
+    sg_trim_use(1);
+    sg_trim_use(1);
     uint64_t second = atomic_load(&fake.own.devices[1]), third = atomic_load(&fake.own.devices[2]);
     assert_true(second && third && first != second && second != third);
     assert_int_equal(atomic_load(&fake.own.devices[3]), 0);
     fake.uuid = CUDA_ERROR_INVALID_DEVICE;
-    sg_trimming_use(3); /* it has no name */
+    sg_trim_use(3);     /* it has no name */
     fake.uuid = CUDA_SUCCESS;
-    sg_trimming_use(3); /* and is not asked again */
+    sg_trim_use(3);     /* and is not asked again */
     assert_int_equal(atomic_load(&fake.own.devices[3]), 0);
     for (int device = 4; device < 32; device++) /* more than there is room for */
-        sg_trimming_use(device);
+        sg_trim_use(device);
     assert_int_not_equal(atomic_load(&fake.own.devices[SG_NEIGHBOUR_DEVICES - 1]), 0);
 }
 
@@ -388,7 +388,7 @@ static void ends_where_the_row_is_anothers(void **state)
     fake.before = be_taken_for_dead;
     help();
     assert_int_equal(fake.looks, 2);
-    sg_trimming_close();
+    sg_trim_close();
     assert_int_equal(fake.left, 1);
     help(); /* there is no row */
     assert_int_equal(fake.looks, 0);
@@ -396,7 +396,7 @@ static void ends_where_the_row_is_anothers(void **state)
 
 static bool ask_others(size_t bytes)
 {
-    return sg_trimming_ask_others(sg_life_driver(), 0, bytes);
+    return sg_trim_ask_others(sg_process_driver(), 0, bytes);
 }
 
 /* Where it is the device that is short, and others use it. */
@@ -413,14 +413,14 @@ static void others_are_asked_where_the_device_is_short(void **state)
     fake.available = 0;
     assert_true(ask_others(fake.total));
     assert_false(ask_others(fake.total + 1)); /* nobody could have so much */
-    assert_false(sg_trimming_ask_others(sg_life_driver(), 63, mib)); /* it is not known */
+    assert_false(sg_trim_ask_others(sg_process_driver(), 63, mib));  /* it is not known */
     fake.given = 0;
     assert_false(ask_others(mib));
     fake.given = 1;
     fake.info = CUDA_ERROR_UNKNOWN;
     assert_false(ask_others(mib));
     fake.info = CUDA_SUCCESS;
-    sg_trimming_forget();
+    sg_trim_forget();
     assert_false(ask_others(mib));
 }
 
@@ -428,7 +428,7 @@ static void nobody_helps_where_it_is_not_to(void **state)
 {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        sg_trimming_forget();
+        sg_trim_forget();
         fake.helper = NULL;
         fake.map = i == 1 ? -1 : 0;
         fake.full = i == 2;
@@ -437,8 +437,8 @@ static void nobody_helps_where_it_is_not_to(void **state)
         assert_int_equal(fake.helper != NULL, i == 3);
         assert_int_equal(fake.left, i == 3);
         assert_false(ask_others(mib));
-        sg_trimming_use(40);
-        sg_trimming_close();
+        sg_trim_use(40);
+        sg_trim_close();
         assert_int_equal(fake.left, i == 3);
     }
 }

@@ -59,7 +59,7 @@ static CUresult pop(CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.ctx_push = push, .ctx_pop = pop};
     return &driver;
@@ -74,41 +74,41 @@ static int end(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i < SG_CONTEXTS_KNOWN; i++)
-        sg_users_gone(context_of(i));
+        sg_context_pins_remove(context_of(i));
     return 0;
 }
 
 static void nobody_names_what_is_not_there(void **state)
 {
     (void)state;
-    assert_true(sg_users_begin(NULL) < 0);
-    assert_true(sg_users_begin(context_of(0)) < 0);
-    assert_true(sg_users_enter(context_of(0)) < 0);
-    assert_false(sg_users_any(context_of(0)));
-    assert_false(sg_users_is_ending(context_of(0)));
-    sg_users_ending(context_of(0), 1); /* nothing */
-    assert_false(sg_users_is_ending(context_of(0)));
+    assert_true(sg_context_pin(NULL) < 0);
+    assert_true(sg_context_pin(context_of(0)) < 0);
+    assert_true(sg_context_pin_current(context_of(0)) < 0);
+    assert_false(sg_context_is_pinned(context_of(0)));
+    assert_false(sg_context_is_ending(context_of(0)));
+    sg_context_pins_ending(context_of(0), 1); /* nothing */
+    assert_false(sg_context_is_ending(context_of(0)));
     assert_int_equal(pushes, 0);
 }
 
 static void who_ends_sees_who_uses(void **state)
 {
     (void)state;
-    sg_users_seen(context_of(0));
-    sg_users_seen(context_of(1));
-    int use = sg_users_begin(context_of(0));
+    sg_context_pins_add(context_of(0));
+    sg_context_pins_add(context_of(1));
+    int use = sg_context_pin(context_of(0));
     assert_true(use >= 0);
-    assert_true(sg_users_any(context_of(0)));
-    assert_false(sg_users_any(context_of(1)));
-    sg_users_end(use);
-    assert_false(sg_users_any(context_of(0)));
-    use = sg_users_enter(context_of(1));
-    assert_true(use >= 0 && pushes == 1 && sg_users_any(context_of(1)));
-    sg_users_leave(use);
-    assert_true(pushes == 0 && !sg_users_any(context_of(1)));
+    assert_true(sg_context_is_pinned(context_of(0)));
+    assert_false(sg_context_is_pinned(context_of(1)));
+    sg_context_unpin(use);
+    assert_false(sg_context_is_pinned(context_of(0)));
+    use = sg_context_pin_current(context_of(1));
+    assert_true(use >= 0 && pushes == 1 && sg_context_is_pinned(context_of(1)));
+    sg_context_unpin_current(use);
+    assert_true(pushes == 0 && !sg_context_is_pinned(context_of(1)));
     pushed = CUDA_ERROR_INVALID_CONTEXT; /* the driver has ended it */
-    assert_true(sg_users_enter(context_of(1)) < 0);
-    assert_false(sg_users_any(context_of(1)));
+    assert_true(sg_context_pin_current(context_of(1)) < 0);
+    assert_false(sg_context_is_pinned(context_of(1)));
     pushed = CUDA_SUCCESS;
 }
 
@@ -116,30 +116,30 @@ static void who_ends_sees_who_uses(void **state)
 static void ends_are_counted(void **state)
 {
     (void)state;
-    sg_users_seen(context_of(0));
-    sg_users_ending(context_of(0), 1);
-    sg_users_ending(context_of(0), 1);
-    assert_true(sg_users_is_ending(context_of(0)));
-    sg_users_ending(context_of(0), -1);
-    assert_true(sg_users_is_ending(context_of(0)));
-    sg_users_ending(context_of(0), -1);
-    assert_false(sg_users_is_ending(context_of(0)));
-    sg_users_ending(context_of(0), -1);
-    assert_false(sg_users_is_ending(context_of(0)));
-    sg_users_ending(context_of(0), 1);
-    assert_true(sg_users_is_ending(context_of(0)));
-    sg_users_gone(context_of(0));
-    sg_users_gone(context_of(0));
-    assert_false(sg_users_is_ending(context_of(0)));
-    sg_users_seen(context_of(0));
-    int use = sg_users_begin(context_of(0)); /* none is under way any more */
+    sg_context_pins_add(context_of(0));
+    sg_context_pins_ending(context_of(0), 1);
+    sg_context_pins_ending(context_of(0), 1);
+    assert_true(sg_context_is_ending(context_of(0)));
+    sg_context_pins_ending(context_of(0), -1);
+    assert_true(sg_context_is_ending(context_of(0)));
+    sg_context_pins_ending(context_of(0), -1);
+    assert_false(sg_context_is_ending(context_of(0)));
+    sg_context_pins_ending(context_of(0), -1);
+    assert_false(sg_context_is_ending(context_of(0)));
+    sg_context_pins_ending(context_of(0), 1);
+    assert_true(sg_context_is_ending(context_of(0)));
+    sg_context_pins_remove(context_of(0));
+    sg_context_pins_remove(context_of(0));
+    assert_false(sg_context_is_ending(context_of(0)));
+    sg_context_pins_add(context_of(0));
+    int use = sg_context_pin(context_of(0)); /* none is under way any more */
     assert_true(use >= 0);
-    sg_users_end(use);
+    sg_context_unpin(use);
 }
 
 static void *name_it(void *ret)
 {
-    *(int *)ret = sg_users_begin(context_of(0));
+    *(int *)ret = sg_context_pin(context_of(0));
     return NULL;
 }
 
@@ -150,22 +150,22 @@ static void who_comes_later_waits(void **state)
     for (int ends = 0; ends < 2; ends++) {
         int use = -2;
         pthread_t thread;
-        sg_users_seen(context_of(0));
-        sg_users_ending(context_of(0), 1);
+        sg_context_pins_add(context_of(0));
+        sg_context_pins_ending(context_of(0), 1);
         assert_int_equal(pthread_create(&thread, NULL, name_it, &use), 0);
         for (int i = 0; i < 50; i++)
-            sg_users_rest();
+            sg_context_pins_rest();
         if (ends)
-            sg_users_gone(context_of(0));
+            sg_context_pins_remove(context_of(0));
         else
-            sg_users_ending(context_of(0), -1);
+            sg_context_pins_ending(context_of(0), -1);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_int_equal(use >= 0, !ends);
         if (use >= 0) {
-            assert_true(sg_users_any(context_of(0)));
-            sg_users_end(use);
+            assert_true(sg_context_is_pinned(context_of(0)));
+            sg_context_unpin(use);
         }
-        sg_users_gone(context_of(0));
+        sg_context_pins_remove(context_of(0));
     }
 }
 
@@ -174,13 +174,13 @@ static void short_way_is_closed_where_the_kernel_refuses(void **state)
 {
     (void)state;
     refused = true;
-    sg_users_seen(context_of(0));
+    sg_context_pins_add(context_of(0));
     errno = 0;
-    sg_users_expect();
+    sg_context_pins_use_membarrier();
     assert_int_equal(errno, 0);
-    sg_users_end(sg_users_begin(context_of(0)));
-    assert_false(sg_users_begin_quickly(sg_this_thread(), context_of(0)));
-    assert_false(sg_users_any(context_of(0)));
+    sg_context_unpin(sg_context_pin(context_of(0)));
+    assert_false(sg_context_pin_cached(sg_this_thread(), context_of(0)));
+    assert_false(sg_context_is_pinned(context_of(0)));
     assert_int_equal(registrations, 1);
     assert_int_equal(fences, 0);
     refused = false;
@@ -191,28 +191,28 @@ static void short_way_ends_with_any_change(void **state)
 {
     struct sg_thread *self = sg_this_thread();
     (void)state;
-    sg_users_seen(context_of(0));
-    sg_users_end(sg_users_begin(context_of(0)));
-    assert_false(sg_users_begin_quickly(self, context_of(0))); /* nobody expects others */
-    sg_users_expect();
-    sg_users_expect();
-    sg_users_end(sg_users_begin(context_of(0)));
-    if (!sg_users_begin_quickly(self, context_of(0))) {
+    sg_context_pins_add(context_of(0));
+    sg_context_unpin(sg_context_pin(context_of(0)));
+    assert_false(sg_context_pin_cached(self, context_of(0)));  /* nobody expects others */
+    sg_context_pins_use_membarrier();
+    sg_context_pins_use_membarrier();
+    sg_context_unpin(sg_context_pin(context_of(0)));
+    if (!sg_context_pin_cached(self, context_of(0))) {
         skip(); /* the kernel makes no fences for others */
         return;
     }
     registrations = fences = 0;
-    assert_true(sg_users_any(context_of(0)));
+    assert_true(sg_context_is_pinned(context_of(0)));
     assert_int_equal(fences, 1); /* who ends makes those of the others */
-    sg_users_expect();
+    sg_context_pins_use_membarrier();
     assert_int_equal(registrations, 0); /* that was done */
-    sg_users_end_quickly(self);
-    assert_false(sg_users_any(context_of(0)));
-    assert_false(sg_users_begin_quickly(self, NULL));
-    assert_false(sg_users_begin_quickly(self, context_of(5)));
-    sg_users_ending(context_of(0), 1);
-    assert_false(sg_users_begin_quickly(self, context_of(0)));
-    assert_false(sg_users_any(context_of(0)));
+    sg_context_unpin_cached(self);
+    assert_false(sg_context_is_pinned(context_of(0)));
+    assert_false(sg_context_pin_cached(self, NULL));
+    assert_false(sg_context_pin_cached(self, context_of(5)));
+    sg_context_pins_ending(context_of(0), 1);
+    assert_false(sg_context_pin_cached(self, context_of(0)));
+    assert_false(sg_context_is_pinned(context_of(0)));
 }
 
 /* More than there are places for: whoever names one of those finds it gone, and waits for nobody. */
@@ -220,28 +220,28 @@ static void contexts_beyond_the_places_are_not_there(void **state)
 {
     (void)state;
     for (uintptr_t i = 0; i <= SG_CONTEXTS_KNOWN; i++)
-        sg_users_seen(context_of(i));
-    int use = sg_users_begin(context_of(SG_CONTEXTS_KNOWN - 1));
+        sg_context_pins_add(context_of(i));
+    int use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN - 1));
     assert_true(use >= 0);
-    sg_users_end(use);
-    assert_true(sg_users_begin(context_of(SG_CONTEXTS_KNOWN)) < 0);
-    sg_users_gone(context_of(7));
-    sg_users_seen(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
-    use = sg_users_begin(context_of(SG_CONTEXTS_KNOWN));
+    sg_context_unpin(use);
+    assert_true(sg_context_pin(context_of(SG_CONTEXTS_KNOWN)) < 0);
+    sg_context_pins_remove(context_of(7));
+    sg_context_pins_add(context_of(SG_CONTEXTS_KNOWN)); /* has its place */
+    use = sg_context_pin(context_of(SG_CONTEXTS_KNOWN));
     assert_true(use >= 0);
-    sg_users_end(use);
-    sg_users_gone(context_of(SG_CONTEXTS_KNOWN));
+    sg_context_unpin(use);
+    sg_context_pins_remove(context_of(SG_CONTEXTS_KNOWN));
 }
 
 static void *use_it(void *ret)
 {
-    int use = sg_users_begin(context_of(0));
-    bool seen = sg_users_any(context_of(0));
-    bool quick = sg_users_begin_quickly(sg_this_thread(), context_of(0));
+    int use = sg_context_pin(context_of(0));
+    bool seen = sg_context_is_pinned(context_of(0));
+    bool quick = sg_context_pin_cached(sg_this_thread(), context_of(0));
     if (use >= 0)
-        sg_users_end(use);
+        sg_context_unpin(use);
     if (quick)
-        sg_users_end_quickly(sg_this_thread());
+        sg_context_unpin_cached(sg_this_thread());
     *(int *)ret += use >= 0 && seen ? 1 : 0;
     return NULL;
 }
@@ -252,15 +252,15 @@ static void threads_beyond_the_rows_share_one(void **state)
     enum { THREADS = 80 };
     int good = 0;
     (void)state;
-    sg_users_seen(context_of(0));
-    sg_users_expect();
+    sg_context_pins_add(context_of(0));
+    sg_context_pins_use_membarrier();
     for (int i = 0; i < THREADS; i++) {
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, use_it, &good), 0);
         assert_int_equal(pthread_join(thread, NULL), 0);
     }
     assert_int_equal(good, THREADS);
-    assert_false(sg_users_any(context_of(0)));
+    assert_false(sg_context_is_pinned(context_of(0)));
 }
 
 #define TEST(name) cmocka_unit_test_teardown(name, end)

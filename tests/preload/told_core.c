@@ -24,7 +24,7 @@ static void say_tag(const struct sg_tag *tag)
 }
 
 /* By slot: what it says is enough to tell clocks apart. */
-static void say_clock(const struct sg_clock *clock)
+static void say_clock(const struct sg_vector_clock *clock)
 {
     if (!clock)
         say(" all");
@@ -96,7 +96,7 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
         return answered(CUDA_ERROR_INVALID_VALUE);
     *ret = (struct sg_block_info){.base = told.block[number].address, .bytes = told.block[number].bytes,
         .device = told.block[number].device, .context = told.block[number].context, .buffer_id = (uint64_t)number + 7,
-        .abroad = number % 5 == 0, .plain = number % 3 == 0};
+        .cross_device = number % 5 == 0, .plain = number % 3 == 0};
     return CUDA_SUCCESS;
 }
 
@@ -209,7 +209,7 @@ sg_slot sg_core_slot(struct sg_core *core, int device, const struct sg_stream_id
     return slot;
 }
 
-void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret)
+void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret)
 {
     static uint64_t now;
     assert(core == told_core());
@@ -219,19 +219,20 @@ void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clo
     ret->at[(slot + 1) % SG_SLOTS] = now / 2;
 }
 
-void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
+void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret_told,
+    uint64_t *ret_done)
 {
     sg_core_clock(core, device, slot, ret_told);
     *ret_done = ret_told->at[slot] - random_below(&told.answers, 2);
 }
 
-void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_clock *ret)
+void sg_core_context_clock(struct sg_core *core, int device, CUcontext context, struct sg_vector_clock *ret)
 {
     say(" of_context(%lx)", (unsigned long)(uintptr_t)context);
     sg_core_clock(core, device, 0, ret);
 }
 
-void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct sg_clock *clock)
+void sg_core_ordered_after(struct sg_core *core, int device, sg_slot slot, const struct sg_vector_clock *clock)
 {
     assert(core == told_core());
     say(" waited(%d %u", device, slot);
@@ -239,7 +240,7 @@ void sg_core_waited(struct sg_core *core, int device, sg_slot slot, const struct
     say(")");
 }
 
-void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *clock)
+void sg_core_completed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
     assert(core == told_core());
     say(" completed(%d", device);
@@ -247,7 +248,7 @@ void sg_core_completed(struct sg_core *core, int device, const struct sg_clock *
     say(")");
 }
 
-void sg_core_told(struct sg_core *core, int device, const struct sg_clock *clock)
+void sg_core_host_observed(struct sg_core *core, int device, const struct sg_vector_clock *clock)
 {
     assert(core == told_core());
     say(" told(%d", device);
@@ -271,22 +272,23 @@ bool sg_core_pin_all(struct sg_core *core)
     }
 SAYS_OF_DEVICE(poll)
 
-#define SAYS_OF_SLOT(name) \
+#define SAYS_OF_SLOT(name, said) \
     void sg_core_##name(struct sg_core *core, int device, sg_slot slot) \
     { \
         assert(core == told_core()); \
-        say(" " #name "(%d %u)", device, slot); \
+        say(" " said "(%d %u)", device, slot); \
     }
-SAYS_OF_SLOT(slot_gone)
-SAYS_OF_SLOT(slot_opaque)
-SAYS_OF_SLOT(slot_touched)
+SAYS_OF_SLOT(slot_gone, "slot_gone")
+SAYS_OF_SLOT(slot_untracked_order, "slot_opaque")
+SAYS_OF_SLOT(slot_submitted, "slot_touched")
 
-#define SAYS_OF_CONTEXT(name, more, format, ...) \
+#define SAYS_AS(name, said, more, format, ...) \
     void sg_core_##name more \
     { \
         assert(core == told_core()); \
-        say(" " #name "(" format ")", __VA_ARGS__); \
+        say(" " said "(" format ")", __VA_ARGS__); \
     }
+#define SAYS_OF_CONTEXT(name, ...) SAYS_AS(name, #name, __VA_ARGS__)
 SAYS_OF_CONTEXT(context_seen, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
     (unsigned long)(uintptr_t)context)
 SAYS_OF_CONTEXT(context_gone, (struct sg_core *core, int device, CUcontext context), "%d %lx", device,
@@ -294,9 +296,10 @@ SAYS_OF_CONTEXT(context_gone, (struct sg_core *core, int device, CUcontext conte
 SAYS_OF_CONTEXT(context_forget, (struct sg_core *core, CUcontext context), "%lx", (unsigned long)(uintptr_t)context)
 SAYS_OF_CONTEXT(context_ending, (struct sg_core *core, CUcontext context, bool ending), "%lx %d",
     (unsigned long)(uintptr_t)context, ending)
-SAYS_OF_CONTEXT(used_abroad, (struct sg_core *core, CUdeviceptr address), "%llx", address)
+SAYS_AS(used_cross_device, "used_abroad", (struct sg_core *core, CUdeviceptr address), "%llx", address)
 SAYS_OF_CONTEXT(pin, (struct sg_core *core, CUdeviceptr address, size_t bytes), "%llx %zx", address, bytes)
-SAYS_OF_CONTEXT(passed_on, (struct sg_core *core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx", device,
+SAYS_AS(passthrough, "passed_on", (struct sg_core *core, int device, CUdeviceptr address, size_t bytes), "%d %llx %zx",
+    device,
     address, bytes)
 
 bool sg_core_take_aliased(struct sg_core *core, int device, sg_slot slot)

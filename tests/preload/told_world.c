@@ -26,7 +26,7 @@ struct told told;
 bool sg_recorder_on = true, sg_sites_on;
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 atomic_uint sg_ipc_loads, sg_ipc_looked;
 
 void say(const char *format, ...)
@@ -503,7 +503,7 @@ static CUresult exchange_capture_mode(CUstreamCaptureMode *mode)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {
         .ctx_get_current = ctx_get_current, .ctx_push = ctx_push, .ctx_pop = ctx_pop, .ctx_get_device = ctx_get_device,
@@ -547,13 +547,13 @@ void told_rest(long ns)
 /* The life of the process. */
 static unsigned guards;
 
-void sg_guard(enum sg_guard guard)
+void sg_process_lock(enum sg_process_lock guard)
 {
     assert(guards >> guard == 0);
     guards |= 1u << guard;
 }
 
-void sg_unguard(enum sg_guard guard)
+void sg_process_unlock(enum sg_process_lock guard)
 {
     assert(guards >> guard & 1);
     guards &= ~(1u << guard);
@@ -570,17 +570,17 @@ bool sg_thread_inside(void)
     return sg_self.inside;
 }
 
-struct sg_core *sg_life_core(void)
+struct sg_core *sg_process_core(void)
 {
     return told.has_core ? told_core() : NULL;
 }
 
-struct sg_core *sg_life_core_made(void)
+struct sg_core *sg_process_core_made(void)
 {
-    return sg_life_core();
+    return sg_process_core();
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     if (sg_self.inside || !told.has_core || told.over)
         return NULL;
@@ -588,47 +588,47 @@ struct sg_core *sg_begin(void)
     return told_core();
 }
 
-struct sg_core *sg_begin_allocation(void)
+struct sg_core *sg_enter_allocation(void)
 {
     told.has_core |= !told.passing;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (core && sg_sites_on)
         sg_sites_note(&sg_self);
     return core;
 }
 
-void sg_end(void)
+void sg_leave(void)
 {
     assert(sg_self.inside && guards == 0);
     sg_self.inside = false;
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     return told.over;
 }
 
-bool sg_life_passing(void)
+bool sg_process_is_passthrough(void)
 {
     return told.passing;
 }
 
-void sg_life_recover(void)
+void sg_process_recover(void)
 {
     say(" recover");
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     return told.has_core && sg_core_owns(told_core(), address);
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &told.conf;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     say(" SAYS %s;", line);
 }
@@ -725,7 +725,7 @@ bool sg_torch_stream(CUstream *ret)
     return !happens(8);
 }
 
-bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
 {
     (void)driver;
     say(" others(%d %zx)", device, bytes);
@@ -738,7 +738,7 @@ void sg_coherence_use(struct sg_core *core, int device)
     (void)device;
 }
 
-void sg_trimming_use(int device)
+void sg_trim_use(int device)
 {
     say(" uses(%d)", device);
 }

@@ -248,7 +248,7 @@ static CUresult mem_info(size_t *ret_free, size_t *ret_total)
     return fake.info;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.ctx_get_current = get_current, .ctx_get_device = get_device,
         .primary_retain = retain, .primary_release = release, .ctx_push = push, .ctx_pop = pop, .mem_alloc = mem_alloc,
@@ -257,38 +257,38 @@ const struct sg_driver *sg_life_driver(void)
 }
 
 /* The rest of the library. */
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(fake.no_core ? NULL : core);
 }
 
-struct sg_core *sg_begin_allocation(void)
+struct sg_core *sg_enter_allocation(void)
 {
-    return sg_begin();
+    return sg_enter();
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     return fake.over;
 }
 
-bool sg_life_passing(void)
+bool sg_process_is_passthrough(void)
 {
     return fake.passing;
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     EXPECT(address == BLOCK);
     return fake.ours;
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     return &fake.conf;
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     fake.said++;
     fprintf(stderr, "%s\n", line);
@@ -304,25 +304,25 @@ void sg_memory_torch_plugged(void)
     fake.plugged++;
 }
 
-CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+CUresult sg_memory_alloc(struct sg_core *asked, size_t bytes, const struct sg_request *request, CUdeviceptr *ret)
 {
-    EXPECT(asked == core && bytes && origin->torch && origin->pluggable && origin->stream == (CUstream)192);
+    EXPECT(asked == core && bytes && request->torch && request->pluggable && request->stream == (CUstream)192);
     fake.allocs++;
     if (fake.alloc == CUDA_SUCCESS)
         *ret = BLOCK;
     return fake.alloc;
 }
 
-CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *asked, CUdeviceptr address, const struct sg_request *request)
 {
-    EXPECT(asked == core && address == BLOCK && origin->pluggable);
+    EXPECT(asked == core && address == BLOCK && request->pluggable);
     fake.frees++;
     return CUDA_SUCCESS;
 }
 
-CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
 {
-    EXPECT(address == BLOCK && origin->pluggable);
+    EXPECT(address == BLOCK && request->pluggable);
     fake.passed++;
     return CUDA_SUCCESS;
 }

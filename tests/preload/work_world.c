@@ -58,28 +58,28 @@ const struct sg_real *sg_real(void)
     return &asking;
 }
 
-bool sg_beside_made_room(void)
+bool sg_external_made_room(void)
 {
     seen.asked_for_room++;
     return seen.room;
 }
 
 /* What is noted. */
-void sg_streams_touch(CUstream stream, bool per_thread)
+void sg_streams_submitted(CUstream stream, bool per_thread)
 {
     seen.touches++;
     seen.touched = stream;
     seen.touched_own = per_thread;
 }
 
-void sg_streams_tell(CUstream stream, bool per_thread)
+void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
     seen.tells++;
     seen.told = stream;
     seen.told_own = per_thread;
 }
 
-void sg_streams_tell_all(void)
+void sg_streams_host_may_observe_all(void)
 {
     seen.tells_all++;
 }
@@ -89,25 +89,25 @@ void sg_streams_untrack(const char *by)
     seen.untracked = by;
 }
 
-void sg_streams_told_all(struct sg_core *core)
+void sg_streams_host_observed_all(struct sg_core *core)
 {
     (void)core;
     seen.told_all++;
 }
 
-bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
     (void)core;
-    *ret = (struct sg_place){0, 1, 0};
+    *ret = (struct sg_tracked_stream){0, 1, 0};
     seen.opaque = stream;
     seen.opaque_own = per_thread;
     return !seen.unfollowed;
 }
 
-bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
     (void)core, (void)stream, (void)per_thread;
-    *ret = (struct sg_place){2, 3, 0};
+    *ret = (struct sg_tracked_stream){2, 3, 0};
     return !seen.unfollowed;
 }
 
@@ -143,7 +143,7 @@ static CUresult destroy(CUevent event)
     return CUDA_SUCCESS;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     static const struct sg_driver driver = {.event_create = create, .event_record = record, .event_destroy = destroy};
     return &driver;
@@ -160,13 +160,13 @@ void sg_streams_waited_early(void)
     seen.waited_early++;
 }
 
-void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+void sg_streams_untracked_order(struct sg_core *core, const struct sg_tracked_stream *place)
 {
     (void)core, (void)place;
     seen.opaques++;
 }
 
-void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot)
+void sg_core_slot_submitted(struct sg_core *core, int device, sg_slot slot)
 {
     (void)core, (void)device, (void)slot;
     seen.touches++;
@@ -174,7 +174,7 @@ void sg_core_slot_touched(struct sg_core *core, int device, sg_slot slot)
     seen.touched_own = seen.opaque_own;
 }
 
-void sg_events_taint(CUevent event)
+void sg_events_distrust(CUevent event)
 {
     seen.taints++;
     seen.late |= seen.calls > 0;
@@ -182,12 +182,12 @@ void sg_events_taint(CUevent event)
 }
 
 /* The rest of the library. */
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     return balance_begin(given.no_core ? NULL : (struct sg_core *)&seen);
 }
 
-bool sg_captures_live(void)
+bool sg_captures_active(void)
 {
     return seen.capturing;
 }
@@ -207,7 +207,7 @@ CUcontext sg_contexts_primary_of(int device)
     return given.no_primary ? NULL : context_of(device);
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     bool theirs = given.theirs && address == given.theirs && !given.freed;
     return (seen.devices && !theirs) || (given.ours && address == given.ours);
@@ -228,13 +228,13 @@ CUresult sg_core_block(struct sg_core *core, CUdeviceptr address, struct sg_bloc
     return seen.devices ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
-void sg_core_used_abroad(struct sg_core *core, CUdeviceptr address)
+void sg_core_used_cross_device(struct sg_core *core, CUdeviceptr address)
 {
     (void)core, (void)address;
     seen.abroad++;
 }
 
-void sg_memory_served_abroad(void)
+void sg_memory_served_cross_device(void)
 {
     seen.served_abroad++;
 }

@@ -108,10 +108,10 @@ class Numbers(unittest.TestCase):
     TORCH_AND_CHECKS = re.compile(r"torch_|check")  # PyTorch's rules have PyTorch's numbers
     NOT_TUNED = {
         "SG_DEVICES_MAX": "table", "SG_REGIONS_MAX": "table", "SG_CONTEXTS_MAX": "table", "SG_STREAMS_MAX": "table",
-        "SG_MARKS": "table", "SG_SLOTS": "bits of a word", "SG_BIN_OWNERS": "table", "SEGMENTS_ROOM": "table",
-        "NODES_MOST": "table", "SCRATCH_LEAST": "table", "SG_CLASSES": "bits of a size", "NODES_SPARE_OF_CLAIM": "parts",
+        "SG_FENCES": "table", "SG_SLOTS": "bits of a word", "SG_QUICK_OWNERS": "table", "SEGMENTS_ROOM": "table",
+        "NODES_MOST": "table", "SCRATCH_LEAST": "table", "SG_SIZE_CLASSES": "bits of a size", "NODES_SPARE_OF_CLAIM": "parts",
         "REGION_SHIFT": "record", "PIN_REGION_SHIFT": "record", "CONTEXT_SHIFT": "record", "MAPPED_SHIFT": "record",
-        "SG_STREAM_OPAQUE": "flag", "SG_STREAM_UNMARKED": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
+        "SG_STREAM_UNTRACKED_ORDER": "flag", "SG_STREAM_UNFENCEABLE": "flag", "SG_STREAM_UNUSED": "flag", "SG_UNIT_SHIFT": "block",
         "SG_MAPPINGS_OF_MACHINE": "the driver's", "RESTS": "a second, in steps", "range[SG_REGIONS_MAX": "table",
         "device->serial": "upper bits", "SG_ROOMY_PERCENT / 100": "percent", "SG_PENDING_PERCENT / 100": "percent",
         "char line[": "text", "char name[": "text", ">> 20)": "MiB"}

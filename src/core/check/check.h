@@ -9,23 +9,23 @@
 #include "device.h"
 
 enum sg_check_depth {
-    SG_CHECK_NODES, /* what follows from the nodes and the memory that is there: as many steps as there are nodes and
-                       mapped pages */
-    SG_CHECK_TABLES, /* and every entry of the tables that have one for each page, bin or class */
-    SG_CHECK_SLOTS   /* and of those that have one for each slot of addresses, of which there are very many */
+    SG_CHECK_EXTENTS, /* what follows from the extents and the memory that is there: as many steps as there are extents
+                       and mapped pages */
+    SG_CHECK_TABLES, /* and every entry of the tables that have one for each page, quick list or class */
+    SG_CHECK_BUCKETS /* and of those that have one for each bucket, of which there are very many */
 };
 
-/* What a region, or all regions of a device, hold, counted node by node and page by page. */
+/* What a region, or all regions of a device, hold, counted extent by extent and page by page. */
 struct sg_check_sums {
     uint64_t requested, allocated, pending, mapped, small_allocated, small_mapped, whole, old; /* bytes */
-    uint64_t blocks, unasked, pendings, busy, nodes; /* unasked: blocks of which nothing was asked for */
+    uint64_t blocks, unasked, pendings, busy, extents; /* unasked: blocks of which nothing was asked for */
     uint64_t pages, old_pages, lost, empty; /* with memory of their own, or as which `handle` says; without, though no
                                                hole */
     uint64_t asked, pinned_pages, pins_twice; /* of enum sg_pin */
 };
 
-/* The nodes tile the region; bins, lists, indexes and tables say what the nodes say. Adds to *sums. What its device
-   counts of it is not looked at. */
+/* The extents tile the region; quick lists, lists, indexes and tables say what the extents say. Adds to *sums. What its
+   device counts of it is not looked at. */
 const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);
 
 /* Checks all regions of a device, and their accounts, queues, fences and stream clocks. *ret_sums: of all. A device

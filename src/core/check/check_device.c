@@ -9,18 +9,18 @@
 #define CHECK_FILE "core/check/check_device.c"
 #include "check/check_parts.h"
 
-enum { TWIN_SHIFT = 32 };
+enum { TARGET_SHIFT = 32 };
 
 /* A page behind an old address is mapped elsewhere, perhaps by way of more old addresses, and may not move there. */
-static const char *twin_broken(const struct sg_device *device, const struct sg_region *region, uint32_t page)
+static const char *alias_target_broken(const struct sg_device *device, const struct sg_region *region, uint32_t page)
 {
     const struct sg_region *now = region;
-    for (uint32_t links = 0; now->handle[page] == SG_PAGE_OLD; links++) {
-        uint64_t twin = now->twin[page];
+    for (uint32_t links = 0; now->handle[page] == SG_PAGE_STALE; links++) {
+        uint64_t alias_target = now->alias_target[page];
         MUST(links <= device->usage.aliased.now >> SG_UNIT_SHIFT);
-        MUST(twin >> TWIN_SHIFT < device->region_count);
-        now = device->region[twin >> TWIN_SHIFT];
-        page = (uint32_t)twin;
+        MUST(alias_target >> TARGET_SHIFT < device->region_count);
+        now = device->region[alias_target >> TARGET_SHIFT];
+        page = (uint32_t)alias_target;
         MUST(page < now->pages && now->page_units == region->page_units);
         MUST(now->pin[page] >= SG_PIN_TWICE);
     }
@@ -28,43 +28,44 @@ static const char *twin_broken(const struct sg_device *device, const struct sg_r
     return NULL;
 }
 
-/* Busy nodes, no operation being under way: in the queue of old addresses; the others are lost. */
+/* Busy extents, no operation being under way: in the queue of old addresses; the others are lost. */
 struct busy {
     uint64_t queued;
 };
 
-static const char *old_queue_broken(const struct sg_device *device, struct busy *busy)
+static const char *stale_queue_broken(const struct sg_device *device, struct busy *busy)
 {
-    const struct sg_node *nodes = device->nodes.node;
+    const struct sg_extent *extents = device->extents.extent;
     uint32_t last = 0;
-    uint64_t most = device->nodes.live;
-    for (uint32_t id = device->old.first; id; last = id, id = nodes[id].later) {
+    uint64_t most = device->extents.live;
+    for (uint32_t id = device->stale_queue.first; id; last = id, id = extents[id].later) {
         MUST(most-- > 0);
-        MUST(nodes[id].state == SG_NODE_BUSY && nodes[id].region < device->region_count);
-        const struct sg_region *region = device->region[nodes[id].region];
-        MUST(nodes[id].begin % region->page_units == 0 && nodes[id].size % region->page_units == 0);
-        for (uint32_t page = page_of(region, nodes[id].begin); page < page_of(region, end_of(&nodes[id])); page++) {
-            MUST(region->handle[page] == SG_PAGE_OLD);
-            PASS(twin_broken(device, region, page));
+        MUST(extents[id].state == SG_EXTENT_BUSY && extents[id].region < device->region_count);
+        const struct sg_region *region = device->region[extents[id].region];
+        MUST(extents[id].begin % region->page_units == 0 && extents[id].size % region->page_units == 0);
+        for (uint32_t page = page_of(region, extents[id].begin); page < page_of(region,
+            extent_end(&extents[id])); page++) {
+            MUST(region->handle[page] == SG_PAGE_STALE);
+            PASS(alias_target_broken(device, region, page));
         }
         busy->queued++;
     }
-    MUST(device->old.last == last);
+    MUST(device->stale_queue.last == last);
     return NULL;
 }
 
 static const char *queue_broken(const struct sg_device *device, const struct sg_pending_queue *queue, bool all,
     uint64_t *left)
 {
-    uint64_t time = 0;
+    uint64_t seq = 0;
     uint32_t last = 0;
-    for (uint32_t id = queue->first; id; last = id, id = device->nodes.node[id].later) {
-        const struct sg_node *node = &device->nodes.node[id];
-        MUST(node->state == SG_NODE_PENDING && node->region < device->region_count);
-        MUST((node->also & 1) == all && node->also != 0);
-        MUST(node->time <= device->serial && (!all || node->time >= time));
+    for (uint32_t id = queue->first; id; last = id, id = device->extents.extent[id].later) {
+        const struct sg_extent *extent = &device->extents.extent[id];
+        MUST(extent->state == SG_EXTENT_PENDING && extent->region < device->region_count);
+        MUST((extent->users_mask & 1) == all && extent->users_mask != 0);
+        MUST(extent->seq <= device->seq && (!all || extent->seq >= seq));
         MUST(*left > 0);
-        time = node->time;
+        seq = extent->seq;
         --*left;
     }
     MUST(queue->last == last || (!queue->first && !queue->last));
@@ -90,7 +91,7 @@ static const char *gauges_broken(const struct sg_device *device)
 static const char *usage_broken(const struct sg_device *device, const struct sg_check_sums *sums)
 {
     const struct sg_usage *usage = &device->usage;
-    const struct sg_classic_held fixed = device->classic ? sg_classic_held(device) : (struct sg_classic_held){0};
+    const struct sg_segments_usage fixed = device->native ? sg_segments_usage(device) : (struct sg_segments_usage){0};
     MUST(usage->requested.now == sums->requested + fixed.requested);
     MUST(usage->allocated.now == sums->allocated + fixed.allocated);
     MUST(usage->pending.now == sums->pending);
@@ -106,45 +107,45 @@ static const char *usage_broken(const struct sg_device *device, const struct sg_
     return NULL;
 }
 
-static const char *marks_broken(const struct sg_device *device)
+static const char *fences_broken(const struct sg_device *device)
 {
-    uint64_t number = 0, time = 0, last = 0;
-    MUST(device->mark_count <= SG_MARKS && device->idle_count <= SG_IDLE_EVENTS);
+    uint64_t number = 0, seq = 0, last = 0;
+    MUST(device->fence_count <= SG_FENCES && device->idle_count <= SG_IDLE_EVENTS);
     MUST(device->epoch_count <= SG_EPOCHS && device->stream_count <= SG_STREAMS_MAX);
-    for (uint32_t i = 0; i < device->mark_count; i++) {
-        MUST(device->mark[i].number > number && device->mark[i].number <= device->mark_number);
-        MUST(device->mark[i].time <= device->serial && device->mark[i].event);
-        number = device->mark[i].number;
+    for (uint32_t i = 0; i < device->fence_count; i++) {
+        MUST(device->fence[i].number > number && device->fence[i].number <= device->fence_number);
+        MUST(device->fence[i].seq <= device->seq && device->fence[i].event);
+        number = device->fence[i].number;
     }
     for (uint32_t i = 0; i < device->epoch_count; i++) {
-        MUST(device->epoch[i].time >= time && device->epoch[i].last >= last);
-        MUST(device->epoch[i].time <= device->serial && device->epoch[i].last <= device->mark_number);
-        time = device->epoch[i].time;
+        MUST(device->epoch[i].seq >= seq && device->epoch[i].last >= last);
+        MUST(device->epoch[i].seq <= device->seq && device->epoch[i].last <= device->fence_number);
+        seq = device->epoch[i].seq;
         last = device->epoch[i].last;
     }
-    MUST(device->uncovered <= device->serial);
+    MUST(device->uncovered <= device->seq);
     return NULL;
 }
 
 static const char *slot_broken(const struct sg_device *device, sg_slot slot)
 {
-    const struct sg_order *order = &device->order;
-    uint64_t now = device->serial;
-    MUST((order->state[slot] != SG_SLOT_UNUSED) == (order->alive >> slot & 1));
-    if (order->state[slot] == SG_SLOT_UNUSED)
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t now = device->seq;
+    MUST((clocks->state[slot] != SG_SLOT_UNUSED) == (clocks->alive >> slot & 1));
+    if (clocks->state[slot] == SG_SLOT_UNUSED)
         return NULL;
-    MUST(order->complete[slot] <= now && order->marked[slot] <= now && order->told[slot] <= now);
-    MUST(order->met_at[slot] < now && order->met_at[slot] < order->given[slot]);
-    MUST(order->given[slot] <= order->moved_on[slot] && order->moved_on[slot] <= now);
-    MUST(order->folded[slot] <= order->given[slot]);
-    MUST(order->state[slot] != SG_SLOT_GONE || order->gone_at[slot] > order->complete[slot]);
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    MUST(clocks->complete[slot] <= now && clocks->fenced[slot] <= now && clocks->host_observed[slot] <= now);
+    MUST(clocks->tracked_at[slot] < now && clocks->tracked_at[slot] < clocks->idle_since[slot]);
+    MUST(clocks->idle_since[slot] <= clocks->unchanged_since[slot] && clocks->unchanged_since[slot] <= now);
+    MUST(clocks->last_submit[slot] <= clocks->idle_since[slot]);
+    MUST(clocks->state[slot] != SG_SLOT_GONE || clocks->gone_at[slot] > clocks->complete[slot]);
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
-        MUST(order->knows[slot].at[other] <= now && order->learnt[slot].at[other] <= now);
-        for (uint64_t rest = other == slot ? order->alive : 0; rest; rest &= rest - 1) {
+        MUST(clocks->ordered_after[slot].at[other] <= now && clocks->ordered_at[slot].at[other] <= now);
+        for (uint64_t rest = other == slot ? clocks->alive : 0; rest; rest &= rest - 1) {
             unsigned third = (unsigned)__builtin_ctzll(rest);
-            MUST(third == slot || order->state[third] != SG_SLOT_ALIVE || order->state[slot] != SG_SLOT_ALIVE ||
-                 order->stream[third].key != order->stream[slot].key);
+            MUST(third == slot || clocks->state[third] != SG_SLOT_ALIVE || clocks->state[slot] != SG_SLOT_ALIVE ||
+                 clocks->stream[third].key != clocks->stream[slot].key);
         }
     }
     return NULL;
@@ -152,30 +153,30 @@ static const char *slot_broken(const struct sg_device *device, sg_slot slot)
 
 static const char *order_broken(const struct sg_device *device)
 {
-    const struct sg_order *order = &device->order;
-    MUST(!(order->alive & 1));
-    MUST(!(order->owed & ~(order->alive | 1)));
-    for (uint64_t left = order->alive; left; left &= left - 1)
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    MUST(!(clocks->alive & 1));
+    MUST(!(clocks->needs_fence & ~(clocks->alive | 1)));
+    for (uint64_t left = clocks->alive; left; left &= left - 1)
         PASS(slot_broken(device, (sg_slot)__builtin_ctzll(left)));
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++)
-        MUST((order->state[slot] != SG_SLOT_UNUSED) == (order->alive >> slot & 1));
+        MUST((clocks->state[slot] != SG_SLOT_UNUSED) == (clocks->alive >> slot & 1));
     return NULL;
 }
 
-/* Nodes that are in use nowhere are in the list of those that can be had, and in it once. */
+/* Extents that are in use nowhere are in the list of those that can be had, and in it once. */
 static const char *nodes_broken(const struct sg_device *device, uint64_t in_regions)
 {
-    const struct sg_nodes *nodes = &device->nodes;
+    const struct sg_extents *extents = &device->extents;
     uint64_t unused = 0, cells = 0;
-    MUST(nodes->live == in_regions);
-    for (uint32_t id = nodes->unused; id; id = nodes->node[id].next) {
-        MUST(id < nodes->used && nodes->node[id].state == SG_NODE_UNUSED);
-        MUST(++unused < nodes->used);
+    MUST(extents->live == in_regions);
+    for (uint32_t id = extents->unused; id; id = extents->extent[id].next) {
+        MUST(id < extents->used && extents->extent[id].state == SG_EXTENT_UNUSED);
+        MUST(++unused < extents->used);
     }
     for (uint32_t i = 0; i < device->region_count; i++)
-        for (uint32_t id = device->region[i]->first; id; id = nodes->node[id].next)
-            cells += id >= nodes->capacity;
-    MUST(nodes->live + unused == nodes->used - 1 + cells);
+        for (uint32_t id = device->region[i]->first; id; id = extents->extent[id].next)
+            cells += id >= extents->capacity;
+    MUST(extents->live + unused == extents->used - 1 + cells);
     return NULL;
 }
 
@@ -184,7 +185,7 @@ static const char *pins_broken(const struct sg_region *region)
 {
     uint32_t pinned = 0;
     for (uint32_t page = 0; page < region->pages; page++)
-        pinned += region->pin[page] && region->handle[page] != SG_PAGE_OLD;
+        pinned += region->pin[page] && region->handle[page] != SG_PAGE_STALE;
     MUST(pinned == region->pinned);
     return NULL;
 }
@@ -194,19 +195,19 @@ static const char *region_of_device_broken(const struct sg_device *device, uint3
 {
     const struct sg_region *region = device->region[i];
     struct sg_check_sums before = *sums;
-    MUST(region->index == i && device->region_class[i] < SG_CLASS_COUNT);
+    MUST(region->index == i && device->region_kind[i] < SG_KIND_COUNT);
     MUST((uint64_t)region->units << SG_UNIT_SHIFT <= region->reserved);
-    MUST(device->region_class[i] == SG_CLASS_HUGE
+    MUST(device->region_kind[i] == SG_KIND_HUGE
              ? region->pages == 1
              : ((uint64_t)region->page_units << SG_UNIT_SHIFT) % device->granularity == 0 &&
-                   (uint64_t)region->page_units << SG_UNIT_SHIFT <= device->page_bytes[device->region_class[i]]);
+                   (uint64_t)region->page_units << SG_UNIT_SHIFT <= device->page_bytes[device->region_kind[i]]);
     PASS(sg_region_broken(region, depth, sums));
     MUST(sums->pages - before.pages == region->mapped);
-    MUST(sums->old_pages - before.old_pages == region->old);
-    MUST(region->mapped + region->old <= region->pages);
+    MUST(sums->old_pages - before.old_pages == region->stale);
+    MUST(region->mapped + region->stale <= region->pages);
     if (depth >= SG_CHECK_TABLES)
         PASS(pins_broken(region));
-    if (device->region_class[i] == SG_CLASS_SMALL) {
+    if (device->region_kind[i] == SG_KIND_SMALL) {
         sums->small_allocated += sums->allocated - before.allocated;
         sums->small_mapped += sums->mapped - before.mapped;
     }
@@ -224,7 +225,7 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     for (uint32_t i = 0; i < device->region_count; i++)
         PASS(region_of_device_broken(device, i, depth, ret_sums));
     PASS(usage_broken(device, ret_sums));
-    PASS(old_queue_broken(device, &busy));
+    PASS(stale_queue_broken(device, &busy));
     MUST(ret_sums->unasked == 0);
     MUST(ret_sums->empty == 0);
     MUST(ret_sums->lost > 0 || ret_sums->busy == busy.queued);
@@ -232,10 +233,10 @@ const char *sg_device_broken(const struct sg_device *device, enum sg_check_depth
     PASS(queue_broken(device, &device->pending, /* all */ true, &pending));
     PASS(queue_broken(device, &device->blocked, /* all */ false, &pending));
     MUST(pending == 0);
-    PASS(marks_broken(device));
+    PASS(fences_broken(device));
     PASS(order_broken(device));
     if (depth >= SG_CHECK_TABLES) {
-        PASS(nodes_broken(device, ret_sums->nodes + (device->classic ? sg_classic_held(device).blocks : 0)));
+        PASS(nodes_broken(device, ret_sums->extents + (device->native ? sg_segments_usage(device).blocks : 0)));
     }
     return NULL;
 }

@@ -9,11 +9,11 @@
 #define CHECK_FILE "core/check/check_region.c"
 #include "check/check_parts.h"
 
-static const char *index_level(const struct sg_index *index, uint32_t level, uint32_t slot, uint32_t *left)
+static const char *index_level(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, uint32_t *left)
 {
     int32_t largest = 0;
-    uint32_t from = slot * SG_INDEX_FANOUT;
-    for (uint32_t i = from; i < from + SG_INDEX_FANOUT; i++) {
+    uint32_t from = bucket * SG_MAX_TREE_FANOUT;
+    for (uint32_t i = from; i < from + SG_MAX_TREE_FANOUT; i++) {
         int32_t value = index->level[level][i];
         MUST(value >= 0);
         largest = value > largest ? value : largest;
@@ -24,78 +24,80 @@ static const char *index_level(const struct sg_index *index, uint32_t level, uin
             --*left;
         }
     }
-    MUST(level + 1 == index->levels || index->level[level + 1][slot] == largest);
+    MUST(level + 1 == index->levels || index->level[level + 1][bucket] == largest);
     return NULL;
 }
 
 /* An index whose maxima are up to date has `entries` of them, each no more and no less than what lies below it. */
-static const char *index_broken(const struct sg_index *index, uint32_t entries)
+static const char *index_broken(const struct sg_max_tree *index, uint32_t entries)
 {
     if (index->behind && index->behind->from != UINT32_MAX)
         return NULL;
     uint32_t top = index->levels - 1;
-    for (uint32_t slot = 0; slot < index->width[top] / SG_INDEX_FANOUT; slot++)
-        PASS(index_level(index, top, slot, &entries));
+    for (uint32_t bucket = 0; bucket < index->width[top] / SG_MAX_TREE_FANOUT; bucket++)
+        PASS(index_level(index, top, bucket, &entries));
     MUST(entries == 0);
     return NULL;
 }
 
 /* The slots themselves, also those that no maximum leads to. */
-static const char *index_table_broken(const struct sg_index *index, uint32_t entries)
+static const char *index_table_broken(const struct sg_max_tree *index, uint32_t entries)
 {
     uint32_t found = 0;
-    for (uint32_t slot = 0; slot < index->slots; slot++)
-        found += index->level[0][slot] != 0;
+    for (uint32_t bucket = 0; bucket < index->buckets; bucket++)
+        found += index->level[0][bucket] != 0;
     MUST(found == entries);
     return NULL;
 }
 
 struct counts {
-    uint32_t free, holes, cached, whole, whole_cached, mapped, old;
+    uint32_t free, holes, cached, whole, whole_deferred, mapped, old;
 };
 
 static const char *free_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_node *node = at(region, id);
-    uint32_t slot = node->begin >> region->slot_shift;
-    MUST(free_in_slot(region, slot) == id && region->free_at[slot] == id);
-    MUST(sg_index_get(&region->free_index, slot) == (int32_t)node->size);
-    MUST(node->owner < SG_SLOTS && region->owners >> node->owner & 1);
-    MUST(node->owner == 0 || region->ordered);
+    const struct sg_extent *extent = at(region, id);
+    uint32_t bucket = extent->begin >> region->bucket_shift;
+    MUST(free_in_bucket(region, bucket) == id && region->free_at[bucket] == id);
+    MUST(sg_max_tree_get(&region->free_tree, bucket) == (int32_t)extent->size);
+    MUST(extent->owner < SG_SLOTS && region->owners >> extent->owner & 1);
+    MUST(extent->owner == 0 || region->ordered);
     return NULL;
 }
 
-/* A node beside the one before it. */
+/* An extent beside the one before it. */
 static const char *neighbours_broken(const struct sg_region *region, uint32_t prev, uint32_t id)
 {
-    const struct sg_node *left = at(region, prev), *node = at(region, id);
-    if (left->state != node->state)
+    const struct sg_extent *left = at(region, prev), *extent = at(region, id);
+    if (left->state != extent->state)
         return NULL;
-    MUST(node->state != SG_NODE_HOLE);
-    MUST(node->state != SG_NODE_FREE || left->owner != node->owner);
-    /* at most one free range begins in a slot */
-    MUST(node->state != SG_NODE_FREE || left->begin >> region->slot_shift != node->begin >> region->slot_shift);
+    MUST(extent->state != SG_EXTENT_HOLE);
+    MUST(extent->state != SG_EXTENT_FREE || left->owner != extent->owner);
+    /* at most one free range begins in a bucket */
+    MUST(extent->state != SG_EXTENT_FREE ||
+        left->begin >> region->bucket_shift != extent->begin >> region->bucket_shift);
     return NULL;
 }
 
-/* The handles of the pages of a node. */
+/* The handles of the pages of an extent. */
 static const char *node_pages_broken(const struct sg_region *region, uint32_t id)
 {
-    const struct sg_node *node = at(region, id);
-    uint32_t first = page_of(region, node->begin), last = page_of(region, node->begin + node->size - 1);
-    if (node->state == SG_NODE_HOLE) {
-        MUST(node->begin % region->page_units == 0 && node->size % region->page_units == 0);
+    const struct sg_extent *extent = at(region, id);
+    uint32_t first = page_of(region, extent->begin), last = page_of(region, extent->begin + extent->size - 1);
+    if (extent->state == SG_EXTENT_HOLE) {
+        MUST(extent->begin % region->page_units == 0 && extent->size % region->page_units == 0);
         MUST(region->hole_at[first] == id);
-        MUST(sg_index_get(&region->hole_index, first) == (int32_t)page_of(region, node->size));
+        MUST(sg_max_tree_get(&region->hole_tree, first) == (int32_t)page_of(region, extent->size));
         MUST(region->handle[first] == 0 && region->handle[last] == 0);
         return NULL;
     }
     for (uint32_t page = first; page <= last; page++) {
-        MUST(region->handle[page] != 0 || node->state == SG_NODE_BUSY);
-        MUST(region->handle[page] != SG_PAGE_LOST || node->state == SG_NODE_BUSY);
+        MUST(region->handle[page] != 0 || extent->state == SG_EXTENT_BUSY);
+        MUST(region->handle[page] != SG_PAGE_LOST || extent->state == SG_EXTENT_BUSY);
         /* whole old pages are nobody's; of one that is borrowed others have the rest */
-        bool whole = node->begin <= page * region->page_units && end_of(node) >= (page + 1) * region->page_units;
-        MUST(region->handle[page] != SG_PAGE_OLD || node->state == SG_NODE_BUSY || !whole);
+        bool whole = extent->begin <= page * region->page_units &&
+            extent_end(extent) >= (page + 1) * region->page_units;
+        MUST(region->handle[page] != SG_PAGE_STALE || extent->state == SG_EXTENT_BUSY || !whole);
     }
     return NULL;
 }
@@ -103,57 +105,57 @@ static const char *node_pages_broken(const struct sg_region *region, uint32_t id
 static const char *node_broken(const struct sg_region *region, uint32_t id, struct counts *counts,
     struct sg_check_sums *sums)
 {
-    const struct sg_node *node = at(region, id);
-    uint64_t bytes = (uint64_t)node->size << SG_UNIT_SHIFT;
-    uint32_t slot = node->begin >> region->slot_shift, whole = pages_inside(region, node->begin, node->size);
-    MUST(node->region == region->index);
-    switch (node->state) {
-    case SG_NODE_FREE:
+    const struct sg_extent *extent = at(region, id);
+    uint64_t bytes = (uint64_t)extent->size << SG_UNIT_SHIFT;
+    uint32_t bucket = extent->begin >> region->bucket_shift, whole = pages_inside(region, extent->begin, extent->size);
+    MUST(extent->region == region->index);
+    switch (extent->state) {
+    case SG_EXTENT_FREE:
         PASS(free_broken(region, id));
         counts->free++;
         counts->whole += whole;
         break;
-    case SG_NODE_BLOCK:
-        MUST(region->block_at[slot] == id);
-        MUST(node->requested <= bytes);
-        sums->unasked += node->requested == 0;
+    case SG_EXTENT_BLOCK:
+        MUST(region->block_at[bucket] == id);
+        MUST(extent->requested <= bytes);
+        sums->unasked += extent->requested == 0;
         sums->blocks++;
-        sums->requested += node->requested;
+        sums->requested += extent->requested;
         sums->allocated += bytes;
         break;
-    case SG_NODE_PENDING:
+    case SG_EXTENT_PENDING:
         sums->pendings++;
         sums->pending += bytes;
         break;
-    case SG_NODE_HOLE:
+    case SG_EXTENT_HOLE:
         counts->holes++;
         break;
-    case SG_NODE_CACHED:
+    case SG_EXTENT_DEFERRED:
         counts->cached++;
-        counts->whole_cached += whole;
+        counts->whole_deferred += whole;
         break;
-    case SG_NODE_BUSY:
+    case SG_EXTENT_BUSY:
         sums->busy++;
         break;
-    case SG_NODE_HELD:
+    case SG_EXTENT_FRAGMENT:
         break;
     default:
         return "core/check/check_region.c: a node of a region is in no state";
     }
-    sums->nodes++;
+    sums->extents++;
     return node_pages_broken(region, id);
 }
 
-/* The pages from the first to the last that a stretch of nodes without holes touches. */
+/* The pages from the first to the last that a stretch of extents without holes touches. */
 static void count_pages(const struct sg_region *region, uint32_t first, uint32_t end, struct counts *counts,
     struct sg_check_sums *sums)
 {
     for (uint32_t page = first; page < end; page++) {
         CUmemGenericAllocationHandle handle = region->handle[page];
         counts->mapped += sg_page_is_there(handle);
-        counts->old += handle == SG_PAGE_OLD;
+        counts->old += handle == SG_PAGE_STALE;
         sums->empty += handle == 0;
-        sums->pinned_pages += region->pin[page] && handle != SG_PAGE_OLD;
+        sums->pinned_pages += region->pin[page] && handle != SG_PAGE_STALE;
         sums->pins_twice += region->pin[page] / SG_PIN_TWICE;
         sums->asked += region->pin[page] & SG_PIN_ASKED;
         sums->lost += handle == SG_PAGE_LOST;
@@ -163,20 +165,20 @@ static void count_pages(const struct sg_region *region, uint32_t first, uint32_t
 static const char *bins_broken(const struct sg_region *region, const struct counts *counts)
 {
     uint32_t cached = 0;
-    for (uint32_t word = 0; word < SG_BINS / 64; word++) {
-        for (uint64_t used = region->bins_used[word]; used; used &= used - 1) {
-            const struct sg_bin *bin = &region->bin[word * 64 + (uint32_t)__builtin_ctzll(used)];
-            uint32_t id = bin->top;
-            for (uint32_t left = bin->count; left; left--, id = at(region, id)->later) {
-                MUST(id && at(region, id)->state == SG_NODE_CACHED && at(region, id)->region == region->index);
-                MUST(at(region, id)->size == bin->units && at(region, id)->owner == bin->owner);
+    for (uint32_t word = 0; word < SG_QUICK_LISTS / 64; word++) {
+        for (uint64_t used = region->quick_lists_used[word]; used; used &= used - 1) {
+            const struct sg_quick_list *quick_list = &region->quick_list[word * 64 + (uint32_t)__builtin_ctzll(used)];
+            uint32_t id = quick_list->top;
+            for (uint32_t left = quick_list->count; left; left--, id = at(region, id)->later) {
+                MUST(id && at(region, id)->state == SG_EXTENT_DEFERRED && at(region, id)->region == region->index);
+                MUST(at(region, id)->size == quick_list->units && at(region, id)->owner == quick_list->owner);
                 cached++;
                 MUST(cached <= counts->cached);
             }
         }
     }
-    MUST(cached == counts->cached && cached == region->cached);
-    MUST(region->whole_cached == counts->whole_cached);
+    MUST(cached == counts->cached && cached == region->deferred);
+    MUST(region->whole_deferred == counts->whole_deferred);
     return NULL;
 }
 
@@ -185,11 +187,11 @@ static const char *list_broken(const struct sg_region *region, const struct sg_l
 {
     uint32_t less = 0;
     MUST(((lists->any[class / 64] >> class % 64 & 1) != 0) == (lists->first[class] != 0));
-    for (uint32_t id = lists->first[class]; id; less = id, id = at(region, id)->of_class.more) {
-        const struct sg_node *node = at(region, id);
-        MUST(node->state == SG_NODE_FREE && node->region == region->index);
-        MUST(class_of(node->size) == class && node->of_class.less == less);
-        MUST(node->owner == owner || (lists == &region->common && region->listless >> node->owner & 1));
+    for (uint32_t id = lists->first[class]; id; less = id, id = at(region, id)->in_size_class.more) {
+        const struct sg_extent *extent = at(region, id);
+        MUST(extent->state == SG_EXTENT_FREE && extent->region == region->index);
+        MUST(size_class_of(extent->size) == class && extent->in_size_class.less == less);
+        MUST(extent->owner == owner || (lists == &region->common && region->listless >> extent->owner & 1));
         MUST(*left > 0);
         --*left;
     }
@@ -205,7 +207,7 @@ static const char *lists_broken(const struct sg_region *region, uint32_t entries
         if (!lists)
             continue;
         MUST(((region->stocked >> owner & 1) != 0) == !lists_empty(lists));
-        for (uint32_t word = 0; word < SG_CLASSES / 64; word++)
+        for (uint32_t word = 0; word < SG_SIZE_CLASSES / 64; word++)
             for (uint64_t any = lists->any[word]; any; any &= any - 1)
                 PASS(list_broken(region, lists, owner, word * 64 + (uint32_t)__builtin_ctzll(any), &entries));
     }
@@ -221,19 +223,19 @@ static const char *tables_broken(const struct sg_region *region, enum sg_check_d
     for (uint32_t page = 0; page < region->pages; page++) {
         CUmemGenericAllocationHandle handle = region->handle[page];
         mapped += sg_page_is_there(handle);
-        old += handle == SG_PAGE_OLD;
+        old += handle == SG_PAGE_STALE;
     }
     MUST(mapped == counts->mapped && old == counts->old);
-    if (depth >= SG_CHECK_SLOTS)
-        PASS(index_table_broken(&region->free_index, counts->free));
-    PASS(index_table_broken(&region->hole_index, counts->holes));
+    if (depth >= SG_CHECK_BUCKETS)
+        PASS(index_table_broken(&region->free_tree, counts->free));
+    PASS(index_table_broken(&region->hole_tree, counts->holes));
     for (uint32_t owner = 0; owner < SG_SLOTS; owner++)
-        for (uint32_t class = 0; region->listed && region->lists[owner] && class < SG_CLASSES; class++)
+        for (uint32_t class = 0; region->listed && region->lists[owner] && class < SG_SIZE_CLASSES; class++)
             MUST(!region->lists[owner]->first[class] || region->lists[owner]->any[class / 64] >> class % 64 & 1);
-    for (uint32_t class = 0; region->listed && class < SG_CLASSES; class++)
+    for (uint32_t class = 0; region->listed && class < SG_SIZE_CLASSES; class++)
         MUST(!region->common.first[class] || region->common.any[class / 64] >> class % 64 & 1);
-    for (uint32_t bin = 0; bin < SG_BINS; bin++)
-        MUST(!region->bin[bin].count || region->bins_used[bin / 64] >> bin % 64 & 1);
+    for (uint32_t quick_list = 0; quick_list < SG_QUICK_LISTS; quick_list++)
+        MUST(!region->quick_list[quick_list].count || region->quick_lists_used[quick_list / 64] >> quick_list % 64 & 1);
     return NULL;
 }
 
@@ -243,15 +245,15 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     uint32_t position = 0, prev = 0, page = 0;
     MUST(region->units == (uint64_t)region->pages * region->page_units && region->pages > 0);
     for (uint32_t id = region->first; id; prev = id, id = at(region, id)->next) {
-        const struct sg_node *node = at(region, id);
-        MUST(node->begin == position && node->size > 0 && node->size <= region->units - position);
-        MUST(node->prev == prev);
+        const struct sg_extent *extent = at(region, id);
+        MUST(extent->begin == position && extent->size > 0 && extent->size <= region->units - position);
+        MUST(extent->prev == prev);
         PASS(node_broken(region, id, &counts, sums));
         if (prev)
             PASS(neighbours_broken(region, prev, id));
-        position += node->size;
+        position += extent->size;
         uint32_t end = page_of(region, position + region->page_units - 1);
-        if (node->state == SG_NODE_HOLE)
+        if (extent->state == SG_EXTENT_HOLE)
             page = end;
         else if (page < end) {
             count_pages(region, page, end, &counts, sums);
@@ -262,21 +264,21 @@ const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth
     MUST(counts.whole == region->whole_free);
     PASS(bins_broken(region, &counts));
     PASS(lists_broken(region, counts.free));
-    PASS(index_broken(&region->free_index, counts.free));
-    PASS(index_broken(&region->hole_index, counts.holes));
+    PASS(index_broken(&region->free_tree, counts.free));
+    PASS(index_broken(&region->hole_tree, counts.holes));
     uint64_t page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT;
     sums->mapped += counts.mapped * page_bytes;
     sums->pages += counts.mapped;
     sums->old += counts.old * page_bytes;
     sums->old_pages += counts.old;
-    sums->whole += (region->whole_free + region->whole_cached) * page_bytes;
+    sums->whole += (region->whole_free + region->whole_deferred) * page_bytes;
     return depth >= SG_CHECK_TABLES ? tables_broken(region, depth, &counts) : NULL;
 }
 
 void sg_region_check(const struct sg_region *region)
 {
     struct sg_check_sums sums = {0};
-    const char *broken = sg_region_broken(region, SG_CHECK_NODES, &sums);
+    const char *broken = sg_region_broken(region, SG_CHECK_EXTENTS, &sums);
     if (!broken)
         return;
     fprintf(stderr, "%s\n", broken);

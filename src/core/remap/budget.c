@@ -7,7 +7,7 @@ static bool is_below_roomy(double held, uint64_t bytes)
     return held < SG_ROOMY_PERCENT / 100.0 * (double)bytes;
 }
 
-bool sg_device_is_roomy(const struct sg_device *device, uint64_t more)
+bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more)
 {
     double held = (double)(device->usage.reserved.now + more);
     return device->core->conf.reserve_slack == 0 &&

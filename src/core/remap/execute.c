@@ -17,7 +17,7 @@ static CUdeviceptr page_address(const struct sg_region *region, uint32_t page)
     return region->base + (CUdeviceptr)page * page_bytes(region);
 }
 
-static bool transfers(const struct sg_plan *plan, const struct sg_run *run)
+static bool transfers(const struct sg_plan *plan, const struct sg_page_run *run)
 {
     return run->region->page_units == plan->region->page_units;
 }
@@ -56,7 +56,7 @@ static void release_page(struct sg_device *device, CUmemGenericAllocationHandle 
 static CUresult release_runs(struct sg_plan *plan)
 {
     for (uint32_t i = 0; i < plan->run_count; i++) {
-        struct sg_run *run = &plan->runs[i];
+        struct sg_page_run *run = &plan->runs[i];
         if (run->unmapped || transfers(plan, run))
             continue;
         CUresult result = unmap_pages(plan->device, run->region, run->first, run->pages);
@@ -88,27 +88,28 @@ static CUresult create_pages(struct sg_plan *plan)
 enum undone { AS_IT_WAS, GIVEN_BACK, LOST };
 enum { UNDONE_SHIFT = 2 }; /* of the step's number, in the record of one that failed */
 
-/* What the trace of a replay says of a step; *ret_told: that it is a replay. */
-static enum undone told_undone(const struct sg_device *device, uint32_t step, bool *ret_told)
+/* What the trace of a replay says of a step; *ret_replayed: that it is a replay. */
+static enum undone replayed_undone(const struct sg_device *device, uint32_t step, bool *ret_replayed)
 {
-    const struct segalloc_trace_record *told = sg_turn(device);
-    *ret_told = told;
-    bool failed = told && sg_turn_is(told, SEGALLOC_TURN_UNDONE) && told->size >> UNDONE_SHIFT == step;
-    uint64_t outcome = failed ? told->size & ((1 << UNDONE_SHIFT) - 1) : AS_IT_WAS;
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
+    *ret_replayed = replayed;
+    bool failed = replayed && sg_replay_step_is(replayed, SEGALLOC_TURN_UNDONE) &&
+        replayed->size >> UNDONE_SHIFT == step;
+    uint64_t outcome = failed ? replayed->size & ((1 << UNDONE_SHIFT) - 1) : AS_IT_WAS;
     return outcome <= LOST ? (enum undone)outcome : LOST;
 }
 
-static void tell_undone(struct sg_device *device, uint32_t step, enum undone outcome)
+static void emit_undone(struct sg_device *device, uint32_t step, enum undone outcome)
 {
     if (outcome == AS_IT_WAS)
         return;
     sg_lock(&device->lock);
-    sg_emit_turn(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
+    sg_emit_step(device, SEGALLOC_TURN_UNDONE, (uint64_t)step << UNDONE_SHIFT | outcome);
     sg_unlock(&device->lock);
 }
 
 /* Maps a run's pages where they were. Where that fails none of them is mapped there, unless they do not go away. */
-static enum undone map_again(struct sg_device *device, const struct sg_run *run)
+static enum undone map_again(struct sg_device *device, const struct sg_page_run *run)
 {
     uint32_t page = run->first, end = run->first + run->pages;
     while (page < end && map_page(device, run->region, page, run->region->handle[page]) == CUDA_SUCCESS)
@@ -122,25 +123,25 @@ static enum undone map_again(struct sg_device *device, const struct sg_run *run)
 
 /* Puts a run's pages back where they were. Where even that fails they are given back. Their place is a hole then, or
    lost if what has been mapped there does not go away. */
-static void restore_run(struct sg_plan *plan, struct sg_run *run, uint32_t step)
+static void restore_run(struct sg_plan *plan, struct sg_page_run *run, uint32_t step)
 {
     struct sg_device *device = plan->device;
-    bool told;
-    enum undone outcome = told_undone(device, step, &told);
-    if (!told)
+    bool replayed;
+    enum undone outcome = replayed_undone(device, step, &replayed);
+    if (!replayed)
         outcome = map_again(device, run);
     run->unmapped = outcome != AS_IT_WAS;
     run->lost = outcome == LOST;
     for (uint32_t page = run->first; run->unmapped && page < run->first + run->pages; page++)
         release_page(device, run->region->handle[page]);
-    tell_undone(device, step, outcome);
+    emit_undone(device, step, outcome);
 }
 
 static CUresult take_pages(struct sg_plan *plan)
 {
     uint32_t next = plan->created;
     for (uint32_t i = 0; i < plan->run_count; i++) {
-        struct sg_run *run = &plan->runs[i];
+        struct sg_page_run *run = &plan->runs[i];
         if (!transfers(plan, run))
             continue;
         if (!run->alias) {
@@ -154,7 +155,7 @@ static CUresult take_pages(struct sg_plan *plan)
         for (uint32_t page = run->first; page < run->first + run->pages; page++)
             plan->handles[next++] = run->region->handle[page];
     }
-    assert(next == plan->place.new_pages);
+    assert(next == plan->placement.new_pages);
     return CUDA_SUCCESS;
 }
 
@@ -170,7 +171,7 @@ static uint32_t next_gap(const struct sg_plan *plan, uint32_t *first)
     return end - *first;
 }
 
-static CUresult map_place(struct sg_plan *plan)
+static CUresult map_placement(struct sg_plan *plan)
 {
     uint32_t next = 0, length;
     for (uint32_t first = plan->first_page; (length = next_gap(plan, &first)) > 0; first += length) {
@@ -198,7 +199,7 @@ bool sg_plan_lacked_access(const struct sg_plan *plan)
 }
 
 /* *step: how many steps of undoing have been made. */
-static void unmap_place(struct sg_plan *plan, uint32_t *step)
+static void unmap_placement(struct sg_plan *plan, uint32_t *step)
 {
     struct sg_device *device = plan->device;
     uint32_t mapped = plan->mapped;
@@ -206,18 +207,18 @@ static void unmap_place(struct sg_plan *plan, uint32_t *step)
         length = next_gap(plan, &first);
         uint32_t pages = length < mapped ? length : mapped;
         assert(pages > 0);
-        bool told;
-        enum undone outcome = told_undone(device, *step, &told);
-        if (!told)
+        bool replayed;
+        enum undone outcome = replayed_undone(device, *step, &replayed);
+        if (!replayed)
             outcome = unmap_pages(device, plan->region, first, pages) == CUDA_SUCCESS ? AS_IT_WAS : LOST;
         for (uint32_t page = first; outcome != AS_IT_WAS && page < first + pages; page++)
             plan->region->handle[page] = SG_PAGE_LOST;
-        tell_undone(device, (*step)++, outcome);
+        emit_undone(device, (*step)++, outcome);
         mapped -= pages;
     }
 }
 
-CUresult sg_plan_perform(struct sg_plan *plan)
+CUresult sg_plan_execute(struct sg_plan *plan)
 {
     plan->mapped = 0;
     CUresult result = release_runs(plan);
@@ -227,14 +228,14 @@ CUresult sg_plan_perform(struct sg_plan *plan)
         return result;
     result = take_pages(plan);
     if (result == CUDA_SUCCESS)
-        result = map_place(plan);
+        result = map_placement(plan);
     return result;
 }
 
 void sg_plan_undo(struct sg_plan *plan)
 {
     uint32_t step = 0;
-    unmap_place(plan, &step);
+    unmap_placement(plan, &step);
     for (uint32_t i = 0; i < plan->run_count; i++)
         if (plan->runs[i].unmapped && transfers(plan, &plan->runs[i]))
             restore_run(plan, &plan->runs[i], step++);
@@ -248,10 +249,10 @@ void sg_plan_drop_created(struct sg_plan *plan)
 }
 
 /* Takes one run of whole free pages, of at most `bytes`, out of the last region that has any. */
-static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *ret)
+static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_page_run *ret)
 {
     for (uint32_t i = device->region_count; i > 0; i--) {
-        struct sg_run run = {.region = device->region[i - 1]};
+        struct sg_page_run run = {.region = device->region[i - 1]};
         uint64_t want = bytes / page_bytes(run.region) + (bytes % page_bytes(run.region) != 0);
         if (run.region->whole_free == 0)
             continue;
@@ -266,12 +267,12 @@ static bool cut_idle(struct sg_device *device, uint64_t bytes, struct sg_run *re
 }
 
 /* Unmaps and releases a run that was cut out, and settles what it is now. */
-static bool give_back_run(struct sg_device *device, const struct sg_run *run)
+static bool give_back_run(struct sg_device *device, const struct sg_page_run *run)
 {
     struct sg_region *region = run->region;
-    const struct segalloc_trace_record *told = sg_turn(device);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
     bool unmapped = unmap_pages(device, region, run->first, run->pages) == CUDA_SUCCESS;
-    unmapped = sg_turn_outcome(told, SEGALLOC_TURN_GIVEN, unmapped);
+    unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_GIVEN, unmapped);
     for (uint32_t page = run->first; unmapped && page < run->first + run->pages; page++)
         release_page(device, region->handle[page]);
     sg_lock(&device->lock);
@@ -286,7 +287,7 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
     } else {
         sg_region_cut_undone(region, run->busy);
     }
-    sg_emit_turn(device, SEGALLOC_TURN_GIVEN, unmapped);
+    sg_emit_step(device, SEGALLOC_TURN_GIVEN, unmapped);
     sg_usage_derive(device);
     sg_unlock(&device->lock);
     return unmapped;
@@ -295,14 +296,14 @@ static bool give_back_run(struct sg_device *device, const struct sg_run *run)
 uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 {
     uint64_t given = 0;
-    sg_alias_settle(device);
+    sg_alias_unmap_completed(device);
     for (bool found = true; found && given < bytes;) {
-        struct sg_run run = {0};
-        (void)sg_turn(device);
+        struct sg_page_run run = {0};
+        (void)sg_replay_step(device);
         sg_lock(&device->lock);
-        sg_device_flush(device);
+        sg_device_drain_quick_lists(device);
         found = cut_idle(device, bytes - given, &run);
-        sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
+        sg_emit_step(device, SEGALLOC_TURN_CUT, run.pages);
         sg_unlock(&device->lock);
         found = found && give_back_run(device, &run);
         if (found)
@@ -313,12 +314,12 @@ uint64_t sg_device_give_back(struct sg_device *device, uint64_t bytes)
 
 void sg_device_empty_region(struct sg_device *device, struct sg_region *region)
 {
-    struct sg_run run = {.region = region};
-    (void)sg_turn(device);
+    struct sg_page_run run = {.region = region};
+    (void)sg_replay_step(device);
     sg_lock(&device->lock);
-    sg_region_flush(region);
+    sg_region_drain_quick_lists(region);
     run.pages = sg_region_cut(region, region->pages, region->pages, &run.first, &run.busy);
-    sg_emit_turn(device, SEGALLOC_TURN_CUT, run.pages);
+    sg_emit_step(device, SEGALLOC_TURN_CUT, run.pages);
     sg_unlock(&device->lock);
     if (run.pages)
         (void)give_back_run(device, &run);

@@ -27,7 +27,7 @@ static uint64_t pages_old(const struct sg_device *device)
 {
     uint64_t pages = 0;
     for (uint32_t i = 0; i < device->region_count; i++)
-        pages += device->region[i]->old;
+        pages += device->region[i]->stale;
     return pages;
 }
 
@@ -54,7 +54,7 @@ uint32_t sg_mappings_left(const struct sg_device *device)
     if (device->mappings_out)
         return 0;
     uint64_t mapped = pages_mapped(device), most = pages_most(device),
-             full = mapped + pages_to_fill(device, device->page_bytes[SG_CLASS_REGULAR]);
+             full = mapped + pages_to_fill(device, device->page_bytes[SG_KIND_REGULAR]);
     uint64_t share = pages_when_full(most); /* of a size of the user's a full device may have more */
     full = full < share ? full : share > mapped ? share : mapped;
     uint64_t taken = full + pages_old(device);
@@ -63,7 +63,7 @@ uint32_t sg_mappings_left(const struct sg_device *device)
 
 static void set_page(struct sg_device *device, uint64_t bytes)
 {
-    device->page_bytes[SG_CLASS_REGULAR] = bytes;
+    device->page_bytes[SG_KIND_REGULAR] = bytes;
 }
 
 void sg_mappings_size_pages(struct sg_device *device)
@@ -74,7 +74,7 @@ void sg_mappings_size_pages(struct sg_device *device)
         page = (conf->page_size + granule - 1) / granule * granule;
     else
         page = sg_core_page_bytes(granule, device->capacity_bytes, pages_most(device));
-    device->page_bytes[SG_CLASS_SMALL] = granule;
+    device->page_bytes[SG_KIND_SMALL] = granule;
     set_page(device, page);
 }
 
@@ -88,14 +88,14 @@ uint64_t sg_core_page_bytes(uint64_t granularity, uint64_t bytes, uint64_t mappi
 
 void sg_mappings_watch(struct sg_device *device)
 {
-    uint64_t page = device->page_bytes[SG_CLASS_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
+    uint64_t page = device->page_bytes[SG_KIND_REGULAR], mapped = pages_mapped(device), most = pages_most(device);
     if (device->core->conf.page_size != SG_AUTO || mapped + pages_to_fill(device, page) <= most)
         return;
     while (mapped + pages_to_fill(device, page) > most && page < device->capacity_bytes)
         page *= 2;
     set_page(device, page);
     if (mapped > most / 2) /* the small region may be most of them */
-        device->page_bytes[SG_CLASS_SMALL] = page;
+        device->page_bytes[SG_KIND_SMALL] = page;
 }
 
 /* Which error cuMemSetAccess answers when there are none is not documented: these were seen of it with memory left
@@ -114,14 +114,14 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result)
     sg_lock(&device->lock);
     device->mappings_out = true;
     if (core->conf.page_size == SG_AUTO)
-        set_page(device, SG_LARGER_PAGES * device->page_bytes[SG_CLASS_REGULAR]);
+        set_page(device, SG_LARGER_PAGES * device->page_bytes[SG_KIND_REGULAR]);
     sg_unlock(&device->lock);
     uint64_t given = sg_device_give_back(device, UINT64_MAX);
     snprintf(line, sizeof line,
         "device %d: the driver maps no more pages (error %d), as when the %d mappings of a machine are out; %" PRIu64
         " MiB of idle pages were given back, none gets a second address, and new ones are of %" PRIu64 " MiB",
         device->ordinal, (int)result, SG_MAPPINGS_OF_MACHINE, given >> 20,
-        device->page_bytes[SG_CLASS_REGULAR] >> 20);
+        device->page_bytes[SG_KIND_REGULAR] >> 20);
     if (core->warn && !core->replay)
         core->warn(line);
     return true;

@@ -34,9 +34,9 @@ bool sg_mappings_refused(struct sg_device *device, CUresult result);
 /* Whether new pages may be made in a region: not once its class takes larger ones. */
 static inline bool sg_mappings_grows(const struct sg_device *device, uint32_t index)
 {
-    enum sg_class class = device->region_class[index];
-    return class == SG_CLASS_HUGE ||
-           (uint64_t)device->region[index]->page_units << SG_UNIT_SHIFT == device->page_bytes[class];
+    enum sg_region_kind kind = device->region_kind[index];
+    return kind == SG_KIND_HUGE ||
+           (uint64_t)device->region[index]->page_units << SG_UNIT_SHIFT == device->page_bytes[kind];
 }
 
 #endif

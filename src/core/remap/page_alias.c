@@ -16,11 +16,11 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot)
     bool capture = core->record_begin && !core->record_begin(); /* a page that it uses has one address */
     if (core->record_begin && !capture)
         core->record_end();
-    const struct segalloc_trace_record *told = sg_turn(device);
+    const struct segalloc_trace_record *replayed = sg_replay_step(device);
     sg_lock(&device->lock);
     /* work of other devices is not followed */
-    bool allowed = sg_turn_outcome(told, SEGALLOC_TURN_ALIASES, tried && !capture && !device->peers);
-    sg_emit_turn(device, SEGALLOC_TURN_ALIASES, allowed);
+    bool allowed = sg_replay_step_outcome(replayed, SEGALLOC_TURN_ALIASES, tried && !capture && !device->peers);
+    sg_emit_step(device, SEGALLOC_TURN_ALIASES, allowed);
     sg_unlock(&device->lock);
     return allowed;
 }
@@ -51,96 +51,96 @@ uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *r
 static void note_stale(struct sg_device *device, struct sg_region *region, uint32_t page, struct sg_region *home,
     uint32_t at_home)
 {
-    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_OLD);
+    assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_STALE);
     region->pinned -= region->pin[page] != 0; /* counted are pages where they are; addresses are pinned ahead of memory too */
-    region->handle[page] = SG_PAGE_OLD;
-    region->twin[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
-    region->old++;
+    region->handle[page] = SG_PAGE_STALE;
+    region->alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
+    region->stale++;
     home->pinned += !home->pin[at_home];
     home->pin[at_home] += SG_PIN_TWICE;
     sg_gauge_add(&device->usage.aliased, (uint64_t)region->page_units << SG_UNIT_SHIFT);
     sg_count(device, SG_STAT_aliased_pages, 1);
 }
 
-/* Queues a busy node of such pages for the unmap that follows its work. Under the lock. */
+/* Queues a busy extent of such pages for the unmap that follows its work. Under the lock. */
 static void queue_stale(struct sg_device *device, uint32_t busy)
 {
-    device->nodes.node[busy].later = 0;
-    if (device->old.last)
-        device->nodes.node[device->old.last].later = busy;
+    device->extents.extent[busy].later = 0;
+    if (device->stale_queue.last)
+        device->extents.extent[device->stale_queue.last].later = busy;
     else
-        device->old.first = busy;
-    device->old.last = busy;
+        device->stale_queue.first = busy;
+    device->stale_queue.last = busy;
 }
 
-void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
-    const CUmemGenericAllocationHandle *place)
+void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
+    const CUmemGenericAllocationHandle *target)
 {
     for (uint32_t i = 0; i < run->pages; i++)
-        note_stale(device, run->region, run->first + i, region, (uint32_t)place[i]);
+        note_stale(device, run->region, run->first + i, region, (uint32_t)target[i]);
     queue_stale(device, run->busy);
 }
 
-/* Whether old addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
+/* Whether stale addresses may be unmapped: nothing can touch them any more, and no older ones of the same pages are
    left. */
 static bool may_go(const struct sg_region *region, uint32_t first, uint32_t pages)
 {
     for (uint32_t page = first; page < first + pages; page++)
-        if (region->pin[page] || !sg_after_complete(region->order, region->after[page]))
+        if (region->pin[page] || !sg_after_complete(region->clocks, region->after[page]))
             return false;
     return true;
 }
 
-/* Takes the oldest old address that may be unmapped out of the queue. Under the lock. */
-static bool take_old(struct sg_device *device, struct sg_run *ret)
+/* Takes the oldest stale address that may be unmapped out of the queue. Under the lock. */
+static bool take_stale(struct sg_device *device, struct sg_page_run *ret)
 {
     uint32_t before = 0;
-    for (uint32_t id = device->old.first; id; before = id, id = device->nodes.node[id].later) {
-        struct sg_node *node = &device->nodes.node[id];
-        struct sg_region *region = device->region[node->region];
-        struct sg_run run = {.region = region, .first = node->begin / region->page_units,
-            .pages = node->size / region->page_units, .busy = id};
+    for (uint32_t id = device->stale_queue.first; id; before = id, id = device->extents.extent[id].later) {
+        struct sg_extent *extent = &device->extents.extent[id];
+        struct sg_region *region = device->region[extent->region];
+        struct sg_page_run run = {.region = region, .first = extent->begin / region->page_units,
+            .pages = extent->size / region->page_units, .busy = id};
         if (!may_go(region, run.first, run.pages))
             continue;
         if (before)
-            device->nodes.node[before].later = node->later;
+            device->extents.extent[before].later = extent->later;
         else
-            device->old.first = node->later;
-        if (!node->later)
-            device->old.last = before;
+            device->stale_queue.first = extent->later;
+        if (!extent->later)
+            device->stale_queue.last = before;
         *ret = run;
         return true;
     }
     return false;
 }
 
-/* Takes the oldest old address that may be unmapped, where it is its turn. No lock but `grow` is held. */
-static bool next_old(struct sg_device *device, struct sg_run *ret)
+/* Takes the oldest stale address that may be unmapped, where it is its turn. No lock but `grow` is held. */
+static bool next_stale(struct sg_device *device, struct sg_page_run *ret)
 {
-    if (!sg_turn_is(sg_turn(device), SEGALLOC_TURN_LATE_UNMAP))
+    if (!sg_replay_step_is(sg_replay_step(device), SEGALLOC_TURN_LATE_UNMAP))
         return false;
     sg_lock(&device->lock);
-    bool found = take_old(device, ret);
+    bool found = take_stale(device, ret);
     if (found)
-        sg_emit_turn(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
+        sg_emit_step(device, SEGALLOC_TURN_LATE_UNMAP, ret->pages);
     sg_unlock(&device->lock);
     return found;
 }
 
-/* An old address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
-static void forget(struct sg_device *device, const struct sg_run *run, bool unmapped)
+/* An stale address is unmapped, or lost where the driver refused. Either way its pages are ordinary ones again. */
+static void forget(struct sg_device *device, const struct sg_page_run *run, bool unmapped)
 {
     struct sg_region *region = run->region;
-    region->old -= run->pages;
+    region->stale -= run->pages;
     sg_gauge_sub(&device->usage.aliased, (uint64_t)run->pages * region->page_units << SG_UNIT_SHIFT);
     for (uint32_t page = run->first; page < run->first + run->pages; page++) {
-        struct sg_region *now = device->region[region->twin[page] >> REGION_SHIFT];
-        uint32_t place = (uint32_t)region->twin[page];
+        struct sg_region *now = device->region[region->alias_target[page] >> REGION_SHIFT];
+        uint32_t target = (uint32_t)region->alias_target[page];
         region->handle[page] = unmapped ? 0 : SG_PAGE_LOST;
-        if (now->pin[place] < SG_PIN_TWICE) /* at the end of the core pins count no more */
+        if (now->pin[target] < SG_PIN_TWICE) /* at the end of the core pins count no more */
             continue;
-        now->pin[place] -= SG_PIN_TWICE;
-        now->pinned -= !now->pin[place] && now->handle[place] != SG_PAGE_OLD;
+        now->pin[target] -= SG_PIN_TWICE;
+        now->pinned -= !now->pin[target] && now->handle[target] != SG_PAGE_STALE;
     }
     if (!unmapped)
         return;
@@ -149,20 +149,20 @@ static void forget(struct sg_device *device, const struct sg_run *run, bool unma
     sg_count(device, SG_STAT_move_cost_ns, sg_cost_ns(device, SG_COST_unmap, 1, run->pages));
 }
 
-void sg_alias_settle(struct sg_device *device)
+void sg_alias_unmap_completed(struct sg_device *device)
 {
-    struct sg_run run;
-    while (next_old(device, &run)) {
-        const struct segalloc_trace_record *told = sg_turn(device);
+    struct sg_page_run run;
+    while (next_stale(device, &run)) {
+        const struct segalloc_trace_record *replayed = sg_replay_step(device);
         size_t page_bytes = (size_t)run.region->page_units << SG_UNIT_SHIFT;
         sg_count(device, SG_STAT_calls_unmap, 1);
         sg_count(device, SG_STAT_handles_unmap, run.pages);
         bool unmapped = sg_device_unmap(device, run.region->base + run.first * page_bytes, run.pages * page_bytes) ==
                         CUDA_SUCCESS;
-        unmapped = sg_turn_outcome(told, SEGALLOC_TURN_UNMAPPED, unmapped);
+        unmapped = sg_replay_step_outcome(replayed, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_lock(&device->lock);
         forget(device, &run, unmapped);
-        sg_emit_turn(device, SEGALLOC_TURN_UNMAPPED, unmapped);
+        sg_emit_step(device, SEGALLOC_TURN_UNMAPPED, unmapped);
         sg_unlock(&device->lock);
     }
 }

@@ -3,11 +3,11 @@
    nobody waits. The programming guide allows that where no two overlapping kernels write and read through both
    addresses (CUDA C++ Programming Guide, "Virtual Aliasing Support"). The order of the streams excludes such kernels.
 
-   An old address is a busy node in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is not
-   unmapped before the stale mapping is. It may become an old address itself. Pages that are wanted again and again
+   An stale address is a busy extent in the device's queue of them: a stale mapping. A page with one (SG_PIN_TWICE) is
+   not unmapped before the stale mapping is. It may become a stale address itself. Pages that are wanted again and again
    while the GPU lags have a chain of them, each of which names the next. */
-#ifndef SG_ALIAS_H
-#define SG_ALIAS_H
+#ifndef SG_PAGE_ALIAS_H
+#define SG_PAGE_ALIAS_H
 
 #include "remap/plan.h"
 
@@ -17,18 +17,18 @@ bool sg_alias_allowed(struct sg_device *device, sg_slot slot);
 /* Pages of a region that may get a second address now, at most. Under the lock. */
 uint32_t sg_alias_room(const struct sg_device *device, const struct sg_region *region);
 
-/* A run's pages are mapped at their new place, which is page by page `place` of `region`: where they were is an old
+/* A run's pages are mapped at their new place, which is page by page `target` of `region`: where they were is an old
    address. Under the lock. */
-void sg_alias_keep(struct sg_device *device, const struct sg_run *run, struct sg_region *region,
-    const CUmemGenericAllocationHandle *place);
+void sg_alias_keep(struct sg_device *device, const struct sg_page_run *run, struct sg_region *region,
+    const CUmemGenericAllocationHandle *target);
 
 /* The stream of `slot` is given memory at an address at which its earlier work did not use it. */
-static inline void sg_alias_met(struct sg_device *device, sg_slot slot)
+static inline void sg_alias_note_slot(struct sg_device *device, sg_slot slot)
 {
     atomic_fetch_or(&device->aliased_slots, UINT64_C(1) << slot);
 }
 
-/* Unmaps old addresses the work on which is complete. Holds `grow`, not the lock. */
-void sg_alias_settle(struct sg_device *device);
+/* Unmaps stale addresses the work on which is complete. Holds `grow`, not the lock. */
+void sg_alias_unmap_completed(struct sg_device *device);
 
 #endif

@@ -92,7 +92,7 @@ static uint64_t take_run(struct sg_plan *plan, uint64_t bytes, enum source sourc
 {
     struct sg_device *device = plan->device;
     struct sg_source best = {0};
-    struct sg_run run = {.alias = source == TWICE};
+    struct sg_page_run run = {.alias = source == TWICE};
     for (uint32_t i = 0; i < device->region_count; i++) {
         uint32_t want = pages_wanted(plan, device->region[i], bytes, source);
         if (want && sg_region_find_source(device->region[i], want,
@@ -137,24 +137,24 @@ static uint64_t take(struct sg_plan *plan, uint64_t bytes)
 static void settle(struct sg_plan *plan)
 {
     uint64_t pages = transferable(plan);
-    assert(pages + plan->created <= plan->place.new_pages);
-    plan->create = plan->place.new_pages - (uint32_t)pages;
+    assert(pages + plan->created <= plan->placement.new_pages);
+    plan->create = plan->placement.new_pages - (uint32_t)pages;
 }
 
-static bool find_place(const struct sg_device *device, struct sg_want want, enum sg_thrift thrift,
+static bool find_placement(const struct sg_device *device, struct sg_want want, enum sg_placement_goal goal,
     struct sg_plan *plan)
 {
     const struct sg_taker taker = {want.slot, want.aliases};
     bool found = false;
     for (uint32_t i = 0; i < device->region_count; i++) {
-        struct sg_place place;
-        if (!sg_device_suits(device, i, want.class, want.units) ||
-            !sg_region_find_place(device->region[i], want.units, want.end == SG_END_HIGH, thrift, taker, &place))
+        struct sg_placement placement;
+        if (!sg_device_suits(device, i, want.kind, want.units) ||
+            !sg_region_find_placement(device->region[i], want.units, want.end == SG_END_HIGH, goal, taker, &placement))
             continue;
-        if (place.new_pages && !sg_mappings_grows(device, i))
+        if (placement.new_pages && !sg_mappings_grows(device, i))
             continue;
-        if (!found || place.new_pages < plan->place.new_pages) {
-            plan->place = place;
+        if (!found || placement.new_pages < plan->placement.new_pages) {
+            plan->placement = placement;
             plan->region = device->region[i];
             found = true;
         }
@@ -180,25 +180,25 @@ static uint64_t shareable(const struct sg_device *device, const struct sg_plan *
 /* Whether the place's pages can be had at all, as far as our own limit goes. */
 static bool feasible(const struct sg_device *device, const struct sg_plan *plan, uint64_t must)
 {
-    uint64_t needed = must + plan->place.whole * page_bytes(plan->region);
+    uint64_t needed = must + plan->placement.whole * page_bytes(plan->region);
     return must == 0 || needed <= sg_device_idle(device) || needed <= sg_device_idle(device) + shareable(device, plan);
 }
 
 static struct sg_wanted moves_of(const struct sg_plan *plan)
 {
-    return sg_device_moves_wanted(plan->device, plan->place.new_pages * page_bytes(plan->region),
-        (uint64_t)plan->place.units << SG_UNIT_SHIFT, plan->refused);
+    return sg_device_moves_wanted(plan->device, plan->placement.new_pages * page_bytes(plan->region),
+        (uint64_t)plan->placement.units << SG_UNIT_SHIFT, plan->refused);
 }
 
 /* Where the block goes, and how many of its pages are to be taken from elsewhere. */
-static CUresult choose_place(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
+static CUresult choose_placement(const struct sg_device *device, struct sg_want want, struct sg_plan *plan,
     struct sg_wanted *ret)
 {
-    if (!find_place(device, want, SG_FEWEST_NEW, plan))
+    if (!find_placement(device, want, SG_FEWEST_NEW_PAGES, plan))
         return CUDA_ERROR_NOT_FOUND;
     struct sg_wanted wanted = moves_of(plan);
     if (!feasible(device, plan, wanted.should)) {
-        find_place(device, want, SG_FEWEST_WHOLE, plan);
+        find_placement(device, want, SG_FEWEST_PAGES_TOTAL, plan);
         wanted = moves_of(plan);
     }
     if (plan->refused && !feasible(device, plan, wanted.must)) { /* the driver may have more by now */
@@ -213,21 +213,21 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
 {
     struct sg_plan plan = {.device = device, .slot = want.slot, .aliases = want.aliases, .refused = want.refused};
     struct sg_wanted wanted;
-    sg_device_flush(device);
-    sg_device_tidy(device);
+    sg_device_drain_quick_lists(device);
+    sg_device_coalesce_completed(device);
     sg_mappings_watch(device);
-    CUresult result = choose_place(device, want, &plan, &wanted);
+    CUresult result = choose_placement(device, want, &plan, &wanted);
     if (result != CUDA_SUCCESS)
         return result;
-    if (!room_for(&device->handles, plan.place.new_pages, sizeof *plan.handles))
+    if (!room_for(&device->handles, plan.placement.new_pages, sizeof *plan.handles))
         return CUDA_ERROR_OUT_OF_MEMORY;
     plan.handles = device->handles.memory;
-    plan.busy = sg_region_claim(plan.region, &plan.place);
+    plan.busy = sg_region_claim(plan.region, &plan.placement);
     if (!plan.busy)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    const struct sg_node *node = &device->nodes.node[plan.busy];
-    plan.first_page = node->begin / plan.region->page_units;
-    plan.last_page = (node->begin + node->size - 1) / plan.region->page_units;
+    const struct sg_extent *extent = &device->extents.extent[plan.busy];
+    plan.first_page = extent->begin / plan.region->page_units;
+    plan.last_page = (extent->begin + extent->size - 1) / plan.region->page_units;
     uint64_t got = wanted.should ? take(&plan, wanted.should) : 0;
     settle(&plan);
     if (got < wanted.must) {
@@ -238,7 +238,7 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
     return CUDA_SUCCESS;
 }
 
-bool sg_plan_make_do(struct sg_plan *plan)
+bool sg_plan_continue_with_idle(struct sg_plan *plan)
 {
     assert(plan->created < plan->create);
     struct sg_device *device = plan->device;
@@ -246,7 +246,7 @@ bool sg_plan_make_do(struct sg_plan *plan)
     uint64_t held = device->usage.reserved.now - given_back(plan) + device->outside_bytes;
     /* what the driver can still have: one large page may need both */
     uint64_t left = device->total_bytes > held ? device->total_bytes - held : 0;
-    sg_device_flush(device);
+    sg_device_drain_quick_lists(device);
     uint64_t got = take(plan, missing);
     if (got == 0 || got + left < missing)
         return false;
@@ -254,7 +254,7 @@ bool sg_plan_make_do(struct sg_plan *plan)
     return true;
 }
 
-static void count_moved(struct sg_device *device, const struct sg_run *run)
+static void count_moved(struct sg_device *device, const struct sg_page_run *run)
 {
     sg_count(device, SG_STAT_pages_moved, run->pages);
     sg_count(device, SG_STAT_bytes_moved, run->pages * page_bytes(run->region));
@@ -265,7 +265,7 @@ static void settle_runs(struct sg_plan *plan, bool moved)
 {
     struct sg_device *device = plan->device;
     for (uint32_t i = 0; i < plan->run_count; i++) {
-        struct sg_run *run = &plan->runs[i];
+        struct sg_page_run *run = &plan->runs[i];
         if (run->alias && moved) {
             count_moved(device, run);
             sg_device_count_pages(device, run->region, -(int64_t)run->pages);
@@ -288,7 +288,7 @@ static void settle_runs(struct sg_plan *plan, bool moved)
 static void charge(struct sg_device *device, const struct sg_plan *plan)
 {
     uint64_t anew = plan->releases < plan->created ? plan->releases : plan->created,
-             moved = plan->place.new_pages - plan->created + anew;
+             moved = plan->placement.new_pages - plan->created + anew;
     uint64_t grown = plan->created - anew, devices = sg_mappings_devices(device);
     uint64_t moves = sg_cost_ns(device, SG_COST_map, moved, moved) + sg_cost_ns(device, SG_COST_create, anew, anew) +
                      sg_cost_ns(device, SG_COST_set_access, moved ? plan->accesses : 0, moved * devices) +
@@ -301,19 +301,19 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
 }
 
 /* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after
-   the present time of the stream that they are for has come after what was done at the old address. */
+   the present time of the stream that they are for has come after what was done at the stale address. */
 static void keep_aliases(struct sg_plan *plan)
 {
     uint32_t next = plan->created;
     uint64_t now = 0;
     for (uint32_t i = 0; i < plan->run_count; i++) {
-        const struct sg_run *run = &plan->runs[i];
+        const struct sg_page_run *run = &plan->runs[i];
         if (run->region->page_units != plan->region->page_units)
             continue;
         if (run->alias) {
-            sg_alias_met(plan->device, plan->slot);
+            sg_alias_note_slot(plan->device, plan->slot);
             sg_alias_keep(plan->device, run, plan->region, plan->handles + next);
-            now = now ? now : sg_order_tick(plan->device);
+            now = now ? now : sg_clocks_tick(plan->device);
             for (uint32_t page = 0; page < run->pages; page++)
                 plan->region->after[plan->handles[next + page]] = (struct sg_after){UINT64_C(1) << plan->slot, now};
         }
@@ -333,17 +333,17 @@ uint32_t sg_plan_commit(struct sg_plan *plan)
             region->after[page] = (struct sg_after){0};
             plan->handles[next++] = page;
         }
-    assert(next == plan->place.new_pages);
+    assert(next == plan->placement.new_pages);
     keep_aliases(plan);
     sg_device_count_pages(device, region, next);
     charge(device, plan);
     sg_count(device, SG_STAT_grows, 1);
     sg_count(device, SG_STAT_pages_created, plan->created);
-    return sg_region_commit(region, plan->busy, &plan->place, plan->slot);
+    return sg_region_commit(region, plan->busy, &plan->placement, plan->slot);
 }
 
 void sg_plan_abandon(struct sg_plan *plan)
 {
     settle_runs(plan, /* moved */ false);
-    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_order_tick(plan->device));
+    sg_region_abandon(plan->region, plan->busy, plan->slot, sg_clocks_tick(plan->device));
 }

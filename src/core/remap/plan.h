@@ -1,13 +1,13 @@
 /* A plan: one place in a region, and the pages that will be mapped there, taken from elsewhere or created.
 
-   Decisions are made under the device's lock (plan.c) and carried out without it (execute.c), with the nodes concerned
-   busy in between. Only the holder of `grow` has a plan. */
+   Decisions are made under the device's lock (plan.c) and carried out without it (execute.c), with the extents
+   concerned busy in between. Only the holder of `grow` has a plan. */
 #ifndef SG_PLAN_H
 #define SG_PLAN_H
 
 #include "device.h"
 
-struct sg_run { /* whole pages being taken from one place, in address order */
+struct sg_page_run { /* whole pages being taken from one place, in address order */
     struct sg_region *region;
     uint32_t first, pages, busy;
     bool alias;    /* its pages keep this address for now */
@@ -18,18 +18,18 @@ struct sg_run { /* whole pages being taken from one place, in address order */
 struct sg_plan {
     struct sg_device *device;
     struct sg_region *region;
-    struct sg_place place;
+    struct sg_placement placement;
     sg_slot slot;             /* for whom */
     bool aliases;             /* pages may get a second address */
     bool refused;             /* the driver has refused pages for it before */
     uint32_t busy;
     uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
-    uint32_t first_page, last_page; /* of the busy node */
+    uint32_t first_page, last_page; /* of the busy extent */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
     uint32_t mapped;          /* where it failed: pages that had been mapped */
     CUmemGenericAllocationHandle *handles; /* place.new_pages of them; the device's scratch memory, as the runs are */
     uint32_t accesses, unmaps, unmapped, releases; /* calls made, and pages unmapped by them, for the accounts */
-    struct sg_run *runs;
+    struct sg_page_run *runs;
     uint32_t run_count;
 };
 
@@ -40,12 +40,12 @@ CUresult sg_plan_make(struct sg_device *device, struct sg_want want, struct sg_p
 
 /* The driver refused to create more: takes free pages for the rest. False if there are too few: nothing is left to do
    with the plan but to abandon it. Under the lock. */
-bool sg_plan_make_do(struct sg_plan *plan);
+bool sg_plan_continue_with_idle(struct sg_plan *plan);
 
 /* Carries the plan out, as far as the driver lets it. CUDA_ERROR_OUT_OF_MEMORY with pages that were not created:
-   everything but those created so far (which are still in hand) is as it was, and sg_plan_make_do() may help. No lock
-   held. */
-CUresult sg_plan_perform(struct sg_plan *plan);
+   everything but those created so far (which are still in hand) is as it was, and sg_plan_continue_with_idle() may
+   help. No lock held. */
+CUresult sg_plan_execute(struct sg_plan *plan);
 
 /* After another failure: everything but the pages created is as it was again. No lock held. */
 void sg_plan_undo(struct sg_plan *plan);

@@ -2,29 +2,29 @@
    how much may be held. */
 #include "device.h"
 
-static enum sg_piece_state state_of(const struct sg_node *node)
+static enum sg_piece_state state_of(const struct sg_extent *extent)
 {
-    switch (node->state) {
-    case SG_NODE_BLOCK:
+    switch (extent->state) {
+    case SG_EXTENT_BLOCK:
         return SG_PIECE_ALLOCATED;
-    case SG_NODE_PENDING:
+    case SG_EXTENT_PENDING:
         return SG_PIECE_PENDING;
-    case SG_NODE_FREE:
-    case SG_NODE_CACHED:
-    case SG_NODE_HELD:
+    case SG_EXTENT_FREE:
+    case SG_EXTENT_DEFERRED:
+    case SG_EXTENT_FRAGMENT:
         return SG_PIECE_FREE;
     default:
         return SG_PIECE_NONE; /* no memory is there, or it is about to come or go */
     }
 }
 
-static CUstream stream_of(const struct sg_device *device, const struct sg_node *node)
+static CUstream stream_of(const struct sg_device *device, const struct sg_extent *extent)
 {
     uint32_t unknown = sg_device_unknown_stream(device);
-    sg_slot slot = sg_device_slot_of(device, node->stream);
+    sg_slot slot = sg_device_slot_of(device, extent->stream);
     if (slot)
-        return device->order.stream[slot].handle;
-    return node->stream > unknown ? device->stream[node->stream - unknown - 1] : NULL;
+        return device->clocks.stream[slot].handle;
+    return extent->stream > unknown ? device->stream[extent->stream - unknown - 1] : NULL;
 }
 
 typedef void visit_fn(void *list, size_t at, const struct sg_placed *placed);
@@ -38,23 +38,23 @@ static size_t each_piece(struct sg_core *core, int ordinal, visit_fn *visit, voi
     sg_lock(&device->lock);
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
-        for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
-            const struct sg_node *node = &device->nodes.node[id];
-            enum sg_piece_state state = state_of(node);
+        for (uint32_t id = region->first; id; id = device->extents.extent[id].next) {
+            const struct sg_extent *extent = &device->extents.extent[id];
+            enum sg_piece_state state = state_of(extent);
             if (state == SG_PIECE_NONE)
                 continue;
             const struct sg_placed placed = {
                 .piece = {
-                    .address = sg_region_address(region, node->begin),
-                    .bytes = (uint64_t)node->size << SG_UNIT_SHIFT,
-                    .requested = state == SG_PIECE_FREE ? 0 : node->requested,
-                    .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, node),
+                    .address = sg_region_address(region, extent->begin),
+                    .bytes = (uint64_t)extent->size << SG_UNIT_SHIFT,
+                    .requested = state == SG_PIECE_FREE ? 0 : extent->requested,
+                    .stream = state == SG_PIECE_FREE ? NULL : stream_of(device, extent),
                     .state = state,
-                    .small = device->region_class[i] == SG_CLASS_SMALL,
+                    .small = device->region_kind[i] == SG_KIND_SMALL,
                 },
                 .region = region->base,
                 .page_bytes = (uint64_t)region->page_units << SG_UNIT_SHIFT,
-                .site = sg_node_place(&device->nodes, id).site,
+                .site = sg_extent_site(&device->extents, id).site,
             };
             if (count < room)
                 visit(list, count, &placed);
@@ -133,7 +133,7 @@ void sg_core_reset_peaks(struct sg_core *core, int ordinal)
 uint64_t sg_core_set_limit(struct sg_core *core, int ordinal, uint64_t bytes)
 {
     struct sg_device *device = sg_device_get(core, ordinal);
-    if (!device || device->mode == SG_MODE_PASS_ON)
+    if (!device || device->mode == SG_MODE_PASSTHROUGH)
         return 0;
     uint64_t most = sg_conf_limit(&core->conf, device->total_bytes), set = bytes < most ? bytes : most;
     sg_lock(&device->lock);

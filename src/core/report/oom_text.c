@@ -33,12 +33,13 @@ static struct holder find_holder(const struct sg_device *device)
     for (uint32_t i = 0; i < device->region_count; i++) {
         const struct sg_region *region = device->region[i];
         uint32_t page = UINT32_MAX, used = 0, block = 0;
-        for (uint32_t id = region->first; id; id = device->nodes.node[id].next) {
-            const struct sg_node *node = &device->nodes.node[id];
-            if (node->state != SG_NODE_BLOCK && node->state != SG_NODE_PENDING)
+        for (uint32_t id = region->first; id; id = device->extents.extent[id].next) {
+            const struct sg_extent *extent = &device->extents.extent[id];
+            if (extent->state != SG_EXTENT_BLOCK && extent->state != SG_EXTENT_PENDING)
                 continue;
             /* Only the first and last page of a block can be shared. */
-            uint32_t ends[2] = {node->begin / region->page_units, (node->begin + node->size - 1) / region->page_units};
+            uint32_t ends[2] = {extent->begin / region->page_units,
+                (extent->begin + extent->size - 1) / region->page_units};
             for (int e = 0; e < 2; e++) {
                 if (e == 1 && ends[1] == ends[0])
                     continue;
@@ -48,9 +49,9 @@ static struct holder find_holder(const struct sg_device *device)
                     used = 0;
                 }
                 uint32_t from = page * region->page_units, to = from + region->page_units,
-                         end = node->begin + node->size;
-                used += (end < to ? end : to) - (node->begin > from ? node->begin : from);
-                block = node->size;
+                         end = extent->begin + extent->size;
+                used += (end < to ? end : to) - (extent->begin > from ? extent->begin : from);
+                block = extent->size;
             }
         }
         note_page(&holder, region, page, used, block);
@@ -164,7 +165,7 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside) - shortage->used, a),
             conf->page_size != SG_AUTO && conf->page_size > device->granularity
                 ? "smaller pages waste less: unset page_size_mb"
-            : device->classic ? "pages can go where they are needed with expandable_segments:True"
+            : device->native ? "pages can go where they are needed with expandable_segments:True"
                               : "free, or allocate first, the small blocks that stay");
         break;
     case SG_OOM_LIMIT:
@@ -211,25 +212,26 @@ static void put_memory(struct text *text, const struct sg_shortage *shortage, co
 }
 
 /* What one place asked for belongs together; where that is not known, what is of one size. */
-static void add_block(struct sg_live *live, const struct sg_device *device, const struct sg_node *node)
+static void add_block(struct sg_live *live, const struct sg_device *device, const struct sg_extent *extent)
 {
-    struct sg_live_key key = {.site = sg_node_place(&device->nodes, (uint32_t)(node - device->nodes.node)).site};
+    struct sg_live_key key =
+        {.site = sg_extent_site(&device->extents, (uint32_t)(extent - device->extents.extent)).site};
     if (!key.site)
-        key.size_class = sg_live_class(node->requested);
-    (void)sg_live_add(live, &key, node->requested);
+        key.size_class = sg_live_class(extent->requested);
+    (void)sg_live_add(live, &key, extent->requested);
 }
 
 /* Groups what is alive. Under the lock. */
 static void collect_live(const struct sg_device *device, struct sg_live *live)
 {
     for (uint32_t i = 0; i < device->region_count; i++) {
-        for (uint32_t id = device->region[i]->first; id; id = device->nodes.node[id].next) {
-            if (device->nodes.node[id].state == SG_NODE_BLOCK)
-                add_block(live, device, &device->nodes.node[id]);
+        for (uint32_t id = device->region[i]->first; id; id = device->extents.extent[id].next) {
+            if (device->extents.extent[id].state == SG_EXTENT_BLOCK)
+                add_block(live, device, &device->extents.extent[id]);
         }
     }
-    if (device->classic)
-        sg_classic_each(device, add_block, live);
+    if (device->native)
+        sg_segments_each(device, add_block, live);
 }
 
 static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows, const struct sg_oom_around *around)

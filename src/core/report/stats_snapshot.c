@@ -83,7 +83,7 @@ void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
     uint64_t left = device->total_bytes > held + outside ? device->total_bytes - held - outside : 0;
     struct sg_shortage shortage = {
         .asked = bytes,
-        .takes = device->classic ? sg_classic_takes(device, bytes) : bytes,
+        .takes = device->native ? sg_segments_takes(device, bytes) : bytes,
         .live = usage->requested.now,
         .used = usage->active.now,
         .allocated = usage->allocated.now,
@@ -93,7 +93,7 @@ void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
         .limit = device->capacity_bytes,
         .outside = outside,
         .given_up = device->counter[SG_STAT_waits_given_up] > 0,
-        .idle = device->classic ? sg_classic_idle(device) : sg_device_idle(device),
+        .idle = device->native ? sg_segments_idle(device) : sg_device_idle(device),
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;

@@ -7,7 +7,7 @@
 
 #include "meta.h"
 
-enum { BITS = 4, MASK = SG_INDEX_FANOUT - 1 };
+enum { BITS = 4, MASK = SG_MAX_TREE_FANOUT - 1 };
 
 /* Bit i is set where group[i] >= size. */
 static inline uint32_t fitting(const int32_t *group, int32_t size)
@@ -22,7 +22,7 @@ static inline uint32_t fitting(const int32_t *group, int32_t size)
     return bits;
 #else
     uint32_t bits = 0;
-    for (int i = 0; i < SG_INDEX_FANOUT; i++)
+    for (int i = 0; i < SG_MAX_TREE_FANOUT; i++)
         bits |= (uint32_t)(group[i] >= size) << i;
     return bits;
 #endif
@@ -55,7 +55,7 @@ static inline int32_t largest_with(const int32_t *group, uint32_t lane, int32_t 
     return _mm_cvtsi128_si32(largest);
 #else
     int32_t largest = value;
-    for (uint32_t i = 0; i < SG_INDEX_FANOUT; i++)
+    for (uint32_t i = 0; i < SG_MAX_TREE_FANOUT; i++)
         if (i != lane && i != gone && group[i] > largest)
             largest = group[i];
     return largest;
@@ -67,29 +67,30 @@ static uint64_t rounded(uint64_t entries)
     return (entries + MASK) & ~(uint64_t)MASK;
 }
 
-bool sg_index_init(struct sg_index *index, uint32_t slots, enum sg_index_kind kind)
+bool sg_max_tree_init(struct sg_max_tree *index, uint32_t buckets, enum sg_max_tree_kind kind)
 {
     uint64_t entries = 0;
     uint32_t levels = 0;
-    for (uint64_t width = slots;; width = (width + MASK) >> BITS) {
+    for (uint64_t width = buckets;; width = (width + MASK) >> BITS) {
         entries += rounded(width);
         levels++;
-        if (width <= SG_INDEX_FANOUT)
+        if (width <= SG_MAX_TREE_FANOUT)
             break;
     }
-    assert(levels <= SG_INDEX_LEVELS);
-    uint64_t words = kind == SG_INDEX_LATE ? (rounded(slots) / SG_INDEX_FANOUT + 63) / 64 : 0;
+    assert(levels <= SG_MAX_TREE_LEVELS);
+    uint64_t words = kind == SG_MAX_TREE_LATE ? (rounded(buckets) / SG_MAX_TREE_FANOUT + 63) / 64 : 0;
     uint64_t bytes = entries * sizeof(int32_t),
-             bytes_behind = words ? sizeof(struct sg_index_behind) + words * sizeof(uint64_t) : 0;
+             bytes_behind = words ? sizeof(struct sg_max_tree_behind) + words * sizeof(uint64_t) : 0;
     int32_t *memory = sg_meta_map(bytes + bytes_behind);
     if (!memory)
         return false;
-    *index = (struct sg_index){.levels = levels, .slots = slots, .memory = memory, .bytes = bytes + bytes_behind};
+    *index = (struct sg_max_tree){.levels = levels, .buckets = buckets, .memory = memory,
+        .bytes = bytes + bytes_behind};
     if (words) {
         index->behind = (void *)(memory + entries); /* whole groups of 16 come before it */
         index->behind->from = UINT32_MAX;
     }
-    uint64_t width = slots;
+    uint64_t width = buckets;
     for (uint32_t level = 0; level < levels; level++, width = (width + MASK) >> BITS) {
         index->level[level] = memory;
         index->width[level] = (uint32_t)rounded(width);
@@ -98,54 +99,54 @@ bool sg_index_init(struct sg_index *index, uint32_t slots, enum sg_index_kind ki
     return true;
 }
 
-void sg_index_fini(struct sg_index *index)
+void sg_max_tree_fini(struct sg_max_tree *index)
 {
     sg_meta_unmap(index->memory, index->bytes);
-    *index = (struct sg_index){0};
+    *index = (struct sg_max_tree){0};
 }
 
 /* Sets one entry of a level and brings the levels above up to date. */
-static inline void set_entry(const struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
+static inline void set_entry(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
 {
     for (;; level++) {
-        int32_t *entry = &index->level[level][slot];
+        int32_t *entry = &index->level[level][bucket];
         if (level + 1 == index->levels) {
             *entry = size;
             return;
         }
-        uint32_t parent = slot >> BITS;
+        uint32_t parent = bucket >> BITS;
         int32_t known = index->level[level + 1][parent], now = known;
         if (size > known)
             now = size;
         else if (*entry == known && size < known)
-            now = largest_with(entry - (slot & MASK), slot & MASK, size, slot & MASK);
+            now = largest_with(entry - (bucket & MASK), bucket & MASK, size, bucket & MASK);
         *entry = size;
         if (now == known)
             return;
         size = now;
-        slot = parent;
+        bucket = parent;
     }
 }
 
 /* Sets a slot of an index whose maxima follow later. */
-static inline void set_late(struct sg_index *index, uint32_t slot, int32_t size)
+static inline void set_late(struct sg_max_tree *index, uint32_t bucket, int32_t size)
 {
-    struct sg_index_behind *behind = index->behind;
-    uint32_t group = slot >> BITS, word = group / 64;
-    index->level[0][slot] = size;
+    struct sg_max_tree_behind *behind = index->behind;
+    uint32_t group = bucket >> BITS, word = group / 64;
+    index->level[0][bucket] = size;
     behind->groups[word] |= UINT64_C(1) << group % 64;
     behind->from = word < behind->from ? word : behind->from;
     behind->to = word > behind->to ? word : behind->to;
 }
 
-static __attribute__((noinline)) void catch_up(const struct sg_index *index)
+static __attribute__((noinline)) void catch_up(const struct sg_max_tree *index)
 {
-    struct sg_index_behind *behind = index->behind;
+    struct sg_max_tree_behind *behind = index->behind;
     for (uint32_t word = behind->from; word <= behind->to; word++) {
         for (; behind->groups[word]; behind->groups[word] &= behind->groups[word] - 1) {
             uint32_t group = word * 64 + (uint32_t)__builtin_ctzll(behind->groups[word]);
-            const int32_t *slots = index->level[0] + ((uint64_t)group << BITS);
-            int32_t largest = largest_with(slots, 0, slots[0], 0);
+            const int32_t *buckets = index->level[0] + ((uint64_t)group << BITS);
+            int32_t largest = largest_with(buckets, 0, buckets[0], 0);
             if (index->levels > 1 && index->level[1][group] != largest)
                 set_entry(index, 1, group, largest);
         }
@@ -155,24 +156,24 @@ static __attribute__((noinline)) void catch_up(const struct sg_index *index)
 }
 
 /* Before anything is looked for. */
-static inline void be_up_to_date(const struct sg_index *index)
+static inline void be_up_to_date(const struct sg_max_tree *index)
 {
     if (index->behind && index->behind->from != UINT32_MAX)
         catch_up(index);
 }
 
-void sg_index_set(struct sg_index *index, uint32_t slot, int32_t size)
+void sg_max_tree_set(struct sg_max_tree *index, uint32_t bucket, int32_t size)
 {
-    assert(slot < index->slots && size >= 0);
+    assert(bucket < index->buckets && size >= 0);
     if (index->behind)
-        set_late(index, slot, size);
+        set_late(index, bucket, size);
     else
-        set_entry(index, 0, slot, size);
+        set_entry(index, 0, bucket, size);
 }
 
-void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t size)
+void sg_max_tree_move(struct sg_max_tree *index, uint32_t from, uint32_t to, int32_t size)
 {
-    assert(from < index->slots && to < index->slots && size >= 0);
+    assert(from < index->buckets && to < index->buckets && size >= 0);
     if (index->behind) {
         set_late(index, from, 0);
         set_late(index, to, size);
@@ -191,64 +192,65 @@ void sg_index_move(struct sg_index *index, uint32_t from, uint32_t to, int32_t s
         set_entry(index, 1, to >> BITS, now);
 }
 
-/* Walks down from `slot` of `level`, whose subtree is known to have something that fits. */
-static uint32_t descend_first(const struct sg_index *index, uint32_t level, uint32_t slot, int32_t size)
+/* Walks down from `bucket` of `level`, whose subtree is known to have something that fits. */
+static uint32_t descend_first(const struct sg_max_tree *index, uint32_t level, uint32_t bucket, int32_t size)
 {
     for (; level > 0; level--) {
-        slot <<= BITS;
-        slot += (uint32_t)__builtin_ctz(fitting(index->level[level - 1] + slot, size));
+        bucket <<= BITS;
+        bucket += (uint32_t)__builtin_ctz(fitting(index->level[level - 1] + bucket, size));
     }
-    return slot;
+    return bucket;
 }
 
-uint32_t sg_index_first(const struct sg_index *index, uint32_t from, int32_t size)
+uint32_t sg_max_tree_first(const struct sg_max_tree *index, uint32_t from, int32_t size)
 {
     be_up_to_date(index);
     if (from == 0) { /* the common search starts at the root */
         uint32_t root = index->levels - 1;
         uint32_t bits = fitting(index->level[root], size);
-        return bits ? descend_first(index, root, (uint32_t)__builtin_ctz(bits), size) : SG_INDEX_NONE;
+        return bits ? descend_first(index, root, (uint32_t)__builtin_ctz(bits), size) : SG_MAX_TREE_NONE;
     }
-    /* Climb until something at or after `slot` in its group of 16 fits. */
-    uint32_t slot = from;
-    for (uint32_t level = 0; level < index->levels && slot < index->width[level]; level++) {
-        uint32_t bits = fitting(index->level[level] + (slot & ~(uint32_t)MASK), size) & ~((UINT32_C(1) << (slot & MASK)) - 1);
+    /* Climb until something at or after `bucket` in its group of 16 fits. */
+    uint32_t bucket = from;
+    for (uint32_t level = 0; level < index->levels && bucket < index->width[level]; level++) {
+        uint32_t bits = fitting(index->level[level] + (bucket & ~(uint32_t)MASK),
+            size) & ~((UINT32_C(1) << (bucket & MASK)) - 1);
         if (bits)
-            return descend_first(index, level, (slot & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
-        slot = (slot >> BITS) + 1;
+            return descend_first(index, level, (bucket & ~(uint32_t)MASK) + (uint32_t)__builtin_ctz(bits), size);
+        bucket = (bucket >> BITS) + 1;
     }
-    return SG_INDEX_NONE;
+    return SG_MAX_TREE_NONE;
 }
 
-uint32_t sg_index_last(const struct sg_index *index, uint32_t before, int32_t size)
+uint32_t sg_max_tree_last(const struct sg_max_tree *index, uint32_t before, int32_t size)
 {
     be_up_to_date(index);
-    if (before > index->slots)
-        before = index->slots;
+    if (before > index->buckets)
+        before = index->buckets;
     if (before == 0)
-        return SG_INDEX_NONE;
-    uint32_t level = 0, slot = before - 1;
-    /* Climb until something at or before `slot` in its group of 16 fits. */
+        return SG_MAX_TREE_NONE;
+    uint32_t level = 0, bucket = before - 1;
+    /* Climb until something at or before `bucket` in its group of 16 fits. */
     for (;; level++) {
-        uint32_t group = slot & ~(uint32_t)MASK;
-        uint32_t bits = fitting(index->level[level] + group, size) & ((UINT32_C(2) << (slot & MASK)) - 1);
+        uint32_t group = bucket & ~(uint32_t)MASK;
+        uint32_t bits = fitting(index->level[level] + group, size) & ((UINT32_C(2) << (bucket & MASK)) - 1);
         if (bits) {
-            slot = group + 31 - (uint32_t)__builtin_clz(bits);
+            bucket = group + 31 - (uint32_t)__builtin_clz(bits);
             break;
         }
         if (group == 0)
-            return SG_INDEX_NONE;
-        slot = (slot >> BITS) - 1;
+            return SG_MAX_TREE_NONE;
+        bucket = (bucket >> BITS) - 1;
     }
     for (; level > 0; level--) {
-        slot <<= BITS;
-        uint32_t bits = fitting(index->level[level - 1] + slot, size);
-        slot += 31 - (uint32_t)__builtin_clz(bits);
+        bucket <<= BITS;
+        uint32_t bits = fitting(index->level[level - 1] + bucket, size);
+        bucket += 31 - (uint32_t)__builtin_clz(bits);
     }
-    return slot;
+    return bucket;
 }
 
-int32_t sg_index_largest(const struct sg_index *index)
+int32_t sg_max_tree_largest(const struct sg_max_tree *index)
 {
     be_up_to_date(index);
     const int32_t *root = index->level[index->levels - 1];

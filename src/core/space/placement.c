@@ -1,9 +1,10 @@
 /* Where pages are mapped, taken away and given back: the slow half of a region. */
 #include "space/extents.h"
 
-static bool is_open(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker)
+static bool is_open(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker)
 {
-    return node->state == SG_NODE_HOLE || (node->state == SG_NODE_FREE && is_usable(region, node, taker.slot));
+    return extent->state == SG_EXTENT_HOLE ||
+        (extent->state == SG_EXTENT_FREE && is_usable(region, extent, taker.slot));
 }
 
 /* Whole pages in [begin, end), which is free, that whoever looks could have at another place. */
@@ -12,59 +13,60 @@ static uint32_t pages_to_be_had(const struct sg_region *region, uint32_t begin, 
     uint32_t whole = pages_inside(region, begin, end - begin), first = page_of(region, begin + region->page_units - 1),
              others = 0;
     for (uint32_t page = first; region->ordered && page < first + whole; page++)
-        others += !sg_after_complete(region->order, region->after[page]) &&
+        others += !sg_after_complete(region->clocks, region->after[page]) &&
                   !(taker.aliases && sg_region_shareable(region, page, taker.slot));
     return whole - others;
 }
 
-/* Prices [begin, begin + units), which starts in the open node `id`. */
-static struct sg_place price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units,
+/* Prices [begin, begin + units), which starts in the open extent `id`. */
+static struct sg_placement price(const struct sg_region *region, uint32_t id, uint32_t begin, uint32_t units,
     struct sg_taker taker)
 {
-    struct sg_place place = {.begin = begin, .units = units, .node = id};
+    struct sg_placement placement = {.begin = begin, .units = units, .extent = id};
     uint32_t end = begin + units;
     for (; id && at(region, id)->begin < end; id = at(region, id)->next) {
-        const struct sg_node *node = at(region, id);
-        uint32_t from = node->begin > begin ? node->begin : begin, to = end_of(node) < end ? end_of(node) : end;
-        if (node->state == SG_NODE_HOLE)
-            place.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
+        const struct sg_extent *extent = at(region, id);
+        uint32_t from = extent->begin > begin ? extent->begin : begin,
+            to = extent_end(extent) < end ? extent_end(extent) : end;
+        if (extent->state == SG_EXTENT_HOLE)
+            placement.new_pages += page_of(region, to - 1) - page_of(region, from) + 1;
         else /* what it leaves of this range may still hold whole pages */
-            place.whole += pages_to_be_had(region, node->begin, end_of(node), taker) -
-                           pages_to_be_had(region, node->begin, from, taker) -
-                           pages_to_be_had(region, to, end_of(node), taker);
+            placement.whole += pages_to_be_had(region, extent->begin, extent_end(extent), taker) -
+                           pages_to_be_had(region, extent->begin, from, taker) -
+                           pages_to_be_had(region, to, extent_end(extent), taker);
     }
-    return place;
+    return placement;
 }
 
 struct search {
     uint32_t units;
     bool high, any;
-    enum sg_thrift thrift;
+    enum sg_placement_goal goal;
     struct sg_taker taker;
     uint32_t room, best_room; /* units of the open stretch that is looked at, and of that of the best place */
-    struct sg_place best;
+    struct sg_placement best;
 };
 
-static void consider(struct search *search, struct sg_place place)
+static void consider(struct search *search, struct sg_placement placement)
 {
-    uint32_t cost = place.new_pages, least = search->best.new_pages;
-    if (search->thrift == SG_FEWEST_WHOLE) {
-        cost += place.whole;
+    uint32_t cost = placement.new_pages, least = search->best.new_pages;
+    if (search->goal == SG_FEWEST_PAGES_TOTAL) {
+        cost += placement.whole;
         least += search->best.whole;
     }
     /* What is put into a short stretch leaves addresses that are of no use to the next, slightly larger block, and so
        are the parts of pages at their ends. */
-    bool nearer = search->high                        ? place.begin > search->best.begin
+    bool nearer = search->high                        ? placement.begin > search->best.begin
                   : search->room != search->best_room ? search->room > search->best_room
-                                                      : place.begin < search->best.begin;
+                                                      : placement.begin < search->best.begin;
     if (!search->any || cost < least || (cost == least && nearer)) {
-        search->best = place;
+        search->best = placement;
         search->best_room = search->room;
     }
     search->any = true;
 }
 
-/* The open node at or before `id` that holds `position`. */
+/* The open extent at or before `id` that holds `position`. */
 static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t position)
 {
     while (at(region, id)->begin > position)
@@ -72,20 +74,20 @@ static uint32_t back_to(const struct sg_region *region, uint32_t id, uint32_t po
     return id;
 }
 
-/* Tries the places in the open stretch from node `left` to node `right` that start where a piece starts, or end
+/* Tries the places in the open stretch from extent `left` to extent `right` that start where a piece starts, or end
    where one ends. Between those, sliding only adds pages. */
 static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t right, struct search *search)
 {
-    uint32_t begin = at(region, left)->begin, end = end_of(at(region, right)), units = search->units;
+    uint32_t begin = at(region, left)->begin, end = extent_end(at(region, right)), units = search->units;
     if (end - begin < units)
         return;
     search->room = end - begin;
     for (uint32_t id = left;; id = at(region, id)->next) {
-        const struct sg_node *node = at(region, id);
-        if ((node->state == SG_NODE_FREE || id == left) && end - node->begin >= units)
-            consider(search, price(region, id, node->begin, units, search->taker));
-        if ((node->state == SG_NODE_FREE || id == right) && end_of(node) - begin >= units) {
-            uint32_t from = end_of(node) - units;
+        const struct sg_extent *extent = at(region, id);
+        if ((extent->state == SG_EXTENT_FREE || id == left) && end - extent->begin >= units)
+            consider(search, price(region, id, extent->begin, units, search->taker));
+        if ((extent->state == SG_EXTENT_FREE || id == right) && extent_end(extent) - begin >= units) {
+            uint32_t from = extent_end(extent) - units;
             consider(search, price(region, back_to(region, id, from), from, units, search->taker));
         }
         if (id == right)
@@ -93,7 +95,7 @@ static void try_stretch(const struct sg_region *region, uint32_t left, uint32_t 
     }
 }
 
-/* Tries the open stretch around node `id`. Returns where it ends. */
+/* Tries the open stretch around extent `id`. Returns where it ends. */
 static uint32_t try_around(const struct sg_region *region, uint32_t id, struct search *search)
 {
     uint32_t left = id, right = id;
@@ -102,74 +104,76 @@ static uint32_t try_around(const struct sg_region *region, uint32_t id, struct s
     while (at(region, right)->next && is_open(region, at(region, at(region, right)->next), search->taker))
         right = at(region, right)->next;
     try_stretch(region, left, right, search);
-    return end_of(at(region, right));
+    return extent_end(at(region, right));
 }
 
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
-    struct sg_taker taker, struct sg_place *ret)
+bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bool high, enum sg_placement_goal goal,
+    struct sg_taker taker, struct sg_placement *ret)
 {
-    struct search search = {.units = units, .high = high, .thrift = thrift, .taker = taker};
+    struct search search = {.units = units, .high = high, .goal = goal, .taker = taker};
     for (uint32_t page = 0;
-         page < region->pages && (page = sg_index_first(&region->hole_index, page, 1)) != SG_INDEX_NONE;)
+         page < region->pages && (page = sg_max_tree_first(&region->hole_tree, page, 1)) != SG_MAX_TREE_NONE;)
         page = page_of(region, try_around(region, region->hole_at[page], &search) - 1) + 1;
     if (search.any)
         *ret = search.best;
     return search.any;
 }
 
-/* Cuts [begin, end) out of the open node `id` and makes it busy; the rest keeps its state. Two nodes must be left. */
+/* Cuts [begin, end) out of the open extent `id` and makes it busy; the rest keeps its state. Two extents must be
+   left. */
 static uint32_t cut_out(struct sg_region *region, uint32_t id, uint32_t begin, uint32_t end)
 {
-    struct sg_node *node = at(region, id);
-    bool is_hole = node->state == SG_NODE_HOLE;
-    uint32_t node_end = end_of(node);
+    struct sg_extent *extent = at(region, id);
+    bool is_hole = extent->state == SG_EXTENT_HOLE;
+    uint32_t node_end = extent_end(extent);
     if (is_hole)
-        hole_remove(region, node);
-    else if (node->state == SG_NODE_FREE) /* what is held is in no index */
-        free_remove(region, node);
-    node->state = SG_NODE_BUSY;
-    if (node->begin < begin) {
-        uint32_t left = insert_before(region, id, node->begin, begin - node->begin);
-        at(region, left)->owner = node->owner;
-        at(region, left)->time = node->time;
+        hole_remove(region, extent);
+    else if (extent->state == SG_EXTENT_FREE) /* what is held is in no index */
+        free_remove(region, extent);
+    extent->state = SG_EXTENT_BUSY;
+    if (extent->begin < begin) {
+        uint32_t left = extent_insert_before(region, id, extent->begin, begin - extent->begin);
+        at(region, left)->owner = extent->owner;
+        at(region, left)->seq = extent->seq;
         if (is_hole)
             hole_insert(region, left);
         else
             free_put(region, left);
     }
     if (end < node_end) {
-        uint32_t right = insert_after(region, id, end, node_end - end);
-        at(region, right)->owner = node->owner;
-        at(region, right)->time = node->time;
+        uint32_t right = extent_insert_after(region, id, end, node_end - end);
+        at(region, right)->owner = extent->owner;
+        at(region, right)->seq = extent->seq;
         if (is_hole)
             hole_insert(region, right);
         else
             free_put(region, right);
     }
-    node->begin = begin;
-    node->size = end - begin;
+    extent->begin = begin;
+    extent->size = end - begin;
     return id;
 }
 
-uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
+uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement)
 {
-    uint32_t id = place->node, end = place->begin + place->units;
-    if (!nodes_left(region->nodes, NODES_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut meanwhile */
+    uint32_t id = placement->extent, end = placement->begin + placement->units;
+    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CLAIM)) /* so that its end has some, whatever is cut
+                                                                   meanwhile */
         return 0;
     uint32_t busy = 0;
     while (id && at(region, id)->begin < end) {
-        struct sg_node *node = at(region, id);
-        uint32_t next = node->next;
-        uint32_t from = node->begin > place->begin ? node->begin : place->begin;
-        uint32_t to = end_of(node) < end ? end_of(node) : end;
-        if (node->state == SG_NODE_HOLE) { /* whole pages only */
+        struct sg_extent *extent = at(region, id);
+        uint32_t next = extent->next;
+        uint32_t from = extent->begin > placement->begin ? extent->begin : placement->begin;
+        uint32_t to = extent_end(extent) < end ? extent_end(extent) : end;
+        if (extent->state == SG_EXTENT_HOLE) { /* whole pages only */
             from = page_of(region, from) * region->page_units;
             to = (page_of(region, to - 1) + 1) * region->page_units;
         }
         uint32_t part = cut_out(region, id, from, to);
         if (busy) {
             at(region, busy)->size += at(region, part)->size;
-            unlink_node(region, part);
+            extent_unlink(region, part);
         } else {
             busy = part;
         }
@@ -183,21 +187,21 @@ uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place)
 static void leave_over(struct sg_region *region, uint32_t id, sg_slot slot)
 {
     at(region, id)->owner = slot;
-    at(region, id)->time = region->after[page_of(region, at(region, id)->begin)].time;
+    at(region, id)->seq = region->after[page_of(region, at(region, id)->begin)].seq;
     region->ordered = region->ordered || slot;
-    become_free(region, id);
+    extent_coalesce(region, id);
 }
 
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot)
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot)
 {
-    struct sg_node *node = at(region, busy);
-    assert(node->state == SG_NODE_BUSY);
-    uint32_t begin = node->begin, end = end_of(node), block_end = place->begin + place->units;
-    node->begin = place->begin;
-    node->size = place->units;
+    struct sg_extent *extent = at(region, busy);
+    assert(extent->state == SG_EXTENT_BUSY);
+    uint32_t begin = extent->begin, end = extent_end(extent), block_end = placement->begin + placement->units;
+    extent->begin = placement->begin;
+    extent->size = placement->units;
     block_insert(region, busy);
-    uint32_t left = begin < place->begin ? insert_before(region, busy, begin, place->begin - begin) : 0;
-    uint32_t right = block_end < end ? insert_after(region, busy, block_end, end - block_end) : 0;
+    uint32_t left = begin < placement->begin ? extent_insert_before(region, busy, begin, placement->begin - begin) : 0;
+    uint32_t right = block_end < end ? extent_insert_after(region, busy, block_end, end - block_end) : 0;
     if (left)
         leave_over(region, left, slot);
     if (right)
@@ -205,56 +209,57 @@ uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct 
     return busy;
 }
 
-/* Turns a node that is in no index into a hole, joined with neighbouring holes. */
+/* Turns an extent that is in no index into a hole, joined with neighbouring holes. */
 static void become_hole(struct sg_region *region, uint32_t id)
 {
-    struct sg_node *node = at(region, id);
-    uint32_t prev = node->prev, next = node->next;
-    if (next && at(region, next)->state == SG_NODE_HOLE) {
+    struct sg_extent *extent = at(region, id);
+    uint32_t prev = extent->prev, next = extent->next;
+    if (next && at(region, next)->state == SG_EXTENT_HOLE) {
         hole_remove(region, at(region, next));
-        node->size += at(region, next)->size;
-        unlink_node(region, next);
+        extent->size += at(region, next)->size;
+        extent_unlink(region, next);
     }
-    if (prev && at(region, prev)->state == SG_NODE_HOLE) {
+    if (prev && at(region, prev)->state == SG_EXTENT_HOLE) {
         hole_remove(region, at(region, prev));
-        at(region, prev)->size += node->size;
-        unlink_node(region, id);
+        at(region, prev)->size += extent->size;
+        extent_unlink(region, id);
         id = prev;
     }
     hole_insert(region, id);
 }
 
-static enum sg_node_state after_abandon(const struct sg_region *region, uint32_t page)
+static enum sg_extent_state after_abandon(const struct sg_region *region, uint32_t page)
 {
-    return region->handle[page] == SG_PAGE_LOST ? SG_NODE_BUSY : region->handle[page] ? SG_NODE_FREE : SG_NODE_HOLE;
+    return region->handle[page] == SG_PAGE_LOST ? SG_EXTENT_BUSY : region->handle[page] ? SG_EXTENT_FREE
+        : SG_EXTENT_HOLE;
 }
 
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now)
 {
-    struct sg_node *node = at(region, busy);
-    assert(node->state == SG_NODE_BUSY);
+    struct sg_extent *extent = at(region, busy);
+    assert(extent->state == SG_EXTENT_BUSY);
     for (;;) {
-        uint32_t begin = node->begin, end = end_of(node), page = page_of(region, begin);
-        enum sg_node_state becomes = after_abandon(region, page);
+        uint32_t begin = extent->begin, end = extent_end(extent), page = page_of(region, begin);
+        enum sg_extent_state becomes = after_abandon(region, page);
         uint32_t stop = page + 1;
         while (stop * region->page_units < end && after_abandon(region, stop) == becomes)
             stop++;
         uint32_t cut = stop * region->page_units < end ? stop * region->page_units : end;
-        uint32_t rest = cut < end ? insert_after(region, busy, cut, end - cut) : 0;
+        uint32_t rest = cut < end ? extent_insert_after(region, busy, cut, end - cut) : 0;
         if (rest)
-            at(region, rest)->state = SG_NODE_BUSY;
-        node->size = cut - begin;
-        node->owner = slot;
-        node->time = slot ? now : 0;
+            at(region, rest)->state = SG_EXTENT_BUSY;
+        extent->size = cut - begin;
+        extent->owner = slot;
+        extent->seq = slot ? now : 0;
         region->ordered = region->ordered || slot;
-        if (becomes == SG_NODE_FREE)
-            become_free(region, busy);
-        else if (becomes == SG_NODE_HOLE)
+        if (becomes == SG_EXTENT_FREE)
+            extent_coalesce(region, busy);
+        else if (becomes == SG_EXTENT_HOLE)
             become_hole(region, busy);
         if (!rest)
             return;
         busy = rest;
-        node = at(region, busy);
+        extent = at(region, busy);
     }
 }
 
@@ -265,10 +270,11 @@ static bool may_cut(const struct sg_region *region, uint32_t page, struct sg_tak
 
 /* Finds the next run of pages that may be cut in a free range, from page *end down: [*begin, *end). False: there is
    none. */
-static bool next_run(const struct sg_region *region, const struct sg_node *node, struct sg_taker taker, uint32_t *begin,
+static bool next_run(const struct sg_region *region, const struct sg_extent *extent, struct sg_taker taker,
+    uint32_t *begin,
     uint32_t *end)
 {
-    uint32_t from = page_of(region, node->begin + region->page_units - 1);
+    uint32_t from = page_of(region, extent->begin + region->page_units - 1);
     if (!region->ordered && !region->pinned && !taker.aliases) { /* all may be: no need to ask of each */
         *begin = from < *end ? from : *end;
         return from < *end;
@@ -292,11 +298,12 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 {
     bool found = false;
     for (uint32_t slot = 0;
-         (slot = sg_index_first(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE; slot++) {
-        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+         (slot = sg_max_tree_first(&region->free_tree, slot,
+             (int32_t)region->page_units)) != SG_MAX_TREE_NONE; slot++) {
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, extent_end(at(region, id)));
         for (; next_run(region, at(region, id), taker, &begin, &end); end = begin) {
             if (is_better_source(end - begin, best->pages, want)) {
-                *best = (struct sg_source){.node = id, .first = begin, .pages = end - begin};
+                *best = (struct sg_source){.extent = id, .first = begin, .pages = end - begin};
                 found = true;
             }
         }
@@ -307,25 +314,25 @@ bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first)
 {
-    const struct sg_node *node = at(region, source->node);
+    const struct sg_extent *extent = at(region, source->extent);
     uint32_t pages = source->pages < want ? source->pages : want;
-    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
         return 0;
     /* Next to where there is no memory already, so that what stays is in one piece. */
-    bool low = has_state(region, node->prev, SG_NODE_HOLE) && !has_state(region, node->next, SG_NODE_HOLE);
+    bool low = has_state(region, extent->prev, SG_EXTENT_HOLE) && !has_state(region, extent->next, SG_EXTENT_HOLE);
     *ret_first = low ? source->first : source->first + source->pages - pages;
-    return cut_out(region, source->node, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
+    return cut_out(region, source->extent, *ret_first * region->page_units, (*ret_first + pages) * region->page_units);
 }
 
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
     uint32_t *ret_busy)
 {
-    if (!nodes_left(region->nodes, NODES_SPARE_OF_CUT))
+    if (!extents_left(region->extents, EXTENTS_SPARE_OF_CUT))
         return 0;
     uint32_t limit = before < region->pages ? before * region->page_units : region->units;
-    uint32_t slot = (limit >> region->slot_shift) + 1;
-    while ((slot = sg_index_last(&region->free_index, slot, (int32_t)region->page_units)) != SG_INDEX_NONE) {
-        uint32_t id = region->free_at[slot], begin, end = page_of(region, end_of(at(region, id)));
+    uint32_t slot = (limit >> region->bucket_shift) + 1;
+    while ((slot = sg_max_tree_last(&region->free_tree, slot, (int32_t)region->page_units)) != SG_MAX_TREE_NONE) {
+        uint32_t id = region->free_at[slot], begin, end = page_of(region, extent_end(at(region, id)));
         end = end < before ? end : before;
         if (!next_run(region, at(region, id), (struct sg_taker){0}, &begin, &end))
             continue;
@@ -338,12 +345,12 @@ uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want,
 
 void sg_region_cut_done(struct sg_region *region, uint32_t busy)
 {
-    assert(at(region, busy)->state == SG_NODE_BUSY);
+    assert(at(region, busy)->state == SG_EXTENT_BUSY);
     become_hole(region, busy);
 }
 
 void sg_region_cut_undone(struct sg_region *region, uint32_t busy)
 {
-    assert(at(region, busy)->state == SG_NODE_BUSY);
-    become_free(region, busy);
+    assert(at(region, busy)->state == SG_EXTENT_BUSY);
+    extent_coalesce(region, busy);
 }

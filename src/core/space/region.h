@@ -1,12 +1,12 @@
-/* A region: one reservation of device addresses, tiled by nodes in address order.
+/* A region: one reservation of device addresses, tiled by extents in address order.
 
-   Positions and sizes are in units of SG_UNIT bytes. States of a node:
+   Positions and sizes are in units of SG_UNIT bytes. States of an extent:
 
       - block, or pending: freed, but queued work may still use it;
       - free range; hole: no page is mapped;
       - busy: pages are being mapped or taken away outside the lock;
-      - SG_NODE_CACHED: free, but kept whole for the next request of its size (deferred coalescing);
-      - SG_NODE_HELD: a free piece, shorter than a bucket of addresses, beside a range that it cannot join yet.
+      - SG_EXTENT_DEFERRED: free, but kept whole for the next request of its size (deferred coalescing);
+      - SG_EXTENT_FRAGMENT: a free piece, shorter than a bucket of addresses, beside a range that it cannot join yet.
 
    A free range has an *owner*, the slot of the stream that freed it last (0: nobody), and a time. It is ordered after
    all that the owner was given before that time (stream_clock.h). The owner may use it at once; another stream may use
@@ -15,14 +15,14 @@
 
    Invariants, checked by sg_region_broken() (check.h):
 
-      - the nodes tile [0, units) without gap or overlap;
+      - the extents tile [0, units) without gap or overlap;
       - neighbours differ in state unless both are blocks, pending or held, or free for different streams;
-      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy nodes
+      - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy extents
         aside);
-      - every free range is in `free_index` under the bucket of its first unit, and whole_free counts the pages that lie
+      - every free range is in `free_tree` under the bucket of its first unit, and whole_free counts the pages that lie
         entirely inside free ranges.
 
-   A bucket of addresses is 1 << slot_shift units, at most the smallest block of the region. At most one block and one
+   A bucket of addresses is 1 << bucket_shift units, at most the smallest block of the region. At most one block and one
    free range start in any bucket, so plain arrays serve as dictionaries.
 
    No function here calls the driver, waits or locks: the owner's lock is held. */
@@ -49,97 +49,99 @@ static inline uint32_t sg_units_of(uint64_t bytes)
     return (uint32_t)((bytes + SG_UNIT - 1) >> SG_UNIT_SHIFT);
 }
 
-enum sg_node_state {
-    SG_NODE_UNUSED,
-    SG_NODE_FREE,
-    SG_NODE_BLOCK,
-    SG_NODE_PENDING,
-    SG_NODE_HOLE,
-    SG_NODE_BUSY,
-    SG_NODE_CACHED,
-    SG_NODE_HELD
+enum sg_extent_state {
+    SG_EXTENT_UNUSED,
+    SG_EXTENT_FREE,
+    SG_EXTENT_BLOCK,
+    SG_EXTENT_PENDING,
+    SG_EXTENT_HOLE,
+    SG_EXTENT_BUSY,
+    SG_EXTENT_DEFERRED,
+    SG_EXTENT_FRAGMENT
 };
 
-struct sg_node {
+struct sg_extent {
     uint32_t begin, size;  /* units */
-    uint32_t prev, next;   /* by address; 0: none. Of unused nodes, next is the next unused one */
-    uint32_t state;        /* enum sg_node_state */
+    uint32_t prev, next;   /* by address; 0: none. Of unused extents, next is the next unused one */
+    uint32_t state;        /* enum sg_extent_state */
     union {
         uint32_t stream;   /* tag of a block, index in the device's list */
         uint32_t owner;    /* free, cached, held: slot of a stream, 0: nobody */
     };
     uint64_t requested;    /* bytes asked for, of a block or pending block */
     union {
-        uint64_t serial;   /* block: the time of its allocation, differs for every allocation of the process */
-        uint64_t time;     /* free, cached, held: comes after what the owner was given before; pending: what `also` was
-                              given */
+        uint64_t alloc_seq; /* block: the time of its allocation, differs for every allocation of the process */
+        uint64_t seq;      /* free, cached, held: comes after what the owner was given before; pending: what
+                              `users_mask` was given */
     };
     uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is
                               done */
     union {
-        uint64_t event;                    /* for who keeps other things in nodes */
-        uint64_t also;                     /* block: bits of the slots on which it is used besides its own, bit 0: on
+        uint64_t event;                    /* for who keeps other things in extents */
+        uint64_t users_mask;               /* block: bits of the slots on which it is used besides its own, bit 0: on
                                               others; pending: bits of those it has to wait for, bit 0: for the whole
                                               context */
-        struct { uint32_t less, more; } of_class; /* free: its neighbours in the list of its class */
+        struct { uint32_t less, more; } in_size_class; /* free: its neighbours in the list of its class */
     };
     union {
         uint32_t later;    /* pending: the next one in order */
-        uint32_t quiet;    /* block: how long its stream had been given nothing when it was allocated
-                              (sg_order_quiet()) */
+        uint32_t idle_before; /* block: how long its stream had been given nothing when it was allocated
+                              (sg_clocks_idle_before()) */
     };
     uint32_t region;       /* index of the region in its device */
 };
-_Static_assert(sizeof(struct sg_node) == 64, "a node is one cache line");
+_Static_assert(sizeof(struct sg_extent) == 64, "a node is one cache line");
 
 /* In place of a pending block's context: that has done its work, others may not have. */
-enum { SG_OWNER_IS_DONE = 1 };
+enum { SG_OWN_CONTEXT_IS_DONE = 1 };
 
-/* The nodes of one device, addressed by index so that links are short and the array can move nowhere. */
-struct sg_nodes {
-    struct sg_node *node; /* [0] is never used: 0 means none */
+/* The extents of one device, addressed by index so that links are short and the array can move nowhere. */
+struct sg_extents {
+    struct sg_extent *extent; /* [0] is never used: 0 means none */
     uint32_t live, capacity;
     uint32_t used, unused; /* high-water mark; first of the list of unused ones below it */
-    uint32_t cells;        /* nodes [capacity, capacity + cells): see struct sg_region */
+    uint32_t cells;        /* extents [capacity, capacity + cells): see struct sg_region */
     bool cells_taken;      /* one region has them */
-    struct sg_node_place { /* of blocks, by the number of their node: as in struct sg_tag */
+    struct sg_extent_site { /* of blocks, by the number of their extent: as in struct sg_tag */
         uint32_t site, phase;
-    } *place;              /* NULL: none was ever told */
+    } *sites;              /* NULL: none was ever told */
 };
 
 /* Notes who asked for a block. Without host memory for that it stays unknown. */
-void sg_nodes_tell(struct sg_nodes *nodes, uint32_t node, uint32_t site, uint32_t phase); /* the slow half */
-static inline void sg_node_set_place(struct sg_nodes *nodes, uint32_t node, uint32_t site, uint32_t phase)
+void sg_extents_note_site(struct sg_extents *extents, uint32_t extent, uint32_t site,
+    uint32_t phase); /* the slow half */
+static inline void sg_extent_set_site(struct sg_extents *extents, uint32_t extent, uint32_t site, uint32_t phase)
 {
-    if (__builtin_expect(nodes->place || site || phase, 0))
-        sg_nodes_tell(nodes, node, site, phase);
+    if (__builtin_expect(extents->sites || site || phase, 0))
+        sg_extents_note_site(extents, extent, site, phase);
 }
-static inline struct sg_node_place sg_node_place(const struct sg_nodes *nodes, uint32_t node)
+static inline struct sg_extent_site sg_extent_site(const struct sg_extents *extents, uint32_t extent)
 {
-    return nodes->place ? nodes->place[node] : (struct sg_node_place){0, 0};
+    return extents->sites ? extents->sites[extent] : (struct sg_extent_site){0, 0};
 }
 
 /* Sets the array aside, which is memory only where it is used. False: there is not even address space for it. */
-bool sg_nodes_init(struct sg_nodes *nodes);
-void sg_nodes_fini(struct sg_nodes *nodes);
+bool sg_extents_init(struct sg_extents *extents);
+void sg_extents_fini(struct sg_extents *extents);
 
-/* A node that belongs to no region, for others to keep things in; 0 when none is left. And back. */
-uint32_t sg_node_new(struct sg_nodes *nodes);
-void sg_node_drop(struct sg_nodes *nodes, uint32_t node);
+/* An extent that belongs to no region, for others to keep things in; 0 when none is left. And back. */
+uint32_t sg_extent_new(struct sg_extents *extents);
+void sg_extent_drop(struct sg_extents *extents, uint32_t extent);
 
 /* A quick list: blocks of one size that were freed last and have not coalesced yet. A training loop asks for 16 to
-   20 sizes again and again; a quick list answers them without the index. It keeps SG_BIN_DEPTH blocks. */
-enum { SG_BIN_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_BIN_OWNERS = 8, SG_BINS = SG_BIN_SIZES * SG_BIN_OWNERS };
-struct sg_bin {
-    uint32_t units, count, top; /* top: node, the others follow by `later` */
+   20 sizes again and again; a quick list answers them without the index. It keeps SG_QUICK_DEPTH blocks. */
+enum { SG_QUICK_SIZES = SG_SMALL_BYTES / SG_UNIT, SG_QUICK_OWNERS = 8,
+    SG_QUICK_LISTS = SG_QUICK_SIZES * SG_QUICK_OWNERS };
+struct sg_quick_list {
+    uint32_t units, count, top; /* top: extent, the others follow by `later` */
     uint32_t owner;             /* of all in it */
 };
 
 /* Free ranges of one owner by size, where the smallest that fits is wanted. */
-enum { SG_CLASSES = 32 << SG_SIZE_CLASS_BITS };
+enum { SG_SIZE_CLASSES = 32 << SG_SIZE_CLASS_BITS };
 struct sg_lists {
-    uint64_t any[SG_CLASSES / 64]; /* bit set: the list isn't empty */
-    uint32_t first[SG_CLASSES];
+    uint64_t any[SG_SIZE_CLASSES / 64]; /* bit set: the list isn't empty */
+    uint32_t first[SG_SIZE_CLASSES];
 };
 
 /* Where in free memory a block is put (docs/experiments/placement.md). In the regular region, with few large blocks,
@@ -147,8 +149,9 @@ struct sg_lists {
 enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
 struct sg_region {
-    struct sg_nodes *nodes;
-    struct sg_node *node; /* nodes->node: what is looked up after the lock was taken waits for each look before it */
+    struct sg_extents *extents;
+    struct sg_extent *extent; /* extents->extent: what is looked up after the lock was taken waits for each look before
+                                 it */
     CUdeviceptr base;
     uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
     uint32_t index;      /* in its device */
@@ -156,51 +159,51 @@ struct sg_region {
     uint32_t page_units;
     uint32_t page_shift; /* log2 of page_units, or 0 if it isn't a power of two */
     uint32_t pages;      /* units / page_units */
-    uint32_t slot_shift;
-    uint32_t first;      /* node at address 0 */
+    uint32_t bucket_shift;
+    uint32_t first;      /* extent at address 0 */
     uint32_t mapped;     /* pages with a handle */
     uint32_t whole_free; /* pages entirely inside free ranges */
     uint32_t pinned;     /* pages that may not move */
-    uint32_t old;        /* pages of addresses behind which there is memory that has another address by now */
+    uint32_t stale;      /* pages of addresses behind which there is memory that has another address by now */
     enum sg_fit fit;
-    /* Cells: whatever begins in units [2 i, 2 i + 2) has node cell_first + i, if that was unused when it came to be. So
-       most blocks of the small region are found with one look at memory where the table below costs two, one after the
-       other. */
+    /* Cells: whatever begins in units [2 i, 2 i + 2) has extent cell_first + i, if that was unused when it came to be.
+       So most blocks of the small region are found with one look at memory where the table below costs two, one after
+       the other. */
     uint32_t cell_first, cells;
     bool listed;         /* the lists are kept: of SG_FIT_SMALLEST, and where there is more than one owner */
     bool ordered;        /* something in it has, or had, an owner: `after` tells */
-    const struct sg_order *order; /* NULL: nothing has an owner */
+    const struct sg_stream_clocks *clocks; /* NULL: nothing has an owner */
     uint64_t owners;     /* bit set: a free range has had this owner */
-    uint64_t tidied;     /* order->version when ranges were last joined because they had become complete */
+    uint64_t coalesced_version; /* order->version when ranges were last joined because they had become complete */
     uint64_t stocked;    /* bit set: that owner's lists aren't empty; bit 0: `common` */
     struct sg_lists common;             /* of nobody's, and of owners for whom there is no host memory */
     struct sg_lists *lists[SG_SLOTS];   /* by owner; NULL: none yet, or `common` for good */
     uint64_t listless;   /* bit set: that owner's ranges are in `common` */
-    uint32_t cached;     /* nodes in bins */
-    uint32_t whole_cached; /* pages entirely inside one of them */
-    uint32_t stays;      /* the kept block that no listed range outdoes, as was found since the last of these came to be
-                            or changed */
-    struct sg_bin bin[SG_BINS];
-    uint64_t bins_used[SG_BINS / 64]; /* bit set: there may be something in it */
-    struct sg_index free_index; /* slot -> size of the free range that starts there */
-    struct sg_index hole_index; /* page -> pages of the hole that starts there */
-    uint32_t *free_at, *block_at; /* slot -> node, which may be another by now: its state and bounds tell */
-    uint32_t *hole_at;            /* page -> node */
+    uint32_t deferred;   /* extents in quick lists */
+    uint32_t whole_deferred; /* pages entirely inside one of them */
+    uint32_t best_deferred; /* the kept block that no listed range outdoes, as was found since the last of these came to
+                            be or changed */
+    struct sg_quick_list quick_list[SG_QUICK_LISTS];
+    uint64_t quick_lists_used[SG_QUICK_LISTS / 64]; /* bit set: there may be something in it */
+    struct sg_max_tree free_tree; /* bucket -> size of the free range that starts there */
+    struct sg_max_tree hole_tree; /* page -> pages of the hole that starts there */
+    uint32_t *free_at, *block_at; /* bucket -> extent, which may be another by now: its state and bounds tell */
+    uint32_t *hole_at;            /* page -> extent */
     CUmemGenericAllocationHandle *handle; /* page -> physical memory; 0: none */
     uint8_t *pin;                         /* page -> may not move: sum of enum sg_pin */
-    uint64_t *twin;                       /* page that is an old address -> where its memory is now: region and page */
+    uint64_t *alias_target;               /* page that is a stale address -> where its memory is now: region and page */
     struct sg_after *after;               /* page -> what all that is free in it comes after, at most */
     void *tables;
     size_t tables_bytes;
 };
 
 /* A region of `bytes` at `base`, all of it one hole. `page_bytes` divides `bytes`; blocks will never be smaller than
-   1 << slot_shift units. False when there is no host memory. */
-bool sg_region_init(struct sg_region *region, struct sg_nodes *nodes, CUdeviceptr base, uint64_t bytes,
-    uint64_t page_bytes, uint32_t slot_shift);
+   1 << bucket_shift units. False when there is no host memory. */
+bool sg_region_init(struct sg_region *region, struct sg_extents *extents, CUdeviceptr base, uint64_t bytes,
+    uint64_t page_bytes, uint32_t bucket_shift);
 void sg_region_fini(struct sg_region *region);
 
-/* Unmakes a region that is a hole while other regions go on using the device's nodes: gives its node back. */
+/* Unmakes a region that is a hole while other regions go on using the device's extents: gives its extent back. */
 void sg_region_unmake(struct sg_region *region);
 
 /* Whether nothing is mapped in it, nor about to be. */
@@ -208,23 +211,23 @@ bool sg_region_is_hole(const struct sg_region *region);
 
 /* A region that is a hole becomes one of `bytes`, which are one page, at its addresses. False, changing nothing,
    when there is no host memory. */
-bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t slot_shift);
+bool sg_region_remake(struct sg_region *region, uint64_t bytes, uint32_t bucket_shift);
 
 /* From which end of a free range a block is taken. In regions of SG_FIT_SMALLEST SETTLED is the beginning, too, of a range
    that could not grow where it is, if there is one. HIGH: and of the highest range that fits. */
-enum sg_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
+enum sg_region_end { SG_END_LOW, SG_END_SETTLED, SG_END_HIGH };
 
 /* Takes `units` from the lowest or nearly smallest free range that holds them, as the region's `fit` says, or the
    highest. Only of what `slot` may use (0: of what is complete), and what is its own first. Returns the new block's
-   node; 0 when none fits, as far as a short look tells, or no node is to be had. */
-uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_end end, sg_slot slot);
+   extent; 0 when none fits, as far as a short look tells, or no extent is to be had. */
+uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region_end end, sg_slot slot);
 
 /* Takes `units` as sg_region_take() does, after a thorough search over the borders of ranges and page by page. */
 uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot slot);
 
 /* Joins neighbours that could not be joined before their work was complete. False: nothing is complete that was not the
    last time. */
-bool sg_region_tidy(struct sg_region *region);
+bool sg_region_coalesce_completed(struct sg_region *region);
 
 /* The live block that starts at, or contains, a position, which may lie beyond the region; 0 if none. `likely`: which
    it may be, by sg_region_expect_free(), or 0. */
@@ -235,14 +238,14 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free, of `owner` and after `time` (0, 0: complete), and is cached. The small
+/* A block or pending block becomes free, of `owner` and after `seq` (0, 0: complete), and is cached. The small
    region keeps the blocks of a size until the list is full or another size needs it. Other regions keep the latest
    block until the next request. */
-void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t time);
+void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq);
 
 /* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
    there was any. */
-bool sg_region_flush(struct sg_region *region);
+bool sg_region_drain_quick_lists(struct sg_region *region);
 
 /* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
    complete. */
@@ -253,54 +256,55 @@ struct sg_taker {
 
 /* Where a block of `slot` could be put by mapping pages. The cheapest place; of equals, the one in the longest open
    stretch, then the lowest, or simply the highest. False: none. */
-struct sg_place {
+struct sg_placement {
     uint32_t begin, units; /* of the block */
-    uint32_t node;         /* the free range or hole that holds `begin` */
+    uint32_t extent;       /* the free range or hole that holds `begin` */
     uint32_t new_pages;
     uint32_t whole;        /* whole free pages that it uses up and that could have been taken elsewhere */
 };
-enum sg_thrift {
-    SG_FEWEST_NEW,  /* the fewest new pages: least work */
-    SG_FEWEST_WHOLE /* the fewest new and whole free pages together: what may still succeed when no page is to be had */
+enum sg_placement_goal {
+    SG_FEWEST_NEW_PAGES, /* the fewest new pages: least work */
+    SG_FEWEST_PAGES_TOTAL /* the fewest new and whole free pages together: what may still succeed when no page is to be
+                             had */
 };
-bool sg_region_find_place(const struct sg_region *region, uint32_t units, bool high, enum sg_thrift thrift,
-    struct sg_taker taker, struct sg_place *ret);
+bool sg_region_find_placement(const struct sg_region *region, uint32_t units, bool high, enum sg_placement_goal goal,
+    struct sg_taker taker, struct sg_placement *ret);
 
-/* Makes the place busy, with the whole of every page it needs. Returns the busy node; 0: no node is to
+/* Makes the place busy, with the whole of every page it needs. Returns the busy extent; 0: no extent is to
    be had, and nothing was changed. */
-uint32_t sg_region_claim(struct sg_region *region, const struct sg_place *place);
+uint32_t sg_region_claim(struct sg_region *region, const struct sg_placement *placement);
 
 /* Stands for the handle of a page that could not be unmapped after a failure: its address is never used again. */
 #define SG_PAGE_LOST UINT64_MAX
 
 /* Stands for the handle of a page whose memory is mapped elsewhere too, and there is where it belongs
    (page_alias.h). */
-#define SG_PAGE_OLD (UINT64_MAX - 1)
+#define SG_PAGE_STALE (UINT64_MAX - 1)
 
 /* Whether there is memory behind a page that is the page's own. */
 static inline bool sg_page_is_there(CUmemGenericAllocationHandle handle)
 {
-    return handle && handle < SG_PAGE_OLD;
+    return handle && handle < SG_PAGE_STALE;
 }
 
 enum sg_pin { SG_PIN_ASKED = 1, SG_PIN_TWICE = 2 /* for each other address that its memory has */ };
 
 /* Ends a claim. Commit: its pages are mapped, and the block stands in it; returns the block. Abandon: pages without
-   a handle are holes again, and lost ones stay busy. Nodes for both were set aside by the claim. What is left over
+   a handle are holes again, and lost ones stay busy. Extents for both were set aside by the claim. What is left over
    of new pages belongs to `slot`, for whom the place was found. So does, at `now`, what an abandoned claim had
    joined. */
-uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_place *place, sg_slot slot);
+uint32_t sg_region_commit(struct sg_region *region, uint32_t busy, const struct sg_placement *placement, sg_slot slot);
 void sg_region_abandon(struct sg_region *region, uint32_t busy, sg_slot slot, uint64_t now);
 
 /* Cuts up to `want` whole, unpinned, complete free pages out of the highest free range that has any below page
-   `before`. Returns how many; they are one busy run that starts at page *ret_first, whose node is *ret_busy. 0: there
+   `before`. Returns how many; they are one busy run that starts at page *ret_first, whose extent is *ret_busy. 0: there
    is none. */
 uint32_t sg_region_cut(struct sg_region *region, uint32_t before, uint32_t want, uint32_t *ret_first,
     uint32_t *ret_busy);
 
 /* Adjacent free pages that could be cut: complete ones. For a taker with aliases, only pages that are not complete. */
 struct sg_source {
-    uint32_t node; /* the free range that they are in */
+    uint32_t extent; /* the free range that they are in */
     uint32_t first, pages;
 };
 
@@ -310,7 +314,7 @@ struct sg_source {
 bool sg_region_find_source(const struct sg_region *region, uint32_t want, struct sg_taker taker,
     struct sg_source *best);
 
-/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy node; 0: no node is to be
+/* Cuts at most `want` pages out of it, which begin at page *ret_first. Returns the busy extent; 0: no extent is to be
    had. */
 uint32_t sg_region_cut_source(struct sg_region *region, const struct sg_source *source, uint32_t want,
     uint32_t *ret_first);
@@ -322,18 +326,18 @@ void sg_region_cut_undone(struct sg_region *region, uint32_t busy);
 /* Whether a page may be unmapped: nothing queued can touch its address, and nobody remembers it. */
 static inline bool sg_region_movable(const struct sg_region *region, uint32_t page)
 {
-    return !region->pin[page] && (!region->ordered || sg_after_complete(region->order, region->after[page]));
+    return !region->pin[page] && (!region->ordered || sg_after_complete(region->clocks, region->after[page]));
 }
 
 /* Whether a page's memory may get a second address for `slot` while this one stays. All work that can touch the page
    must be ordered before what the slot is given, and a fence must tell when it is complete. A page with an old
-   address may get another: then this one becomes an old address too, and goes after the other. */
+   address may get another: then this one becomes a stale address too, and goes after the other. */
 static inline bool sg_region_shareable(const struct sg_region *region, uint32_t page, sg_slot slot)
 {
     return !(region->pin[page] & SG_PIN_ASKED) && region->ordered &&
-           sg_after_usable(region->order, region->after[page], slot) &&
-           sg_after_marked(region->order, region->after[page]) &&
-           !sg_after_complete(region->order, region->after[page]);
+           sg_after_usable(region->clocks, region->after[page], slot) &&
+           sg_after_fenced(region->clocks, region->after[page]) &&
+           !sg_after_complete(region->clocks, region->after[page]);
 }
 
 /* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
@@ -345,23 +349,23 @@ uint32_t sg_region_shareable_pages(const struct sg_region *region, sg_slot slot)
 /* Largest block that would fit without a new page, in units. */
 uint32_t sg_region_largest(const struct sg_region *region);
 
-/* Fetches into the processor's cache what freeing the block at a position will look at. Returns the node that the block
-   is likely to have. No lock needed: it reads what another thread may be writing, and does no more than look. The
+/* Fetches into the processor's cache what freeing the block at a position will look at. Returns the extent that the
+   block is likely to have. No lock needed: it reads what another thread may be writing, and does no more than look. The
    position must lie inside a region that is never remade. */
 __attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_free(const struct sg_region *region,
     uint32_t position)
 {
     uint32_t cell = position >> SG_CELL_SHIFT;
     uint32_t id = cell < region->cells ? region->cell_first + cell
-                                       : *(const volatile uint32_t *)&region->block_at[position >> region->slot_shift];
-    __builtin_prefetch(&region->node[id], 1);
+                                       : *(const volatile uint32_t *)&region->block_at[position >> region->bucket_shift];
+    __builtin_prefetch(&region->extent[id], 1);
     return id;
 }
 
 static inline uint32_t sg_region_block_at(const struct sg_region *region, uint32_t position, uint32_t likely)
 {
-    const struct sg_node *node = &region->node[likely];
-    bool is = node->begin == position && node->state == SG_NODE_BLOCK && node->region == region->index;
+    const struct sg_extent *extent = &region->extent[likely];
+    bool is = extent->begin == position && extent->state == SG_EXTENT_BLOCK && extent->region == region->index;
     return is ? likely : sg_region_block_in_table(region, position);
 }
 

@@ -15,8 +15,8 @@ struct sg_lists *sg_region_make_lists(struct sg_region *region, uint32_t owner)
 void sg_region_make_listed(struct sg_region *region)
 {
     region->listed = true;
-    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++)
-        class_insert(region, region->free_at[slot]);
+    for (uint32_t bucket = 0; (bucket = sg_max_tree_first(&region->free_tree, bucket, 1)) != SG_MAX_TREE_NONE; bucket++)
+        size_class_insert(region, region->free_at[bucket]);
 }
 
 void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t size, struct sg_after after)
@@ -26,32 +26,33 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
     for (uint32_t page = first; page <= last; page++) {
         struct sg_after *known = &region->after[page];
         bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
-        if (whole || sg_after_complete(region->order, *known)) {
+        if (whole || sg_after_complete(region->clocks, *known)) {
             *known = after; /* who came to use all of a page had come after all that it held before */
         } else {
             known->slots |= after.slots;
-            known->time = known->time > after.time ? known->time : after.time;
+            known->seq = known->seq > after.seq ? known->seq : after.seq;
         }
     }
 }
 
-bool sg_region_tidy(struct sg_region *region)
+bool sg_region_coalesce_completed(struct sg_region *region)
 {
-    if (!region->ordered || region->tidied == region->order->version)
+    if (!region->ordered || region->coalesced_version == region->clocks->version)
         return false;
-    region->tidied = region->order->version;
+    region->coalesced_version = region->clocks->version;
     if (!has_several_owners(region))
         return false;
-    for (uint32_t slot = 0; (slot = sg_index_first(&region->free_index, slot, 1)) != SG_INDEX_NONE; slot++) {
-        uint32_t id = region->free_at[slot], prev = at(region, id)->prev, next = at(region, id)->next, owner;
-        uint64_t time;
-        bool left = has_state(region, prev, SG_NODE_HELD) &&
-                    may_join(region, at(region, id), at(region, prev), &owner, &time);
-        bool right = (has_state(region, next, SG_NODE_HELD) || has_state(region, next, SG_NODE_FREE)) &&
-                     may_join(region, at(region, id), at(region, next), &owner, &time);
+    for (uint32_t bucket =
+        0; (bucket = sg_max_tree_first(&region->free_tree, bucket, 1)) != SG_MAX_TREE_NONE; bucket++) {
+        uint32_t id = region->free_at[bucket], prev = at(region, id)->prev, next = at(region, id)->next, owner;
+        uint64_t seq;
+        bool left = has_state(region, prev, SG_EXTENT_FRAGMENT) &&
+                    extents_may_join(region, at(region, id), at(region, prev), &owner, &seq);
+        bool right = (has_state(region, next, SG_EXTENT_FRAGMENT) || has_state(region, next, SG_EXTENT_FREE)) &&
+                     extents_may_join(region, at(region, id), at(region, next), &owner, &seq);
         if (left || right) {
             free_remove(region, at(region, id));
-            become_free_of_another(region, id);
+            extent_coalesce_mixed(region, id);
         }
     }
     return true;
@@ -59,7 +60,7 @@ bool sg_region_tidy(struct sg_region *region)
 
 /* Free memory that a stream may use, in one piece. */
 struct window {
-    uint32_t begin, end, node; /* node: the range that holds `begin` */
+    uint32_t begin, end, extent; /* extent: the range that holds `begin` */
 };
 
 struct search {
@@ -90,11 +91,11 @@ static void extend(struct search *search, uint32_t id, uint32_t begin, uint32_t 
 static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 {
     const struct sg_region *region = search->region;
-    const struct sg_node *node = at(region, id);
-    uint32_t begin = node->begin, end = end_of(node);
+    const struct sg_extent *extent = at(region, id);
+    uint32_t begin = extent->begin, end = extent_end(extent);
     for (uint32_t page = page_of(region, begin); page * region->page_units < end; page++) {
         uint32_t from = page * region->page_units, to = from + region->page_units;
-        if (sg_after_usable(region->order, region->after[page], slot))
+        if (sg_after_usable(region->clocks, region->after[page], slot))
             extend(search, id, from > begin ? from : begin, to < end ? to : end);
     }
 }
@@ -102,11 +103,11 @@ static void extend_by_pages(struct search *search, uint32_t id, sg_slot slot)
 static bool find_window(const struct sg_region *region, uint32_t units, sg_slot slot, struct window *ret)
 {
     struct search search = {.region = region, .units = units};
-    for (uint32_t at_slot = 0; (at_slot = sg_index_first(&region->free_index, at_slot, 1)) != SG_INDEX_NONE;
-         at_slot++) {
-        uint32_t id = region->free_at[at_slot];
+    for (uint32_t at_bucket = 0; (at_bucket = sg_max_tree_first(&region->free_tree, at_bucket, 1)) != SG_MAX_TREE_NONE;
+         at_bucket++) {
+        uint32_t id = region->free_at[at_bucket];
         if (is_usable(region, at(region, id), slot))
-            extend(&search, id, at(region, id)->begin, end_of(at(region, id)));
+            extend(&search, id, at(region, id)->begin, extent_end(at(region, id)));
         else
             extend_by_pages(&search, id, slot);
     }
@@ -120,12 +121,12 @@ uint32_t sg_region_take_window(struct sg_region *region, uint32_t units, sg_slot
     struct window window;
     if (!region->ordered)
         return 0;
-    sg_region_tidy(region);
-    if ((uint32_t)sg_index_largest(&region->free_index) * 2 < units && !has_several_owners(region))
+    sg_region_coalesce_completed(region);
+    if ((uint32_t)sg_max_tree_largest(&region->free_tree) * 2 < units && !has_several_owners(region))
         return 0;
     if (!find_window(region, units, slot, &window))
         return 0;
-    const struct sg_place place = {.begin = window.begin, .units = units, .node = window.node};
-    uint32_t busy = sg_region_claim(region, &place);
-    return busy ? sg_region_commit(region, busy, &place, slot) : 0;
+    const struct sg_placement placement = {.begin = window.begin, .units = units, .extent = window.extent};
+    uint32_t busy = sg_region_claim(region, &placement);
+    return busy ? sg_region_commit(region, busy, &placement, slot) : 0;
 }

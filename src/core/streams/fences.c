@@ -1,106 +1,107 @@
-/* Questions to the driver about work: fences on streams and contexts, *marks*. They are recorded when they can give
+/* Questions to the driver about work: fences on streams and contexts, *fences*. They are recorded when they can give
    news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are made with `asking`
    held, never with `lock`. */
 #include "device.h"
 
-/* Takes a mark out of the list; false: it has gone with its context. By its number, since the event of a context that
+/* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
    has just ended may be another one's by now. Under the lock. */
-static bool take_mark(struct sg_device *device, uint64_t number, struct sg_mark *ret)
+static bool fences_take(struct sg_device *device, uint64_t number, struct sg_fence *ret)
 {
-    for (uint32_t i = 0; i < device->mark_count; i++) {
-        if (device->mark[i].number != number)
+    for (uint32_t i = 0; i < device->fence_count; i++) {
+        if (device->fence[i].number != number)
             continue;
-        *ret = device->mark[i];
-        device->mark_count--;
-        for (; i < device->mark_count; i++)
-            device->mark[i] = device->mark[i + 1];
+        *ret = device->fence[i];
+        device->fence_count--;
+        for (; i < device->fence_count; i++)
+            device->fence[i] = device->fence[i + 1];
         return true;
     }
     return false;
 }
 
-/* The work before a mark is complete. */
-static void settle_mark(struct sg_device *device, uint64_t number)
+/* The work before a fence is complete. */
+static void fences_complete(struct sg_device *device, uint64_t number)
 {
-    struct sg_mark mark;
+    struct sg_fence fence;
     bool surplus = false;
     sg_lock(&device->lock);
-    if (take_mark(device, number, &mark)) {
-        sg_pending_complete(device, mark.slots, mark.time);
+    if (fences_take(device, number, &fence)) {
+        sg_pending_complete(device, fence.slots, fence.seq);
         sg_pending_settle_epochs(device);
         surplus = device->idle_count == SG_IDLE_EVENTS;
         if (!surplus)
-            device->idle_event[device->idle_count++] = (struct sg_idle_event){mark.event, mark.context};
+            device->idle_event[device->idle_count++] = (struct sg_idle_event){fence.event, fence.context};
     }
     sg_unlock(&device->lock);
     if (surplus)
-        (void)device->core->driver->event_destroy(mark.event);
+        (void)device->core->driver->event_destroy(fence.event);
 }
 
-/* What a mark is about, as bits; bit 0: streams that aren't followed. */
-static uint64_t about(const struct sg_mark *mark)
+/* What a fence is about, as bits; bit 0: streams that aren't followed. */
+static uint64_t about(const struct sg_fence *fence)
 {
-    return mark->slots ? mark->slots : 1;
+    return fence->slots ? fence->slots : 1;
 }
 
-/* Asks about the marks, oldest first, of each stream until one is not complete. */
-static void query_marks(struct sg_device *device)
+/* Asks about the fences, oldest first, of each stream until one is not complete. */
+static void fences_query(struct sg_device *device)
 {
     uint64_t busy = 0;
     for (uint32_t i = 0;;) {
         sg_lock(&device->lock);
-        while (i < device->mark_count &&
-               (about(&device->mark[i]) & busy || sg_core_is_ending(device->core, device->mark[i].context)))
+        while (i < device->fence_count &&
+               (about(&device->fence[i]) & busy || sg_core_is_ending(device->core, device->fence[i].context)))
             i++;
-        struct sg_mark mark = i < device->mark_count ? device->mark[i] : (struct sg_mark){0};
+        struct sg_fence fence = i < device->fence_count ? device->fence[i] : (struct sg_fence){0};
         sg_unlock(&device->lock);
-        if (!mark.event)
+        if (!fence.event)
             return;
         sg_count(device, SG_STAT_calls_event, 1);
-        if (device->core->driver->event_query(mark.event) == CUDA_SUCCESS) {
-            settle_mark(device, mark.number);
+        if (device->core->driver->event_query(fence.event) == CUDA_SUCCESS) {
+            fences_complete(device, fence.number);
         } else {
-            busy |= about(&mark);
+            busy |= about(&fence);
             i++;
         }
     }
 }
 
-/* Where as many marks of a stream are out as there may be: the event of the one that leaves the smallest gap (R35).
-   So the marks that are out cover the whole time that the work is behind, in steps that grow with it. The oldest
+/* Where as many fences of a stream are out as there may be: the event of the one that leaves the smallest gap (R35).
+   So the fences that are out cover the whole time that the work is behind, in steps that grow with it. The oldest
    stays, and so do those that an epoch waits for. NULL: there is room for another. Under the lock. */
-static CUevent least_missed(struct sg_device *device, CUcontext context, uint64_t slots)
+static CUevent fence_to_replace(struct sg_device *device, CUcontext context, uint64_t slots)
 {
     uint64_t needed = device->epoch_count ? device->epoch[device->epoch_count - 1].last : 0, least = UINT64_MAX;
-    const struct sg_mark *before = NULL, *last = NULL, *found = NULL;
+    const struct sg_fence *before = NULL, *last = NULL, *found = NULL;
     uint32_t out = 0;
-    for (uint32_t i = 0; i <= device->mark_count; i++) {
-        const struct sg_mark *mark = i < device->mark_count ? &device->mark[i] : NULL;
-        if (mark && (mark->context != context || mark->slots != slots))
+    for (uint32_t i = 0; i <= device->fence_count; i++) {
+        const struct sg_fence *fence = i < device->fence_count ? &device->fence[i] : NULL;
+        if (fence && (fence->context != context || fence->slots != slots))
             continue;
-        uint64_t gap = before ? (mark ? mark->time : device->serial) - before->time : UINT64_MAX;
+        uint64_t gap = before ? (fence ? fence->seq : device->seq) - before->seq : UINT64_MAX;
         if (last && last->number > needed && gap < least) {
             least = gap;
             found = last;
         }
         before = last;
-        last = mark;
-        out += mark != NULL;
+        last = fence;
+        out += fence != NULL;
     }
     if (out < SG_MARKS_OF_A_STREAM || !found)
         return NULL;
-    struct sg_mark mark = *found;
-    (void)take_mark(device, mark.number, &mark);
-    return mark.event;
+    struct sg_fence fence = *found;
+    (void)fences_take(device, fence.number, &fence);
+    return fence.event;
 }
 
-/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_mark: it was out,
-   and tells nothing any more. */
-static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret, bool *ret_was_mark)
+/* An event of ours in `context`, which is current, to be recorded on the streams of `slots`. *ret_was_fence: it was
+   out, and tells nothing any more. */
+static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t slots, CUevent *ret,
+    bool *ret_was_fence)
 {
     sg_lock(&device->lock);
-    CUevent event = least_missed(device, context, slots);
-    *ret_was_mark = event != NULL;
+    CUevent event = fence_to_replace(device, context, slots);
+    *ret_was_fence = event != NULL;
     for (uint32_t i = 0; i < device->idle_count && !event; i++) {
         if (device->idle_event[i].context == context) {
             event = device->idle_event[i].event;
@@ -117,55 +118,55 @@ static CUresult get_event(struct sg_device *device, CUcontext context, uint64_t 
 }
 
 /* What an event tells of: the stream of `slot`, or with 0 the context's. Under the lock. */
-static uint64_t told_by(const struct sg_device *device, CUcontext context, sg_slot slot)
+static uint64_t fence_covers(const struct sg_device *device, CUcontext context, sg_slot slot)
 {
-    return slot ? sg_slot_bit(slot) : sg_order_slots_of(&device->order, context);
+    return slot ? sg_slot_bit(slot) : sg_clocks_slots_of(&device->clocks, context);
 }
 
 /* Records an event in the context, which is current: on the stream of `slot`, or with 0 over all of it. */
-static CUresult record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
+static CUresult fences_record_here(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
     const struct sg_driver *driver = device->core->driver;
-    struct sg_order *order = &device->order;
-    struct sg_mark mark = {.context = context};
+    struct sg_stream_clocks *clocks = &device->clocks;
+    struct sg_fence fence = {.context = context};
     sg_lock(&device->lock);
-    mark.slots = told_by(device, context, slot);
+    fence.slots = fence_covers(device, context, slot);
     sg_unlock(&device->lock);
-    bool was_mark;
-    CUresult result = get_event(device, context, mark.slots, &mark.event, &was_mark);
+    bool was_fence;
+    CUresult result = get_event(device, context, fence.slots, &fence.event, &was_fence);
     if (result != CUDA_SUCCESS)
         return result;
     sg_lock(&device->lock);
-    mark.slots = told_by(device, context, slot); /* a slot may be another context's by now */
-    mark.time = sg_order_read(device, mark.slots);
-    CUstream stream = order->stream[slot].handle;
+    fence.slots = fence_covers(device, context, slot); /* a slot may be another context's by now */
+    fence.seq = sg_clocks_read(device, fence.slots);
+    CUstream stream = clocks->stream[slot].handle;
     sg_unlock(&device->lock);
     sg_count(device, SG_STAT_calls_event, 1);
-    result = slot ? driver->event_record(mark.event, stream) : driver->ctx_record_event(context, mark.event);
+    result = slot ? driver->event_record(fence.event, stream) : driver->ctx_record_event(context, fence.event);
     if (result != CUDA_SUCCESS) {
-        (void)driver->event_destroy(mark.event);
+        (void)driver->event_destroy(fence.event);
         sg_lock(&device->lock);
-        sg_order_owe(device, was_mark ? mark.slots : 0);
+        sg_clocks_need_fence(device, was_fence ? fence.slots : 0);
         sg_unlock(&device->lock);
         return result;
     }
     sg_lock(&device->lock);
-    mark.number = ++device->mark_number;
-    device->mark[device->mark_count++] = mark;
-    order->owed &= ~mark.slots;
-    if (mark.slots)
-        sg_order_marked(device, mark.slots, mark.time);
+    fence.number = ++device->fence_number;
+    device->fence[device->fence_count++] = fence;
+    clocks->needs_fence &= ~fence.slots;
+    if (fence.slots)
+        sg_clocks_fenced(device, fence.slots, fence.seq);
     sg_unlock(&device->lock);
-    *ret = mark;
+    *ret = fence;
     return CUDA_SUCCESS;
 }
 
-static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_mark *ret)
+static CUresult fences_record(struct sg_device *device, CUcontext context, sg_slot slot, struct sg_fence *ret)
 {
     const struct sg_driver *driver = device->core->driver;
     CUcontext current = NULL, popped;
     sg_lock(&device->lock);
-    bool full = device->mark_count == SG_MARKS;
+    bool full = device->fence_count == SG_FENCES;
     sg_unlock(&device->lock);
     if (full || (!slot && !driver->ctx_record_event) || sg_core_is_ending(device->core, context))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -173,11 +174,11 @@ static CUresult record_mark(struct sg_device *device, CUcontext context, sg_slot
         CUresult result = driver->ctx_push(context);
         if (result != CUDA_SUCCESS)
             return result;
-        result = record_here(device, context, slot, ret);
+        result = fences_record_here(device, context, slot, ret);
         (void)driver->ctx_pop(&popped);
         return result;
     }
-    return record_here(device, context, slot, ret);
+    return fences_record_here(device, context, slot, ret);
 }
 
 static bool begin_recording(struct sg_device *device)
@@ -193,45 +194,46 @@ static void end_recording(struct sg_device *device)
 }
 
 /* Whether a stream takes no event of ours from whatever thread. */
-static bool is_unmarked(const struct sg_stream_id *stream)
+static bool is_unfenceable(const struct sg_stream_id *stream)
 {
-    return stream->per_thread || stream->flags & SG_STREAM_UNMARKED;
+    return stream->per_thread || stream->flags & SG_STREAM_UNFENCEABLE;
 }
 
 /* Whether an event can be recorded on the stream of a slot by any thread. On a legacy stream that the program does
    not use it would join its blocking streams (R36); an event over the context covers that stream. Under the lock. */
-static bool is_recordable(const struct sg_order *order, sg_slot slot)
+static bool is_recordable(const struct sg_stream_clocks *clocks, sg_slot slot)
 {
-    bool used = (order->worked | atomic_load_explicit(&order->fresh, memory_order_acquire)) >> slot & 1;
-    return order->state[slot] == SG_SLOT_ALIVE && used && !is_unmarked(&order->stream[slot]);
+    bool used = (clocks->was_used | atomic_load_explicit(&clocks->dirty, memory_order_acquire)) >> slot & 1;
+    return clocks->state[slot] == SG_SLOT_ALIVE && used && !is_unfenceable(&clocks->stream[slot]);
 }
 
-/* The slots that no mark covers, nor can: streams that went with work after which none was recorded, and threads'
-   own streams. Those first met after `time` are left out. Under the lock. */
-static uint64_t untold(const struct sg_order *order, uint64_t time)
+/* The slots that no fence covers, nor can: streams that went with work after which none was recorded, and threads'
+   own streams. Those first met after `seq` are left out. Under the lock. */
+static uint64_t slots_without_fence(const struct sg_stream_clocks *clocks, uint64_t seq)
 {
-    uint64_t slots = 0, fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    uint64_t slots = 0, dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(left);
-        bool gone = order->state[slot] == SG_SLOT_GONE;
-        if (gone ? (fresh | order->unproven) >> slot & 1 &&
-                       (fresh >> slot & 1 || order->marked[slot] < order->folded[slot])
-                 : is_unmarked(&order->stream[slot]) && order->met_at[slot] <= time)
+        bool gone = clocks->state[slot] == SG_SLOT_GONE;
+        if (gone ? (dirty | clocks->unfinished) >> slot & 1 &&
+                       (dirty >> slot & 1 || clocks->fenced[slot] < clocks->last_submit[slot])
+                 : is_unfenceable(&clocks->stream[slot]) && clocks->tracked_at[slot] <= seq)
             slots |= sg_slot_bit(slot);
     }
     return slots;
 }
 
-bool sg_marks_can_cover(const struct sg_device *device, bool followed)
+bool sg_fences_can_cover(const struct sg_device *device, bool followed)
 {
     const struct sg_core *core = device->core;
     if (atomic_load_explicit(&core->contexts_missed, memory_order_relaxed))
         return false;
     return core->driver->ctx_record_event ||
-           (followed && !sg_device_contexts(device, /* own */ false) && !untold(&device->order, UINT64_MAX));
+           (followed && !sg_device_contexts(device, /* own */ false) && !slots_without_fence(&device->clocks,
+                                                       UINT64_MAX));
 }
 
-bool sg_marks_can_wait(const struct sg_device *device)
+bool sg_fences_can_wait(const struct sg_device *device)
 {
     const struct sg_core *core = device->core;
     return core->begin_aside && !core->driver->ctx_record_event &&
@@ -245,7 +247,7 @@ static CUresult wait_for_contexts(void *user)
     struct sg_core *core = device->core;
     CUresult result = CUDA_SUCCESS;
     sg_lock(&device->lock);
-    uint64_t time = device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    uint64_t seq = device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
     sg_unlock(&device->lock);
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire);
     for (uint32_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
@@ -258,71 +260,73 @@ static CUresult wait_for_contexts(void *user)
     }
     sg_lock(&device->lock);
     if (result == CUDA_SUCCESS)
-        sg_pending_complete(device, sg_slot_bit(0), time);
+        sg_pending_complete(device, sg_slot_bit(0), seq);
     sg_unlock(&device->lock);
     return result;
 }
 
-/* Marks over every context that there is. Whether that was done. */
-static bool mark_contexts(struct sg_device *device)
+/* Fences over every context that there is. Whether that was done. */
+static bool fences_over_contexts(struct sg_device *device)
 {
     struct sg_core *core = device->core;
-    struct sg_mark mark;
+    struct sg_fence fence;
     uint32_t count = atomic_load_explicit(&core->context_count, memory_order_acquire), seen = 0;
     for (uint32_t i = 0; i < count; i++) {
         CUcontext context = atomic_load_explicit(&core->context[i], memory_order_relaxed);
         seen += context != NULL;
-        if (context && record_mark(device, context, 0, &mark) != CUDA_SUCCESS)
+        if (context && fences_record(device, context, 0, &fence) != CUDA_SUCCESS)
             return false;
     }
-    return seen || record_mark(device, NULL, 0, &mark) == CUDA_SUCCESS;
+    return seen || fences_record(device, NULL, 0, &fence) == CUDA_SUCCESS;
 }
 
-/* Marks on every stream that has work left, but for threads' own ones that were first met after `time`. */
-static bool mark_streams(struct sg_device *device, uint64_t time)
+/* Fences on every stream that has work left, but for threads' own ones that were first met after `seq`. */
+static bool fences_on_streams(struct sg_device *device, uint64_t seq)
 {
-    struct sg_order *order = &device->order;
-    struct sg_mark mark;
+    struct sg_stream_clocks *clocks = &device->clocks;
+    struct sg_fence fence;
     sg_lock(&device->lock);
-    (void)sg_order_read(device, order->alive);
-    bool can = !untold(order, time) && !sg_device_contexts(device, /* own */ false);
-    uint64_t left = order->unproven & order->alive;
+    (void)sg_clocks_read(device, clocks->alive);
+    bool can = !slots_without_fence(clocks, seq) && !sg_device_contexts(device, /* own */ false);
+    uint64_t left = clocks->unfinished & clocks->alive;
     sg_unlock(&device->lock);
     for (; can && left; left &= left - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(left);
         sg_lock(&device->lock);
-        bool records = is_recordable(order, slot);
-        CUcontext context = order->stream[slot].context;
+        bool records = is_recordable(clocks, slot);
+        CUcontext context = clocks->stream[slot].context;
         sg_unlock(&device->lock);
         if (records)
-            can = record_mark(device, context, slot, &mark) == CUDA_SUCCESS;
+            can = fences_record(device, context, slot, &fence) == CUDA_SUCCESS;
     }
     return can;
 }
 
-/* Begins an epoch: what is pending so far is free once the marks are complete that are recorded here, and those before
+/* Begins an epoch: what is pending so far is free once the fences are complete that are recorded here, and those before
    them. Where as many are out as there may be, the youngest takes its place. */
-static void record_epoch(struct sg_device *device)
+static void fences_record_epoch(struct sg_device *device)
 {
     sg_lock(&device->lock);
-    uint64_t time =
-        device->order.owed & sg_slot_bit(0) && device->pending.last ? device->nodes.node[device->pending.last].time : 0;
+    uint64_t seq =
+        device->clocks.needs_fence & sg_slot_bit(0) &&
+        device->pending.last ? device->extents.extent[device->pending.last].seq : 0;
     /* enough, of what is pending */
-    bool streams = time && device->nodes.node[device->pending.first].time > device->uncovered;
-    device->epoch_count -= time && device->epoch_count == SG_EPOCHS;
+    bool streams = seq && device->extents.extent[device->pending.first].seq > device->uncovered;
+    device->epoch_count -= seq && device->epoch_count == SG_EPOCHS;
     sg_unlock(&device->lock);
-    if (!time)
+    if (!seq)
         return;
-    if (!(device->core->driver->ctx_record_event ? mark_contexts(device) : streams && mark_streams(device, time))) {
-        if (sg_marks_can_wait(device))
+    if (!(device->core->driver->ctx_record_event ? fences_over_contexts(device) : streams &&
+        fences_on_streams(device, seq))) {
+        if (sg_fences_can_wait(device))
             (void)device->core->begin_aside(wait_for_contexts, device);
         return;
     }
     sg_lock(&device->lock);
-    device->epoch[device->epoch_count++] = (struct sg_epoch){time, device->mark_number};
-    if (device->nodes.node[device->pending.last].time <= time) /* none was freed meanwhile */
-        device->order.owed &= ~sg_slot_bit(0);
-    sg_order_marked(device, sg_slot_bit(0), time);
+    device->epoch[device->epoch_count++] = (struct sg_epoch){seq, device->fence_number};
+    if (device->extents.extent[device->pending.last].seq <= seq) /* none was freed meanwhile */
+        device->clocks.needs_fence &= ~sg_slot_bit(0);
+    sg_clocks_fenced(device, sg_slot_bit(0), seq);
     sg_pending_settle_epochs(device);
     sg_unlock(&device->lock);
 }
@@ -330,34 +334,34 @@ static void record_epoch(struct sg_device *device)
 /* The next of `wanted` to be marked: its slot, or its context with slot 0. False: none. Under the lock. */
 static bool next_wanted(struct sg_device *device, uint64_t *wanted, CUcontext *ret_context, sg_slot *ret_slot)
 {
-    const struct sg_order *order = &device->order;
-    *wanted &= order->owed & ~sg_slot_bit(0);
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    *wanted &= clocks->needs_fence & ~sg_slot_bit(0);
     if (!*wanted)
         return false;
     sg_slot slot = (sg_slot)__builtin_ctzll(*wanted);
-    *ret_context = order->stream[slot].context;
-    *ret_slot = is_recordable(order, slot) ? slot : 0;
+    *ret_context = clocks->stream[slot].context;
+    *ret_slot = is_recordable(clocks, slot) ? slot : 0;
     *wanted &= *wanted - 1;
     return true;
 }
 
 /* Records what is needed to cover everything that has not been marked since. */
-static void record_marks(struct sg_device *device)
+static void fences_record_all(struct sg_device *device)
 {
     uint64_t wanted = UINT64_MAX;
     if (!begin_recording(device))
         return;
-    record_epoch(device);
+    fences_record_epoch(device);
     for (;;) {
         CUcontext context;
         sg_slot slot;
-        struct sg_mark mark;
+        struct sg_fence fence;
         sg_lock(&device->lock);
         bool any = next_wanted(device, &wanted, &context, &slot);
         sg_unlock(&device->lock);
         if (!any)
             break;
-        (void)record_mark(device, context, slot, &mark);
+        (void)fences_record(device, context, slot, &fence);
     }
     end_recording(device);
 }
@@ -385,8 +389,8 @@ static CUresult wait_for_all(struct sg_device *device)
     return result;
 }
 
-/* Waits for the oldest mark of a context that is not ending. If all contexts of marks are ending, waits for that of
-   the oldest to end or to stay. Without a mark none could be recorded: waits for every context, or for the current
+/* Waits for the oldest fence of a context that is not ending. If all contexts of fences are ending, waits for that of
+   the oldest to end or to stay. Without a fence none could be recorded: waits for every context, or for the current
    one. Whether that succeeded and there may be more to wait for. */
 static bool wait_for_oldest(struct sg_device *device)
 {
@@ -395,21 +399,22 @@ static bool wait_for_oldest(struct sg_device *device)
     (void)core->driver->ctx_get_current(&context);
     sg_lock(&device->lock);
     uint32_t oldest = 0;
-    while (oldest < device->mark_count && sg_core_is_ending(device->core, device->mark[oldest].context))
+    while (oldest < device->fence_count && sg_core_is_ending(device->core, device->fence[oldest].context))
         oldest++;
-    CUevent event = oldest < device->mark_count ? device->mark[oldest].event : NULL;
-    const struct sg_mark *mark = device->mark_count ? &device->mark[event ? oldest : 0] : NULL;
-    uint64_t number = mark ? mark->number : 0;
-    context = mark ? mark->context : context;
-    bool all = !mark && device->pending.first && sg_marks_can_wait(device);
-    bool owed = mark || (device->order.owed != 0 &&
-                            (device->pending.first || device->blocked.first || device->order.owed & ~sg_slot_bit(0)));
+    CUevent event = oldest < device->fence_count ? device->fence[oldest].event : NULL;
+    const struct sg_fence *fence = device->fence_count ? &device->fence[event ? oldest : 0] : NULL;
+    uint64_t number = fence ? fence->number : 0;
+    context = fence ? fence->context : context;
+    bool all = !fence && device->pending.first && sg_fences_can_wait(device);
+    bool needs_fence = fence || (device->clocks.needs_fence != 0 &&
+                            (device->pending.first || device->blocked.first ||
+                            device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
-    if (!event && (!owed || !begin_recording(device)))
+    if (!event && (!needs_fence || !begin_recording(device)))
         return false;
     if (!event)
         end_recording(device);
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     sg_core_context_clock(device->core, device->ordinal, context, &clock);
     uint64_t began = core->now_ns ? core->now_ns() : 0;
     CUresult result = event ? core->driver->event_synchronize(event)
@@ -419,15 +424,15 @@ static bool wait_for_oldest(struct sg_device *device)
     sg_count(device, SG_STAT_calls_sync, 1);
     sg_count(device, SG_STAT_host_wait_ns, core->now_ns ? core->now_ns() - began : 0);
     if (number && result == CUDA_SUCCESS)
-        settle_mark(device, number);
+        fences_complete(device, number);
     else if (result == CUDA_ERROR_NOT_READY)
         sg_count(device, SG_STAT_waits_given_up, 1);
     bool progress = number != 0 || all; /* what is owed in another context this one's wait does not settle */
     sg_lock(&device->lock);
     for (unsigned slot = 0; slot < SG_SLOTS && !event && result == CUDA_SUCCESS; slot++) {
-        if (clock.at[slot] && device->order.owed >> slot & 1) {
+        if (clock.at[slot] && device->clocks.needs_fence >> slot & 1) {
             progress = true;
-            device->order.owed &= ~sg_slot_bit(slot);
+            device->clocks.needs_fence &= ~sg_slot_bit(slot);
             sg_pending_complete(device, sg_slot_bit(slot), clock.at[slot]);
         }
     }
@@ -438,7 +443,7 @@ static bool wait_for_oldest(struct sg_device *device)
 static bool has_learnt(struct sg_device *device, uint64_t since)
 {
     sg_lock(&device->lock);
-    bool has = device->learnt != since;
+    bool has = device->completions != since;
     sg_unlock(&device->lock);
     return has;
 }
@@ -448,8 +453,8 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
     if (device->core->replay)
         return false; /* it is told */
     sg_lock(&device->lock);
-    uint64_t before = device->learnt;
-    bool nothing = device->mark_count == 0 && (how == SG_ASK_QUERY || device->order.owed == 0);
+    uint64_t before = device->completions;
+    bool nothing = device->fence_count == 0 && (how == SG_ASK_QUERY || device->clocks.needs_fence == 0);
     sg_unlock(&device->lock);
     if (nothing)
         return false;
@@ -460,11 +465,11 @@ bool sg_device_ask(struct sg_device *device, enum sg_ask how)
         sg_unlock(&device->asking);
         return true;
     }
-    query_marks(device);
+    fences_query(device);
     if (how != SG_ASK_QUERY) {
-        record_marks(device);
+        fences_record_all(device);
         if (!has_learnt(device, before))
-            query_marks(device);
+            fences_query(device);
     }
     while (how == SG_ASK_WAIT && !has_learnt(device, before) && wait_for_oldest(device)) {
     }
@@ -478,9 +483,9 @@ void sg_device_drain(struct sg_device *device)
     if (!begin_recording(device)) /* nothing may be waited for while a capture is live */
         return;
     end_recording(device);
-    for (uint32_t most = SG_MARKS; most-- > 0;) {
+    for (uint32_t most = SG_FENCES; most-- > 0;) {
         sg_lock(&device->lock);
-        bool any = device->mark_count != 0 || (device->pending.first && sg_marks_can_wait(device));
+        bool any = device->fence_count != 0 || (device->pending.first && sg_fences_can_wait(device));
         sg_unlock(&device->lock);
         if (!any || !sg_device_ask(device, SG_ASK_WAIT))
             return;
@@ -490,7 +495,7 @@ void sg_device_drain(struct sg_device *device)
 bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
 {
     const struct sg_core *core = device->core;
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     bool any = false;
     if (!slot || !core->may_wait || !core->may_wait())
         return false;
@@ -500,22 +505,22 @@ bool sg_device_make_wait(struct sg_device *device, sg_slot slot)
         return false;
     }
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
-        struct sg_clock clock;
-        struct sg_mark mark;
+        struct sg_vector_clock clock;
+        struct sg_fence fence;
         sg_lock(&device->lock);
-        bool useful = other != slot && is_recordable(order, other) && is_recordable(order, slot) &&
+        bool useful = other != slot && is_recordable(clocks, other) && is_recordable(clocks, slot) &&
                       sg_device_has_free_of(device, other);
-        CUcontext context = order->stream[other].context;
-        CUstream stream = order->stream[slot].handle;
-        clock = order->knows[other];
+        CUcontext context = clocks->stream[other].context;
+        CUstream stream = clocks->stream[slot].handle;
+        clock = clocks->ordered_after[other];
         sg_unlock(&device->lock);
-        if (!useful || record_mark(device, context, other, &mark) != CUDA_SUCCESS)
+        if (!useful || fences_record(device, context, other, &fence) != CUDA_SUCCESS)
             continue;
-        if (core->driver->stream_wait_event(stream, mark.event, 0) != CUDA_SUCCESS)
+        if (core->driver->stream_wait_event(stream, fence.event, 0) != CUDA_SUCCESS)
             continue;
         sg_count(device, SG_STAT_device_waits, 1);
-        clock.at[other] = mark.time;
-        sg_order_waited(device, slot, &clock);
+        clock.at[other] = fence.seq;
+        sg_clocks_order_after(device, slot, &clock);
         any = true;
     }
     end_recording(device);
@@ -528,22 +533,22 @@ void sg_core_slot_gone(struct sg_core *core, int ordinal, sg_slot slot)
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device || !slot || slot >= SG_SLOTS)
         return;
-    struct sg_order *order = &device->order;
-    struct sg_mark mark;
+    struct sg_stream_clocks *clocks = &device->clocks;
+    struct sg_fence fence;
     sg_lock(&device->asking); /* nobody records on it from here on */
     sg_lock(&device->lock);
-    bool alive = order->state[slot] == SG_SLOT_ALIVE,
-         ask = alive && is_recordable(order, slot) && !core->disabled && !core->replay;
-    sg_order_owe(device, alive ? sg_slot_bit(slot) : 0);
-    CUcontext context = order->stream[slot].context;
+    bool alive = clocks->state[slot] == SG_SLOT_ALIVE,
+         ask = alive && is_recordable(clocks, slot) && !core->disabled && !core->replay;
+    sg_clocks_need_fence(device, alive ? sg_slot_bit(slot) : 0);
+    CUcontext context = clocks->stream[slot].context;
     sg_unlock(&device->lock);
     if (ask && begin_recording(device)) {
-        (void)record_mark(device, context, slot, &mark); /* if it can't be, an event over the context tells later */
+        (void)fences_record(device, context, slot, &fence); /* if it can't be, an event over the context tells later */
         end_recording(device);
     }
     sg_lock(&device->lock);
     if (alive)
-        sg_order_gone(device, slot);
+        sg_clocks_stream_gone(device, slot);
     sg_unlock(&device->lock);
     sg_unlock(&device->asking);
 }

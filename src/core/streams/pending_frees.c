@@ -4,35 +4,35 @@
 
 #include "device.h"
 
-void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t time)
+void sg_pending_push(struct sg_device *device, uint32_t id, uint64_t slots, uint64_t seq)
 {
-    struct sg_node *node = &device->nodes.node[id];
+    struct sg_extent *extent = &device->extents.extent[id];
     struct sg_pending_queue *queue = slots & 1 ? &device->pending : &device->blocked;
-    assert(node->state == SG_NODE_PENDING);
-    node->also = slots;
-    node->time = time;
-    node->later = 0;
-    sg_order_owe(device, slots);
+    assert(extent->state == SG_EXTENT_PENDING);
+    extent->users_mask = slots;
+    extent->seq = seq;
+    extent->later = 0;
+    sg_clocks_need_fence(device, slots);
     if (queue->last)
-        device->nodes.node[queue->last].later = id;
+        device->extents.extent[queue->last].later = id;
     else
         queue->first = id;
     queue->last = id;
 }
 
-/* All work before `time` is complete: what waited for it is free. Under the lock. */
-static void settle_pending(struct sg_device *device, uint64_t time)
+/* All work before `seq` is complete: what waited for it is free. Under the lock. */
+static void settle_pending(struct sg_device *device, uint64_t seq)
 {
     uint32_t id;
-    while ((id = device->pending.first) && device->nodes.node[id].time <= time) {
-        struct sg_node *node = &device->nodes.node[id];
-        device->pending.first = node->later;
-        if (!node->later)
+    while ((id = device->pending.first) && device->extents.extent[id].seq <= seq) {
+        struct sg_extent *extent = &device->extents.extent[id];
+        device->pending.first = extent->later;
+        if (!extent->later)
             device->pending.last = 0;
-        sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream,
-            sg_region_address(device->region[node->region], node->begin), node->requested);
+        sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
+            sg_region_address(device->region[extent->region], extent->begin), extent->requested);
         sg_device_release(device, id, 0, 0);
-        device->learnt++;
+        device->completions++;
     }
 }
 
@@ -43,33 +43,34 @@ void sg_core_settle(struct sg_core *core, int ordinal)
         return;
     sg_lock(&device->lock);
     if (device->pending.first)
-        settle_pending(device, device->nodes.node[device->pending.first].time);
+        settle_pending(device, device->extents.extent[device->pending.first].seq);
     sg_unlock(&device->lock);
 }
 
 void sg_pending_settle_epochs(struct sg_device *device)
 {
     uint32_t over = 0;
-    while (over < device->epoch_count && (device->mark_count == 0 || device->mark[0].number > device->epoch[over].last))
-        settle_pending(device, device->epoch[over++].time);
+    while (over < device->epoch_count &&
+        (device->fence_count == 0 || device->fence[0].number > device->epoch[over].last))
+        settle_pending(device, device->epoch[over++].seq);
     device->epoch_count -= over;
     for (uint32_t i = 0; over && i < device->epoch_count; i++)
         device->epoch[i] = device->epoch[i + over];
 }
 
-void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t time)
+void sg_pending_complete(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
-    uint64_t version = device->order.version;
+    uint64_t version = device->clocks.version;
     if (slots & 1)
-        settle_pending(device, time);
+        settle_pending(device, seq);
     for (uint64_t left = slots & ~sg_slot_bit(0); left; left &= left - 1)
-        sg_order_complete(device, (sg_slot)__builtin_ctzll(left), time);
-    device->learnt += device->order.version != version;
+        sg_clocks_complete(device, (sg_slot)__builtin_ctzll(left), seq);
+    device->completions += device->clocks.version != version;
 }
 
-static bool waits_for_others(const struct sg_node *node)
+static bool waits_for_other_contexts(const struct sg_extent *extent)
 {
-    return node->state == SG_NODE_PENDING && node->context == SG_OWNER_IS_DONE;
+    return extent->state == SG_EXTENT_PENDING && extent->context == SG_OWN_CONTEXT_IS_DONE;
 }
 
 /* The pages that may go back wholly inside [begin, end), in units. */
@@ -86,43 +87,43 @@ static uint64_t pages_between(const struct sg_region *region, uint32_t begin, ui
    have. 0 if the piece is not the first of its kind in the run, so that each run counts once. */
 static uint64_t pages_of_run(const struct sg_device *device, uint32_t id)
 {
-    const struct sg_node *nodes = device->nodes.node;
-    const struct sg_region *region = device->region[nodes[id].region];
+    const struct sg_extent *extents = device->extents.extent;
+    const struct sg_region *region = device->region[extents[id].region];
     uint32_t first = id, last = 0;
     uint64_t free_pages = 0;
-    while (nodes[first].prev && nodes[nodes[first].prev].state == SG_NODE_FREE)
-        first = nodes[first].prev;
-    if (nodes[first].prev && waits_for_others(&nodes[nodes[first].prev]))
+    while (extents[first].prev && extents[extents[first].prev].state == SG_EXTENT_FREE)
+        first = extents[first].prev;
+    if (extents[first].prev && waits_for_other_contexts(&extents[extents[first].prev]))
         return 0;
-    for (uint32_t at = first; at && (nodes[at].state == SG_NODE_FREE || waits_for_others(&nodes[at]));
-         at = nodes[at].next) {
-        if (nodes[at].state == SG_NODE_FREE)
-            free_pages += pages_between(region, nodes[at].begin, nodes[at].begin + nodes[at].size);
+    for (uint32_t at = first; at && (extents[at].state == SG_EXTENT_FREE || waits_for_other_contexts(&extents[at]));
+         at = extents[at].next) {
+        if (extents[at].state == SG_EXTENT_FREE)
+            free_pages += pages_between(region, extents[at].begin, extents[at].begin + extents[at].size);
         last = at;
     }
-    return pages_between(region, nodes[first].begin, nodes[last].begin + nodes[last].size) - free_pages;
+    return pages_between(region, extents[first].begin, extents[last].begin + extents[last].size) - free_pages;
 }
 
 uint64_t sg_pending_returnable(const struct sg_device *device)
 {
-    const struct sg_node *nodes = device->nodes.node;
+    const struct sg_extent *extents = device->extents.extent;
     uint64_t units = 0;
-    for (uint32_t id = device->pending.first; id; id = nodes[id].later)
-        if (waits_for_others(&nodes[id]))
-            units += pages_of_run(device, id) * device->region[nodes[id].region]->page_units;
+    for (uint32_t id = device->pending.first; id; id = extents[id].later)
+        if (waits_for_other_contexts(&extents[id]))
+            units += pages_of_run(device, id) * device->region[extents[id].region]->page_units;
     return units << SG_UNIT_SHIFT;
 }
 
 bool sg_pending_awaits(const struct sg_device *device)
 {
-    const struct sg_node *nodes = device->nodes.node;
+    const struct sg_extent *extents = device->extents.extent;
     uint32_t id = device->pending.first;
-    while (id && waits_for_others(&nodes[id]))
-        id = nodes[id].later;
+    while (id && waits_for_other_contexts(&extents[id]))
+        id = extents[id].later;
     if (id)
         return true;
-    for (id = device->blocked.first; id; id = nodes[id].later)
-        if (!sg_after_complete(&device->order, (struct sg_after){nodes[id].also, nodes[id].time}))
+    for (id = device->blocked.first; id; id = extents[id].later)
+        if (!sg_after_complete(&device->clocks, (struct sg_after){extents[id].users_mask, extents[id].seq}))
             return true;
     return false;
 }
@@ -131,25 +132,25 @@ bool sg_pending_awaits(const struct sg_device *device)
    any. */
 static bool settle_blocked(struct sg_device *device, sg_slot heir)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t *link = &device->blocked.first, last = 0;
     bool any = false;
     while (*link) {
         uint32_t id = *link;
-        struct sg_node *node = &device->nodes.node[id];
-        sg_slot own = sg_device_slot_of(device, node->stream), slot = heir ? heir : own;
-        const struct sg_after after = {node->also, node->time};
-        if (sg_after_usable(order, after, order->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
-            bool complete = sg_after_complete(order, after);
-            *link = node->later;
+        struct sg_extent *extent = &device->extents.extent[id];
+        sg_slot own = sg_device_slot_of(device, extent->stream), slot = heir ? heir : own;
+        const struct sg_after after = {extent->users_mask, extent->seq};
+        if (sg_after_usable(clocks, after, clocks->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
+            bool complete = sg_after_complete(clocks, after);
+            *link = extent->later;
             /* Who comes after all that this stream has come after has come after all of them. */
-            uint64_t later = order->moved_on[slot] > after.time ? order->moved_on[slot] : after.time;
-            sg_device_release(device, id, complete ? own : slot, complete ? after.time : later);
-            sg_order_owe(device, complete ? 0 : sg_slot_bit(slot));
+            uint64_t later = clocks->unchanged_since[slot] > after.seq ? clocks->unchanged_since[slot] : after.seq;
+            sg_device_release(device, id, complete ? own : slot, complete ? after.seq : later);
+            sg_clocks_need_fence(device, complete ? 0 : sg_slot_bit(slot));
             any = true;
         } else {
             last = id;
-            link = &node->later;
+            link = &extent->later;
         }
     }
     device->blocked.last = last;
@@ -158,9 +159,9 @@ static bool settle_blocked(struct sg_device *device, sg_slot heir)
 
 void sg_pending_settle(struct sg_device *device)
 {
-    if (device->settled == device->order.version)
+    if (device->blocked_version == device->clocks.version)
         return;
-    device->settled = device->order.version;
+    device->blocked_version = device->clocks.version;
     (void)settle_blocked(device, 0);
 }
 
@@ -173,11 +174,11 @@ bool sg_pending_inherit(struct sg_device *device, sg_slot slot)
 static void forget_queue(struct sg_device *device, struct sg_pending_queue *queue)
 {
     for (uint32_t id = queue->first, next; id; id = next) {
-        const struct sg_node *node = &device->nodes.node[id];
-        next = node->later;
-        if (node->also & 1)
-            sg_emit(device, SEGALLOC_RECORD_DONE, 0, node->stream,
-                sg_region_address(device->region[node->region], node->begin), node->requested);
+        const struct sg_extent *extent = &device->extents.extent[id];
+        next = extent->later;
+        if (extent->users_mask & 1)
+            sg_emit(device, SEGALLOC_RECORD_DONE, 0, extent->stream,
+                sg_region_address(device->region[extent->region], extent->begin), extent->requested);
         sg_device_release(device, id, 0, 0);
     }
     *queue = (struct sg_pending_queue){0};
@@ -185,18 +186,18 @@ static void forget_queue(struct sg_device *device, struct sg_pending_queue *queu
 
 void sg_pending_forget(struct sg_device *device, CUcontext context)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t left = 0;
-    for (uint64_t slots = sg_order_slots_of(order, context); slots; slots &= slots - 1) {
+    for (uint64_t slots = sg_clocks_slots_of(clocks, context); slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
-        if (order->state[slot] == SG_SLOT_ALIVE)
-            sg_order_gone(device, slot);
-        sg_order_complete(device, slot, device->serial);
+        if (clocks->state[slot] == SG_SLOT_ALIVE)
+            sg_clocks_stream_gone(device, slot);
+        sg_clocks_complete(device, slot, device->seq);
     }
-    for (uint32_t i = 0; i < device->mark_count; i++) /* events die with their context */
-        if (context && device->mark[i].context != context)
-            device->mark[left++] = device->mark[i];
-    device->mark_count = left;
+    for (uint32_t i = 0; i < device->fence_count; i++) /* events die with their context */
+        if (context && device->fence[i].context != context)
+            device->fence[left++] = device->fence[i];
+    device->fence_count = left;
     left = 0;
     for (uint32_t i = 0; i < device->idle_count; i++)
         if (context && device->idle_event[i].context != context)

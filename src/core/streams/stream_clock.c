@@ -6,69 +6,71 @@
 
 #include "device.h"
 
-static struct sg_device *followed(struct sg_core *core, int ordinal, sg_slot slot)
+static struct sg_device *device_tracking(struct sg_core *core, int ordinal, sg_slot slot)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     return device && slot && slot < SG_SLOTS ? device : NULL;
 }
 
 /* A blocking stream, or one that waits untracked, is gone. Streams may be ordered after others by way of it, and no
-   clock keeps that. From here on the host may have passed anything that was allocated before `time` to anybody. */
-static void may_be_known(struct sg_order *order, uint64_t time)
+   clock keeps that. From here on the host may have passed anything that was allocated before `seq` to anybody. */
+static void host_may_observe_all(struct sg_stream_clocks *clocks, uint64_t seq)
 {
-    for (uint64_t left = order->alive; left; left &= left - 1)
-        order->told[__builtin_ctzll(left)] = time;
+    for (uint64_t left = clocks->alive; left; left &= left - 1)
+        clocks->host_observed[__builtin_ctzll(left)] = seq;
 }
 
 /* A slot whose stream is gone serves another one as soon as all its work is complete. */
-static void retire(struct sg_device *device, sg_slot slot)
+static void slot_retire(struct sg_device *device, sg_slot slot)
 {
-    struct sg_order *order = &device->order;
-    if (order->state[slot] == SG_SLOT_GONE && order->complete[slot] >= order->gone_at[slot]) {
-        order->state[slot] = SG_SLOT_UNUSED;
-        order->complete[slot] = UINT64_MAX; /* until it has a stream again */
-        order->alive &= ~sg_slot_bit(slot);
-        order->owed &= ~sg_slot_bit(slot);
-        if ((order->blocking | order->opaque) & sg_slot_bit(slot))
-            may_be_known(order, device->serial);
+    struct sg_stream_clocks *clocks = &device->clocks;
+    if (clocks->state[slot] == SG_SLOT_GONE && clocks->complete[slot] >= clocks->gone_at[slot]) {
+        clocks->state[slot] = SG_SLOT_UNUSED;
+        clocks->complete[slot] = UINT64_MAX; /* until it has a stream again */
+        clocks->alive &= ~sg_slot_bit(slot);
+        clocks->needs_fence &= ~sg_slot_bit(slot);
+        if ((clocks->blocking | clocks->untracked_order) & sg_slot_bit(slot))
+            host_may_observe_all(clocks, device->seq);
     }
 }
 
-static sg_slot find(const struct sg_order *order, uint64_t key)
+static sg_slot slot_find(const struct sg_stream_clocks *clocks, uint64_t key)
 {
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(left);
-        if (order->stream[slot].key == key && order->state[slot] == SG_SLOT_ALIVE)
+        if (clocks->stream[slot].key == key && clocks->state[slot] == SG_SLOT_ALIVE)
             return slot;
     }
     return 0;
 }
 
-static void follow(struct sg_device *device, sg_slot slot, const struct sg_stream_id *id)
+static void slot_track(struct sg_device *device, sg_slot slot, const struct sg_stream_id *id)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     uint32_t index = sg_device_slot_stream(device, slot);
-    order->stream[slot] = *id;
-    order->state[slot] = SG_SLOT_ALIVE;
-    order->complete[slot] = device->serial; /* what its last stream was given is */
-    order->met_at[slot] = device->serial;
-    order->given[slot] = order->moved_on[slot] = sg_order_tick(device); /* what this one was given before is not */
-    memset(&order->knows[slot], 0, sizeof order->knows[slot]);
-    memset(&order->learnt[slot], 0, sizeof order->learnt[slot]);
-    order->told[slot] = 0;
-    order->alive |= sg_slot_bit(slot);
-    order->eventless |= sg_slot_bit(slot);
-    order->folded[slot] = order->given[slot];
+    clocks->stream[slot] = *id;
+    clocks->state[slot] = SG_SLOT_ALIVE;
+    clocks->complete[slot] = device->seq;   /* what its last stream was given is */
+    clocks->tracked_at[slot] = device->seq;
+    clocks->idle_since[slot] = clocks->unchanged_since[slot] = sg_clocks_tick(device); /* what this one was given before
+                                                                                          is not */
+    memset(&clocks->ordered_after[slot], 0, sizeof clocks->ordered_after[slot]);
+    memset(&clocks->ordered_at[slot], 0, sizeof clocks->ordered_at[slot]);
+    clocks->host_observed[slot] = 0;
+    clocks->alive |= sg_slot_bit(slot);
+    clocks->never_in_event_call |= sg_slot_bit(slot);
+    clocks->last_submit[slot] = clocks->idle_since[slot];
     /* What the legacy stream was given before comes before others' next steps, whoever followed it. */
     bool before = id->flags & SG_STREAM_LEGACY && !(id->flags & SG_STREAM_UNUSED);
-    order->unproven = before ? order->unproven | sg_slot_bit(slot) : order->unproven & ~sg_slot_bit(slot);
-    order->worked = id->flags & SG_STREAM_UNUSED ? order->worked & ~sg_slot_bit(slot)
-                                                 : order->worked | sg_slot_bit(slot);
-    atomic_fetch_and_explicit(&order->fresh, ~sg_slot_bit(slot), memory_order_relaxed);
-    order->opaque = id->flags & SG_STREAM_OPAQUE || id->per_thread ? order->opaque | sg_slot_bit(slot)
-                                                                   : order->opaque & ~sg_slot_bit(slot);
-    order->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? order->blocking | sg_slot_bit(slot)
-                                                                          : order->blocking & ~sg_slot_bit(slot);
+    clocks->unfinished = before ? clocks->unfinished | sg_slot_bit(slot) : clocks->unfinished & ~sg_slot_bit(slot);
+    clocks->was_used = id->flags & SG_STREAM_UNUSED ? clocks->was_used & ~sg_slot_bit(slot)
+                                                 : clocks->was_used | sg_slot_bit(slot);
+    atomic_fetch_and_explicit(&clocks->dirty, ~sg_slot_bit(slot), memory_order_relaxed);
+    clocks->untracked_order = id->flags & SG_STREAM_UNTRACKED_ORDER ||
+        id->per_thread ? clocks->untracked_order | sg_slot_bit(slot)
+                                                                   : clocks->untracked_order & ~sg_slot_bit(slot);
+    clocks->blocking = id->flags & (SG_STREAM_BLOCKING | SG_STREAM_LEGACY) ? clocks->blocking | sg_slot_bit(slot)
+                                                                          : clocks->blocking & ~sg_slot_bit(slot);
     sg_emit(device, SEGALLOC_RECORD_DEFINE_STREAM, 0, index, (uint64_t)(uintptr_t)id->handle,
         (uint64_t)device->ordinal);
     sg_emit(device, SEGALLOC_RECORD_SLOT, 0, index, slot, id->flags);
@@ -80,63 +82,63 @@ sg_slot sg_core_slot(struct sg_core *core, int ordinal, const struct sg_stream_i
     if (!device || !device->granularity)
         return 0;
     sg_lock(&device->lock);
-    struct sg_order *order = &device->order;
-    sg_slot slot = find(order, id->key);
-    uint64_t unused = ~order->alive & ~sg_slot_bit(0);
+    struct sg_stream_clocks *clocks = &device->clocks;
+    sg_slot slot = slot_find(clocks, id->key);
+    uint64_t unused = ~clocks->alive & ~sg_slot_bit(0);
     if (!slot && unused) {
         slot = (sg_slot)__builtin_ctzll(unused);
-        follow(device, slot, id);
+        slot_track(device, slot, id);
     }
     sg_unlock(&device->lock);
     return slot;
 }
 
-void sg_order_gone(struct sg_device *device, sg_slot slot)
+void sg_clocks_stream_gone(struct sg_device *device, sg_slot slot)
 {
-    struct sg_order *order = &device->order;
-    order->state[slot] = SG_SLOT_GONE;
-    order->gone_at[slot] = sg_order_read(device, sg_slot_bit(slot)); /* later than all that it was given */
+    struct sg_stream_clocks *clocks = &device->clocks;
+    clocks->state[slot] = SG_SLOT_GONE;
+    clocks->gone_at[slot] = sg_clocks_read(device, sg_slot_bit(slot)); /* later than all that it was given */
     sg_emit(device, SEGALLOC_RECORD_SLOT_GONE, 0, sg_device_slot_stream(device, slot), slot, 0);
-    retire(device, slot);
+    slot_retire(device, slot);
 }
 
-void sg_core_slot_opaque(struct sg_core *core, int ordinal, sg_slot slot)
+void sg_core_slot_untracked_order(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
+    struct sg_device *device = device_tracking(core, ordinal, slot);
     if (!device)
         return;
     sg_lock(&device->lock);
-    device->order.opaque |= sg_slot_bit(slot);
+    device->clocks.untracked_order |= sg_slot_bit(slot);
     sg_unlock(&device->lock);
 }
 
 /* Comes after the driver's call. Whoever clears the bit asks the driver about the stream only afterwards. If the
    question came before this call, the bit is seen here as cleared. If it came later, the answer covers this work. */
-void sg_core_slot_touched(struct sg_core *core, int ordinal, sg_slot slot)
+void sg_core_slot_submitted(struct sg_core *core, int ordinal, sg_slot slot)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
-    if (device && !(atomic_load_explicit(&device->order.fresh, memory_order_relaxed) & sg_slot_bit(slot)))
-        atomic_fetch_or_explicit(&device->order.fresh, sg_slot_bit(slot), memory_order_release);
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    if (device && !(atomic_load_explicit(&device->clocks.dirty, memory_order_relaxed) & sg_slot_bit(slot)))
+        atomic_fetch_or_explicit(&device->clocks.dirty, sg_slot_bit(slot), memory_order_release);
 }
 
 /* Advances the time of those of `slots` that may have been given work, and of those of `unsure` in any case. What
    they are given from here on is later. Returns the bits of all of them. */
-static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsure)
+static uint64_t clocks_advance(struct sg_device *device, uint64_t slots, uint64_t unsure)
 {
-    struct sg_order *order = &device->order;
-    uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire) & slots, moved = fresh | unsure;
+    struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire) & slots, moved = dirty | unsure;
     if (!moved)
         return 0;
-    uint64_t now = sg_order_tick(device);
-    if (fresh)
-        atomic_fetch_and_explicit(&order->fresh, ~fresh, memory_order_acquire);
-    order->unproven |= fresh;
-    order->worked |= fresh;
+    uint64_t now = sg_clocks_tick(device);
+    if (dirty)
+        atomic_fetch_and_explicit(&clocks->dirty, ~dirty, memory_order_acquire);
+    clocks->unfinished |= dirty;
+    clocks->was_used |= dirty;
     for (uint64_t left = moved; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
-        order->given[slot] = order->moved_on[slot] = now;
-        if (fresh >> slot & 1)
-            order->folded[slot] = now;
+        clocks->idle_since[slot] = clocks->unchanged_since[slot] = now;
+        if (dirty >> slot & 1)
+            clocks->last_submit[slot] = now;
     }
     return moved;
 }
@@ -144,153 +146,156 @@ static uint64_t move_on(struct sg_device *device, uint64_t slots, uint64_t unsur
 static void emit_tick(struct sg_device *device, uint64_t moved)
 {
     if (moved)
-        sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), moved, device->serial);
+        sg_emit(device, SEGALLOC_RECORD_TICK, 0, sg_device_unknown_stream(device), moved, device->seq);
 }
 
-uint64_t sg_order_read(struct sg_device *device, uint64_t slots)
+uint64_t sg_clocks_read(struct sg_device *device, uint64_t slots)
 {
-    emit_tick(device, move_on(device, slots, 0));
-    return device->serial;
+    emit_tick(device, clocks_advance(device, slots, 0));
+    return device->seq;
 }
 
 /* `slots` and those whose work may come before theirs by the legacy stream's rules, which no wait tells of. */
-static uint64_t with_blocking(const struct sg_order *order, uint64_t slots)
+static uint64_t with_blocking(const struct sg_stream_clocks *clocks, uint64_t slots)
 {
-    return slots & order->blocking ? slots | (order->blocking & order->alive) : slots;
+    return slots & clocks->blocking ? slots | (clocks->blocking & clocks->alive) : slots;
 }
 
 /* Whether a slot is ordered after nothing but what it has waited for. */
-static bool is_ordered_by_waits(const struct sg_order *order, sg_slot slot)
+static bool is_ordered_by_waits(const struct sg_stream_clocks *clocks, sg_slot slot)
 {
-    return with_blocking(order, sg_slot_bit(slot)) == sg_slot_bit(slot);
+    return with_blocking(clocks, sg_slot_bit(slot)) == sg_slot_bit(slot);
 }
 
 /* Advances idle streams (R17). Those of `slots` that have been given nothing and joined nothing for a while are at
-   `time` where they were. So is whatever is complete, and whoever is ordered after all of their work. A free that
+   `seq` where they were. So is whatever is complete, and whoever is ordered after all of their work. A free that
    waits for several streams has one time for all of them, the latest. Without this nobody would be ordered after the
    idle ones up to it. */
-static void stand_still(struct sg_device *device, uint64_t slots, uint64_t time)
+static void advance_idle(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     for (; slots; slots &= slots - 1) {
         sg_slot slot = (sg_slot)__builtin_ctzll(slots);
-        uint64_t since = order->moved_on[slot];
-        if (since >= time || !is_ordered_by_waits(order, slot))
+        uint64_t since = clocks->unchanged_since[slot];
+        if (since >= seq || !is_ordered_by_waits(clocks, slot))
             continue;
-        if (order->complete[slot] >= since && order->complete[slot] < time)
-            order->complete[slot] = time;
-        for (uint64_t left = order->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
-            uint64_t *known = &order->knows[__builtin_ctzll(left)].at[slot];
-            if (*known >= since && *known < time)
-                *known = time;
+        if (clocks->complete[slot] >= since && clocks->complete[slot] < seq)
+            clocks->complete[slot] = seq;
+        for (uint64_t left = clocks->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
+            uint64_t *known = &clocks->ordered_after[__builtin_ctzll(left)].at[slot];
+            if (*known >= since && *known < seq)
+                *known = seq;
         }
-        retire(device, slot); /* no event will say more of one that is gone */
+        slot_retire(device, slot); /* no event will say more of one that is gone */
     }
-    order->version++;
+    clocks->version++;
 }
 
-uint64_t sg_order_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_worked)
+uint64_t sg_clocks_freed(struct sg_device *device, sg_slot own, uint64_t others, bool unseen, bool *ret_was_used)
 {
-    const struct sg_order *order = &device->order;
-    uint64_t slots = with_blocking(order, others | sg_slot_bit(own)), last = 0;
-    *ret_worked = false;
-    if (order->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
-        return sg_order_tick(device);
-    uint64_t unsure = device->core->replay ? 0 : slots & (unseen ? UINT64_MAX : order->opaque); /* a replay is told */
-    emit_tick(device, move_on(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
-    *ret_worked = move_on(device, sg_slot_bit(own), unsure & sg_slot_bit(own));
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t slots = with_blocking(clocks, others | sg_slot_bit(own)), last = 0;
+    *ret_was_used = false;
+    if (clocks->alive == sg_slot_bit(own)) /* nobody else could gain anything by it */
+        return sg_clocks_tick(device);
+    uint64_t unsure = device->core->replay ? 0
+        : slots & (unseen ? UINT64_MAX : clocks->untracked_order); /* a replay is told */
+    emit_tick(device, clocks_advance(device, slots & ~sg_slot_bit(own), unsure & ~sg_slot_bit(own)));
+    *ret_was_used = clocks_advance(device, sg_slot_bit(own), unsure & sg_slot_bit(own));
     for (uint64_t left = slots; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
-        last = order->moved_on[slot] > last ? order->moved_on[slot] : last;
+        last = clocks->unchanged_since[slot] > last ? clocks->unchanged_since[slot] : last;
     }
     if (others)
-        stand_still(device, slots, last);
+        advance_idle(device, slots, last);
     return last;
 }
 
 /* Under the lock. By the legacy stream's rules an event recorded on a stream is ordered after work of others too.
    They may have been given work since this stream's clock was last read. Then the clock advances, or the event would
    give no news. */
-static void read_clock(struct sg_device *device, sg_slot slot, struct sg_clock *ret)
+static void clock_read(struct sg_device *device, sg_slot slot, struct sg_vector_clock *ret)
 {
-    struct sg_order *order = &device->order;
-    uint64_t now = sg_order_read(device, with_blocking(order, sg_slot_bit(slot)));
-    order->eventless &= ~sg_slot_bit(slot);
-    *ret = order->knows[slot];
+    struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t now = sg_clocks_read(device, with_blocking(clocks, sg_slot_bit(slot)));
+    clocks->never_in_event_call &= ~sg_slot_bit(slot);
+    *ret = clocks->ordered_after[slot];
     ret->at[slot] = now;
 }
 
-void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret)
+void sg_core_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
+    struct sg_device *device = device_tracking(core, ordinal, slot);
     if (!device) {
         memset(ret, 0, sizeof *ret);
         return;
     }
     sg_lock(&device->lock);
-    read_clock(device, slot, ret);
+    clock_read(device, slot, ret);
     sg_unlock(&device->lock);
 }
 
 /* Whether the next step of a stream is ordered after unfinished work of the legacy stream that it has not waited for
-   (R12). *ret_time: the time up to which that work is complete, 0 where it is not followed. */
-static bool is_behind_legacy(const struct sg_order *order, sg_slot slot, uint64_t *ret_time)
+   (R12). *ret_seq: the time up to which that work is complete, 0 where it is not followed. */
+static bool is_behind_legacy(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t *ret_seq)
 {
-    uint64_t busy = order->unproven | atomic_load_explicit(&order->fresh, memory_order_acquire);
-    const struct sg_stream_id *id = &order->stream[slot];
-    *ret_time = 0;
-    if (!(order->blocking >> slot & 1) || id->flags & SG_STREAM_LEGACY)
+    uint64_t busy = clocks->unfinished | atomic_load_explicit(&clocks->dirty, memory_order_acquire);
+    const struct sg_stream_id *id = &clocks->stream[slot];
+    *ret_seq = 0;
+    if (!(clocks->blocking >> slot & 1) || id->flags & SG_STREAM_LEGACY)
         return false;
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
-        if (!(order->stream[other].flags & SG_STREAM_LEGACY) || order->stream[other].context != id->context)
+        if (!(clocks->stream[other].flags & SG_STREAM_LEGACY) || clocks->stream[other].context != id->context)
             continue;
         /* Of what it was given before it was followed nothing is known before something completes. */
-        *ret_time = order->complete[other] > order->met_at[other] ? order->complete[other] : 0;
+        *ret_seq = clocks->complete[other] > clocks->tracked_at[other] ? clocks->complete[other] : 0;
         return busy >> other & 1;
     }
     return true;
 }
 
-void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_clock *ret_told, uint64_t *ret_done)
+void sg_core_idle_clock(struct sg_core *core, int ordinal, sg_slot slot, struct sg_vector_clock *ret_observed,
+    uint64_t *ret_done)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
-    uint64_t time;
+    struct sg_device *device = device_tracking(core, ordinal, slot);
+    uint64_t seq;
     *ret_done = 0;
     if (!device) {
-        memset(ret_told, 0, sizeof *ret_told);
+        memset(ret_observed, 0, sizeof *ret_observed);
         return;
     }
     sg_lock(&device->lock);
-    read_clock(device, slot, ret_told);
-    *ret_done = ret_told->at[slot];
-    if (is_behind_legacy(&device->order, slot, &time) && time < *ret_done)
-        *ret_done = time;
+    clock_read(device, slot, ret_observed);
+    *ret_done = ret_observed->at[slot];
+    if (is_behind_legacy(&device->clocks, slot, &seq) && seq < *ret_done)
+        *ret_done = seq;
     sg_unlock(&device->lock);
 }
 
-uint64_t sg_order_slots_of(const struct sg_order *order, CUcontext context)
+uint64_t sg_clocks_slots_of(const struct sg_stream_clocks *clocks, CUcontext context)
 {
     uint64_t slots = 0;
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         unsigned slot = (unsigned)__builtin_ctzll(left);
-        if (!context || order->stream[slot].context == context)
+        if (!context || clocks->stream[slot].context == context)
             slots |= sg_slot_bit(slot);
     }
     return slots;
 }
 
-void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_clock *ret)
+void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context, struct sg_vector_clock *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     memset(ret, 0, sizeof *ret);
     if (!device)
         return;
     sg_lock(&device->lock);
-    const struct sg_order *order = &device->order;
-    uint64_t slots = sg_order_slots_of(order, context), now = sg_order_read(device, slots);
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t slots = sg_clocks_slots_of(clocks, context), now = sg_clocks_read(device, slots);
     for (uint64_t left = slots; left; left &= left - 1) {
-        const struct sg_clock *known = &order->knows[__builtin_ctzll(left)]; /* of other contexts' streams too */
+        const struct sg_vector_clock *known =
+            &clocks->ordered_after[__builtin_ctzll(left)]; /* of other contexts' streams too */
         for (sg_slot other = 1; other < SG_SLOTS; other++)
             ret->at[other] = known->at[other] > ret->at[other] ? known->at[other] : ret->at[other];
     }
@@ -302,13 +307,13 @@ void sg_core_context_clock(struct sg_core *core, int ordinal, CUcontext context,
 }
 
 /* Whether `slot` comes after all that `other` has come after since `since`. */
-static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slot, sg_slot other, uint64_t since)
+static bool is_ordered_after_all_of(const struct sg_stream_clocks *clocks, sg_slot slot, sg_slot other, uint64_t since)
 {
-    for (uint64_t left = order->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
+    for (uint64_t left = clocks->alive & ~sg_slot_bit(slot); left; left &= left - 1) {
         unsigned third = (unsigned)__builtin_ctzll(left);
-        uint64_t time = order->knows[other].at[third];
-        bool known = order->knows[slot].at[third] >= time || order->complete[third] >= time;
-        if (order->learnt[other].at[third] > since && !(known && is_ordered_by_waits(order, third)))
+        uint64_t seq = clocks->ordered_after[other].at[third];
+        bool known = clocks->ordered_after[slot].at[third] >= seq || clocks->complete[third] >= seq;
+        if (clocks->ordered_at[other].at[third] > since && !(known && is_ordered_by_waits(clocks, third)))
             return false;
     }
     return true;
@@ -317,119 +322,121 @@ static bool comes_after_what_it_learnt(const struct sg_order *order, sg_slot slo
 /* Closes a join transitively (R18). `slot` is ordered after what `other` was given up to some time. Since then
    `other` may have joined clocks, and been given nothing. If `slot` is ordered after what was joined anyhow, it is
    ordered after all of `other` up to now. So a stream that waits for its neighbour keeps nothing from the neighbour
-   by that. No clock is behind: `given` has all. */
-static void catch_up(struct sg_order *order, sg_slot slot, sg_slot other)
+   by that. No clock is behind: `idle_since` has all. */
+static void close_transitively(struct sg_stream_clocks *clocks, sg_slot slot, sg_slot other)
 {
-    uint64_t *known = &order->knows[slot].at[other],
-             since = *known > order->complete[other] ? *known : order->complete[other];
-    if (slot == other || since >= order->moved_on[other] || since < order->given[other])
+    uint64_t *known = &clocks->ordered_after[slot].at[other],
+             since = *known > clocks->complete[other] ? *known : clocks->complete[other];
+    if (slot == other || since >= clocks->unchanged_since[other] || since < clocks->idle_since[other])
         return;
-    if (is_ordered_by_waits(order, other) && comes_after_what_it_learnt(order, slot, other, since))
-        *known = order->moved_on[other];
+    if (is_ordered_by_waits(clocks, other) && is_ordered_after_all_of(clocks, slot, other, since))
+        *known = clocks->unchanged_since[other];
 }
 
 /* `slot` has joined a clock: it may be ordered after others now, and others after it. */
-static void catch_up_all(struct sg_order *order, sg_slot slot)
+static void close_transitively_all(struct sg_stream_clocks *clocks, sg_slot slot)
 {
-    for (uint64_t left = order->alive; left; left &= left - 1) {
+    for (uint64_t left = clocks->alive; left; left &= left - 1) {
         sg_slot other = (sg_slot)__builtin_ctzll(left);
-        catch_up(order, slot, other);
-        catch_up(order, other, slot);
+        close_transitively(clocks, slot, other);
+        close_transitively(clocks, other, slot);
     }
 }
 
 /* Whether the clock has news of `other` for `slot`. */
-static bool is_news(const struct sg_order *order, sg_slot slot, sg_slot other, const struct sg_clock *clock)
+static bool is_new_order(const struct sg_stream_clocks *clocks, sg_slot slot, sg_slot other,
+    const struct sg_vector_clock *clock)
 {
-    return other != slot && clock->at[other] > order->knows[slot].at[other] && clock->at[other] > order->complete[other];
+    return other != slot && clock->at[other] > clocks->ordered_after[slot].at[other] &&
+        clock->at[other] > clocks->complete[other];
 }
 
 /* Under the lock. */
-static void come_after(struct sg_device *device, sg_slot slot, const struct sg_clock *clock)
+static void order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     bool read = false;
     for (sg_slot other = 1; other < SG_SLOTS; other++) {
-        if (!is_news(order, slot, other, clock))
+        if (!is_new_order(clocks, slot, other, clock))
             continue;
         if (!read) /* who catches up comes after all that the others were given, so each clock has to have it */
-            (void)sg_order_read(device, order->alive);
+            (void)sg_clocks_read(device, clocks->alive);
         read = true;
-        order->knows[slot].at[other] = clock->at[other];
-        order->version++;
+        clocks->ordered_after[slot].at[other] = clock->at[other];
+        clocks->version++;
         /* Who comes after the stream's work so far has not come after this. */
-        order->moved_on[slot] = order->learnt[slot].at[other] = sg_order_tick(device);
-        catch_up_all(order, slot);
+        clocks->unchanged_since[slot] = clocks->ordered_at[slot].at[other] = sg_clocks_tick(device);
+        close_transitively_all(clocks, slot);
         sg_emit(device, SEGALLOC_RECORD_ORDER, 0, sg_device_slot_stream(device, slot), other, clock->at[other]);
     }
 }
 
-void sg_order_waited(struct sg_device *device, sg_slot slot, const struct sg_clock *clock)
+void sg_clocks_order_after(struct sg_device *device, sg_slot slot, const struct sg_vector_clock *clock)
 {
     sg_lock(&device->lock);
-    come_after(device, slot, clock);
+    order_after(device, slot, clock);
     sg_unlock(&device->lock);
 }
 
-void sg_core_waited(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_clock *clock)
+void sg_core_ordered_after(struct sg_core *core, int ordinal, sg_slot slot, const struct sg_vector_clock *clock)
 {
-    struct sg_device *device = followed(core, ordinal, slot);
+    struct sg_device *device = device_tracking(core, ordinal, slot);
     if (!device)
         return;
     sg_lock(&device->lock);
-    device->order.eventless &= ~sg_slot_bit(slot);
-    come_after(device, slot, clock);
+    device->clocks.never_in_event_call &= ~sg_slot_bit(slot);
+    order_after(device, slot, clock);
     sg_unlock(&device->lock);
 }
 
-void sg_core_told(struct sg_core *core, int ordinal, const struct sg_clock *clock)
+void sg_core_host_observed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
     if (!clock) /* of all that there is: an allocation's own slot tells when that began to hold */
-        (void)sg_order_read(device, device->order.alive);
+        (void)sg_clocks_read(device, device->clocks.alive);
     for (sg_slot slot = 1; slot < SG_SLOTS; slot++) {
-        uint64_t time = clock ? clock->at[slot] : device->serial;
-        if (device->order.told[slot] < time)
-            device->order.told[slot] = time;
+        uint64_t seq = clock ? clock->at[slot] : device->seq;
+        if (device->clocks.host_observed[slot] < seq)
+            device->clocks.host_observed[slot] = seq;
     }
     sg_unlock(&device->lock);
 }
 
-void sg_order_marked(struct sg_device *device, uint64_t slots, uint64_t time)
+void sg_clocks_fenced(struct sg_device *device, uint64_t slots, uint64_t seq)
 {
-    struct sg_order *order = &device->order;
+    struct sg_stream_clocks *clocks = &device->clocks;
     for (uint64_t left = slots; left; left &= left - 1)
-        order->marked[__builtin_ctzll(left)] = time;
-    sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, time);
+        clocks->fenced[__builtin_ctzll(left)] = seq;
+    sg_emit(device, SEGALLOC_RECORD_MARK, 0, sg_device_unknown_stream(device), slots, seq);
 }
 
-void sg_core_marked(struct sg_core *core, int ordinal, uint64_t slots, uint64_t time)
+void sg_core_fenced(struct sg_core *core, int ordinal, uint64_t slots, uint64_t seq)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return;
     sg_lock(&device->lock);
-    sg_order_marked(device, slots, time);
+    sg_clocks_fenced(device, slots, seq);
     sg_unlock(&device->lock);
 }
 
-void sg_order_complete(struct sg_device *device, sg_slot slot, uint64_t time)
+void sg_clocks_complete(struct sg_device *device, sg_slot slot, uint64_t seq)
 {
-    struct sg_order *order = &device->order;
-    if (time <= order->complete[slot])
+    struct sg_stream_clocks *clocks = &device->clocks;
+    if (seq <= clocks->complete[slot])
         return;
-    order->complete[slot] = time;
-    order->version++;
-    if (time >= order->folded[slot])
-        order->unproven &= ~sg_slot_bit(slot);
-    sg_emit(device, SEGALLOC_RECORD_COMPLETE, 0, sg_device_unknown_stream(device), slot, time);
-    retire(device, slot);
+    clocks->complete[slot] = seq;
+    clocks->version++;
+    if (seq >= clocks->last_submit[slot])
+        clocks->unfinished &= ~sg_slot_bit(slot);
+    sg_emit(device, SEGALLOC_RECORD_COMPLETE, 0, sg_device_unknown_stream(device), slot, seq);
+    slot_retire(device, slot);
 }
 
-void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock *clock)
+void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_vector_clock *clock)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
@@ -441,23 +448,23 @@ void sg_core_completed(struct sg_core *core, int ordinal, const struct sg_clock 
     sg_unlock(&device->lock);
 }
 
-/* Whether `slot` has come after all that `other` was given so far. `fresh`: bits of those given work since their clock
+/* Whether `slot` has come after all that `other` was given so far. `dirty`: bits of those given work since their clock
    was read. */
-static bool has_come_after(const struct sg_order *order, sg_slot slot, unsigned other, uint64_t fresh)
+static bool is_ordered_after(const struct sg_stream_clocks *clocks, sg_slot slot, unsigned other, uint64_t dirty)
 {
-    return !(fresh >> other & 1) && order->knows[slot].at[other] >= order->folded[other];
+    return !(dirty >> other & 1) && clocks->ordered_after[slot].at[other] >= clocks->last_submit[other];
 }
 
 /* `seen` without those whose work comes before what another that stays is given: who comes after that one has come
    after them. */
-static uint64_t without_those_before_others(const struct sg_order *order, uint64_t seen, uint64_t fresh)
+static uint64_t without_transitive(const struct sg_stream_clocks *clocks, uint64_t seen, uint64_t dirty)
 {
     uint64_t stay = 0;
     for (uint64_t left = seen; left; left &= left - 1) {
         unsigned before = (unsigned)__builtin_ctzll(left);
         for (uint64_t rest = stay >> before & 1 ? 0 : seen & ~sg_slot_bit(before); rest; rest &= rest - 1) {
             unsigned after = (unsigned)__builtin_ctzll(rest);
-            if (!has_come_after(order, after, before, fresh))
+            if (!is_ordered_after(clocks, after, before, dirty))
                 continue;
             seen &= ~sg_slot_bit(before);
             stay |= sg_slot_bit(after);
@@ -467,86 +474,89 @@ static uint64_t without_those_before_others(const struct sg_order *order, uint64
     return seen;
 }
 
-uint32_t sg_order_quiet(const struct sg_order *order, sg_slot slot, uint64_t now)
+uint32_t sg_clocks_idle_before(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t now)
 {
-    if (atomic_load_explicit(&order->fresh, memory_order_acquire) >> slot & 1)
+    if (atomic_load_explicit(&clocks->dirty, memory_order_acquire) >> slot & 1)
         return 0;
-    uint64_t since = order->folded[slot];
-    bool worked = since > order->met_at[slot] + 1; /* the time at which it was followed */
-    return worked && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
+    uint64_t since = clocks->last_submit[slot];
+    bool was_used = since > clocks->tracked_at[slot] + 1; /* the time at which it was followed */
+    return was_used && now - since < UINT32_MAX ? (uint32_t)(now - since) : UINT32_MAX;
 }
 
-/* The relay streams: those by which the address of a block allocated on `slot` at `born` may have leaked. They are
+/* The relay streams: those by which the address of a block allocated on `slot` at `alloc_seq` may have leaked. They are
    the stream itself, and those that may have waited for it untracked. All blocking streams are, once one of them is
    a relay or is ordered after the allocation (R23): no clock shows the legacy stream's rules. */
-static uint64_t passers_of(const struct sg_order *order, sg_slot slot, uint64_t born)
+static uint64_t relay_streams(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t alloc_seq)
 {
-    uint64_t blocking = order->blocking & order->alive, passed = (sg_slot_bit(slot) | order->opaque) & blocking;
+    uint64_t blocking = clocks->blocking & clocks->alive,
+        passed = (sg_slot_bit(slot) | clocks->untracked_order) & blocking;
     for (uint64_t left = passed ? 0 : blocking; left && !passed; left &= left - 1)
-        passed |= order->knows[__builtin_ctzll(left)].at[slot] >= born;
-    return sg_slot_bit(slot) | (order->opaque & order->alive) | (passed ? blocking : 0);
+        passed |= clocks->ordered_after[__builtin_ctzll(left)].at[slot] >= alloc_seq;
+    return sg_slot_bit(slot) | (clocks->untracked_order & clocks->alive) | (passed ? blocking : 0);
 }
 
-static bool host_may_know(const struct sg_order *order, uint64_t passers, uint64_t born)
+static bool host_may_have_observed(const struct sg_stream_clocks *clocks, uint64_t relays, uint64_t alloc_seq)
 {
-    for (; passers; passers &= passers - 1) {
-        unsigned by = (unsigned)__builtin_ctzll(passers);
-        if (order->complete[by] >= born || order->told[by] >= born)
+    for (; relays; relays &= relays - 1) {
+        unsigned by = (unsigned)__builtin_ctzll(relays);
+        if (clocks->complete[by] >= alloc_seq || clocks->host_observed[by] >= alloc_seq)
             return true;
     }
     return false;
 }
 
-static bool may_have_come_after(const struct sg_order *order, unsigned other, uint64_t passers, uint64_t born)
+static bool may_have_come_after(const struct sg_stream_clocks *clocks, unsigned other, uint64_t relays,
+    uint64_t alloc_seq)
 {
-    for (; passers; passers &= passers - 1)
-        if (order->knows[other].at[__builtin_ctzll(passers)] >= born)
+    for (; relays; relays &= relays - 1)
+        if (clocks->ordered_after[other].at[__builtin_ctzll(relays)] >= alloc_seq)
             return true;
     return false;
 }
 
-/* Those of `busy` that may hold the address of a block of `slot`, if what `slot` was given up to `born` precedes
-   their work. All may where the host may have observed the allocation. Those of `given` may also by an order of
+/* Those of `busy` that may hold the address of a block of `slot`, if what `slot` was given up to `alloc_seq` precedes
+   their work. All may where the host may have observed the allocation. Those of `submitted` may also by an order of
    their own (R21). */
-static uint64_t may_be_shown(const struct sg_order *order, sg_slot slot, uint64_t born, uint64_t busy, uint64_t given)
+static uint64_t may_have_pointer(const struct sg_stream_clocks *clocks, sg_slot slot, uint64_t alloc_seq, uint64_t busy,
+    uint64_t submitted)
 {
-    uint64_t passers = busy ? passers_of(order, slot, born) : 0, shown = 0;
-    if (order->opaque & sg_slot_bit(slot) || host_may_know(order, passers, born))
+    uint64_t relays = busy ? relay_streams(clocks, slot, alloc_seq) : 0, shown = 0;
+    if (clocks->untracked_order & sg_slot_bit(slot) || host_may_have_observed(clocks, relays, alloc_seq))
         return busy;
-    uint64_t known = order->opaque | order->eventless | passers;
-    for (uint64_t left = given; left; left &= left - 1) {
+    uint64_t known = clocks->untracked_order | clocks->never_in_event_call | relays;
+    for (uint64_t left = submitted; left; left &= left - 1) {
         unsigned other = (unsigned)__builtin_ctzll(left);
-        if (known >> other & 1 || may_have_come_after(order, other, passers, born))
+        if (known >> other & 1 || may_have_come_after(clocks, other, relays, alloc_seq))
             shown |= sg_slot_bit(other);
     }
     return shown;
 }
 
-/* Those of `slots` that may have been given work since `time`. */
-static uint64_t given_since(const struct sg_order *order, uint64_t slots, uint64_t time, uint64_t fresh)
+/* Those of `slots` that may have been given work since `seq`. */
+static uint64_t submitted_since(const struct sg_stream_clocks *clocks, uint64_t slots, uint64_t seq, uint64_t dirty)
 {
-    uint64_t given = slots & (fresh | order->opaque);
-    for (uint64_t left = slots & ~given; left; left &= left - 1)
-        if (order->folded[__builtin_ctzll(left)] > time)
-            given |= sg_slot_bit((sg_slot)__builtin_ctzll(left));
-    return given;
+    uint64_t submitted = slots & (dirty | clocks->untracked_order);
+    for (uint64_t left = slots & ~submitted; left; left &= left - 1)
+        if (clocks->last_submit[__builtin_ctzll(left)] > seq)
+            submitted |= sg_slot_bit((sg_slot)__builtin_ctzll(left));
+    return submitted;
 }
 
 /* The possible users: the streams that must finish before the block may be reused. They have unfinished work that is
    not ordered before `slot`'s next step. Beside that one of two holds. They are, or may be, ordered after the
    allocation (R21). Or they are ordered after `slot`'s last work before the allocation, and have been given work
    since the allocation (R22). */
-uint64_t sg_order_could_have_seen(struct sg_device *device, sg_slot slot, uint64_t born, uint32_t quiet)
+uint64_t sg_clocks_possible_users(struct sg_device *device, sg_slot slot, uint64_t alloc_seq, uint32_t idle_before)
 {
-    const struct sg_order *order = &device->order;
-    uint64_t fresh = atomic_load_explicit(&order->fresh, memory_order_acquire);
-    uint64_t busy = (fresh | order->unproven) & order->alive & ~sg_slot_bit(slot);
-    uint64_t seen = may_be_shown(order, slot, born, busy, busy), rest = busy & ~seen;
-    if (quiet && rest)
-        seen |= may_be_shown(order, slot, quiet == UINT32_MAX ? 0 : born - quiet, rest,
-            given_since(order, rest, born, fresh));
+    const struct sg_stream_clocks *clocks = &device->clocks;
+    uint64_t dirty = atomic_load_explicit(&clocks->dirty, memory_order_acquire);
+    uint64_t busy = (dirty | clocks->unfinished) & clocks->alive & ~sg_slot_bit(slot);
+    uint64_t seen = may_have_pointer(clocks, slot, alloc_seq, busy, busy), rest = busy & ~seen;
+    if (idle_before && rest)
+        seen |= may_have_pointer(clocks, slot, idle_before == UINT32_MAX ? 0 : alloc_seq - idle_before, rest,
+            submitted_since(clocks, rest, alloc_seq, dirty));
     for (uint64_t left = seen; left; left &= left - 1)
-        if (has_come_after(order, slot, (unsigned)__builtin_ctzll(left), fresh))
+        if (is_ordered_after(clocks, slot, (unsigned)__builtin_ctzll(left), dirty))
             seen &= ~sg_slot_bit((sg_slot)__builtin_ctzll(left));
-    return without_those_before_others(order, seen, fresh);
+    return without_transitive(clocks, seen, dirty);
 }

@@ -7,8 +7,8 @@
    *Up to* a time means all work that was submitted to a stream before that time. Time never goes back and is never
    reset. A slot goes to another stream only after all work of the former one is complete. What was once true of a slot
    therefore stays true. docs/stream-order.md has the rules. */
-#ifndef SG_ORDER_H
-#define SG_ORDER_H
+#ifndef SG_STREAM_CLOCK_H
+#define SG_STREAM_CLOCK_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,8 +27,8 @@ static inline uint64_t sg_slot_bit(sg_slot slot)
 enum sg_stream_flags {
     SG_STREAM_LEGACY = 1,   /* the legacy default stream of its context */
     SG_STREAM_BLOCKING = 2, /* takes part in the legacy stream's order */
-    SG_STREAM_OPAQUE = 4,   /* ordered by means that are not seen */
-    SG_STREAM_UNMARKED = 8, /* no event of ours may be recorded on it, but over its context */
+    SG_STREAM_UNTRACKED_ORDER = 4, /* ordered by means that are not seen */
+    SG_STREAM_UNFENCEABLE = 8, /* no event of ours may be recorded on it, but over its context */
     SG_STREAM_UNUSED = 16   /* with LEGACY: it was given no work before it was followed */
 };
 
@@ -43,20 +43,20 @@ struct sg_stream_id {
 
 /* A vector clock: for each slot, the time up to which its work is ordered before something. Entry 0: the work of all
    streams of all contexts, followed or not. */
-struct sg_clock {
+struct sg_vector_clock {
     uint64_t at[SG_SLOTS];
 };
 
 /* Which streams a free waits for, besides the one that its block was allocated for. */
-enum sg_sees {
-    SG_SEES_RECORDED, /* those that sg_core_record_stream() named: PyTorch's rule */
-    SG_SEES_POSSIBLE  /* the possible users: all with unfinished work that may hold the block's address */
+enum sg_user_rule {
+    SG_USERS_RECORDED, /* those that sg_core_record_stream() named: PyTorch's rule */
+    SG_USERS_POSSIBLE /* the possible users: all with unfinished work that may hold the block's address */
 };
 
-/* Work after which memory may be used again: all that was submitted to `slots` before `time`. */
+/* Work after which memory may be used again: all that was submitted to `slots` before `seq`. */
 struct sg_after {
     uint64_t slots; /* a bit each; 0: none */
-    uint64_t time;
+    uint64_t seq;
 };
 
 enum sg_slot_state {
@@ -65,60 +65,61 @@ enum sg_slot_state {
     SG_SLOT_GONE /* its stream is destroyed, its work perhaps not done */
 };
 
-struct sg_order {
+struct sg_stream_clocks {
     uint64_t complete[SG_SLOTS];     /* time up to which a slot's work is known to be complete */
-    struct sg_clock knows[SG_SLOTS]; /* what a slot's later work comes after */
+    struct sg_vector_clock ordered_after[SG_SLOTS]; /* what a slot's later work comes after */
     struct sg_stream_id stream[SG_SLOTS];
     uint8_t state[SG_SLOTS];         /* enum sg_slot_state */
-    uint64_t met_at[SG_SLOTS], gone_at[SG_SLOTS];
+    uint64_t tracked_at[SG_SLOTS], gone_at[SG_SLOTS];
     uint64_t alive;                  /* bit set: alive or gone, but not unused */
-    uint64_t opaque, blocking;       /* bits, as of enum sg_stream_flags */
-    uint64_t worked;                 /* bit set: was given work, or may have been before it was followed; `fresh`
+    uint64_t untracked_order, blocking; /* bits, as of enum sg_stream_flags */
+    uint64_t was_used;               /* bit set: was given work, or may have been before it was followed; `dirty`
                                         apart */
-    uint64_t eventless;              /* bit set: in no event call so far, so that it may be ordered by other means */
-    _Atomic uint64_t fresh;          /* bit set: may have been given work since its clock was last read */
-    uint64_t unproven;               /* bit set: was given work before `folded`, which is not known to be complete */
-    uint64_t folded[SG_SLOTS];       /* time at which the clock of a slot that was `fresh` was last read */
-    uint64_t given[SG_SLOTS];        /* time since which a slot was given no work, `fresh` apart */
-    uint64_t moved_on[SG_SLOTS];     /* time since which it came after nothing more either */
-    struct sg_clock learnt[SG_SLOTS]; /* when each entry of `knows` came to be what it is */
-    uint64_t told[SG_SLOTS];         /* time up to which the host may have observed that a slot's work is complete, in a
-                                        way that isn't seen */
-    uint64_t marked[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
-    uint64_t owed;                   /* bit set: memory was freed after its work since an event of ours was last
+    uint64_t never_in_event_call;    /* bit set: in no event call so far, so that it may be ordered by other means */
+    _Atomic uint64_t dirty;          /* bit set: may have been given work since its clock was last read */
+    uint64_t unfinished;             /* bit set: was given work before `last_submit`, which is not known to be
+                                        complete */
+    uint64_t last_submit[SG_SLOTS];  /* time at which the clock of a slot that was `dirty` was last read */
+    uint64_t idle_since[SG_SLOTS];   /* time since which a slot was given no work, `dirty` apart */
+    uint64_t unchanged_since[SG_SLOTS]; /* time since which it came after nothing more either */
+    struct sg_vector_clock ordered_at[SG_SLOTS]; /* when each entry of `ordered_after` came to be what it is */
+    uint64_t host_observed[SG_SLOTS]; /* time up to which the host may have observed that a slot's work is complete, in
+                                        a way that isn't seen */
+    uint64_t fenced[SG_SLOTS];       /* time up to which an event of ours tells when its work is complete */
+    uint64_t needs_fence;            /* bit set: memory was freed after its work since an event of ours was last
                                         recorded there; bit 0: after all work that there was */
     uint64_t version;                /* changes with each new piece of knowledge */
 };
 
 /* Whether whatever `slot` is given from now on is ordered after all of `after`; for slot 0, whether that is
    complete. */
-static inline bool sg_after_usable(const struct sg_order *order, struct sg_after after, sg_slot slot)
+static inline bool sg_after_usable(const struct sg_stream_clocks *clocks, struct sg_after after, sg_slot slot)
 {
     uint64_t slots = after.slots;
     if (slot)
         slots &= ~(UINT64_C(1) << slot);
     for (; slots; slots &= slots - 1) {
         unsigned other = (unsigned)__builtin_ctzll(slots);
-        if (order->complete[other] < after.time && (!slot || order->knows[slot].at[other] < after.time))
+        if (clocks->complete[other] < after.seq && (!slot || clocks->ordered_after[slot].at[other] < after.seq))
             return false;
     }
     return true;
 }
 
 /* Whether fences will tell when all of `after` is complete. */
-static inline bool sg_after_marked(const struct sg_order *order, struct sg_after after)
+static inline bool sg_after_fenced(const struct sg_stream_clocks *clocks, struct sg_after after)
 {
     for (uint64_t slots = after.slots; slots; slots &= slots - 1) {
         unsigned other = (unsigned)__builtin_ctzll(slots);
-        if (order->complete[other] < after.time && order->marked[other] < after.time)
+        if (clocks->complete[other] < after.seq && clocks->fenced[other] < after.seq)
             return false;
     }
     return true;
 }
 
-static inline bool sg_after_complete(const struct sg_order *order, struct sg_after after)
+static inline bool sg_after_complete(const struct sg_stream_clocks *clocks, struct sg_after after)
 {
-    return sg_after_usable(order, after, 0);
+    return sg_after_usable(clocks, after, 0);
 }
 
 #endif

@@ -45,14 +45,14 @@ static struct end end_of(struct sg_core *core, CUdeviceptr address)
 /* Whether a copy crosses devices and touches memory of ours. */
 static bool crosses(CUdeviceptr dst, CUdeviceptr src, struct end *ret_dst, struct end *ret_src)
 {
-    if (!sg_contexts_devices() || (!sg_life_owns(dst) && !sg_life_owns(src)))
+    if (!sg_contexts_devices() || (!sg_process_owns(dst) && !sg_process_owns(src)))
         return false;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return false;
     *ret_dst = end_of(core, dst);
     *ret_src = end_of(core, src);
-    sg_end();
+    sg_leave();
     return ret_dst->device >= 0 && ret_src->device >= 0 && ret_dst->device != ret_src->device && ret_dst->context &&
         ret_src->context && (ret_dst->ours || ret_src->ours);
 }
@@ -64,22 +64,22 @@ static void used(struct sg_core *core, CUdeviceptr address, CUstream stream)
     int device;
     CUresult result = sg_core_block(core, address, &block);
     if (result == CUDA_ERROR_NOT_FOUND)
-        sg_memory_served_abroad();
+        sg_memory_served_cross_device();
     if (result != CUDA_SUCCESS || !sg_streams_device(stream, &device) || device == block.device)
         return;
     if (sg_memory_guesses() && sg_following())
         (void)sg_memory_record_stream(core, block.base, stream);
     else
-        sg_core_used_abroad(core, block.base);
+        sg_core_used_cross_device(core, block.base);
 }
 
 void sg_copies_used_on_devices(CUdeviceptr address, CUstream stream, bool per_thread)
 {
-    struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
+    struct sg_core *core = sg_process_owns(address) ? sg_enter() : NULL;
     if (!core)
         return;
     used(core, address, sg_stream_named(stream, per_thread));
-    sg_end();
+    sg_leave();
 }
 
 /* Of whose work a copy may tell the host, or one stream another. */
@@ -88,7 +88,7 @@ enum tells { TELLS_NOTHING, TELLS_OF_ITS_STREAM, TELLS_OF_ALL };
 /* A copy to 0 is one to the host. */
 static enum tells told_later(CUdeviceptr dst)
 {
-    return sg_following() && !sg_life_owns(dst) ? TELLS_OF_ITS_STREAM : TELLS_NOTHING;
+    return sg_following() && !sg_process_owns(dst) ? TELLS_OF_ITS_STREAM : TELLS_NOTHING;
 }
 
 /* Without a stream. Whether memory of the driver's is another device's is not asked. */
@@ -97,34 +97,34 @@ static enum tells told_now(CUdeviceptr dst, CUdeviceptr src, bool crossing)
     if (!sg_following())
         return TELLS_NOTHING;
     if (!crossing)
-        crossing = sg_contexts_devices() && !sg_life_owns(dst) && !sg_life_owns(src);
+        crossing = sg_contexts_devices() && !sg_process_owns(dst) && !sg_process_owns(src);
     return crossing ? TELLS_OF_ALL : TELLS_OF_ITS_STREAM;
 }
 
 static void tell(enum tells tells, CUstream stream, bool per_thread)
 {
     if (tells == TELLS_OF_ALL)
-        sg_streams_tell_all();
+        sg_streams_host_may_observe_all();
     else if (tells == TELLS_OF_ITS_STREAM)
-        sg_streams_tell(stream, per_thread);
+        sg_streams_host_may_observe(stream, per_thread);
 }
 
 /* After the driver's call, and before the program can know that there has been one. `crossing`: it may be between
    devices. */
 static void copied(CUdeviceptr dst, CUdeviceptr src, CUstream stream, bool per_thread, bool crossing, enum tells tells)
 {
-    sg_touched(stream, per_thread);
+    sg_submitted(stream, per_thread);
     tell(tells, stream, per_thread);
     if (!crossing) { /* perhaps one end is the host's, and the other another device's than the stream's */
         sg_copies_used(dst, stream, per_thread);
         sg_copies_used(src, stream, per_thread);
     }
-    struct sg_core *core = crossing && sg_contexts_devices() ? sg_begin() : NULL;
+    struct sg_core *core = crossing && sg_contexts_devices() ? sg_enter() : NULL;
     if (!core)
         return;
     used(core, dst, sg_stream_named(stream, per_thread));
     used(core, src, sg_stream_named(stream, per_thread));
-    sg_end();
+    sg_leave();
 }
 
 /* The plain copy `symbol`, or `peer` in its place; `stream` is what it gives work to. */

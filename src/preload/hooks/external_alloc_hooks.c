@@ -10,23 +10,23 @@
 #include "process/process.h"
 #include "serve/requests.h"
 
-bool sg_beside_made_room_by(struct sg_core *core)
+bool sg_external_made_room_by(struct sg_core *core)
 {
     size_t given = 0;
-    if (!core || sg_captures_live()) /* what is pending may not be asked about then */
+    if (!core || sg_captures_active()) /* what is pending may not be asked about then */
         return false;
-    sg_memory_settle(core);
+    sg_memory_run_deferred(core);
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         given += sg_core_trim(core, device, 0);
     return given > 0;
 }
 
-bool sg_beside_made_room(void)
+bool sg_external_made_room(void)
 {
-    struct sg_core *core = sg_begin();
-    bool made = sg_beside_made_room_by(core);
+    struct sg_core *core = sg_enter();
+    bool made = sg_external_made_room_by(core);
     if (core)
-        sg_end();
+        sg_leave();
     return made;
 }
 
@@ -34,7 +34,7 @@ bool sg_beside_made_room(void)
     CUresult symbol parameters \
     { \
         CUresult result = sg_real()->symbol arguments; \
-        if (sg_beside_ran_out(result)) \
+        if (sg_external_ran_out(result)) \
             result = sg_real()->symbol arguments; \
         return result; \
     }

@@ -24,46 +24,46 @@ void sg_taints_graph_waits(void)
 
 /* From here on a stream that is not followed may pass its order on without notice. So may a blocking one to others
    of its own device, whose slots know nothing of other devices'. */
-static void opaque(CUstream stream, bool per_thread)
+static void untracked_order(CUstream stream, bool per_thread)
 {
-    struct sg_place place;
-    struct sg_core *core = sg_following() ? sg_begin() : NULL;
+    struct sg_tracked_stream tracked;
+    struct sg_core *core = sg_following() ? sg_enter() : NULL;
     if (!sg_following())
         sg_streams_waited_early();
     if (!core)
         return;
-    bool followed = sg_streams_place(core, stream, per_thread, &place);
+    bool followed = sg_streams_track(core, stream, per_thread, &tracked);
     if (followed) {
-        sg_streams_opaque(core, &place);
-        sg_core_slot_touched(core, place.device, place.slot);
+        sg_streams_untracked_order(core, &tracked);
+        sg_core_slot_submitted(core, tracked.device, tracked.slot);
     }
     if (!followed || sg_contexts_devices())
-        sg_streams_told_all(core);
-    sg_end();
+        sg_streams_host_observed_all(core);
+    sg_leave();
 }
 
 CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event)
 {
-    sg_events_taint(event);
+    sg_events_distrust(event);
     return sg_real()->cuIpcGetEventHandle(handle, event);
 }
 
 CUresult cuGraphAddEventRecordNode(CUgraphNode *ret, CUgraph graph, const CUgraphNode *nodes, size_t count,
     CUevent event)
 {
-    sg_events_taint(event);
+    sg_events_distrust(event);
     return sg_real()->cuGraphAddEventRecordNode(ret, graph, nodes, count, event);
 }
 
 CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode node, CUevent event)
 {
-    sg_events_taint(event);
+    sg_events_distrust(event);
     return sg_real()->cuGraphEventRecordNodeSetEvent(node, event);
 }
 
 CUresult cuGraphExecEventRecordNodeSetEvent(CUgraphExec exec, CUgraphNode node, CUevent event)
 {
-    sg_events_taint(event);
+    sg_events_distrust(event);
     return sg_real()->cuGraphExecEventRecordNodeSetEvent(exec, node, event);
 }
 
@@ -119,7 +119,7 @@ static void look_at(const CUgraphNodeParams *params)
         return;
     switch (params->type) {
     case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        sg_events_taint(params->eventRecord.event);
+        sg_events_distrust(params->eventRecord.event);
         break;
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
@@ -174,21 +174,21 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec exec, CUgraphNode node, CUgraphNod
 static void tell_of_graph(CUstream stream, bool per_thread)
 {
     if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
-        sg_streams_tell_all();
+        sg_streams_host_may_observe_all();
     else if (sg_following())
-        sg_streams_tell(stream, per_thread);
+        sg_streams_host_may_observe(stream, per_thread);
 }
 
 static CUresult launch(CUresult (*real)(CUgraphExec, CUstream), CUgraphExec exec, CUstream stream, bool per_thread)
 {
     tell_of_graph(stream, per_thread);
     CUresult result = real(exec, stream);
-    if (sg_beside_ran_out(result)) /* memory of its own allocation nodes */
+    if (sg_external_ran_out(result)) /* memory of its own allocation nodes */
         result = real(exec, stream);
     if (atomic_load_explicit(&graphs_wait, memory_order_relaxed))
-        opaque(stream, per_thread);
+        untracked_order(stream, per_thread);
     else
-        sg_touched(stream, per_thread);
+        sg_submitted(stream, per_thread);
     tell_of_graph(stream, per_thread);
     return result;
 }
@@ -209,7 +209,7 @@ static void taint_launch_events(const CUlaunchConfig *config)
     for (unsigned i = 0; config && config->attrs && i < config->numAttrs; i++) {
         CUlaunchAttributeID id = config->attrs[i].id;
         if (id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT || id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
-            sg_events_taint(*(const CUevent *)(const void *)&config->attrs[i].value);
+            sg_events_distrust(*(const CUevent *)(const void *)&config->attrs[i].value);
     }
 }
 
@@ -229,21 +229,22 @@ static bool begins_early(const CUlaunchConfig *config)
    two, once for all such memory that there is. What a capture holds has one address. */
 static void keep_apart(const CUlaunchConfig *config, bool per_thread)
 {
-    struct sg_place place;
+    struct sg_tracked_stream tracked;
     CUevent event;
     CUstream stream = config->hStream;
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     if (!sg_following() || sg_captures_capturing(stream, per_thread))
         return;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
-    if (sg_streams_find(core, stream, per_thread, &place) && sg_core_take_aliased(core, place.device, place.slot) &&
+    if (sg_streams_find(core, stream, per_thread, &tracked) &&
+        sg_core_take_aliased(core, tracked.device, tracked.slot) &&
         driver->event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS) {
         (void)driver->event_record(event, sg_stream_named(stream, per_thread));
         (void)driver->event_destroy(event);
     }
-    sg_end();
+    sg_leave();
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
@@ -252,9 +253,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
     if (begins_early(config))
         keep_apart(config, /* per_thread */ false);
     CUresult result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
-    if (sg_beside_ran_out(result))
+    if (sg_external_ran_out(result))
         result = sg_real()->cuLaunchKernelEx(config, function, params, extra);
-    sg_touched(config ? config->hStream : NULL, false);
+    sg_submitted(config ? config->hStream : NULL, false);
     return result;
 }
 
@@ -264,16 +265,16 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction function
     if (begins_early(config))
         keep_apart(config, /* per_thread */ true);
     CUresult result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
-    if (sg_beside_ran_out(result))
+    if (sg_external_ran_out(result))
         result = sg_real()->cuLaunchKernelEx_ptsz(config, function, params, extra);
-    sg_touched(config ? config->hStream : NULL, true);
+    sg_submitted(config ? config->hStream : NULL, true);
     return result;
 }
 
 /* A wait in a capture becomes a node of its graph. */
 static void waits_in_captures(void)
 {
-    if (sg_captures_live())
+    if (sg_captures_active())
         atomic_store(&graphs_wait, true);
 }
 
@@ -282,14 +283,14 @@ static void waits_in_captures(void)
     { \
         waits_in_captures(); \
         CUresult result = sg_real()->symbol arguments; \
-        opaque(stream, false); \
+        untracked_order(stream, false); \
         return result; \
     } \
     CUresult per_thread parameters \
     { \
         waits_in_captures(); \
         CUresult result = sg_real()->per_thread arguments; \
-        opaque(stream, true); \
+        untracked_order(stream, true); \
         return result; \
     }
 WAITS(cuStreamWaitValue32, cuStreamWaitValue32_ptsz,
@@ -338,11 +339,11 @@ static bool has_write(unsigned count, const CUstreamBatchMemOpParams *params)
         const bool telling = sg_following() && has_write(count, params); \
         waits_in_captures(); \
         if (telling) \
-            sg_streams_tell_all(); \
+            sg_streams_host_may_observe_all(); \
         CUresult result = sg_real()->symbol(stream, count, params, flags); \
-        opaque(stream, own); \
+        untracked_order(stream, own); \
         if (telling) \
-            sg_streams_tell_all(); \
+            sg_streams_host_may_observe_all(); \
         return result; \
     }
 BATCH(cuStreamBatchMemOp, false)

@@ -16,14 +16,14 @@
 /* What is written to an address that is none of ours may be written for the host to see: pinned or managed memory. */
 static bool is_seen_at(CUdeviceptr address)
 {
-    return sg_following() && sg_memory_guesses() && !sg_life_owns(address);
+    return sg_following() && sg_memory_guesses() && !sg_process_owns(address);
 }
 
 /* Calls of CUDA 2 to 12 that programs for CUDA 12 still look up. The first three work in the legacy stream unless
    they name one. */
 static CUresult given(CUresult result, CUstream stream)
 {
-    sg_touched(stream, /* per_thread */ false);
+    sg_submitted(stream, /* per_thread */ false);
     return result;
 }
 
@@ -46,7 +46,7 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
 {
     CUresult result = sg_real()->cuLaunchCooperativeKernelMultiDevice(launches, count, flags);
     for (unsigned i = 0; result == CUDA_SUCCESS && i < count; i++)
-        sg_touched(launches[i].hStream, /* per_thread */ false);
+        sg_submitted(launches[i].hStream, /* per_thread */ false);
     return result;
 }
 
@@ -56,15 +56,15 @@ CUresult cuLaunchCooperativeKernelMultiDevice(const CUDA_LAUNCH_PARAMS *launches
     { \
         const bool telling = tells; \
         if (telling) \
-            sg_streams_tell(stream, own); \
+            sg_streams_host_may_observe(stream, own); \
         CUresult result = sg_real()->symbol arguments; \
-        if (sg_beside_ran_out(result)) \
+        if (sg_external_ran_out(result)) \
             result = sg_real()->symbol arguments; \
-        sg_touched(stream, own); \
+        sg_submitted(stream, own); \
         if (address) \
             sg_copies_used(address, stream, own); \
         if (telling) \
-            sg_streams_tell(stream, own); \
+            sg_streams_host_may_observe(stream, own); \
         return result; \
     }
 #define BOTH(symbol, per_thread, parameters, arguments, stream, tells, address) \

@@ -17,7 +17,7 @@
 static size_t lacking(size_t bytes)
 {
     size_t available, total;
-    if (sg_life_driver()->mem_info(&available, &total) != CUDA_SUCCESS || available >= bytes)
+    if (sg_process_driver()->mem_info(&available, &total) != CUDA_SUCCESS || available >= bytes)
         return 0;
     return bytes - available;
 }
@@ -43,19 +43,19 @@ static void make_room_on(struct sg_core *core, int device, size_t bytes)
         give_back(core, device, bytes);
         return;
     }
-    int use = sg_users_enter(sg_contexts_any(device));
+    int use = sg_context_pin_current(sg_contexts_any(device));
     if (use < 0)
         return;
     give_back(core, device, bytes);
-    sg_users_leave(use);
+    sg_context_unpin_current(use);
 }
 
 /* Nothing while a capture is live: what is pending may not be asked about then. */
 static struct sg_core *begin(void)
 {
-    struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
+    struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
     if (core)
-        sg_memory_settle(core);
+        sg_memory_run_deferred(core);
     return core;
 }
 
@@ -67,10 +67,10 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
     if (core) {
         if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
             give_back(core, device, bytes);
-        sg_end();
+        sg_leave();
     }
     CUresult result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
-    if (sg_beside_ran_out(result))
+    if (sg_external_ran_out(result))
         result = sg_real()->cuMemAllocManaged(ret, bytes, flags);
     return result;
 }
@@ -81,7 +81,7 @@ static void before_fetching(CUmemLocation to, size_t bytes)
     if (!core)
         return;
     make_room_on(core, to.id, bytes);
-    sg_end();
+    sg_leave();
 }
 
 /* Each location is that of the ranges from its first one up to the next location's. */
@@ -102,9 +102,9 @@ static void before_fetching_all(const size_t *bytes, size_t count, const CUmemLo
     { \
         before; \
         CUresult result = sg_real()->symbol arguments; \
-        if (sg_beside_ran_out(result)) \
+        if (sg_external_ran_out(result)) \
             result = sg_real()->symbol arguments; \
-        sg_touched(stream, per_thread); \
+        sg_submitted(stream, per_thread); \
         return result; \
     }
 #define FETCH_BOTH(symbol, parameters, arguments, before) \

@@ -28,49 +28,50 @@ static enum sg_caller caller_at(const void *code)
 
 static CUresult allocate(struct sg_core *core, size_t bytes, enum sg_caller caller, CUdeviceptr *ret)
 {
-    struct sg_origin origin = sg_memory_origin(caller);
-    return sg_caller_passes(caller) ? sg_memory_pass_on(core, bytes, ret) : sg_memory_alloc(core, bytes, &origin, ret);
+    struct sg_request request = sg_memory_origin(caller);
+    return sg_caller_passes(caller) ? sg_memory_passthrough(core, bytes, ret)
+        : sg_memory_alloc(core, bytes, &request, ret);
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *ret, size_t bytes)
 {
-    CUresult result = sg_quick_refused();
+    CUresult result = sg_fast_path_take_error();
     if (result != CUDA_SUCCESS)
         return result;
-    struct sg_core *core = sg_begin_allocation();
+    struct sg_core *core = sg_enter_allocation();
     if (!core)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     result = allocate(core, bytes, caller_at(__builtin_return_address(0)), ret);
-    sg_end();
+    sg_leave();
     return result;
 }
 
 CUresult cuMemFree_v2(CUdeviceptr address)
 {
-    if (!sg_life_owns(address)) {
-        (void)sg_graphs_keep(address, NULL, /* waited */ true);
+    if (!sg_process_owns(address)) {
+        (void)sg_graphs_retain(address, NULL, /* waited */ true);
         if (sg_caller_current() == SG_CALLER_TORCH && sg_torch_direct())
-            sg_memory_wait_abroad();
+            sg_memory_wait_cross_device();
         CUresult result = sg_real()->cuMemFree_v2(address);
         if (result == CUDA_SUCCESS && sg_following() && address)
-            sg_streams_tell_all(); /* it has waited */
+            sg_streams_host_may_observe_all(); /* it has waited */
         return result;
     }
-    if (sg_life_over())
+    if (sg_process_over())
         return CUDA_SUCCESS;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
-    struct sg_origin origin = sg_memory_origin(sg_caller_current());
-    CUresult result = sg_memory_free(core, address, &origin);
-    sg_end();
+    struct sg_request request = sg_memory_origin(sg_caller_current());
+    CUresult result = sg_memory_free(core, address, &request);
+    sg_leave();
     return result;
 }
 
 /* What the driver says of a stream that a caller names. */
 static CUresult valid_stream(CUstream stream)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     unsigned long long id;
     if (!driver->stream_get_id || !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
         return CUDA_SUCCESS;
@@ -79,19 +80,19 @@ static CUresult valid_stream(CUstream stream)
 
 static CUresult free_async(CUresult (*real)(CUdeviceptr, CUstream), CUdeviceptr address, CUstream stream)
 {
-    if (!sg_life_owns(address))
+    if (!sg_process_owns(address))
         return real(address, stream);
-    if (sg_life_over())
+    if (sg_process_over())
         return CUDA_SUCCESS;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
-    const struct sg_origin origin = {.stream = stream, .has_stream = true, .stream_order = true};
+    const struct sg_request request = {.stream = stream, .has_stream = true, .stream_order = true};
     CUresult result = valid_stream(stream);
     sg_memory_follow();
     if (result == CUDA_SUCCESS)
-        result = sg_memory_free(core, address, &origin);
-    sg_end();
+        result = sg_memory_free(core, address, &request);
+    sg_leave();
     return result;
 }
 
@@ -116,7 +117,7 @@ static size_t pitch_alignment(struct sg_core *core, int device, unsigned element
         return alignment;
     const struct sg_real *real = sg_real();
     CUresult result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_live() && sg_core_trim(core, device, 0) > 0)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && !sg_captures_active() && sg_core_trim(core, device, 0) > 0)
         result = real->cuMemAllocPitch_v2(&probe, &alignment, 1, 1, element);
     if (result != CUDA_SUCCESS)
         return 0;
@@ -130,7 +131,7 @@ static size_t pitch_alignment(struct sg_core *core, int device, unsigned element
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
 {
-    struct sg_core *core = sg_begin_allocation();
+    struct sg_core *core = sg_enter_allocation();
     if (!core)
         return sg_real()->cuMemAllocPitch_v2(ret, pitch, width, height, element);
     CUcontext context;
@@ -148,7 +149,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ret, size_t *pitch, size_t width, size_
         if (result == CUDA_SUCCESS)
             *pitch = row;
     }
-    sg_end();
+    sg_leave();
     return result;
 }
 
@@ -173,7 +174,7 @@ static void tell(uint64_t told, size_t *available, size_t *total)
 /* Before the first allocation there is no core: programs ask early how much they may plan with. */
 static void mem_info_early(size_t *available, size_t *total)
 {
-    const struct sg_conf *conf = sg_life_conf();
+    const struct sg_conf *conf = sg_process_conf();
     size_t limit = sg_conf_limit(conf, *total);
     *available = *available < limit ? *available : limit;
     if (conf->limit_visible)
@@ -195,7 +196,7 @@ static void learn_what_is_free(struct sg_core *core, int device)
         return;
     uint64_t frees = sg_core_stats_recent(core, device, &stats) ? 1 + stats.value[SG_STAT_frees] : 0;
     bool again = frees && atomic_load_explicit(&in_vain[device], memory_order_relaxed) == frees;
-    for (; !again && waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_live(); waited += slice) {
+    for (; !again && waited < ALL_NS && sg_core_awaits(core, device) && !sg_captures_active(); waited += slice) {
         sg_rest(slice);
         slice = slice < MOST_NS ? 2 * slice : slice;
         sg_core_poll(core, device);
@@ -219,7 +220,7 @@ static size_t beyond_what_is_held(struct sg_core *core, int device, size_t free_
 CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 {
     const struct sg_real *real = sg_real();
-    if (sg_thread_inside() || sg_life_over() || sg_life_passing())
+    if (sg_thread_inside() || sg_process_over() || sg_process_is_passthrough())
         return real->cuMemGetInfo_v2(free_bytes, total_bytes);
     size_t available, total;
     CUcontext context;
@@ -227,9 +228,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
     CUresult result = real->cuMemGetInfo_v2(&available, &total);
     if (result != CUDA_SUCCESS)
         return result;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (core)
-        sg_memory_settle(core);
+        sg_memory_run_deferred(core);
     if (!core) {
         mem_info_early(&available, &total);
     } else if (sg_contexts_current(core, &context, &device) == CUDA_SUCCESS) {
@@ -242,7 +243,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
             available = beyond_what_is_held(core, device, of_driver);
     }
     if (core)
-        sg_end();
+        sg_leave();
     tell(told_bytes(), &available, &total);
     if (free_bytes)
         *free_bytes = available;
@@ -254,9 +255,9 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 {
     CUresult result = sg_real()->cuDeviceTotalMem_v2(bytes, device);
-    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_life_passing())
+    if (result != CUDA_SUCCESS || !bytes || sg_thread_inside() || sg_process_is_passthrough())
         return result;
-    const struct sg_conf *conf = sg_life_conf();
+    const struct sg_conf *conf = sg_process_conf();
     if (conf->limit_visible)
         *bytes = sg_conf_limit(conf, *bytes);
     tell(told_bytes(), &(size_t){*bytes}, bytes);

@@ -9,13 +9,13 @@
 
 void sg_pin(CUdeviceptr address, size_t bytes)
 {
-    if (!sg_life_owns(address) || sg_life_over())
+    if (!sg_process_owns(address) || sg_process_over())
         return;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
     sg_core_pin(core, address, bytes);
-    sg_end();
+    sg_leave();
 }
 
 static void say_once(const char *name)
@@ -27,16 +27,16 @@ static void say_once(const char *name)
     snprintf(line, sizeof line,
         "%s, which is not known here, may remember where memory lies: what is allocated now stays where it is, and "
         "is not given back before the end", name);
-    sg_life_say(line);
+    sg_log_line(line);
 }
 
 void sg_pin_all(const char *name)
 {
-    struct sg_core *core = sg_life_over() ? NULL : sg_begin();
+    struct sg_core *core = sg_process_over() ? NULL : sg_enter();
     if (!core)
         return; /* nothing was allocated yet */
     bool any = sg_core_pin_all(core);
-    sg_end();
+    sg_leave();
     if (any)
         say_once(name);
 }
@@ -79,7 +79,7 @@ CUresult cuLogicalEndpointBindAddr(cuuint32_t endpoint, CUdevice device, cuuint6
 /* For all memory of a context, which includes what was asked for. */
 static CUresult synchronize_memops(CUcontext context)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUcontext popped;
     unsigned flags;
     if (!driver->ctx_get_flags || !driver->ctx_set_flags)
@@ -100,7 +100,8 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
 {
     const struct sg_real *real = sg_real();
     struct sg_block_info block = {0};
-    struct sg_core *core = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sg_life_owns(address) ? sg_begin()
+    struct sg_core *core = value && attribute == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS &&
+        sg_process_owns(address) ? sg_enter()
                                                                                                            : NULL;
     if (!core)
         return real->cuPointerSetAttribute(value, attribute, address);
@@ -110,6 +111,6 @@ CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute,
     CUresult result = real->cuPointerSetAttribute(value, attribute, address);
     if (ours && result == CUDA_ERROR_NOT_SUPPORTED)
         result = *(const unsigned *)value ? synchronize_memops(block.context) : CUDA_SUCCESS;
-    sg_end();
+    sg_leave();
     return result;
 }

@@ -14,13 +14,13 @@
    driver is to be asked. */
 static CUresult look_up(CUdeviceptr address, struct sg_block_info *ret)
 {
-    if (!sg_life_owns(address) || sg_life_over())
+    if (!sg_process_owns(address) || sg_process_over())
         return CUDA_ERROR_NOT_FOUND;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_NOT_FOUND;
     CUresult result = sg_core_block(core, address, ret);
-    sg_end();
+    sg_leave();
     return result;
 }
 

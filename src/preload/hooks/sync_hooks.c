@@ -10,43 +10,43 @@
 
 /* What the host has observed once the driver says that a stream has no work left: read before the driver is asked. */
 struct lesson {
-    struct sg_place place;
-    struct sg_clock told;
+    struct sg_tracked_stream tracked;
+    struct sg_vector_clock told;
     uint64_t done; /* the stream's own work is complete up to here */
     bool completes; /* false: nothing counts as complete by it */
 };
 
 static bool lesson_of(CUstream stream, bool per_thread, struct lesson *ret)
 {
-    struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_begin() : NULL;
+    struct sg_core *core = sg_following() && !sg_streams_untracked() ? sg_enter() : NULL;
     if (!core)
         return false;
     /* The legacy stream tells of the blocking ones too, whether it was ever given work or not. */
     bool legacy = sg_stream_named(stream, per_thread) == CU_STREAM_LEGACY;
-    bool known = (legacy ? sg_streams_place : sg_streams_find)(core, stream, per_thread, &ret->place);
+    bool known = (legacy ? sg_streams_track : sg_streams_find)(core, stream, per_thread, &ret->tracked);
     if (known)
-        sg_core_idle_clock(core, ret->place.device, ret->place.slot, &ret->told, &ret->done);
+        sg_core_idle_clock(core, ret->tracked.device, ret->tracked.slot, &ret->told, &ret->done);
     ret->completes = sg_streams_idle_tells();
-    sg_end();
+    sg_leave();
     return known;
 }
 
 /* The host may show to others what the stream has come after, whether that counts as complete or not. */
 static void learn(const struct lesson *lesson)
 {
-    const struct sg_place *place = &lesson->place;
-    struct sg_core *core = sg_begin();
+    const struct sg_tracked_stream *tracked = &lesson->tracked;
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
-    struct sg_clock done = lesson->told;
-    done.at[place->slot] = lesson->done;
-    if (!lesson->completes || lesson->done < lesson->told.at[place->slot])
-        sg_core_told(core, place->device, &lesson->told);
+    struct sg_vector_clock done = lesson->told;
+    done.at[tracked->slot] = lesson->done;
+    if (!lesson->completes || lesson->done < lesson->told.at[tracked->slot])
+        sg_core_host_observed(core, tracked->device, &lesson->told);
     if (lesson->completes)
-        sg_core_completed(core, place->device, &done);
-    if (sg_streams_is_opaque(place))
-        sg_streams_told_all(core);
-    sg_end();
+        sg_core_completed(core, tracked->device, &done);
+    if (sg_streams_is_untracked_order(tracked))
+        sg_streams_host_observed_all(core);
+    sg_leave();
 }
 
 static CUresult ask(CUresult (*real)(CUstream), CUstream stream, bool per_thread)
@@ -87,10 +87,10 @@ static bool stands_for_all(CUcontext context)
 }
 
 /* A primary context stands for the green ones too, but not for others of its device. */
-static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock *ret_clock)
+static bool clock_of_context(CUcontext context, int *ret_device, struct sg_vector_clock *ret_clock)
 {
     bool known = context && sg_following() && !sg_streams_untracked() && sg_contexts_device(context, ret_device);
-    struct sg_core *core = known ? sg_begin() : NULL;
+    struct sg_core *core = known ? sg_enter() : NULL;
     if (!core)
         return false;
     bool all = stands_for_all(context);
@@ -99,7 +99,7 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
         sg_core_context_clock(core, *ret_device, context, ret_clock);
     if (sg_contexts_devices())
         ret_clock->at[0] = 0; /* what waits for all work waits for other devices' too */
-    sg_end();
+    sg_leave();
     return true;
 }
 
@@ -109,28 +109,28 @@ static bool clock_of_context(CUcontext context, int *ret_device, struct sg_clock
 static void mark_first(void)
 {
     if (!sg_following())
-        sg_memory_mark();
+        sg_memory_fence();
 }
 
 /* The streams of a green context are followed as the primary one's: which of them it has is not known. */
-static void complete(CUcontext context, int device, const struct sg_clock *clock)
+static void complete(CUcontext context, int device, const struct sg_vector_clock *clock)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
     sg_core_completed(core, device, clock);
-    if (sg_streams_any_opaque() || sg_contexts_green(context))
-        sg_streams_told_all(core);
-    sg_end();
+    if (sg_streams_any_untracked_order() || sg_contexts_green(context))
+        sg_streams_host_observed_all(core);
+    sg_leave();
 }
 
 CUresult cuCtxSynchronize(void)
 {
     CUcontext context = NULL;
     int device;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     mark_first();
-    const struct sg_driver *driver = sg_following() ? sg_life_driver() : NULL;
+    const struct sg_driver *driver = sg_following() ? sg_process_driver() : NULL;
     if (driver && driver->ctx_get_current(&context) != CUDA_SUCCESS)
         context = NULL;
     bool known = clock_of_context(context, &device, &clock);
@@ -143,7 +143,7 @@ CUresult cuCtxSynchronize(void)
 CUresult cuCtxSynchronize_v2(CUcontext context)
 {
     int device;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
     mark_first();
     bool known = clock_of_context(context, &device, &clock);
     CUresult result = sg_real()->cuCtxSynchronize_v2(context);

@@ -8,7 +8,7 @@
 
 static bool is_ours(CUdeviceptr address)
 {
-    return !sg_thread_inside() && sg_life_owns(address);
+    return !sg_thread_inside() && sg_process_owns(address);
 }
 
 CUresult cuMemUnmap(CUdeviceptr address, size_t bytes)

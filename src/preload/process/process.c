@@ -32,7 +32,7 @@
 #include "services/trim.h"
 #include "track/context_pins.h"
 
-enum state { EARLY, STARTING, LIVE, PASSING, CHILD, EXITING };
+enum state { EARLY, STARTING, LIVE, PASSTHROUGH, CHILD, EXITING };
 
 enum {
     STATUS_BAD_CONF = 125,    /* as of env(1) and the like: it was us, not the program */
@@ -47,23 +47,23 @@ static struct {
     _Atomic(struct sg_core *) made; /* the same, from when it can be told things on */
     atomic_int driver_known; /* 0 not looked for, 1 complete, 2 lacking something */
     struct sg_driver driver;
-    struct sg_driver gated; /* the same for the core */
+    struct sg_driver capture_safe; /* the same for the core */
     atomic_bool conf_read;
     struct sg_conf conf;
     atomic_int watched; /* 0 not looked at, 1 no, 2 yes */
-    struct sg_lock guards[SG_GUARD_COUNT];
+    struct sg_lock locks[SG_LOCK_COUNT];
 } life;
 
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
-_Atomic unsigned sg_life_gate;
+_Atomic unsigned sg_fast_path_epoch;
 
-struct sg_core *sg_life_core_made(void)
+struct sg_core *sg_process_core_made(void)
 {
     return atomic_load(&life.made);
 }
 
-struct sg_core *sg_life_core(void)
+struct sg_core *sg_process_core(void)
 {
     return atomic_load_explicit(&life.state, memory_order_acquire) == LIVE ? life.core : NULL;
 }
@@ -91,22 +91,22 @@ void sg_thread_leave(bool outer)
     sg_self.inside = outer;
 }
 
-void sg_guard(enum sg_guard guard)
+void sg_process_lock(enum sg_process_lock guard)
 {
-    sg_lock(&life.guards[guard]);
+    sg_lock(&life.locks[guard]);
 }
 
-bool sg_guard_try(enum sg_guard guard)
+bool sg_process_lock_try(enum sg_process_lock guard)
 {
-    return sg_lock_try(&life.guards[guard]);
+    return sg_lock_try(&life.locks[guard]);
 }
 
-void sg_unguard(enum sg_guard guard)
+void sg_process_unlock(enum sg_process_lock guard)
 {
-    sg_unlock(&life.guards[guard]);
+    sg_unlock(&life.locks[guard]);
 }
 
-void sg_life_say(const char *line)
+void sg_log_line(const char *line)
 {
     int before = errno;
     char text[1024];
@@ -125,7 +125,7 @@ void sg_life_say(const char *line)
 static void say_problem(void *user, const char *line)
 {
     (void)user;
-    sg_life_say(line);
+    sg_log_line(line);
 }
 
 static unsigned read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
@@ -142,37 +142,37 @@ static unsigned read_conf(struct sg_conf *conf, sg_conf_warn_fn *warn)
     return sg_conf_load(conf, &inputs, warn, NULL);
 }
 
-const struct sg_conf *sg_life_conf(void)
+const struct sg_conf *sg_process_conf(void)
 {
     if (!atomic_load_explicit(&life.conf_read, memory_order_acquire)) {
-        sg_guard(SG_GUARD_LIFE);
+        sg_process_lock(SG_LOCK_PROCESS);
         if (!atomic_load_explicit(&life.conf_read, memory_order_relaxed)) {
             read_conf(&life.conf, NULL);
             atomic_store_explicit(&life.conf_read, true, memory_order_release);
         }
-        sg_unguard(SG_GUARD_LIFE);
+        sg_process_unlock(SG_LOCK_PROCESS);
     }
     return &life.conf;
 }
 
 const char *segalloc_record(const char *path)
 {
-    (void)sg_life_conf();
-    sg_guard(SG_GUARD_LIFE);
-    bool early = atomic_load(&life.state) == EARLY, named = *life.conf.trace != '\0';
+    (void)sg_process_conf();
+    sg_process_lock(SG_LOCK_PROCESS);
+    bool early = atomic_load(&life.state) == EARLY, stream_fast_path = *life.conf.trace != '\0';
     if (early && path && strlen(path) < sizeof life.conf.trace) {
-        if (!named)
+        if (!stream_fast_path)
             strcpy(life.conf.trace, path);
         life.conf.sites = true;
     }
     bool will = early && *life.conf.trace && life.conf.sites;
-    sg_unguard(SG_GUARD_LIFE);
+    sg_process_unlock(SG_LOCK_PROCESS);
     return will ? life.conf.trace : life.conf.sites ? sg_recorder_path() : NULL;
 }
 
 /* What is wrong with the configuration is said by a process that allocates, not by all those that only look whether
    there is a device. */
-static void complain(void)
+static void process_complain(void)
 {
     struct sg_conf scratch;
     if (read_conf(&scratch, say_problem) && scratch.abort_conf)
@@ -193,35 +193,35 @@ static bool watched(void)
     return known == 2;
 }
 
-bool sg_life_watched(void)
+bool sg_process_watched(void)
 {
-    return atomic_load_explicit(&life.state, memory_order_acquire) == PASSING || watched();
+    return atomic_load_explicit(&life.state, memory_order_acquire) == PASSTHROUGH || watched();
 }
 
-bool sg_life_passing(void)
+bool sg_process_is_passthrough(void)
 {
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
-    return state == PASSING ||
-        (state == EARLY && (watched() || sg_life_conf()->backend == SG_BACKEND_CUDA_MALLOC_ASYNC));
+    return state == PASSTHROUGH ||
+        (state == EARLY && (watched() || sg_process_conf()->backend == SG_BACKEND_CUDA_MALLOC_ASYNC));
 }
 
-bool sg_life_over(void)
+bool sg_process_over(void)
 {
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
     return state == CHILD || state == EXITING;
 }
 
-void sg_life_recover(void)
+void sg_process_recover(void)
 {
-    struct sg_core *core = sg_life_core();
+    struct sg_core *core = sg_process_core();
     if (!core)
         return;
     sg_core_enable(core);
-    if (sg_life_over()) /* it has come to that meanwhile */
+    if (sg_process_over()) /* it has come to that meanwhile */
         sg_core_disable(core);
 }
 
-bool sg_life_owns(CUdeviceptr address)
+bool sg_process_owns(CUdeviceptr address)
 {
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
     return (state == LIVE || state == CHILD || state == EXITING) && life.core && sg_core_owns(life.core, address);
@@ -249,7 +249,7 @@ static void leave_out_newer(struct sg_driver *driver)
         driver->ctx_synchronize_of = NULL;
 }
 
-const struct sg_driver *sg_life_driver(void)
+const struct sg_driver *sg_process_driver(void)
 {
     int known = atomic_load_explicit(&life.driver_known, memory_order_acquire);
     if (!known) {
@@ -258,26 +258,26 @@ const struct sg_driver *sg_life_driver(void)
             return NULL;
         known = sg_driver_load(&driver, look_up, NULL) ? 2 : 1;
         leave_out_newer(&driver);
-        sg_guard(SG_GUARD_REAL);
+        sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&life.driver_known, memory_order_relaxed)) {
             life.driver = driver;
             atomic_store_explicit(&life.driver_known, known, memory_order_release);
         }
-        sg_unguard(SG_GUARD_REAL);
+        sg_process_unlock(SG_LOCK_REAL);
     }
     return known == 1 ? &life.driver : NULL;
 }
 
-enum sg_share sg_life_share(void)
+enum sg_share sg_process_share(void)
 {
-    struct sg_core *core = sg_life_core_made();
+    struct sg_core *core = sg_process_core_made();
     enum sg_share share = SG_SHARE_FORBIDDEN;
-    sg_guard(SG_GUARD_LIFE);
+    sg_process_lock(SG_LOCK_PROCESS);
     if (core && life.conf.ipc != SG_IPC_NEVER)
         share = life.conf.ipc == SG_IPC_AUTO ? SG_SHARE_BEGINS : SG_SHARE_GOES_ON;
     if (share == SG_SHARE_BEGINS)
         life.conf.ipc = SG_IPC_ALWAYS;
-    sg_unguard(SG_GUARD_LIFE);
+    sg_process_unlock(SG_LOCK_PROCESS);
     if (share == SG_SHARE_BEGINS)
         sg_core_share(core);
     return share;
@@ -290,17 +290,17 @@ static void confirm_conf(const struct sg_conf *conf)
         snprintf(line, sizeof line, "%s:%s (%s)", sg_option_info((enum sg_option)i)->name,
                  sg_conf_format(conf, (enum sg_option)i, value, sizeof value),
                  sg_conf_source_name((enum sg_conf_source)conf->source[i]));
-        sg_life_say(line);
+        sg_log_line(line);
     }
 }
 
 /* Around an event of ours that is recorded on a stream. */
 static bool record_begin(void)
 {
-    sg_captures_hold();
-    if (!sg_captures_live())
+    sg_captures_exclude();
+    if (!sg_captures_active())
         return true;
-    sg_captures_unhold();
+    sg_captures_allow();
     return false;
 }
 
@@ -315,39 +315,39 @@ static bool is_wsl(void)
 /* By the one thread that took the state from EARLY to STARTING. */
 static enum state create_core(const struct sg_driver *driver)
 {
-    sg_captures_gate(driver, &life.gated);
+    sg_captures_make_driver_safe(driver, &life.capture_safe);
     sg_sites_open(&life.conf);
-    sg_declare_start();
+    sg_annotate_start();
     sg_torch_begins();
     if (sg_ipc_settle() || (life.conf.ipc == SG_IPC_AUTO && sg_torch_caches())) {
-        sg_guard(SG_GUARD_LIFE);
+        sg_process_lock(SG_LOCK_PROCESS);
         life.conf.ipc = SG_IPC_ALWAYS;
-        sg_unguard(SG_GUARD_LIFE);
+        sg_process_unlock(SG_LOCK_PROCESS);
     }
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);
     life.conf.alias = sg_coherence_settle(&life.conf, driver);
     struct sg_core_params params = {
         .conf = &life.conf,
-        .driver = &life.gated,
+        .driver = &life.capture_safe,
         .observer = sg_recorder_open(&life.conf),
         .now_ns = sg_clock_coarse_ns,
-        .measure_ns = sg_declare_clock(),
-        .warn = sg_life_say,
+        .measure_ns = sg_annotate_clock(),
+        .warn = sg_log_line,
         .record_begin = record_begin,
-        .record_end = sg_captures_unhold,
-        .wait_for_context = sg_helper_wait_for_context,
-        .aside = sg_helper_run,
-        .begin_aside = sg_helper_begin,
-        .enter_context = sg_users_enter,
-        .leave_context = sg_users_leave,
+        .record_end = sg_captures_allow,
+        .wait_for_context = sg_worker_wait_for_context,
+        .aside = sg_worker_run,
+        .begin_aside = sg_worker_begin,
+        .enter_context = sg_context_pin_current,
+        .leave_context = sg_context_unpin_current,
         .plain_pages = is_wsl(),
         .untried_aliases = life.conf.alias == SG_ALIAS_AUTO,
     };
     life.pid = getpid();
     life.core = sg_core_create(&params);
     if (!life.core)
-        return PASSING;
+        return PASSTHROUGH;
     atomic_store(&life.made, life.core);
     sg_contexts_tell(life.core);
     if (life.conf.free_sync == SG_FREE_SYNC_STREAM)
@@ -370,29 +370,29 @@ static enum state wait_for_start(void)
 }
 
 /* The first allocation. Stays EARLY where the program can't allocate yet: without a driver or a context. */
-static enum state start(void)
+static enum state process_start(void)
 {
     CUcontext context = NULL;
-    const struct sg_driver *driver = sg_life_driver();
-    bool passing = sg_life_passing() || !driver;
+    const struct sg_driver *driver = sg_process_driver();
+    bool passing = sg_process_is_passthrough() || !driver;
     if (!passing && (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context))
         return EARLY;
     enum state state = EARLY;
     if (!atomic_compare_exchange_strong(&life.state, &state, STARTING))
         return state == STARTING ? wait_for_start() : state;
     int cancel = sg_cancel_off();
-    complain();
-    state = passing ? PASSING : create_core(driver);
+    process_complain();
+    state = passing ? PASSTHROUGH : create_core(driver);
     atomic_store_explicit(&life.state, state, memory_order_release);
     if (state == LIVE) {
         sg_contexts_tell(life.core);
-        sg_trimming_open(&life.conf);
+        sg_trim_open(&life.conf);
     }
     sg_cancel_restore(cancel);
     return state;
 }
 
-struct sg_core *sg_begin(void)
+struct sg_core *sg_enter(void)
 {
     if (sg_self.inside || atomic_load_explicit(&life.state, memory_order_acquire) != LIVE)
         return NULL;
@@ -400,14 +400,14 @@ struct sg_core *sg_begin(void)
     return life.core;
 }
 
-struct sg_core *sg_begin_allocation(void)
+struct sg_core *sg_enter_allocation(void)
 {
     if (sg_self.inside)
         return NULL;
     sg_self.inside = true;
     enum state state = atomic_load_explicit(&life.state, memory_order_acquire);
     if (state == EARLY && sg_cuda_symbol("cuInit"))
-        state = start();
+        state = process_start();
     else if (state == STARTING)
         state = wait_for_start();
     sg_self.inside = state == LIVE;
@@ -419,7 +419,7 @@ struct sg_core *sg_begin_allocation(void)
     return life.core;
 }
 
-void sg_end(void)
+void sg_leave(void)
 {
     sg_self.inside = false;
 }
@@ -430,8 +430,8 @@ static bool fork_live, fork_locked;
 
 static void fork_prepare(void)
 {
-    for (int i = 0; i < SG_GUARD_COUNT; i++)
-        sg_guard((enum sg_guard)i);
+    for (int i = 0; i < SG_LOCK_COUNT; i++)
+        sg_process_lock((enum sg_process_lock)i);
     fork_live = atomic_load(&life.state) == LIVE;
     fork_locked = fork_live && !sg_self.inside;
     if (fork_locked)
@@ -442,8 +442,8 @@ static void fork_parent(void)
 {
     if (fork_locked)
         sg_core_fork_parent(life.core);
-    for (int i = SG_GUARD_COUNT - 1; i >= 0; i--)
-        sg_unguard((enum sg_guard)i);
+    for (int i = SG_LOCK_COUNT - 1; i >= 0; i--)
+        sg_process_unlock((enum sg_process_lock)i);
 }
 
 static void fork_child(void)
@@ -453,18 +453,18 @@ static void fork_child(void)
         sg_core_disable(life.core);
         sg_recorder_forget();
         sg_sites_forget();
-        sg_trimming_forget();
+        sg_trim_forget();
         atomic_store(&life.state, CHILD);
-        atomic_fetch_add(&sg_life_gate, 1);
+        atomic_fetch_add(&sg_fast_path_epoch, 1);
     } else if (atomic_load(&life.state) == STARTING) {
-        atomic_store(&life.state, PASSING);
+        atomic_store(&life.state, PASSTHROUGH);
     }
     sg_captures_fork_child();
-    for (int i = 0; i < SG_GUARD_COUNT; i++)
-        sg_lock_init(&life.guards[i]);
+    for (int i = 0; i < SG_LOCK_COUNT; i++)
+        sg_lock_init(&life.locks[i]);
 }
 
-__attribute__((constructor)) static void load(void)
+__attribute__((constructor)) static void process_load(void)
 {
     sg_environment_keep();
     pthread_atfork(fork_prepare, fork_parent, fork_child);
@@ -480,34 +480,34 @@ static void miss_trace(enum state state)
     const char *run = sg_environment("SEGALLOC_RUN");
     if (!run || sscanf(run, "%ld@%lld", &pid, &began) != 2 || pid != getpid())
         return;
-    const char *trace = sg_life_conf()->trace;
+    const char *trace = sg_process_conf()->trace;
     if (!*trace || sg_path_is_there(trace, began))
         return;
     snprintf(line, sizeof line, "no trace in %s: %s; `segalloc doctor -- CMD` says why", trace,
-        state == PASSING ? "the driver served all allocations" : "no device memory was asked for");
-    sg_life_say(line);
+        state == PASSTHROUGH ? "the driver served all allocations" : "no device memory was asked for");
+    sg_log_line(line);
 }
 
 /* Destructors and handlers that come later may still free: they find a disabled core. Whoever ends the process from
    within a call of ours (a signal handler) may hold the core's locks, as may a thread that has left one by a long jump:
    the files are left as by a kill then. In a child that was made by the kernel's clone, of which no handler of fork()
    was told, all that is shared is the parent's. */
-__attribute__((destructor)) static void unload(void)
+__attribute__((destructor)) static void process_unload(void)
 {
     enum state live = LIVE;
     enum state now = atomic_load(&life.state);
-    if (now == EARLY || now == PASSING)
+    if (now == EARLY || now == PASSTHROUGH)
         miss_trace(now);
     if (now != live)
         return;
     bool own = life.pid == getpid();
     if (!atomic_compare_exchange_strong(&life.state, &live, own ? EXITING : CHILD))
         return;
-    atomic_fetch_add(&sg_life_gate, 1);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
     sg_core_disable(life.core);
     if (!own)
         return;
-    sg_trimming_close();
+    sg_trim_close();
     if (!sg_self.inside && sg_core_is_free(life.core))
         sg_recorder_close(life.core);
 }

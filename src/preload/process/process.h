@@ -3,18 +3,18 @@
    EARLY ──first allocation──▶ STARTING ──▶ LIVE ──fork──▶ CHILD (in the child)
                                   │           │
                                   ▼           └──exit──▶ EXITING
-                               PASSING
+                               PASSTHROUGH
 
    EARLY    Nothing has happened: no thread, no file, no output, nothing asked of the driver. A child forked now is
             EARLY again. Every call is handed on to the driver.
    STARTING One thread makes the core; others that allocate wait for it, 0.2 s at most.
    LIVE     There is a core and it answers.
-   PASSING  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
+   PASSTHROUGH  Everything is handed on, for good: a tool watches the driver, the configuration says so, the driver
             lacks what we need, or there was no host memory.
    CHILD    Forked from a LIVE process, where CUDA doesn't work: frees of memory of ours succeed and do nothing.
    EXITING  The process ends: frees as in CHILD, and no call to the driver that the program doesn't make itself. */
-#ifndef SG_LIFE_H
-#define SG_LIFE_H
+#ifndef SG_PROCESS_H
+#define SG_PROCESS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,13 +24,13 @@
 #include "core.h"
 #include "sites/native_stack.h"
 
-enum { SG_STREAMS_SEEN_BITS = 5, SG_STREAMS_SEEN = 1 << SG_STREAMS_SEEN_BITS, SG_CONTEXTS_MET_BITS = 3,
+enum { SG_STREAM_CACHE_BITS = 5, SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS, SG_PIN_CACHE_BITS = 3,
     SG_PHASES_DEEP = 16 };
 
-/* What fast_path.c found out when a call went the long way; good while `gate` is sg_life_gate and the context is
+/* What fast_path.c found out when a call went the long way; good while `epoch` is sg_fast_path_epoch and the context is
    current. */
-struct sg_quick {
-    unsigned gate;
+struct sg_fast_path {
+    unsigned epoch;
     int device;
     struct sg_core *core; /* NULL: nothing */
     const struct sg_driver *driver;
@@ -42,35 +42,35 @@ struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
     bool aside;      /* it is one of ours: see worker_thread.h */
     bool loads;      /* it has begun to load a library since it allocated: see ipc.h */
-    unsigned holding; /* times that it keeps captures from beginning */
-    struct sg_row *row; /* of context_pins.c; NULL: none yet */
-    struct sg_met {     /* contexts that it named before, and sg_users_changes then */
+    unsigned exclusions; /* times that it keeps captures from beginning */
+    struct sg_hazard_record *hazard; /* of context_pins.c; NULL: none yet */
+    struct sg_pin_entry { /* contexts that it named before, and sg_context_pins_epoch then */
         CUcontext context;
         unsigned changes;
-    } met[1 << SG_CONTEXTS_MET_BITS];
+    } pin_cache[1 << SG_PIN_CACHE_BITS];
     uint32_t site, shown, phase; /* where it asks from: for the trace, and for the core (sites.h) */
     struct sg_stack stack;       /* of native_stack.h */
     uint64_t sequence;   /* of backward.h */
     uint32_t phases;     /* of phases.h: how many it is in, and their numbers as far as they are kept */
     uint32_t phase_stack[SG_PHASES_DEEP];
     int caller;      /* enum sg_caller of the cudaMalloc or cudaFree that the thread is in */
-    CUresult refused; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
-    struct sg_quick quick; /* of the runtime that was used last */
+    CUresult pending_error; /* the error of that cudaMalloc, which the driver's hook then returns to the runtime */
+    struct sg_fast_path fast_path; /* of the runtime that was used last */
     const void *runtime;
-    struct sg_quick named; /* of callers that name their streams; the tag names none */
+    struct sg_fast_path stream_fast_path; /* of callers that name their streams; the tag names none */
     struct {         /* the context seen last */
         CUcontext context;
         int device;
         unsigned changes; /* of contexts.c then */
     } last;
-    struct sg_stream_seen { /* streams met lately, by streams.c */
+    struct sg_stream_entry { /* streams met lately, by streams.c */
         CUstream stream;
         CUcontext context; /* of a stream that is one in each */
         unsigned changes;
         int device;
         uint32_t slot;
         int entry;
-    } streams[SG_STREAMS_SEEN];
+    } streams[SG_STREAM_CACHE];
 };
 extern __thread struct sg_thread sg_self __attribute__((visibility("hidden")));
 
@@ -86,43 +86,43 @@ static inline struct sg_thread *sg_this_thread(void)
 
 /* Counts what can make an earlier finding of fast_path.c wrong: the state changes, a capture begins or ends, a context
    goes. */
-extern _Atomic unsigned sg_life_gate __attribute__((visibility("hidden")));
+extern _Atomic unsigned sg_fast_path_epoch __attribute__((visibility("hidden")));
 
-/* The core where it is LIVE, else NULL. sg_life_core_made(): as soon as it exists, for calls about contexts. No
+/* The core where it is LIVE, else NULL. sg_process_core_made(): as soon as it exists, for calls about contexts. No
    lock. */
-struct sg_core *sg_life_core(void);
-struct sg_core *sg_life_core_made(void);
+struct sg_core *sg_process_core(void);
+struct sg_core *sg_process_core_made(void);
 
 /* Whether the calls of this thread are our own, or the driver's inside one of ours: those are handed on. */
 bool sg_thread_inside(void);
 bool sg_thread_enter(void); /* returns what it was before, for sg_thread_leave() */
 void sg_thread_leave(bool outer);
 
-/* The core, if it is to answer this call: then sg_end() must follow. NULL: hand the call on. An allocation starts the
+/* The core, if it is to answer this call: then sg_leave() must follow. NULL: hand the call on. An allocation starts the
    core; other calls find it started or have nothing to do with it. The first one takes locks of ours and of the
    loader. */
-struct sg_core *sg_begin_allocation(void);
-struct sg_core *sg_begin(void);
-void sg_end(void);
+struct sg_core *sg_enter_allocation(void);
+struct sg_core *sg_enter(void);
+void sg_leave(void);
 
-/* Whether the state is PASSING, or will be once the program allocates. Reads the configuration. */
-bool sg_life_passing(void);
+/* Whether the state is PASSTHROUGH, or will be once the program allocates. Reads the configuration. */
+bool sg_process_is_passthrough(void);
 
-/* Whether a tool watches the driver: the part of sg_life_passing() that does not depend on the configuration. Then
-   nothing is answered with functions of ours at all. */
-bool sg_life_watched(void);
+/* Whether a tool watches the driver: the part of sg_process_is_passthrough() that does not depend on the configuration.
+   Then nothing is answered with functions of ours at all. */
+bool sg_process_watched(void);
 
 /* A context has ended, and with it any error that it had for good: memory is served again. */
-void sg_life_recover(void);
+void sg_process_recover(void);
 
 /* CHILD or EXITING: the core is disabled, and the driver isn't to be asked anything. Memory of ours is still known
-   by sg_life_owns(). */
-bool sg_life_over(void);
-bool sg_life_owns(CUdeviceptr address);
+   by sg_process_owns(). */
+bool sg_process_over(void);
+bool sg_process_owns(CUdeviceptr address);
 
 /* The configuration in force, read on first use. Never NULL. It stays as it is but for `ipc`, which changes under
-   SG_GUARD_LIFE, with the first allocation or by sg_life_share(): who reads that holds it. */
-const struct sg_conf *sg_life_conf(void);
+   SG_LOCK_PROCESS, with the first allocation or by sg_process_share(): who reads that holds it. */
+const struct sg_conf *sg_process_conf(void);
 
 /* From here on memory is such as legacy handles can give away. */
 enum sg_share {
@@ -130,32 +130,34 @@ enum sg_share {
     SG_SHARE_BEGINS,
     SG_SHARE_GOES_ON    /* it is so already; not what was allocated before */
 };
-enum sg_share sg_life_share(void);
+enum sg_share sg_process_share(void);
 
 /* The driver's functions as the core calls them. NULL where no libcuda is loaded, or one that lacks some that are
-   required; never NULL between sg_begin() and sg_end(). The first call takes the loader's lock. */
-const struct sg_driver *sg_life_driver(void);
+   required; never NULL between sg_enter() and sg_leave(). The first call takes the loader's lock. */
+const struct sg_driver *sg_process_driver(void);
 
 /* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */
-void sg_life_say(const char *line);
+void sg_log_line(const char *line);
 
 /* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
-   lock, call the driver or wait. fork() takes them all, so that the child finds them free. sg_guard() takes one. */
-enum sg_guard {
-    SG_GUARD_LIFE,
-    SG_GUARD_CONTEXTS,
-    SG_GUARD_CAPTURES,
-    SG_GUARD_CALLERS,
-    SG_GUARD_REAL,
-    SG_GUARD_STREAMS,
-    SG_GUARD_EVENTS,
-    SG_GUARD_UNTRACKED,
-    SG_GUARD_TORCH,
-    SG_GUARD_SITES,
-    SG_GUARD_COUNT
+   lock, call the driver or wait. fork() takes them all, so that the child finds them free. sg_process_lock() takes
+   one. */
+enum sg_process_lock {
+    SG_LOCK_PROCESS,
+    SG_LOCK_CONTEXTS,
+    SG_LOCK_CAPTURES,
+    SG_LOCK_CALLERS,
+    SG_LOCK_REAL,
+    SG_LOCK_STREAMS,
+    SG_LOCK_EVENTS,
+    SG_LOCK_UNTRACKED,
+    SG_LOCK_TORCH,
+    SG_LOCK_SITES,
+    SG_LOCK_COUNT
 };
-void sg_guard(enum sg_guard guard);
-bool sg_guard_try(enum sg_guard guard); /* false: another thread, or what a signal has interrupted, holds it */
-void sg_unguard(enum sg_guard guard);
+void sg_process_lock(enum sg_process_lock guard);
+bool sg_process_lock_try(enum sg_process_lock guard); /* false: another thread, or what a signal has interrupted, holds
+                                                         it */
+void sg_process_unlock(enum sg_process_lock guard);
 
 #endif

@@ -40,13 +40,13 @@ static const struct export {
 
 enum { EXPORT_COUNT = sizeof exports / sizeof *exports };
 
-static CUresult missing(void)
+static CUresult symbols_missing(void)
 {
     return CUDA_ERROR_NOT_INITIALIZED;
 }
 
 static const struct sg_real absent_table = {
-#define HOOK(symbol, base, version, threads, parameters) .symbol = (CUresult(*) parameters)(any_fn *)missing,
+#define HOOK(symbol, base, version, threads, parameters) .symbol = (CUresult(*) parameters)(any_fn *)symbols_missing,
 #include "process/hooks.def"
 };
 
@@ -167,12 +167,12 @@ const struct sg_real *sg_real(void)
         return &absent_table;
     struct sg_real table;
     load_real(&table);
-    sg_guard(SG_GUARD_REAL);
+    sg_process_lock(SG_LOCK_REAL);
     if (!atomic_load_explicit(&real_loaded, memory_order_relaxed)) {
         real_table = table;
         atomic_store_explicit(&real_loaded, true, memory_order_release);
     }
-    sg_unguard(SG_GUARD_REAL);
+    sg_process_unlock(SG_LOCK_REAL);
     return &real_table;
 }
 
@@ -180,7 +180,7 @@ static void *real_function(const struct hook *hook)
 {
     void *function;
     memcpy(&function, (const char *)sg_real() + hook->offset, sizeof function);
-    return function == address_of((any_fn *)missing) ? NULL : function;
+    return function == address_of((any_fn *)symbols_missing) ? NULL : function;
 }
 
 static const struct hook *hook_named(const char *symbol)
@@ -208,7 +208,7 @@ static const struct hook *hook_wanted(const char *base, int version, cuuint64_t 
     return best;
 }
 
-static bool begins(const char *name, const char *const *prefixes)
+static bool symbols_begins(const char *name, const char *const *prefixes)
 {
     while (*prefixes && strncmp(name, *prefixes, strlen(*prefixes)) != 0)
         prefixes++;
@@ -241,17 +241,17 @@ static const char *const by_handle[] = {"cuMulticastBindMem", "cuLogicalEndpoint
 
 static bool may_order(const char *name)
 {
-    return begins(name, suspects) && !begins(name, harmless);
+    return symbols_begins(name, suspects) && !symbols_begins(name, harmless);
 }
 
 static bool may_remember(const char *name)
 {
-    return begins(name, rememberers) && !begins(name, by_handle);
+    return symbols_begins(name, rememberers) && !symbols_begins(name, by_handle);
 }
 
 /* A function of the driver that is in no table. If its name says that it may order streams or give them work, order
    is given up once it is called. If it may remember pages, all pages are pinned from then on. */
-static void *unknown(void *answer, const char *name)
+static void *symbols_unknown(void *answer, const char *name)
 {
     if (may_order(name))
         return sg_untracked_stub(SG_UNTRACKED_ORDER, name, answer);
@@ -262,10 +262,10 @@ enum { TABLES_VERSION = 13050, TWINS_VERSION = 3020 }; /* hooks.def has each for
 
 /* Our function for what the driver answered. Its exported functions are known by their addresses, whatever was asked.
    One that it doesn't export is what our table says where the table has all forms that the caller may mean. */
-static void *substitute(void *answer, const char *base, int version, cuuint64_t flags)
+static void *symbols_substitute(void *answer, const char *base, int version, cuuint64_t flags)
 {
     Dl_info info;
-    if (sg_life_watched())
+    if (sg_process_watched())
         return answer;
     for (int i = 0; i < SG_HOOK_COUNT; i++) {
         if (answer == real_function(&hooks[i]))
@@ -274,17 +274,17 @@ static void *substitute(void *answer, const char *base, int version, cuuint64_t 
             return answer;
     }
     if (dladdr(answer, &info) && info.dli_sname && info.dli_saddr == answer)
-        return is_twin(info.dli_sname) ? answer : unknown(answer, info.dli_sname);
+        return is_twin(info.dli_sname) ? answer : symbols_unknown(answer, info.dli_sname);
     const struct hook *hook = hook_wanted(base, version, flags);
     if (hook && version <= TABLES_VERSION)
         return address_of(hook->function);
-    return version < TWINS_VERSION && is_twin(base) ? answer : unknown(answer, base);
+    return version < TWINS_VERSION && is_twin(base) ? answer : symbols_unknown(answer, base);
 }
 
-static CUresult answered(CUresult result, const char *symbol, int version, cuuint64_t flags, void **ret)
+static CUresult symbols_answered(CUresult result, const char *symbol, int version, cuuint64_t flags, void **ret)
 {
     if (result == CUDA_SUCCESS && symbol && ret && *ret)
-        *ret = substitute(*ret, symbol, version, flags);
+        *ret = symbols_substitute(*ret, symbol, version, flags);
     return result;
 }
 
@@ -300,7 +300,7 @@ CUresult cuGetProcAddress(const char *symbol, void **ret, int version, cuuint64_
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress(symbol, ret, version, flags);
     sg_thread_leave(outer);
-    return answered(result, symbol, version, flags, ret);
+    return symbols_answered(result, symbol, version, flags, ret);
 }
 
 CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags)
@@ -309,7 +309,7 @@ CUresult cuGetProcAddress_ptsz(const char *symbol, void **ret, int version, cuui
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_ptsz(symbol, ret, version, flags);
     sg_thread_leave(outer);
-    return answered(result, symbol, version, per_thread(flags), ret);
+    return symbols_answered(result, symbol, version, per_thread(flags), ret);
 }
 
 CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -319,7 +319,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **ret, int version, cuuint
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_v2(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
-    return answered(result, symbol, version, flags, ret);
+    return symbols_answered(result, symbol, version, flags, ret);
 }
 
 CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, cuuint64_t flags,
@@ -329,7 +329,7 @@ CUresult cuGetProcAddress_v2_ptsz(const char *symbol, void **ret, int version, c
     bool outer = sg_thread_enter();
     CUresult result = real->cuGetProcAddress_v2_ptsz(symbol, ret, version, flags, status);
     sg_thread_leave(outer);
-    return answered(result, symbol, version, per_thread(flags), ret);
+    return symbols_answered(result, symbol, version, per_thread(flags), ret);
 }
 
 /* What dlsym() returns: `value`, or, where `real` is set, whatever the real one answers to the very same call. */
@@ -347,7 +347,7 @@ __attribute__((externally_visible))
 __attribute__((used)) struct answer sg_dlsym_answer(void *handle, const char *name);
 
 /* NULL, with the text that dlerror() has for a name that isn't there. */
-static struct answer absent(const char *name)
+static struct answer symbols_absent(const char *name)
 {
     void *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
     if (!libc)
@@ -366,8 +366,8 @@ static struct answer answer_hook(const struct hook *hook, void *handle, sg_dlsym
     if (found && found != ours && found != theirs)
         return (struct answer){NULL, real};
     if (!theirs)
-        return absent(hook->symbol);
-    return (struct answer){sg_life_watched() ? theirs : ours, NULL};
+        return symbols_absent(hook->symbol);
+    return (struct answer){sg_process_watched() ? theirs : ours, NULL};
 }
 
 static bool is_ours(const void *function)
@@ -383,7 +383,7 @@ static struct answer answer_export(const struct export *export, void *handle, sg
     void *found = real(handle, export->name);
     bool ours = found ? is_ours(found) : handle == RTLD_NEXT;
     if (ours && !sg_library_loaded(export->library))
-        return absent(export->name);
+        return symbols_absent(export->name);
     return (struct answer){NULL, real};
 }
 
@@ -391,9 +391,9 @@ static struct answer answer_export(const struct export *export, void *handle, sg
 static struct answer answer_unknown(void *handle, const char *name, sg_dlsym_fn *real)
 {
     void *theirs = is_twin(name) ? NULL : sg_cuda_symbol(name);
-    if (!theirs || sg_life_watched() || sg_thread_inside() || real(handle, name) != theirs)
+    if (!theirs || sg_process_watched() || sg_thread_inside() || real(handle, name) != theirs)
         return (struct answer){NULL, real};
-    return (struct answer){unknown(theirs, name), NULL};
+    return (struct answer){symbols_unknown(theirs, name), NULL};
 }
 
 static struct answer answer_name(void *handle, const char *name, sg_dlsym_fn *real)

@@ -13,7 +13,7 @@
 #include "rest.h"
 #include "track/context_pins.h"
 
-bool sg_helper_start(void *(*run)(void *), void *user)
+bool sg_worker_start(void *(*run)(void *), void *user)
 {
     int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
     void *symbol = sg_dlsym()(RTLD_DEFAULT, "pthread_create"); /* by name: it has moved between libraries */
@@ -43,7 +43,7 @@ static struct errand {
     atomic_bool given_up; /* who asked has stopped waiting */
 } awaited, unawaited;
 
-static void let_go(struct errand *errand)
+static void worker_let_go(struct errand *errand)
 {
     if (atomic_fetch_sub(&errand->hands, 1) == 1)
         atomic_store(&errand->busy, false);
@@ -58,33 +58,33 @@ static void *do_errand(void *user)
     (void)sg_captures_relax(&mode); /* a capture of another thread's is none of its business */
     errand->result = errand->run(errand->user);
     atomic_store(&errand->done, true);
-    let_go(errand);
+    worker_let_go(errand);
     return NULL;
 }
 
 /* False: it goes on. */
-static bool take(struct errand *errand)
+static bool worker_take(struct errand *errand)
 {
     bool idle = false;
     return atomic_compare_exchange_strong(&errand->busy, &idle, true);
 }
 
 /* Begins one that was taken. False: there can be no thread, and it is let go. */
-static bool begin(struct errand *errand, CUresult (*run)(void *user), void *user, int hands)
+static bool worker_begin(struct errand *errand, CUresult (*run)(void *user), void *user, int hands)
 {
     errand->run = run;
     errand->user = user;
     atomic_store(&errand->done, false);
     atomic_store(&errand->given_up, false);
     atomic_store(&errand->hands, hands);
-    bool begun = sg_helper_start(do_errand, errand);
+    bool begun = sg_worker_start(do_errand, errand);
     if (!begun)
         atomic_store(&errand->busy, false);
     return begun;
 }
 
 /* Waits for a little, of the time that may be waited for; false: there is none left. */
-static bool rest(uint64_t *left_ns)
+static bool worker_rest(uint64_t *left_ns)
 {
     enum { SLICE_NS = 200000 };
     uint64_t began = sg_clock_coarse_ns();
@@ -97,38 +97,38 @@ static bool rest(uint64_t *left_ns)
     return true;
 }
 
-CUresult sg_helper_run(CUresult (*run)(void *user), void *user)
+CUresult sg_worker_run(CUresult (*run)(void *user), void *user)
 {
-    uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
-    while (!take(&awaited))
-        if (atomic_load(&awaited.given_up) || !rest(&left_ns))
+    uint64_t left_ns = (uint64_t)(sg_process_conf()->wait_limit * 1e9);
+    while (!worker_take(&awaited))
+        if (atomic_load(&awaited.given_up) || !worker_rest(&left_ns))
             return CUDA_ERROR_NOT_READY;
-    if (!begin(&awaited, run, user, 2))
+    if (!worker_begin(&awaited, run, user, 2))
         return CUDA_ERROR_OPERATING_SYSTEM;
-    while (!atomic_load(&awaited.done) && rest(&left_ns)) {
+    while (!atomic_load(&awaited.done) && worker_rest(&left_ns)) {
     }
     atomic_store(&awaited.given_up, !atomic_load(&awaited.done));
     CUresult result = atomic_load(&awaited.done) ? awaited.result : CUDA_ERROR_NOT_READY;
-    let_go(&awaited);
+    worker_let_go(&awaited);
     return result;
 }
 
-bool sg_helper_begin(CUresult (*run)(void *user), void *user)
+bool sg_worker_begin(CUresult (*run)(void *user), void *user)
 {
-    return take(&unawaited) && begin(&unawaited, run, user, 1);
+    return worker_take(&unawaited) && worker_begin(&unawaited, run, user, 1);
 }
 
-static CUresult wait(void *context)
+static CUresult worker_wait(void *context)
 {
-    int use = sg_users_enter(context);
+    int use = sg_context_pin_current(context);
     if (use < 0)
         return CUDA_SUCCESS; /* its work has gone with it */
     CUresult result = atomic_load(&awaited.given_up) ? CUDA_ERROR_NOT_READY : sg_captures_wait_aside();
-    sg_users_leave(use);
+    sg_context_unpin_current(use);
     return result;
 }
 
-CUresult sg_helper_wait_for_context(CUcontext context)
+CUresult sg_worker_wait_for_context(CUcontext context)
 {
-    return sg_helper_run(wait, context);
+    return sg_worker_run(worker_wait, context);
 }

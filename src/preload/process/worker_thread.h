@@ -7,17 +7,17 @@
 #include "cuda_abi.h"
 
 /* Starts a detached thread that takes none of the program's signals. False: there can be none. */
-bool sg_helper_start(void *(*run)(void *), void *user);
+bool sg_worker_start(void *(*run)(void *), void *user);
 
 /* Calls `run` on a helper thread and waits for its end, for `wait_limit` of the configuration at most.
    CUDA_ERROR_NOT_READY after that, and without a call of `run` while something that was given up still goes on.
    CUDA_ERROR_OPERATING_SYSTEM where there can be no thread. Else what `run` returned. No lock may be held. */
-CUresult sg_helper_run(CUresult (*run)(void *user), void *user);
+CUresult sg_worker_run(CUresult (*run)(void *user), void *user);
 
 /* Has `run` called so, and waits for nothing. False: there can be no thread, or the last that was begun so goes on. */
-bool sg_helper_begin(CUresult (*run)(void *user), void *user);
+bool sg_worker_begin(CUresult (*run)(void *user), void *user);
 
-/* Waits as sg_helper_run() for the work of a context, for it to end if that is under way. */
-CUresult sg_helper_wait_for_context(CUcontext context);
+/* Waits as sg_worker_run() for the work of a context, for it to end if that is under way. */
+CUresult sg_worker_wait_for_context(CUcontext context);
 
 #endif

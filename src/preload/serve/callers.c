@@ -66,7 +66,7 @@ struct extent {
     uintptr_t start, end;
 };
 
-static int measure(struct dl_phdr_info *info, size_t size, void *user)
+static int callers_measure(struct dl_phdr_info *info, size_t size, void *user)
 {
     (void)size;
     struct extent *extent = user;
@@ -138,15 +138,15 @@ static bool is_same(const struct known *entry, const struct extent *extent, cons
 {
     return entry->end == extent->end && entry->module.kind == module->kind && entry->module.malloc == module->malloc &&
         entry->module.free == module->free && entry->module.get_last_error == module->get_last_error &&
-        entry->module.quick == module->quick;
+        entry->module.fast_path == module->fast_path;
 }
 
 /* `unloads`: before the module was looked at. A signal handler may allocate while the thread that it interrupts is
    here. A module that cannot be remembered now is looked at again by the next call. */
-static void remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
+static void callers_remember(struct modules *known, const struct extent *extent, const struct sg_module *module,
     unsigned unloads)
 {
-    if (!sg_guard_try(SG_GUARD_CALLERS))
+    if (!sg_process_lock_try(SG_LOCK_CALLERS))
         return;
     int count = atomic_load_explicit(&known->count, memory_order_relaxed), at = 0;
     while (at < count && known->list[at].start != extent->start)
@@ -162,10 +162,10 @@ static void remember(struct modules *known, const struct extent *extent, const s
         atomic_store_explicit(&entry->as_of, unloads, memory_order_release);
     if (at == count && at < MODULES_MAX)
         atomic_store_explicit(&known->count, count + 1, memory_order_release);
-    sg_unguard(SG_GUARD_CALLERS);
+    sg_process_unlock(SG_LOCK_CALLERS);
 }
 
-static inline const struct known *find(const struct modules *known, const void *code, unsigned unloads)
+static inline const struct known *callers_find(const struct modules *known, const void *code, unsigned unloads)
 {
     int count = atomic_load_explicit(&known->count, memory_order_acquire);
     for (int i = 0; i < count; i++) {
@@ -177,7 +177,7 @@ static inline const struct known *find(const struct modules *known, const void *
     return NULL;
 }
 
-static struct sg_module explore(const void *code)
+static struct sg_module callers_explore(const void *code)
 {
     unsigned unloads = atomic_load(&unloading);
     int (*our_malloc)(void **, size_t) = cudaMalloc;
@@ -198,26 +198,26 @@ static struct sg_module explore(const void *code)
     memcpy(&module.malloc, &theirs[0], sizeof theirs[0]);
     memcpy(&module.free, &theirs[1], sizeof theirs[1]);
     memcpy(&module.get_last_error, &theirs[2], sizeof theirs[2]);
-    module.quick = sg_quick_runtime(runtime_function(map, "cudaRuntimeGetVersion", NULL));
+    module.fast_path = sg_fast_path_allows(runtime_function(map, "cudaRuntimeGetVersion", NULL));
     struct extent extent = {.base = map ? map->l_addr : 0};
-    if (map && module.malloc && module.free && hears_of_unloads() && dl_iterate_phdr(measure, &extent))
-        remember(&modules, &extent, &module, unloads);
+    if (map && module.malloc && module.free && hears_of_unloads() && dl_iterate_phdr(callers_measure, &extent))
+        callers_remember(&modules, &extent, &module, unloads);
     return module;
 }
 
 const struct sg_module *sg_caller_module(const void *code, struct sg_module *spare)
 {
-    const struct known *entry = find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
+    const struct known *entry = callers_find(&modules, code, atomic_load_explicit(&unloading, memory_order_acquire));
     if (entry)
         return &entry->module;
-    *spare = explore(code);
+    *spare = callers_explore(code);
     return spare;
 }
 
 enum sg_caller sg_caller_kind(const void *code)
 {
     unsigned unloads = atomic_load(&unloading);
-    const struct known *entry = find(&callers, code, unloads);
+    const struct known *entry = callers_find(&callers, code, unloads);
     if (entry)
         return entry->module.kind;
     Dl_info info;
@@ -226,8 +226,8 @@ enum sg_caller sg_caller_kind(const void *code)
         return SG_CALLER_OTHER;
     const struct sg_module module = {.kind = kind_of(info.dli_fname ? info.dli_fname : "")};
     struct extent extent = {.base = map->l_addr};
-    if (hears_of_unloads() && dl_iterate_phdr(measure, &extent))
-        remember(&callers, &extent, &module, unloads);
+    if (hears_of_unloads() && dl_iterate_phdr(callers_measure, &extent))
+        callers_remember(&callers, &extent, &module, unloads);
     return module.kind;
 }
 
@@ -240,7 +240,7 @@ int cudaMalloc(void **ret, size_t bytes)
 {
     struct sg_module spare;
     const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
-    if (!sg_caller_passes(module->kind) && sg_quick_malloc(module, ret, bytes))
+    if (!sg_caller_passes(module->kind) && sg_fast_malloc(module, ret, bytes))
         return CUDA_SUCCESS;
     if (!module->malloc)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
@@ -248,9 +248,9 @@ int cudaMalloc(void **ret, size_t bytes)
     sg_self.caller = (int)module->kind;
     int result = module->malloc(ret, bytes);
     sg_self.caller = outer;
-    sg_self.refused = CUDA_SUCCESS;
+    sg_self.pending_error = CUDA_SUCCESS;
     if (result == CUDA_SUCCESS)
-        sg_quick_learn(module);
+        sg_fast_path_learn(module);
     else if (result == CUDA_ERROR_MEMORY_ALLOCATION)
         sg_torch_ran_out(module, bytes);
     return result;
@@ -262,7 +262,7 @@ int cudaFree(void *address)
     const struct sg_module *module = sg_caller_module(__builtin_return_address(0), &spare);
     if (atomic_load_explicit(&sg_torch_sent_copies, memory_order_relaxed))
         sg_torch_sent_freed(address);
-    if (sg_quick_free(module, address))
+    if (sg_fast_free(module, address))
         return CUDA_SUCCESS;
     if (!module->free)
         return CUDA_ERROR_INSUFFICIENT_DRIVER;
@@ -271,7 +271,7 @@ int cudaFree(void *address)
     int result = module->free(address);
     sg_self.caller = outer;
     /* Once the driver has ended. PyTorch would throw, out of the destructor of what it has sent to other processes. */
-    bool late = result == CUDA_ERROR_CUDART_UNLOADING && sg_life_owns((CUdeviceptr)(uintptr_t)address);
+    bool late = result == CUDA_ERROR_CUDART_UNLOADING && sg_process_owns((CUdeviceptr)(uintptr_t)address);
     return late ? CUDA_SUCCESS : result;
 }
 

@@ -24,7 +24,7 @@ struct sg_module {
     sg_cuda_malloc_fn *malloc; /* of its own libcudart; NULL where no libcudart is loaded */
     sg_cuda_free_fn *free;
     sg_cuda_last_error_fn *get_last_error; /* NULL where it is not to be had */
-    bool quick; /* that runtime sets its device at cudaSetDevice(), not in its first call: fast_path.h */
+    bool fast_path; /* that runtime sets its device at cudaSetDevice(), not in its first call: fast_path.h */
 };
 
 /* The module that `code` belongs to, for as long as it is loaded, or in *spare. Found out once a module, and again after

@@ -15,18 +15,18 @@
 static const struct sg_driver *real; /* set before anything here is called */
 
 /* Events of ours are never recorded in a capture: a thread in relaxed mode may always ask for one. */
-static CUresult query_held(CUevent event)
+static CUresult query_outside_capture(CUevent event)
 {
     CUstreamCaptureMode mode;
     CUresult result = CUDA_ERROR_NOT_READY;
-    sg_captures_hold();
-    bool live = sg_captures_live();
-    bool relaxed = live && sg_captures_relax(&mode);
-    if (!live || relaxed)
+    sg_captures_exclude();
+    bool capturing = sg_captures_active();
+    bool relaxed = capturing && sg_captures_relax(&mode);
+    if (!capturing || relaxed)
         result = real->event_query(event);
     if (relaxed)
         sg_captures_restore(&mode);
-    sg_captures_unhold();
+    sg_captures_allow();
     return result;
 }
 
@@ -35,27 +35,27 @@ static CUresult query_held(CUevent event)
 static bool is_open(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    if (!sg_captures_live())
+    if (!sg_captures_active())
         return true;
     return stream && stream != CU_STREAM_LEGACY && real->stream_is_capturing &&
         real->stream_is_capturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-static CUresult record_held(CUevent event, CUstream stream)
+static CUresult record_outside_capture(CUevent event, CUstream stream)
 {
-    sg_captures_hold();
+    sg_captures_exclude();
     CUresult result = is_open(stream) ? real->event_record(event, stream)
                                       : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    sg_captures_unhold();
+    sg_captures_allow();
     return result;
 }
 
-static CUresult wait_held(CUstream stream, CUevent event, unsigned flags)
+static CUresult wait_outside_capture(CUstream stream, CUevent event, unsigned flags)
 {
-    sg_captures_hold();
+    sg_captures_exclude();
     CUresult result = is_open(stream) ? real->stream_wait_event(stream, event, flags)
                                       : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    sg_captures_unhold();
+    sg_captures_allow();
     return result;
 }
 
@@ -92,42 +92,42 @@ static CUresult record_over(CUcontext context, CUevent event)
     return result;
 }
 
-static CUresult record_context_held(CUcontext context, CUevent event)
+static CUresult record_context_outside_capture(CUcontext context, CUevent event)
 {
-    sg_captures_hold();
-    CUresult result = sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);
-    sg_captures_unhold();
+    sg_captures_exclude();
+    CUresult result = sg_captures_active() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : record_over(context, event);
+    sg_captures_allow();
     return result;
 }
 
-static CUresult query_stream_held(CUstream stream)
+static CUresult query_stream_outside_capture(CUstream stream)
 {
     CUstreamCaptureMode mode;
     CUresult result = CUDA_ERROR_NOT_READY;
-    sg_captures_hold();
-    bool live = sg_captures_live();
-    bool relaxed = live && is_open(stream) && sg_captures_relax(&mode);
-    if (!live || relaxed)
+    sg_captures_exclude();
+    bool capturing = sg_captures_active();
+    bool relaxed = capturing && is_open(stream) && sg_captures_relax(&mode);
+    if (!capturing || relaxed)
         result = real->stream_query(stream);
     if (relaxed)
         sg_captures_restore(&mode);
-    sg_captures_unhold();
+    sg_captures_allow();
     return result;
 }
 
 enum { FIRST_SLICE_NS = 20000, LAST_SLICE_NS = 200000, EAGER = 64 /* times */ };
 
 /* An event of ours over a context, which is current. */
-static CUresult mark_held(CUcontext context, CUevent *ret)
+static CUresult fence_outside_capture(CUcontext context, CUevent *ret)
 {
     CUresult result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    sg_captures_hold();
-    if (!sg_captures_live()) {
+    sg_captures_exclude();
+    if (!sg_captures_active()) {
         result = real->event_create(ret, CU_EVENT_DISABLE_TIMING);
         if (result == CUDA_SUCCESS && (result = record_over(context, *ret)) != CUDA_SUCCESS)
             (void)real->event_destroy(*ret);
     }
-    sg_captures_unhold();
+    sg_captures_allow();
     return result;
 }
 
@@ -143,10 +143,10 @@ static CUresult synchronize_by_event(CUcontext context)
         result = real->ctx_push(context);
     if (result != CUDA_SUCCESS)
         return result;
-    result = mark_held(context ? context : current, &event);
+    result = fence_outside_capture(context ? context : current, &event);
     if (result == CUDA_SUCCESS) {
         long slice = FIRST_SLICE_NS / 8;
-        for (unsigned asked = 0; (result = query_held(event)) == CUDA_ERROR_NOT_READY; asked++) {
+        for (unsigned asked = 0; (result = query_outside_capture(event)) == CUDA_ERROR_NOT_READY; asked++) {
             if (asked < EAGER) { /* most of what is waited for is over sooner than the shortest sleep */
                 sched_yield();
                 continue;
@@ -172,7 +172,7 @@ static CUresult synchronize_beside(CUcontext context)
 {
     if (!waits_by_event())
         return sg_captures_wait(context);
-    return sg_captures_live() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : synchronize_by_event(context);
+    return sg_captures_active() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : synchronize_by_event(context);
 }
 
 static CUresult synchronize_current(void)
@@ -189,11 +189,11 @@ CUresult sg_captures_synchronize(void)
 
 static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)
 {
-    int use = sg_users_begin(context);
+    int use = sg_context_pin(context);
     if (use < 0)
         return CUDA_SUCCESS;
     CUresult result = sg_captures_any() ? synchronize_beside(context) : sg_driver_synchronize(real, context);
-    sg_users_end(use);
+    sg_context_unpin(use);
     return result;
 }
 
@@ -201,10 +201,10 @@ static __attribute__((noinline)) CUresult synchronize_slowly(CUcontext context)
 static CUresult synchronize_of(CUcontext context)
 {
     struct sg_thread *self = sg_this_thread();
-    if (sg_captures_any() || !sg_users_begin_quickly(self, context))
+    if (sg_captures_any() || !sg_context_pin_cached(self, context))
         return synchronize_slowly(context);
     CUresult result = sg_driver_synchronize(real, context);
-    sg_users_end_quickly(self);
+    sg_context_unpin_cached(self);
     return result;
 }
 
@@ -212,33 +212,33 @@ static CUresult synchronize_of(CUcontext context)
    on. */
 static CUresult synchronize_in_slices(CUevent event)
 {
-    uint64_t limit = (uint64_t)(sg_life_conf()->wait_limit * 1e9), waited = 0;
+    uint64_t limit = (uint64_t)(sg_process_conf()->wait_limit * 1e9), waited = 0;
     long slice = FIRST_SLICE_NS;
-    CUresult result = query_held(event);
+    CUresult result = query_outside_capture(event);
     while (result == CUDA_ERROR_NOT_READY && waited < limit) {
         uint64_t began = sg_clock_coarse_ns();
         sg_rest(slice);
         uint64_t took = sg_clock_coarse_ns() - began;
         waited += took > (uint64_t)slice ? took : (uint64_t)slice;
         slice = slice < LAST_SLICE_NS ? 2 * slice : slice;
-        result = query_held(event);
+        result = query_outside_capture(event);
     }
     return result;
 }
 
-void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret)
+void sg_captures_make_driver_safe(const struct sg_driver *driver, struct sg_driver *ret)
 {
     real = driver;
     atomic_store(&recorded.times, 0);
     atomic_store(&recorded.least_ns, 0);
     *ret = *driver;
-    ret->event_query = query_held;
-    ret->event_record = record_held;
+    ret->event_query = query_outside_capture;
+    ret->event_record = record_outside_capture;
     ret->event_synchronize = synchronize_in_slices;
-    ret->stream_wait_event = wait_held;
-    ret->stream_query = query_stream_held;
+    ret->stream_wait_event = wait_outside_capture;
+    ret->stream_query = query_stream_outside_capture;
     ret->ctx_synchronize = synchronize_current;
     ret->ctx_synchronize_of = synchronize_of;
     if (driver->ctx_record_event)
-        ret->ctx_record_event = record_context_held;
+        ret->ctx_record_event = record_context_outside_capture;
 }

@@ -19,7 +19,7 @@
 
 enum { LEAST_RUNTIME = 12000 };
 
-bool sg_quick_runtime(void *symbol)
+bool sg_fast_path_allows(void *symbol)
 {
     int (*get_version)(int *ret), version = 0;
     memcpy(&get_version, &symbol, sizeof symbol);
@@ -34,68 +34,70 @@ static const void *runtime_of(const struct sg_module *module)
     return runtime;
 }
 
-/* `gate` was read before anything that it stands for. */
-static void learn(struct sg_quick *quick, unsigned gate, struct sg_core *core, const struct sg_origin *origin)
+/* `epoch` was read before anything that it stands for. */
+static void fast_path_learn(struct sg_fast_path *fast_path, unsigned epoch, struct sg_core *core,
+    const struct sg_request *request)
 {
     const struct sg_thread *self = &sg_self;
-    *quick = (struct sg_quick){
-        .gate = gate,
+    *fast_path = (struct sg_fast_path){
+        .epoch = epoch,
         .device = self->last.device,
         .core = core,
-        .driver = sg_life_driver(),
-        .tag = sg_memory_tag(core, origin, self->last.context, self->last.device),
+        .driver = sg_process_driver(),
+        .tag = sg_memory_tag(core, request, self->last.context, self->last.device),
     };
-    quick->tag.tentative = true;
+    fast_path->tag.tentative = true;
 }
 
-void sg_quick_learn(const struct sg_module *module)
+void sg_fast_path_learn(const struct sg_module *module)
 {
     struct sg_thread *self = sg_this_thread();
-    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
-    struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() || sg_ipc_unsettled() ||
-        (self->runtime == runtime_of(module) && self->quick.gate == gate &&
-            self->quick.tag.context == self->last.context))
+    unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
+    struct sg_core *core = sg_process_core();
+    if (!core || sg_captures_active() || sg_ipc_unsettled() ||
+        (self->runtime == runtime_of(module) && self->fast_path.epoch == epoch &&
+            self->fast_path.tag.context == self->last.context))
         return;
-    bool fine = module->quick && self->last.context && !sg_declare_on && sg_contexts_primary(self->last.context);
-    const struct sg_origin origin = {0};
-    learn(&self->quick, gate, core, &origin);
+    bool fine = module->fast_path && self->last.context && !sg_annotate_on && sg_contexts_primary(self->last.context);
+    const struct sg_request request = {0};
+    fast_path_learn(&self->fast_path, epoch, core, &request);
     self->runtime = runtime_of(module);
     if (!fine)
-        self->quick.core = NULL;
+        self->fast_path.core = NULL;
 }
 
-void sg_quick_learn_named(void)
+void sg_fast_path_learn_streams(void)
 {
     struct sg_thread *self = sg_this_thread();
-    unsigned gate = atomic_load_explicit(&sg_life_gate, memory_order_acquire);
-    struct sg_core *core = sg_life_core();
-    if (!core || sg_captures_live() || sg_declare_on || sg_ipc_unsettled() || !self->last.context ||
-        (self->named.gate == gate && self->named.tag.context == self->last.context))
+    unsigned epoch = atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire);
+    struct sg_core *core = sg_process_core();
+    if (!core || sg_captures_active() || sg_annotate_on || sg_ipc_unsettled() || !self->last.context ||
+        (self->stream_fast_path.epoch == epoch && self->stream_fast_path.tag.context == self->last.context))
         return;
-    const struct sg_origin origin = {.named = true};
-    learn(&self->named, gate, core, &origin);
+    const struct sg_request request = {.named = true};
+    fast_path_learn(&self->stream_fast_path, epoch, core, &request);
 }
 
 /* The core, with this thread inside it, if the earlier finding still holds. */
-static inline struct sg_core *begin(struct sg_thread *self, const struct sg_quick *quick)
+static inline struct sg_core *fast_path_begin(struct sg_thread *self, const struct sg_fast_path *fast_path)
 {
     CUcontext context;
-    if (quick->gate != atomic_load_explicit(&sg_life_gate, memory_order_acquire) || !quick->core || self->inside ||
-        quick->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != quick->tag.context)
+    if (fast_path->epoch != atomic_load_explicit(&sg_fast_path_epoch, memory_order_acquire) || !fast_path->core ||
+        self->inside ||
+        fast_path->driver->ctx_get_current(&context) != CUDA_SUCCESS || context != fast_path->tag.context)
         return NULL;
     self->inside = true;
-    return quick->core;
+    return fast_path->core;
 }
 
-static inline void end(struct sg_thread *self, const struct sg_quick *quick)
+static inline void fast_path_end(struct sg_thread *self, const struct sg_fast_path *fast_path)
 {
     if (sg_recorder_on)
-        sg_recorder_tick(quick->core, quick->device);
+        sg_recorder_tick(fast_path->core, fast_path->device);
     self->inside = false;
 }
 
-static __attribute__((noinline)) const struct sg_tag *noted(struct sg_thread *self, const struct sg_tag *tag,
+static __attribute__((noinline)) const struct sg_tag *fast_path_noted(struct sg_thread *self, const struct sg_tag *tag,
     struct sg_tag *ret)
 {
     sg_sites_note(self);
@@ -105,96 +107,100 @@ static __attribute__((noinline)) const struct sg_tag *noted(struct sg_thread *se
     return ret;
 }
 
-static inline CUresult take(struct sg_thread *self, const struct sg_quick *quick, size_t bytes,
+static inline CUresult fast_path_take(struct sg_thread *self, const struct sg_fast_path *fast_path, size_t bytes,
     const struct sg_tag *tag, CUdeviceptr *ret)
 {
     struct sg_tag with_site;
     if (__builtin_expect(sg_sites_on, false))
-        tag = noted(self, tag, &with_site);
+        tag = fast_path_noted(self, tag, &with_site);
     unsigned ends = sg_captures_ends();
-    CUresult result = sg_core_malloc(quick->core, quick->device, bytes, tag, ret);
+    CUresult result = sg_core_malloc(fast_path->core, fast_path->device, bytes, tag, ret);
     if (result != CUDA_SUCCESS)
-        result = sg_memory_not_served(quick->core, quick->device, bytes, tag, ends, result, ret);
-    end(self, quick);
+        result = sg_memory_not_served(fast_path->core, fast_path->device, bytes, tag, ends, result, ret);
+    fast_path_end(self, fast_path);
     return result;
 }
 
-static inline bool give(struct sg_thread *self, const struct sg_quick *quick, CUdeviceptr address,
+static inline bool fast_path_give(struct sg_thread *self, const struct sg_fast_path *fast_path, CUdeviceptr address,
     const struct sg_tag *tag)
 {
-    CUresult result = sg_core_free(quick->core, address, tag);
-    end(self, quick);
+    CUresult result = sg_core_free(fast_path->core, address, tag);
+    fast_path_end(self, fast_path);
     return result == CUDA_SUCCESS;
 }
 
-static __attribute__((noinline)) const struct sg_tag *torch_tag(const struct sg_quick *quick, struct sg_tag *ret)
+static __attribute__((noinline)) const struct sg_tag *torch_tag(const struct sg_fast_path *fast_path,
+    struct sg_tag *ret)
 {
-    const struct sg_origin origin = sg_memory_origin(SG_CALLER_TORCH);
-    *ret = sg_memory_tag(quick->core, &origin, quick->tag.context, quick->device);
+    const struct sg_request request = sg_memory_origin(SG_CALLER_TORCH);
+    *ret = sg_memory_tag(fast_path->core, &request, fast_path->tag.context, fast_path->device);
     ret->tentative = true;
     return ret;
 }
 
 /* What to tell the core of a call through a runtime; `spare` may hold it. */
-static inline const struct sg_tag *tag_of(const struct sg_quick *quick, const struct sg_module *module,
+static inline const struct sg_tag *tag_of(const struct sg_fast_path *fast_path, const struct sg_module *module,
     struct sg_tag *spare)
 {
-    return module->kind == SG_CALLER_TORCH ? torch_tag(quick, spare) : &quick->tag;
+    return module->kind == SG_CALLER_TORCH ? torch_tag(fast_path, spare) : &fast_path->tag;
 }
 
-bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes)
+bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes)
 {
     struct sg_thread *self = sg_this_thread();
-    const struct sg_quick *quick = &self->quick;
-    if (!ret || !bytes || self->runtime != runtime_of(module) || sg_memory_unsettled() || !begin(self, quick))
+    const struct sg_fast_path *fast_path = &self->fast_path;
+    if (!ret || !bytes || self->runtime != runtime_of(module) || sg_memory_has_deferred() ||
+        !fast_path_begin(self, fast_path))
         return false;
     struct sg_tag spare;
     CUdeviceptr address;
-    self->refused = take(self, quick, bytes, tag_of(quick, module, &spare), &address);
-    if (self->refused != CUDA_SUCCESS)
+    self->pending_error = fast_path_take(self, fast_path, bytes, tag_of(fast_path, module, &spare), &address);
+    if (self->pending_error != CUDA_SUCCESS)
         return false;
     *ret = (void *)(uintptr_t)address;
     return true;
 }
 
-bool sg_quick_free(const struct sg_module *module, void *address)
+bool sg_fast_free(const struct sg_module *module, void *address)
 {
     struct sg_thread *self = sg_this_thread();
-    const struct sg_quick *quick = &self->quick;
-    if (!address || self->runtime != runtime_of(module) || sg_graphs_holding() || !begin(self, quick))
+    const struct sg_fast_path *fast_path = &self->fast_path;
+    if (!address || self->runtime != runtime_of(module) || sg_graphs_retain_any() || !fast_path_begin(self, fast_path))
         return false;
     struct sg_tag spare;
-    return give(self, quick, (CUdeviceptr)(uintptr_t)address, tag_of(quick, module, &spare));
+    return fast_path_give(self, fast_path, (CUdeviceptr)(uintptr_t)address, tag_of(fast_path, module, &spare));
 }
 
-CUresult sg_quick_refused(void)
+CUresult sg_fast_path_take_error(void)
 {
     struct sg_thread *self = sg_this_thread();
-    CUresult result = self->refused;
-    self->refused = CUDA_SUCCESS;
+    CUresult result = self->pending_error;
+    self->pending_error = CUDA_SUCCESS;
     return result;
 }
 
-bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
+bool sg_fast_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret)
 {
     struct sg_thread *self = sg_this_thread();
-    const struct sg_quick *quick = &self->named;
+    const struct sg_fast_path *fast_path = &self->stream_fast_path;
     sg_slot slot;
-    if (sg_memory_unsettled() || !sg_streams_remembered(self, stream, quick->tag.context, quick->device, &slot) ||
-        !begin(self, quick))
+    if (sg_memory_has_deferred() ||
+        !sg_streams_remembered(self, stream, fast_path->tag.context, fast_path->device, &slot) ||
+        !fast_path_begin(self, fast_path))
         return false;
-    struct sg_tag tag = quick->tag;
+    struct sg_tag tag = fast_path->tag;
     tag.stream = stream;
     tag.has_stream = true;
     tag.slot = slot;
     CUdeviceptr address;
-    *ret = take(self, quick, bytes, &tag, &address) == CUDA_SUCCESS ? address : 0;
+    *ret = fast_path_take(self, fast_path, bytes, &tag, &address) == CUDA_SUCCESS ? address : 0;
     return true;
 }
 
-bool sg_quick_free_named(CUdeviceptr address)
+bool sg_fast_free_on(CUdeviceptr address)
 {
     struct sg_thread *self = sg_this_thread();
-    const struct sg_quick *quick = &self->named;
-    return !sg_graphs_holding() && begin(self, quick) && give(self, quick, address, &quick->tag);
+    const struct sg_fast_path *fast_path = &self->stream_fast_path;
+    return !sg_graphs_retain_any() && fast_path_begin(self, fast_path) &&
+        fast_path_give(self, fast_path, address, &fast_path->tag);
 }

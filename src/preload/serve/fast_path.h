@@ -9,8 +9,8 @@
 
    Everything else takes the slow path, and so does every error, so that the runtime's error slot is right. An
    allocation is asked for once only: its error is kept for the hook of the driver's call. */
-#ifndef SG_QUICK_H
-#define SG_QUICK_H
+#ifndef SG_FAST_PATH_H
+#define SG_FAST_PATH_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,26 +18,26 @@
 #include "serve/callers.h"
 #include "cuda_abi.h"
 
-/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_quick_refused()
+/* True: done, as by a call that succeeded. False: go the long way; nothing has happened, or sg_fast_path_take_error()
    tells. */
-bool sg_quick_malloc(const struct sg_module *module, void **ret, size_t bytes);
-bool sg_quick_free(const struct sg_module *module, void *address);
+bool sg_fast_malloc(const struct sg_module *module, void **ret, size_t bytes);
+bool sg_fast_free(const struct sg_module *module, void *address);
 
 /* The error of an allocation that was tried on the fast path, returned once; CUDA_SUCCESS: none was. */
-CUresult sg_quick_refused(void);
+CUresult sg_fast_path_take_error(void);
 
 /* An allocation through the module's runtime went the long way and succeeded. */
-void sg_quick_learn(const struct sg_module *module);
+void sg_fast_path_learn(const struct sg_module *module);
 
 /* The fast path for segalloc_malloc_on() and segalloc_free(), which have no runtime that keeps errors. True: done;
    *ret is 0 where there is no memory. */
-bool sg_quick_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
-bool sg_quick_free_named(CUdeviceptr address);
+bool sg_fast_malloc_on(size_t bytes, CUstream stream, CUdeviceptr *ret);
+bool sg_fast_free_on(CUdeviceptr address);
 
-/* An allocation by a caller that names its streams went the long way. Between sg_begin() and sg_end(). */
-void sg_quick_learn_named(void);
+/* An allocation by a caller that names its streams went the long way. Between sg_enter() and sg_leave(). */
+void sg_fast_path_learn_streams(void);
 
 /* Whether a runtime is new enough; `version` is its cudaRuntimeGetVersion, NULL if it has none. */
-bool sg_quick_runtime(void *version);
+bool sg_fast_path_allows(void *version);
 
 #endif

@@ -16,23 +16,23 @@ const char *segalloc_untracked_by(void)
 
 size_t segalloc_trim(int device, size_t keep)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return 0;
-    sg_memory_settle(core);
+    sg_memory_run_deferred(core);
     size_t given = device >= 0 && device < SG_DEVICES_MAX ? sg_core_trim(core, device, keep) : 0;
-    sg_end();
+    sg_leave();
     return given;
 }
 
 int segalloc_stats(int device, struct segalloc_stat *ret, int count)
 {
     struct sg_stats stats;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return 0;
     bool used = device >= 0 && device < SG_DEVICES_MAX && sg_core_stats_recent(core, device, &stats);
-    sg_end();
+    sg_leave();
     for (int i = 0; used && i < count && i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
         ret[i] = (struct segalloc_stat){

@@ -23,7 +23,7 @@
 #include "services/trim.h"
 
 /* Whether the streams that could have seen a block are known: else a free covers whatever there is. */
-static bool is_seen(void)
+static bool knows_users(void)
 {
     return sg_streams_complete() && !sg_streams_untracked();
 }
@@ -48,25 +48,25 @@ bool sg_memory_guesses(void)
                                     !atomic_load_explicit(&torch_records, memory_order_relaxed));
 }
 
-static bool tells_all(const struct sg_origin *origin)
+static bool records_all_users(const struct sg_request *request)
 {
-    return origin->named || origin->stream_order ||
-        (origin->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));
+    return request->named || request->stream_order ||
+        (request->pluggable && atomic_load_explicit(&torch_records, memory_order_relaxed));
 }
 
 /* The one place where it is decided when a free takes effect. Stream order needs the streams to be followed; without
    that it is an event over the whole context, which comes after everything that any stream has. */
-static enum sg_free_sync when(const struct sg_origin *origin)
+static enum sg_free_sync free_mode(const struct sg_request *request)
 {
     enum sg_free_sync ordered =
-        sg_following() && (tells_all(origin) || is_seen()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
-    if (origin->settled)
+        sg_following() && (records_all_users(request) || knows_users()) ? SG_FREE_SYNC_STREAM : SG_FREE_SYNC_EVENT;
+    if (request->is_complete)
         return SG_FREE_SYNC_AUTO;
-    if (origin->stream_order)
+    if (request->stream_order)
         return ordered; /* cudaFreeAsync waits for nothing, whatever cudaFree is to do */
-    switch (sg_life_conf()->free_sync) {
+    switch (sg_process_conf()->free_sync) {
     case SG_FREE_SYNC_STRICT:
-        return origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
+        return request->was_deferred ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
     case SG_FREE_SYNC_EVENT:
         return SG_FREE_SYNC_EVENT;
     case SG_FREE_SYNC_STREAM:
@@ -74,68 +74,69 @@ static enum sg_free_sync when(const struct sg_origin *origin)
     case SG_FREE_SYNC_AUTO:
         break;
     }
-    return origin->torch || origin->named ? ordered : origin->kept ? SG_FREE_SYNC_EVENT : SG_FREE_SYNC_STRICT;
+    return request->torch || request->named ? ordered : request->was_deferred ? SG_FREE_SYNC_EVENT
+        : SG_FREE_SYNC_STRICT;
 }
 
 void sg_memory_follow(void)
 {
     if (sg_following())
         return;
-    enum sg_free_sync wanted = sg_life_conf()->free_sync;
+    enum sg_free_sync wanted = sg_process_conf()->free_sync;
     if (wanted == SG_FREE_SYNC_AUTO || wanted == SG_FREE_SYNC_STREAM)
         sg_follow();
 }
 
-struct sg_origin sg_memory_origin(int caller)
+struct sg_request sg_memory_origin(int caller)
 {
-    struct sg_origin origin = {0};
+    struct sg_request request = {0};
     if (caller == SG_CALLER_TORCH && sg_torch_direct()) {
-        origin.torch = true;
-        origin.has_stream = sg_torch_stream(&origin.stream);
+        request.torch = true;
+        request.has_stream = sg_torch_stream(&request.stream);
     }
-    return origin;
+    return request;
 }
 
-struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_origin *origin, CUcontext context, int device)
+struct sg_tag sg_memory_tag(struct sg_core *core, const struct sg_request *request, CUcontext context, int device)
 {
     struct sg_tag tag = {
         .context = context,
-        .stream = origin->stream,
-        .has_stream = origin->has_stream,
-        .torch = origin->torch,
-        .sync = when(origin),
-        .sees = tells_all(origin) ? SG_SEES_RECORDED : SG_SEES_POSSIBLE,
-        .followed = sg_following() && !sg_follow_late() && is_seen(),
-        .unseen = !is_seen(),
+        .stream = request->stream,
+        .has_stream = request->has_stream,
+        .torch = request->torch,
+        .sync = free_mode(request),
+        .sees = records_all_users(request) ? SG_USERS_RECORDED : SG_USERS_POSSIBLE,
+        .followed = sg_following() && !sg_follow_late() && knows_users(),
+        .unseen = !knows_users(),
         .site = sg_self.shown,
         .phase = sg_self.phase,
     };
-    struct sg_place place;
-    if (sg_following() && (origin->has_stream || !sg_life_driver()->ctx_record_event))
+    struct sg_tracked_stream tracked;
+    if (sg_following() && (request->has_stream || !sg_process_driver()->ctx_record_event))
         sg_streams_serve(device);
     /* What is given out in a capture is used whenever its graph is launched, in whichever stream: it must be
        complete. */
-    if (sg_following() && origin->has_stream && !origin->stream_order &&
-        !sg_captures_capturing(origin->stream, false) &&
-        sg_streams_place(core, origin->stream, false, &place) && place.device == device)
-        tag.slot = place.slot;
+    if (sg_following() && request->has_stream && !request->stream_order &&
+        !sg_captures_capturing(request->stream, false) &&
+        sg_streams_track(core, request->stream, false, &tracked) && tracked.device == device)
+        tag.slot = tracked.slot;
     return tag;
 }
 
-static atomic_bool served_abroad;
+static atomic_bool served_cross_device;
 
-void sg_memory_served_abroad(void)
+void sg_memory_served_cross_device(void)
 {
-    if (!atomic_load_explicit(&served_abroad, memory_order_relaxed))
-        atomic_store(&served_abroad, true);
+    if (!atomic_load_explicit(&served_cross_device, memory_order_relaxed))
+        atomic_store(&served_cross_device, true);
 }
 
 void sg_memory_record_served(CUdeviceptr address, CUstream stream)
 {
-    CUcontext owner = NULL;
-    (void)sg_real()->cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, address);
-    if (sg_streams_context_of(stream) != owner)
-        sg_memory_served_abroad();
+    CUcontext home = NULL;
+    (void)sg_real()->cuPointerGetAttribute(&home, CU_POINTER_ATTRIBUTE_CONTEXT, address);
+    if (sg_streams_context_of(stream) != home)
+        sg_memory_served_cross_device();
 }
 
 /* A stream that can't be followed is covered by slot 0, all work of the context, unless it is another device's. Blocks
@@ -143,15 +144,15 @@ void sg_memory_record_served(CUdeviceptr address, CUstream stream)
 CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUstream stream)
 {
     struct sg_block_info block;
-    struct sg_place place;
+    struct sg_tracked_stream tracked;
     int device;
     CUresult result = sg_core_block(core, address, &block);
     if (result == CUDA_ERROR_NOT_FOUND) {
         sg_memory_record_served(address, stream);
         return CUDA_SUCCESS;
     }
-    if (result == CUDA_SUCCESS && sg_streams_place_on(core, stream, block.device, &place)) {
-        result = sg_core_record_stream(core, block.base, place.slot);
+    if (result == CUDA_SUCCESS && sg_streams_track_on(core, stream, block.device, &tracked)) {
+        result = sg_core_record_stream(core, block.base, tracked.slot);
     } else if (result == CUDA_SUCCESS) {
         result = sg_core_record_stream(core, block.base, 0);
         if (result == CUDA_SUCCESS && !(sg_streams_device(stream, &device) && device == block.device))
@@ -160,17 +161,17 @@ CUresult sg_memory_record_stream(struct sg_core *core, CUdeviceptr address, CUst
     if (result != CUDA_ERROR_NOT_FOUND)
         return result;
     if (sg_streams_context_of(stream) != block.context)
-        sg_core_used_abroad(core, block.base);
+        sg_core_used_cross_device(core, block.base);
     return CUDA_SUCCESS;
 }
 
-static CUresult describe(struct sg_core *core, const struct sg_origin *origin, struct sg_tag *ret, int *ret_device)
+static CUresult describe(struct sg_core *core, const struct sg_request *request, struct sg_tag *ret, int *ret_device)
 {
     CUcontext context;
     CUresult result = sg_contexts_current(core, &context, ret_device);
     if (result != CUDA_SUCCESS)
         return result;
-    *ret = sg_memory_tag(core, origin, context, *ret_device);
+    *ret = sg_memory_tag(core, request, context, *ret_device);
     return CUDA_SUCCESS;
 }
 
@@ -179,7 +180,7 @@ enum { ADDRESS_BITS = 47 }; /* of a process; who asks for more has miscalculated
 static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
 {
     static atomic_flag reported = ATOMIC_FLAG_INIT;
-    enum sg_oom_report wanted = sg_life_conf()->oom_report;
+    enum sg_oom_report wanted = sg_process_conf()->oom_report;
     if (bytes >> ADDRESS_BITS || wanted == SG_OOM_NEVER)
         return;
     if (atomic_flag_test_and_set(&reported) && wanted == SG_OOM_FIRST)
@@ -197,18 +198,18 @@ static void report_out_of_memory(struct sg_core *core, int device, size_t bytes)
 /* A limit that the driver may pass isn't one. */
 static bool is_limited(struct sg_core *core, int device)
 {
-    return sg_conf_limit(sg_life_conf(), SIZE_MAX >> 1) < SIZE_MAX >> 1 || sg_core_is_limited(core, device);
+    return sg_conf_limit(sg_process_conf(), SIZE_MAX >> 1) < SIZE_MAX >> 1 || sg_core_is_limited(core, device);
 }
 
-static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
+static CUresult pass_through(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
     CUstreamCaptureMode mode;
-    bool relaxed = sg_captures_live() && sg_captures_relax(&mode); /* one may have begun since */
+    bool relaxed = sg_captures_active() && sg_captures_relax(&mode); /* one may have begun since */
     CUresult result = sg_real()->cuMemAlloc_v2(ret, bytes);
     if (relaxed)
         sg_captures_restore(&mode);
     if (result == CUDA_SUCCESS)
-        sg_core_passed_on(core, device, *ret, bytes);
+        sg_core_passthrough(core, device, *ret, bytes);
     return result;
 }
 
@@ -216,57 +217,57 @@ static CUresult pass_on(struct sg_core *core, int device, size_t bytes, CUdevice
 static bool is_idle(struct sg_core *core, int device, size_t bytes)
 {
     size_t free_bytes = 0, total_bytes;
-    if (sg_life_driver()->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+    if (sg_process_driver()->mem_info(&free_bytes, &total_bytes) != CUDA_SUCCESS)
         return false;
     sg_core_mem_info(core, device, &free_bytes, &total_bytes);
     return free_bytes >= bytes;
 }
 
 /* The core may lack what it keeps its books in, or addresses; the driver may not, once it has the memory. */
-static CUresult pass_on_idle(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
+static CUresult pass_through_idle(struct sg_core *core, int device, size_t bytes, CUdeviceptr *ret)
 {
-    CUresult result = pass_on(core, device, bytes, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_idle(core, device, bytes) && sg_beside_made_room_by(core))
-        result = pass_on(core, device, bytes, ret);
+    CUresult result = pass_through(core, device, bytes, ret);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && is_idle(core, device, bytes) && sg_external_made_room_by(core))
+        result = pass_through(core, device, bytes, ret);
     return result;
 }
 
-CUresult sg_memory_pass_on(struct sg_core *core, size_t bytes, CUdeviceptr *ret)
+CUresult sg_memory_passthrough(struct sg_core *core, size_t bytes, CUdeviceptr *ret)
 {
     const struct sg_real *real = sg_real();
     CUcontext context;
     int device;
     CUresult result = real->cuMemAlloc_v2(ret, bytes);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
         result = real->cuMemAlloc_v2(ret, bytes);
     if (result == CUDA_SUCCESS && sg_contexts_current(core, &context, &device) == CUDA_SUCCESS)
-        sg_core_passed_on(core, device, *ret, bytes);
+        sg_core_passthrough(core, device, *ret, bytes);
     return result;
 }
 
-void sg_memory_mark(void)
+void sg_memory_fence(void)
 {
-    struct sg_core *core = sg_captures_live() ? NULL : sg_begin();
+    struct sg_core *core = sg_captures_active() ? NULL : sg_enter();
     if (!core)
         return;
     for (int device = 0; device < SG_DEVICES_MAX; device++)
         sg_core_poll(core, device);
-    sg_end();
+    sg_leave();
 }
 
-void sg_memory_settle(struct sg_core *core)
+void sg_memory_run_deferred(struct sg_core *core)
 {
-    if (!sg_memory_unsettled() || sg_captures_live())
+    if (!sg_memory_has_deferred() || sg_captures_active())
         return;
-    sg_captures_settle(core);
-    sg_graphs_settle(core);
+    sg_captures_run_deferred(core);
+    sg_graphs_run_deferred(core);
 }
 
 /* A block that is handed out in a capture belongs to its graph. */
-static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdeviceptr address)
+static void adopt(struct sg_core *core, const struct sg_request *request, CUdeviceptr address)
 {
-    CUstream stream = origin->stream;
-    if (origin->has_stream || sg_captures_own(&stream))
+    CUstream stream = request->stream;
+    if (request->has_stream || sg_captures_own(&stream))
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ true);
 }
 
@@ -274,8 +275,8 @@ static void adopt(struct sg_core *core, const struct sg_origin *origin, CUdevice
 static bool is_held_by_captures(struct sg_core *core, int device)
 {
     struct sg_stats stats;
-    return sg_captures_settling() ||
-           (sg_captures_live() && (atomic_load_explicit(&sg_captures_parked, memory_order_relaxed) > 0 ||
+    return sg_captures_runs_deferred() ||
+           (sg_captures_active() && (atomic_load_explicit(&sg_captures_deferred, memory_order_relaxed) > 0 ||
                                       (sg_core_stats(core, device, &stats) && stats.value[SG_STAT_pending_bytes])));
 }
 
@@ -285,14 +286,14 @@ static CUresult malloc_after_captures(struct sg_core *core, int device, size_t b
     unsigned ends, CUdeviceptr *ret)
 {
     enum { TRIES = 16 }; /* others may go on capturing for ever */
-    uint64_t left_ns = (uint64_t)(sg_life_conf()->wait_limit * 1e9);
+    uint64_t left_ns = (uint64_t)(sg_process_conf()->wait_limit * 1e9);
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
     for (int i = 0; i < TRIES && result == CUDA_ERROR_OUT_OF_MEMORY; i++) {
         bool held = is_held_by_captures(core, device) && sg_captures_await(&left_ns);
         if (!held && sg_captures_ends() == ends)
             break;
         ends = sg_captures_ends();
-        sg_memory_settle(core);
+        sg_memory_run_deferred(core);
         result = sg_core_malloc(core, device, bytes, tag, ret);
     }
     return result;
@@ -303,14 +304,14 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         result = malloc_after_captures(core, device, bytes, tag, ends, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_core_left_pages(core, device) && sg_external_made_room_by(core))
         result = sg_core_malloc(core, device, bytes, tag, ret);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trimming_ask_others(sg_life_driver(), device, bytes))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_trim_ask_others(sg_process_driver(), device, bytes))
         result = sg_core_malloc(core, device, bytes, tag, ret);
     if (result == CUDA_ERROR_NOT_SUPPORTED ||
         (result == CUDA_ERROR_OUT_OF_MEMORY && !is_limited(core, device))) {
         CUresult first = result;
-        result = pass_on_idle(core, device, bytes, ret);
+        result = pass_through_idle(core, device, bytes, ret);
         if (result == CUDA_ERROR_OUT_OF_MEMORY && first == result)
             report_out_of_memory(core, device, bytes);
     } else if (result == CUDA_ERROR_OUT_OF_MEMORY) {
@@ -321,26 +322,26 @@ CUresult sg_memory_not_served(struct sg_core *core, int device, size_t bytes, co
     return result;
 }
 
-CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_origin *origin, CUdeviceptr *ret)
+CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_request *request, CUdeviceptr *ret)
 {
     struct sg_tag tag;
     int device;
-    if (!ret || !bytes || describe(core, origin, &tag, &device) != CUDA_SUCCESS)
+    if (!ret || !bytes || describe(core, request, &tag, &device) != CUDA_SUCCESS)
         return sg_real()->cuMemAlloc_v2(ret, bytes);
     if (sg_contexts_green(tag.context)) /* memory is the primary context's */
         tag.context = sg_contexts_primary_of(device);
     CUstreamCaptureMode mode;
-    bool live = sg_captures_live();
-    if (live && origin->torch && origin->has_stream &&
-        sg_graphs_again(sg_stream_named(origin->stream, false), bytes, ret)) {
-        if (sg_declare_on)
-            sg_declare_given(*ret, bytes);
+    bool live = sg_captures_active();
+    if (live && request->torch && request->has_stream &&
+        sg_graphs_reuse(sg_stream_named(request->stream, false), bytes, ret)) {
+        if (sg_annotate_on)
+            sg_annotate_given(*ret, bytes);
         return CUDA_SUCCESS;
     }
     bool relaxed = live && sg_captures_relax(&mode);
-    sg_memory_settle(core);
-    sg_recorder_device(sg_life_driver(), device);
-    sg_trimming_use(device);
+    sg_memory_run_deferred(core);
+    sg_recorder_device(sg_process_driver(), device);
+    sg_trim_use(device);
     sg_coherence_use(core, device);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
@@ -348,10 +349,10 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_ori
         result = sg_memory_not_served(core, device, bytes, &tag, ends, result, ret);
     if (relaxed)
         sg_captures_restore(&mode);
-    if (sg_declare_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
-        sg_declare_given(*ret, bytes);
+    if (sg_annotate_on && result == CUDA_SUCCESS && sg_core_owns(core, *ret))
+        sg_annotate_given(*ret, bytes);
     if (live && result == CUDA_SUCCESS)
-        adopt(core, origin, *ret);
+        adopt(core, request, *ret);
     sg_recorder_tick(core, device);
     return result;
 }
@@ -378,32 +379,34 @@ static CUresult no_node(CUstream stream)
 }
 
 /* A free while a capture is live. By the order of streams it is a number, and the driver is not asked. */
-static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+static CUresult free_captured(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
+    bool *ret_done)
 {
-    bool ordered = when(origin) != SG_FREE_SYNC_STRICT;
-    CUstream stream = origin->stream;
+    bool ordered = free_mode(request) != SG_FREE_SYNC_STRICT;
+    CUstream stream = request->stream;
     *ret_done = true;
-    if (origin->stream_order && !origin->judged && !origin->kept && sg_captures_capturing(stream, false))
+    if (request->stream_order && !request->driver_allowed && !request->was_deferred &&
+        sg_captures_capturing(stream, false))
         return no_node(stream);
-    CUresult result = ordered || origin->kept || origin->judged ? CUDA_SUCCESS : forbidden();
+    CUresult result = ordered || request->was_deferred || request->driver_allowed ? CUDA_SUCCESS : forbidden();
     if (result != CUDA_SUCCESS)
         return result;
-    if (sg_declare_on && !origin->kept)
-        sg_declare_freed(core, address);
-    if (origin->has_stream || sg_captures_own(&stream))
+    if (sg_annotate_on && !request->was_deferred)
+        sg_annotate_freed(core, address);
+    if (request->has_stream || sg_captures_own(&stream))
         (void)sg_graphs_adopt(core, sg_stream_named(stream, false), address, /* fresh */ false);
-    switch (sg_graphs_keep(address, origin, /* waited */ false)) {
-    case SG_GRAPHS_KEPT:
-        if (origin->torch && origin->has_stream && ordered)
-            sg_graphs_spare(sg_stream_named(origin->stream, false), address);
+    switch (sg_graphs_retain(address, request, /* waited */ false)) {
+    case SG_GRAPHS_RETAINED:
+        if (request->torch && request->has_stream && ordered)
+            sg_graphs_add_spare(sg_stream_named(request->stream, false), address);
         return CUDA_SUCCESS;
-    case SG_GRAPHS_KEPT_BEFORE:
+    case SG_GRAPHS_RETAINED_BEFORE:
         return CUDA_ERROR_INVALID_VALUE;
     case SG_GRAPHS_FREE:
         break;
     }
-    *ret_done = when(origin) != SG_FREE_SYNC_STREAM;
-    return *ret_done ? sg_captures_park(core, address, origin) : CUDA_SUCCESS;
+    *ret_done = free_mode(request) != SG_FREE_SYNC_STREAM;
+    return *ret_done ? sg_captures_defer_free(core, address, request) : CUDA_SUCCESS;
 }
 
 /* Only the start of a live block may be put off. */
@@ -417,7 +420,7 @@ static bool is_block(struct sg_core *core, CUdeviceptr address)
    blocking one comes after the legacy stream's work by its next step only. */
 static CUresult wait_for_step(CUstream stream)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUevent event;
     CUresult result = driver->event_create(&event, CU_EVENT_DISABLE_TIMING);
     if (result != CUDA_SUCCESS)
@@ -432,56 +435,56 @@ static CUresult wait_for_step(CUstream stream)
 /* What a free that is a step of a stream waits for: that stream alone where it can be followed, because all other use
    of the block has to come before that step. Source: the text of cuMemFreeAsync in cuda.h. Where no event can be had
    either, the host waits, for that stream and not for work elsewhere that may never end. */
-static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, struct sg_tag *tag)
+static void order_by(struct sg_core *core, CUdeviceptr address, const struct sg_request *request, struct sg_tag *tag)
 {
     struct sg_block_info block;
-    struct sg_place place;
+    struct sg_tracked_stream tracked;
     if (sg_core_block(core, address, &block) != CUDA_SUCCESS || block.base != address)
         return; /* the core refuses it */
-    bool now = !origin->judged && !origin->kept;
+    bool now = !request->driver_allowed && !request->was_deferred;
     if (tag->sync == SG_FREE_SYNC_EVENT) {
-        if (now && !sg_following() && !sg_life_driver()->ctx_record_event && !sg_captures_any() &&
-            wait_for_step(origin->stream) == CUDA_SUCCESS)
+        if (now && !sg_following() && !sg_process_driver()->ctx_record_event && !sg_captures_any() &&
+            wait_for_step(request->stream) == CUDA_SUCCESS)
             tag->sync = SG_FREE_SYNC_AUTO;
         return;
     }
-    if (now && sg_streams_place(core, origin->stream, false, &place) && place.device == block.device) {
-        tag->slot = place.slot;
+    if (now && sg_streams_track(core, request->stream, false, &tracked) && tracked.device == block.device) {
+        tag->slot = tracked.slot;
         tag->in_order = true;
     }
-    if (sg_memory_record_stream(core, address, origin->stream) != CUDA_SUCCESS)
+    if (sg_memory_record_stream(core, address, request->stream) != CUDA_SUCCESS)
         tag->sync = SG_FREE_SYNC_EVENT;
 }
 
 /* Of a block that belongs to a graph: frees by callers who expect a wait still have one. */
-static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin, bool *ret_done)
+static CUresult free_kept(struct sg_core *core, CUdeviceptr address, const struct sg_request *request, bool *ret_done)
 {
-    bool waits = when(origin) == SG_FREE_SYNC_STRICT, all = false;
+    bool waits = free_mode(request) == SG_FREE_SYNC_STRICT, all = false;
     CUcontext context = NULL;
-    CUresult result = waits ? sg_life_driver()->ctx_get_current(&context) : CUDA_SUCCESS;
+    CUresult result = waits ? sg_process_driver()->ctx_get_current(&context) : CUDA_SUCCESS;
     if (waits && result == CUDA_SUCCESS)
         result = sg_core_wait(core, address, context, &all);
     *ret_done = result != CUDA_SUCCESS;
     if (*ret_done)
         return result;
-    enum sg_graphs_answer answer = sg_graphs_keep(address, origin, all);
+    enum sg_graphs_answer answer = sg_graphs_retain(address, request, all);
     *ret_done = answer != SG_GRAPHS_FREE;
-    return answer == SG_GRAPHS_KEPT_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    return answer == SG_GRAPHS_RETAINED_BEFORE ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* The core's free, as `when` it takes effect. What can't be had by the order of streams is an event over all work; and
-   where no event is to be had it is a wait, which needs none. */
-static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin,
+/* The core's free, as `free_mode` it takes effect. What can't be had by the order of streams is an event over all work;
+   and where no event is to be had it is a wait, which needs none. */
+static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const struct sg_request *request,
     enum sg_free_sync sync)
 {
     struct sg_tag tag;
     int device;
-    CUresult result = describe(core, origin, &tag, &device);
+    CUresult result = describe(core, request, &tag, &device);
     if (result != CUDA_SUCCESS)
         return result;
     tag.sync = sync;
-    if (origin->stream_order && tag.sync != SG_FREE_SYNC_AUTO)
-        order_by(core, address, origin, &tag);
+    if (request->stream_order && tag.sync != SG_FREE_SYNC_AUTO)
+        order_by(core, address, request, &tag);
     result = sg_core_free(core, address, &tag);
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_INVALID_VALUE &&
         result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && tag.sync != SG_FREE_SYNC_STRICT) {
@@ -494,59 +497,59 @@ static CUresult free_by_core(struct sg_core *core, CUdeviceptr address, const st
 
 /* In this order: what belongs to a capture or a graph is put off; the core frees the rest; and where that says that a
    capture has begun meanwhile, or that the driver is gone, this is what the program is told. */
-CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request)
 {
     struct sg_tag tag;
     int device;
-    bool done = false, live = sg_captures_live(), wrong = live && !is_block(core, address);
+    bool done = false, live = sg_captures_active(), wrong = live && !is_block(core, address);
     CUresult result = CUDA_SUCCESS;
-    if (sg_declare_on && !origin->kept && !live && describe(core, origin, &tag, &device) == CUDA_SUCCESS)
-        sg_declare_freed(core, address); /* not where nothing can be freed, as in a function of the host */
+    if (sg_annotate_on && !request->was_deferred && !live && describe(core, request, &tag, &device) == CUDA_SUCCESS)
+        sg_annotate_freed(core, address); /* not where nothing can be freed, as in a function of the host */
     if (live && !wrong)
-        result = free_captured(core, address, origin, &done);
-    else if (sg_graphs_holding() && !origin->kept && is_block(core, address))
-        result = free_kept(core, address, origin, &done);
+        result = free_captured(core, address, request, &done);
+    else if (sg_graphs_retain_any() && !request->was_deferred && is_block(core, address))
+        result = free_kept(core, address, request, &done);
     if (result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED && !live) /* one has begun, and nothing was asked yet */
-        result = free_captured(core, address, origin, &done);
+        result = free_captured(core, address, request, &done);
     if (done)
         return result;
     /* No block begins there: the core is to say so without a wait, which the captures would forbid. */
-    result = free_by_core(core, address, origin, wrong ? SG_FREE_SYNC_EVENT : when(origin));
+    result = free_by_core(core, address, request, wrong ? SG_FREE_SYNC_EVENT : free_mode(request));
     bool begun = result == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* a capture has, since it was looked for */
     if (result == CUDA_ERROR_NOT_FOUND || (begun && !is_block(core, address)))
         return CUDA_ERROR_INVALID_VALUE; /* it was ours when the caller asked, and has gone with its context since */
     if (begun)
-        return when(origin) == SG_FREE_SYNC_STRICT ? free_captured(core, address, origin, &done)
-                                                   : sg_captures_park(core, address, origin);
+        return free_mode(request) == SG_FREE_SYNC_STRICT ? free_captured(core, address, request, &done)
+                                                   : sg_captures_defer_free(core, address, request);
     if (!sg_driver_is_sticky(result))
         return result;
     sg_core_disable(core);
-    return origin->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
+    return request->torch || result == CUDA_ERROR_DEINITIALIZED ? CUDA_SUCCESS : result;
 }
 
-void sg_memory_wait_abroad(void)
+void sg_memory_wait_cross_device(void)
 {
-    bool abroad = sg_contexts_devices() && atomic_load_explicit(&served_abroad, memory_order_relaxed);
-    struct sg_core *core = abroad ? sg_begin() : NULL;
+    bool abroad = sg_contexts_devices() && atomic_load_explicit(&served_cross_device, memory_order_relaxed);
+    struct sg_core *core = abroad ? sg_enter() : NULL;
     if (!core)
         return;
     (void)sg_core_wait_for_all(core); /* what has failed, the driver's free says too */
-    sg_end();
+    sg_leave();
 }
 
-CUresult sg_memory_free_passed(CUdeviceptr address, const struct sg_origin *origin)
+CUresult sg_memory_free_passthrough(CUdeviceptr address, const struct sg_request *request)
 {
-    struct sg_core *core = sg_captures_live() || sg_graphs_holding() ? sg_begin() : NULL;
+    struct sg_core *core = sg_captures_active() || sg_graphs_retain_any() ? sg_enter() : NULL;
     enum sg_graphs_answer answer = SG_GRAPHS_FREE;
     if (core) {
-        if (origin->has_stream && sg_captures_live())
-            (void)sg_graphs_adopt(core, sg_stream_named(origin->stream, false), address, /* fresh */ false);
-        answer = sg_graphs_keep(address, origin, /* waited */ false);
-        sg_end();
+        if (request->has_stream && sg_captures_active())
+            (void)sg_graphs_adopt(core, sg_stream_named(request->stream, false), address, /* fresh */ false);
+        answer = sg_graphs_retain(address, request, /* waited */ false);
+        sg_leave();
     }
     if (answer == SG_GRAPHS_FREE) {
-        sg_memory_wait_abroad();
+        sg_memory_wait_cross_device();
         return sg_real()->cuMemFree_v2(address);
     }
-    return answer == SG_GRAPHS_KEPT ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return answer == SG_GRAPHS_RETAINED ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -14,15 +14,15 @@ void *segalloc_malloc_on(size_t bytes, void *stream)
     CUresult result;
     if (!bytes)
         return NULL;
-    if (sg_quick_malloc_on(bytes, stream, &address))
+    if (sg_fast_malloc_on(bytes, stream, &address))
         return (void *)(uintptr_t)address;
     sg_memory_follow();
-    struct sg_core *core = sg_begin_allocation();
+    struct sg_core *core = sg_enter_allocation();
     if (core) {
-        const struct sg_origin origin = {.stream = stream, .has_stream = true, .named = true};
-        result = sg_memory_alloc(core, bytes, &origin, &address);
-        sg_quick_learn_named();
-        sg_end();
+        const struct sg_request request = {.stream = stream, .has_stream = true, .named = true};
+        result = sg_memory_alloc(core, bytes, &request, &address);
+        sg_fast_path_learn_streams();
+        sg_leave();
     } else {
         result = sg_real()->cuMemAlloc_v2(&address, bytes);
     }
@@ -34,36 +34,36 @@ int segalloc_free(void *pointer)
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
     if (!address)
         return CUDA_SUCCESS;
-    if (sg_quick_free_named(address))
+    if (sg_fast_free_on(address))
         return CUDA_SUCCESS;
-    const struct sg_origin origin = {.named = true};
-    if (!sg_life_owns(address))
-        return (int)sg_memory_free_passed(address, &origin);
-    if (sg_life_over())
+    const struct sg_request request = {.named = true};
+    if (!sg_process_owns(address))
+        return (int)sg_memory_free_passthrough(address, &request);
+    if (sg_process_over())
         return CUDA_SUCCESS;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = sg_memory_free(core, address, &origin);
-    sg_end();
+    CUresult result = sg_memory_free(core, address, &request);
+    sg_leave();
     return (int)result;
 }
 
 int segalloc_record_stream(void *pointer, void *stream)
 {
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    if (sg_life_over())
+    if (sg_process_over())
         return CUDA_SUCCESS;
-    if (!sg_life_owns(address)) {
-        if (sg_life_driver())
+    if (!sg_process_owns(address)) {
+        if (sg_process_driver())
             sg_memory_record_served(address, stream);
         return CUDA_SUCCESS;
     }
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = sg_memory_record_stream(core, address, stream);
-    sg_end();
+    sg_leave();
     return (int)result;
 }
 

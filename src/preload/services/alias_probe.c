@@ -67,7 +67,7 @@ struct page {
     uint32_t *seen;   /* TESTED_BYTES */
 };
 
-static uint32_t pattern(int round)
+static uint32_t probe_pattern(int round)
 {
     return 0x9e3779b9u * (unsigned)(round + 2); /* 0 is what memory may have been before */
 }
@@ -76,12 +76,12 @@ static uint32_t pattern(int round)
 static bool write_and_read(const struct sg_driver *driver, const struct page *page)
 {
     CUdeviceptr kept = page->a + PIECE_BYTES;
-    bool done = driver->set_async(page->a, pattern(-1), WORDS, page->stream) == CUDA_SUCCESS &&
+    bool done = driver->set_async(page->a, probe_pattern(-1), WORDS, page->stream) == CUDA_SUCCESS &&
         driver->copy_async(kept, page->a, PIECE_BYTES, page->stream) == CUDA_SUCCESS;
     for (int i = 0; i < 2 * ROUNDS && done; i++) {
         CUdeviceptr to = i % 2 ? page->b : page->a, from = i % 2 ? page->a : page->b;
         kept += PIECE_BYTES;
-        done = driver->set_async(to, pattern(i), WORDS, page->stream) == CUDA_SUCCESS &&
+        done = driver->set_async(to, probe_pattern(i), WORDS, page->stream) == CUDA_SUCCESS &&
             driver->copy_async(kept, from, PIECE_BYTES, page->stream) == CUDA_SUCCESS;
     }
     return done;
@@ -93,9 +93,9 @@ static bool write_rows(const struct sg_driver *driver, const struct page *page)
     const size_t row = ROW_WORDS * WORD_BYTES;
     bool done = true;
     for (int i = 0; i < ROUNDS && done; i++)
-        done = driver->set_rows_async(page->a + ROWS_AT, 2 * row, pattern(i), ROW_WORDS, ROWS, page->stream) ==
+        done = driver->set_rows_async(page->a + ROWS_AT, 2 * row, probe_pattern(i), ROW_WORDS, ROWS, page->stream) ==
                 CUDA_SUCCESS &&
-            driver->set_rows_async(page->b + ROWS_AT + row, 2 * row, ~pattern(i), ROW_WORDS, ROWS, page->other) ==
+            driver->set_rows_async(page->b + ROWS_AT + row, 2 * row, ~probe_pattern(i), ROW_WORDS, ROWS, page->other) ==
                 CUDA_SUCCESS;
     return done && driver->stream_synchronize(page->other) == CUDA_SUCCESS &&
         driver->stream_synchronize(page->stream) == CUDA_SUCCESS;
@@ -113,18 +113,19 @@ static bool are_rows_right(const uint32_t *words)
 {
     bool right = true;
     for (int i = 0; i < 2 * ROWS && right; i++)
-        right = is_all(words + (size_t)i * ROW_WORDS, ROW_WORDS, i % 2 ? ~pattern(ROUNDS - 1) : pattern(ROUNDS - 1));
+        right = is_all(words + (size_t)i * ROW_WORDS, ROW_WORDS,
+            i % 2 ? ~probe_pattern(ROUNDS - 1) : probe_pattern(ROUNDS - 1));
     return right;
 }
 
-static enum finding judge(const struct sg_driver *driver, const struct page *page)
+static enum finding probe_judge(const struct sg_driver *driver, const struct page *page)
 {
     const uint32_t *kept = page->seen + WORDS, *rows = page->seen + ROWS_AT / WORD_BYTES;
     if (driver->copy_to_host_async(page->seen, page->a, TESTED_BYTES, page->stream) != CUDA_SUCCESS ||
-        driver->stream_synchronize(page->stream) != CUDA_SUCCESS || !is_all(kept, WORDS, pattern(-1)))
+        driver->stream_synchronize(page->stream) != CUDA_SUCCESS || !is_all(kept, WORDS, probe_pattern(-1)))
         return UNTRIED;
     for (int i = 0; i < 2 * ROUNDS; i++)
-        if (!is_all(kept + (size_t)(1 + i) * WORDS, WORDS, pattern(i)))
+        if (!is_all(kept + (size_t)(1 + i) * WORDS, WORDS, probe_pattern(i)))
             return INCOHERENT;
     if (!are_rows_right(rows))
         return INCOHERENT;
@@ -142,7 +143,7 @@ static enum finding try_on_streams(const struct sg_driver *driver, struct page *
     if (driver->stream_create(&page->other, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS) {
         bool written = write_and_read(driver, page) && write_rows(driver, page);
         if (written)
-            found = judge(driver, page);
+            found = probe_judge(driver, page);
         else /* what was queued is done before the page goes */
             (void)(driver->stream_synchronize(page->other), driver->stream_synchronize(page->stream));
         (void)driver->stream_destroy(page->other);
@@ -193,32 +194,32 @@ static enum finding try_device(const struct trial *its)
 }
 
 /* On a thread of ours: the program's must not wait for a device that never comes to it. */
-static void *run(void *user)
+static void *probe_run(void *user)
 {
     struct trial *trial = user;
     CUstreamCaptureMode mode;
     sg_self.inside = sg_self.aside = true;
     (void)sg_captures_relax(&mode);
     trial->result = UNTRIED;
-    int use = sg_users_enter(trial->context);
+    int use = sg_context_pin_current(trial->context);
     if (use >= 0) {
         trial->result = try_device(trial);
-        sg_users_leave(use);
+        sg_context_unpin_current(use);
     }
     atomic_store(&trial->done, true);
     return NULL;
 }
 
-static enum finding await(struct trial *trial)
+static enum finding probe_await(struct trial *trial)
 {
-    if (!sg_helper_start(run, trial))
+    if (!sg_worker_start(probe_run, trial))
         return UNTRIED;
     for (int i = 0; i < SLICES && !atomic_load(&trial->done); i++)
         sg_rest(SLICE_NS);
     return atomic_load(&trial->done) ? trial->result : UNTRIED;
 }
 
-static bool attribute(const struct sg_driver *driver, CUdevice_attribute which, CUdevice device, int *ret)
+static bool probe_attribute(const struct sg_driver *driver, CUdevice_attribute which, CUdevice device, int *ret)
 {
     return driver->device_attribute(ret, which, device) == CUDA_SUCCESS;
 }
@@ -233,11 +234,11 @@ static bool has_pages(const struct sg_conf *conf, const struct sg_driver *driver
 {
     int vmm = 0;
     return conf->expandable_segments && conf->ipc != SG_IPC_ALWAYS && sg_driver_has_vmm(driver) &&
-        attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
+        probe_attribute(driver, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device, &vmm) && vmm;
 }
 
 /* Of the current context's device; *ret_device: which that is. */
-static enum finding find(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice *ret_device)
+static enum finding probe_find(const struct sg_conf *conf, const struct sg_driver *driver, CUdevice *ret_device)
 {
     CUcontext context;
     if (driver->ctx_get_current(&context) != CUDA_SUCCESS || !context ||
@@ -251,7 +252,7 @@ static enum finding find(const struct sg_conf *conf, const struct sg_driver *dri
         return FIXED;
     if (conf->alias != SG_ALIAS_AUTO)
         return conf->alias == SG_ALIAS_ON ? CHOSEN_ON : CHOSEN_OFF;
-    return has_calls(driver) ? await(trial) : UNTRIED;
+    return has_calls(driver) ? probe_await(trial) : UNTRIED;
 }
 
 static void complain(enum finding finding, CUdevice device)
@@ -263,13 +264,13 @@ static void complain(enum finding finding, CUdevice device)
         "what is written at one address of a page is not read at another on device %d: no page of it "
         "gets a second address, and memory may have to be waited for instead",
         device);
-    sg_life_say(line);
+    sg_log_line(line);
 }
 
 enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver)
 {
     CUdevice device = -1;
-    enum finding finding = find(conf, driver, &device);
+    enum finding finding = probe_find(conf, driver, &device);
     atomic_store(&known.first, finding);
     atomic_store(&known.first_device, device);
     complain(finding, device);
@@ -287,7 +288,7 @@ void sg_coherence_use(struct sg_core *core, int device)
     if (atomic_load_explicit(&known.met, memory_order_relaxed) & bit || atomic_fetch_or(&known.met, bit) & bit)
         return;
     bool tried = device == atomic_load(&known.first_device);
-    enum finding finding = tried ? COHERENT : find(sg_life_conf(), sg_life_driver(), &current);
+    enum finding finding = tried ? COHERENT : probe_find(sg_process_conf(), sg_process_driver(), &current);
     if (current != device) /* the context has changed meanwhile */
         finding = UNTRIED;
     if (finding == COHERENT) {

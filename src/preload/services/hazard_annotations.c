@@ -6,19 +6,19 @@
 #include "clock.h"
 #include "process/symbols.h"
 
-bool sg_declare_on;
+bool sg_annotate_on;
 
 /* As the simulator declares it (sim/extra.h), which is found by its name and never linked. */
 static int (*block)(uint64_t address, uint64_t bytes, int handed_out);
 
-void sg_declare_start(void)
+void sg_annotate_start(void)
 {
     void *symbol = sg_cuda_symbol("segalloc_sim_block");
     memcpy(&block, &symbol, sizeof block);
-    sg_declare_on = block && block(0, 0, 0);
+    sg_annotate_on = block && block(0, 0, 0);
 }
 
-uint64_t (*sg_declare_clock(void))(void)
+uint64_t (*sg_annotate_clock(void))(void)
 {
     uint64_t (*simulated)(void);
     void *symbol = sg_cuda_symbol("segalloc_sim_ns");
@@ -26,12 +26,12 @@ uint64_t (*sg_declare_clock(void))(void)
     return symbol ? simulated : sg_clock_ns;
 }
 
-void sg_declare_given(CUdeviceptr address, size_t bytes)
+void sg_annotate_given(CUdeviceptr address, size_t bytes)
 {
     (void)block(address, bytes, 1);
 }
 
-void sg_declare_freed(struct sg_core *core, CUdeviceptr address)
+void sg_annotate_freed(struct sg_core *core, CUdeviceptr address)
 {
     struct sg_block_info info;
     if (sg_core_block(core, address, &info) == CUDA_SUCCESS && info.base == address)

@@ -1,24 +1,24 @@
 /* Declares blocks to the simulated GPU's hazard checker, when they are handed out and when they are freed. So the
    checker notices unordered work of two owners on the same bytes in any program. Without a checker, only a clock is
    found. */
-#ifndef SG_DECLARE_H
-#define SG_DECLARE_H
+#ifndef SG_HAZARD_ANNOTATIONS_H
+#define SG_HAZARD_ANNOTATIONS_H
 
 #include <stdbool.h>
 
 #include "core.h"
 
 /* Looks for a checker that is on; once, before the first block. */
-void sg_declare_start(void);
+void sg_annotate_start(void);
 
 /* What driver calls are measured by: the simulator's time where it is the driver, which is what they would take on a GPU. */
-uint64_t (*sg_declare_clock(void))(void);
+uint64_t (*sg_annotate_clock(void))(void);
 
 /* Whether there is one. No lock. */
-extern bool sg_declare_on __attribute__((visibility("hidden")));
+extern bool sg_annotate_on __attribute__((visibility("hidden")));
 
 /* A block of ours was handed out; is about to be freed by the program. What is no live block is left alone. */
-void sg_declare_given(CUdeviceptr address, size_t bytes);
-void sg_declare_freed(struct sg_core *core, CUdeviceptr address);
+void sg_annotate_given(CUdeviceptr address, size_t bytes);
+void sg_annotate_freed(struct sg_core *core, CUdeviceptr address);
 
 #endif

@@ -172,7 +172,7 @@ size_t sg_oom_report(struct sg_core *core, int device, char *buffer, size_t size
     read_command(command);
     const struct sg_oom_around around = {
         .process = process, .processes = find_others(device, process), .command = command,
-        .parked = sg_captures_parked_bytes(core, device), .site = sg_sites_tell,
+        .parked = sg_captures_deferred_bytes(core, device), .site = sg_sites_tell,
     };
     return sg_core_oom_text(core, device, &around, buffer, size);
 }

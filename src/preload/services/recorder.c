@@ -71,7 +71,7 @@ static void open_trace(const struct sg_conf *conf)
         .command = recorder.command,
         .limit_bytes = conf->limit_bytes,
         .environment = sg_environment,
-        .warn = sg_life_say,
+        .warn = sg_log_line,
     };
     void *create_thread = sg_dlsym()(RTLD_DEFAULT, "pthread_create");
     memcpy(&options.create_thread, &create_thread, sizeof create_thread);
@@ -79,7 +79,7 @@ static void open_trace(const struct sg_conf *conf)
     if (error) {
         char line[SG_PATH_BYTES + 64];
         snprintf(line, sizeof line, "no trace in %s: %s", conf->trace, strerror(-error));
-        sg_life_say(line);
+        sg_log_line(line);
     }
 }
 
@@ -221,7 +221,7 @@ static void write_stats_file(struct sg_core *core)
         return;
     char line[SG_PATH_BYTES + 64];
     snprintf(line, sizeof line, "no statistics in %s: %s", path, strerror(-error));
-    sg_life_say(line);
+    sg_log_line(line);
     recorder.stats = NULL;
 }
 

@@ -53,7 +53,7 @@ static uint64_t id_of(int device)
     return hash ? hash : 1;
 }
 
-void sg_trimming_use(int device)
+void sg_trim_use(int device)
 {
     struct sg_neighbour *own = atomic_load_explicit(&neighbours.own, memory_order_acquire);
     uint64_t bit = UINT64_C(1) << device;
@@ -73,48 +73,48 @@ void sg_trimming_use(int device)
 
 /* Makes a context of the device current in the helper, and keeps it from ending; below 0 where there is none any
    more. */
-static int enter(const struct sg_driver *driver, int device)
+static int trim_enter(const struct sg_driver *driver, int device)
 {
     CUcontext context = sg_contexts_any(device);
-    int use = sg_users_begin(context);
+    int use = sg_context_pin(context);
     if (use < 0 || driver->ctx_push(context) == CUDA_SUCCESS)
         return use;
-    sg_users_end(use);
+    sg_context_unpin(use);
     return -1;
 }
 
-static void leave(const struct sg_driver *driver, int use)
+static void trim_leave(const struct sg_driver *driver, int use)
 {
     CUcontext ignored;
     driver->ctx_pop(&ignored);
-    sg_users_end(use);
+    sg_context_unpin(use);
 }
 
 static uint64_t trim(int device, uint64_t keep)
 {
-    struct sg_core *core = sg_begin();
-    const struct sg_driver *driver = sg_life_driver();
+    struct sg_core *core = sg_enter();
+    const struct sg_driver *driver = sg_process_driver();
     CUstreamCaptureMode mode;
     uint64_t given = 0;
     if (!core)
         return 0;
-    int use = sg_captures_live() ? -1 : enter(driver, device);
+    int use = sg_captures_active() ? -1 : trim_enter(driver, device);
     if (use >= 0) {
         bool relaxed = sg_captures_relax(&mode);
         given = sg_core_trim(core, device, keep);
         if (relaxed)
             sg_captures_restore(&mode);
-        leave(driver, use);
+        trim_leave(driver, use);
     }
-    sg_end();
+    sg_leave();
     return given;
 }
 
-static void answer(struct sg_neighbour *own)
+static void trim_answer(struct sg_neighbour *own)
 {
     uint32_t asked = atomic_load(&own->asked), wanted = atomic_exchange(&own->wanted, 0);
     uint64_t keep = atomic_exchange(&own->keep, 0);
-    for (int i = 0; i < CAPTURE_STEPS && sg_captures_live(); i++)
+    for (int i = 0; i < CAPTURE_STEPS && sg_captures_active(); i++)
         usleep(CAPTURE_STEP_MS * 1000);
     for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         if (wanted >> i & 1)
@@ -127,17 +127,17 @@ static void answer(struct sg_neighbour *own)
 /* Whether a device is nearly full and holds memory of ours that is idle. */
 static bool is_short(struct sg_core *core, int device)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     struct sg_stats stats;
     size_t available, total;
     bool known = false;
     if (!sg_core_stats(core, device, &stats) ||
         stats.value[SG_STAT_reserved_bytes] == stats.value[SG_STAT_allocated_bytes])
         return false;
-    int use = enter(driver, device);
+    int use = trim_enter(driver, device);
     if (use >= 0) {
         known = driver->mem_info(&available, &total) == CUDA_SUCCESS;
-        leave(driver, use);
+        trim_leave(driver, use);
     }
     return known && available < total / NEARLY_FULL;
 }
@@ -147,7 +147,7 @@ static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
 {
     for (int i = 0; i < atomic_load(&neighbours.devices); i++) {
         int device = neighbours.device[i];
-        struct sg_core *core = sg_begin();
+        struct sg_core *core = sg_enter();
         struct sg_stats stats;
         if (!core)
             return;
@@ -156,23 +156,23 @@ static void look_for_idle(uint64_t events[SG_NEIGHBOUR_DEVICES])
             uint64_t now = stats.value[SG_STAT_allocs] + stats.value[SG_STAT_frees];
             quiet = now == events[i];
             events[i] = now;
-            lacking = quiet && !sg_captures_live() && is_short(core, device);
+            lacking = quiet && !sg_captures_active() && is_short(core, device);
         }
-        sg_end();
+        sg_leave();
         if (lacking)
             trim(device, 0);
     }
 }
 
-static void *help(void *user)
+static void *trim_help(void *user)
 {
     (void)user;
     uint64_t events[SG_NEIGHBOUR_DEVICES] = {0};
     struct sg_neighbour *own;
     prctl(PR_SET_NAME, "segalloc-trim", 0, 0, 0);
-    while ((own = atomic_load(&neighbours.own)) != NULL && !sg_life_over()) {
+    while ((own = atomic_load(&neighbours.own)) != NULL && !sg_process_over()) {
         if (sg_neighbour_sleep(own, neighbours.idle_ns))
-            answer(own);
+            trim_answer(own);
         else
             look_for_idle(events);
         if (atomic_load(&own->pid) != (int32_t)getpid())
@@ -181,7 +181,7 @@ static void *help(void *user)
     return NULL;
 }
 
-void sg_trimming_open(const struct sg_conf *conf)
+void sg_trim_open(const struct sg_conf *conf)
 {
     struct sg_neighbours *table;
     if (!conf->trim_on_request || sg_neighbours_map(geteuid(), /* create */ true, &table) != 0)
@@ -192,11 +192,11 @@ void sg_trimming_open(const struct sg_conf *conf)
     neighbours.table = table;
     neighbours.idle_ns = (uint64_t)(conf->trim_idle_s * 1e9);
     atomic_store_explicit(&neighbours.own, own, memory_order_release);
-    if (!sg_helper_start(help, NULL))
-        sg_trimming_close();
+    if (!sg_worker_start(trim_help, NULL))
+        sg_trim_close();
 }
 
-bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes)
+bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes)
 {
     struct sg_neighbour *own = atomic_load(&neighbours.own);
     size_t available, total;
@@ -209,14 +209,14 @@ bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t b
     return false;
 }
 
-void sg_trimming_close(void)
+void sg_trim_close(void)
 {
     struct sg_neighbour *own = atomic_exchange(&neighbours.own, NULL);
     if (own)
         sg_neighbours_leave(own);
 }
 
-void sg_trimming_forget(void)
+void sg_trim_forget(void)
 {
     atomic_store(&neighbours.own, NULL);
 }

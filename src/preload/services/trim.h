@@ -7,16 +7,16 @@
 #include "core.h"
 
 /* When the core is made; and for each device that the process allocates on, once and again. */
-void sg_trimming_open(const struct sg_conf *conf);
-void sg_trimming_use(int device);
+void sg_trim_open(const struct sg_conf *conf);
+void sg_trim_use(int device);
 
 /* `bytes` could not be had on `device`, which is current. Where the device itself lacks them, asks the others that
    use it and waits for them, a fraction of a second at most. Returns whether they gave anything back. No lock may be
    held. */
-bool sg_trimming_ask_others(const struct sg_driver *driver, int device, size_t bytes);
+bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes);
 
 /* At the end of the process, and in a forked child, which has no such thread. */
-void sg_trimming_close(void);
-void sg_trimming_forget(void);
+void sg_trim_close(void);
+void sg_trim_forget(void);
 
 #endif

@@ -67,7 +67,7 @@ static uint64_t mark(uint64_t sequence, uint64_t thread)
 }
 
 /* Each thread counts for itself: their windows of what is still to be evaluated are kept apart. */
-static _Atomic uint64_t *place_of(uint64_t sequence, uint64_t thread)
+static _Atomic uint64_t *backward_place_of(uint64_t sequence, uint64_t thread)
 {
     return &torch.made[(sequence + thread * 24593) % REMEMBERED];
 }
@@ -81,7 +81,7 @@ void sg_backward_forward(struct sg_thread *self, uint32_t site)
         return;
     self->sequence = next;
     uint64_t thread = torch.thread();
-    atomic_store_explicit(place_of(next - 1, thread),
+    atomic_store_explicit(backward_place_of(next - 1, thread),
         mark(next - 1, thread) | (uint64_t)site << (SEQUENCE_BITS + THREAD_BITS), memory_order_relaxed);
 }
 
@@ -93,7 +93,8 @@ bool sg_backward_now(struct sg_backward *ret)
     const struct shared_node shared = current();
     if (!shared.node || !shared.count)
         return false;
-    uint64_t made = atomic_load_explicit(place_of(shared.node->sequence, shared.node->thread), memory_order_relaxed);
+    uint64_t made = atomic_load_explicit(backward_place_of(shared.node->sequence, shared.node->thread),
+        memory_order_relaxed);
     uint64_t its = mark(shared.node->sequence, shared.node->thread);
     bool known = made && (made & ((UINT64_C(1) << (SEQUENCE_BITS + THREAD_BITS)) - 1)) == its;
     *ret = (struct sg_backward){shared.node->type, known ? (uint32_t)(made >> (SEQUENCE_BITS + THREAD_BITS)) : 0};

@@ -17,7 +17,7 @@ enum { GO_ON = 0, END_OF_STACK = 5 };
 enum { DEEPEST = 256 }; /* frames that are unwound to find a stack's end */
 
 static struct {
-    _Atomic(int (*)(visit_fn *visit, void *user)) unwind;
+    _Atomic(int (*)(visit_fn *native_visit, void *user)) unwind;
     uintptr_t (*address)(struct context *context);
     uintptr_t (*end)(struct context *context); /* of the caller's frame: where this one begins */
     atomic_bool absent;
@@ -35,7 +35,7 @@ static inline bool is_ours(uintptr_t address)
     return address >= (uintptr_t)__ehdr_start && address < (uintptr_t)_end;
 }
 
-static bool look(void)
+static bool native_look(void)
 {
     if (atomic_load_explicit(&runtime.absent, memory_order_relaxed))
         return false;
@@ -62,7 +62,7 @@ static inline _Atomic uint64_t *entry_of(struct sg_native *native, uintptr_t add
 }
 
 /* A frame that returns to `address` has this many words; of several sizes none is right. */
-static void learn(struct sg_native *native, uintptr_t address, uint64_t words)
+static void native_learn(struct sg_native *native, uintptr_t address, uint64_t words)
 {
     _Atomic uint64_t *entry = entry_of(native, address);
     uint64_t known = atomic_load_explicit(entry, memory_order_relaxed);
@@ -81,7 +81,7 @@ struct walk {
     struct sg_stack seen;
 };
 
-static int visit(struct context *context, void *user)
+static int native_visit(struct context *context, void *user)
 {
     struct walk *walk = user;
     uintptr_t address = runtime.address(context), end = runtime.end(context);
@@ -91,7 +91,7 @@ static int visit(struct context *context, void *user)
     if (first)
         walk->seen.low = end;
     else if (end > walk->end)
-        learn(walk->native, walk->address, (end - walk->end) / 8);
+        native_learn(walk->native, walk->address, (end - walk->end) / 8);
     walk->address = address;
     walk->end = end;
     walk->seen.top = end > walk->seen.top ? end : walk->seen.top;
@@ -114,7 +114,7 @@ static void note(struct sg_stack *stack, const struct sg_stack *seen)
 #if defined(__x86_64__)
 /* By what is known of the frames on the way. `end`: where the frame that returns to ret_address ends. 0: not all is
    known. Frames can differ from the recorded size. Reads end at `top`; all below it is the stack of `end`. */
-static unsigned follow(struct sg_native *native, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
+static unsigned native_follow(struct sg_native *native, uintptr_t end, uintptr_t top, uint64_t *ret, unsigned most)
 {
     unsigned count = 0;
     while (end <= top) {
@@ -140,22 +140,22 @@ __attribute__((noinline)) unsigned sg_native_frames(struct sg_native *native, st
 {
 #if defined(__x86_64__)
     uintptr_t end = (uintptr_t)__builtin_dwarf_cfa();
-    unsigned count = end > stack->low ? follow(native, end, stack->top, ret, most) : 0;
+    unsigned count = end > stack->low ? native_follow(native, end, stack->top, ret, most) : 0;
     if (count)
         return count;
 #endif
     int (*unwind)(visit_fn *, void *) = atomic_load_explicit(&runtime.unwind, memory_order_acquire);
-    if (!unwind && !look())
+    if (!unwind && !native_look())
         return 0;
     struct walk walk = {.native = native, .ret = ret, .most = most};
-    atomic_load_explicit(&runtime.unwind, memory_order_acquire)(visit, &walk);
+    atomic_load_explicit(&runtime.unwind, memory_order_acquire)(native_visit, &walk);
     if (walk.frames < DEEPEST && walk.address)
-        learn(native, walk.address, OUTERMOST);
+        native_learn(native, walk.address, OUTERMOST);
     note(stack, &walk.seen);
     return walk.count;
 }
 
-static void copy(char *to, size_t room, const char *from)
+static void native_copy(char *to, size_t room, const char *from)
 {
     size_t length = from ? strlen(from) : 0;
     length = length < room ? length : room - 1;
@@ -174,8 +174,8 @@ bool sg_native_describe(uint64_t address, char *module, char *function, size_t r
     if (length >= 0)
         module[length] = '\0';
     else
-        copy(module, room, info.dli_fname);
-    copy(function, room, info.dli_sname);
+        native_copy(module, room, info.dli_fname);
+    native_copy(function, room, info.dli_sname);
     *ret_offset = (uint32_t)(address - map->l_addr);
     return true;
 }

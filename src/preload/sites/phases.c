@@ -23,12 +23,12 @@ struct phase {
 
 struct table {
     struct phase phase[PHASES_MOST]; /* by number; [0] is none */
-    uint32_t slot[2 * PHASES_MOST];  /* by hash */
+    uint32_t bucket[2 * PHASES_MOST]; /* by hash */
 };
 
 static struct {
     _Atomic(struct table *) table;
-    uint32_t count;           /* under SG_GUARD_SITES, as `slot` */
+    uint32_t count;           /* under SG_LOCK_SITES, as `bucket` */
     _Atomic uint32_t marked;  /* by segalloc_mark(): around the outermost range of each thread */
     _Atomic uint32_t latest;  /* of the thread that opened or closed a range last */
 } phases = {.count = 1};
@@ -37,7 +37,7 @@ static struct {
 static struct table *open_table(void)
 {
     struct table *table = atomic_load_explicit(&phases.table, memory_order_acquire), *before = NULL;
-    if (table || !sg_sites_open(sg_life_conf()) || !(table = sg_meta_map(sizeof *table)))
+    if (table || !sg_sites_open(sg_process_conf()) || !(table = sg_meta_map(sizeof *table)))
         return table;
     if (atomic_compare_exchange_strong(&phases.table, &before, table))
         return table;
@@ -52,21 +52,21 @@ static uint32_t number_of(struct table *table, uint32_t around, const char *text
     uint64_t hash = ((uint64_t)around << 32 | name) * UINT64_C(0x9e3779b97f4a7c15) >> 20;
     if (!name)
         return 0;
-    sg_guard(SG_GUARD_SITES);
+    sg_process_lock(SG_LOCK_SITES);
     for (uint64_t i = hash;; i++) {
-        uint32_t *slot = &table->slot[i % (2 * PHASES_MOST)];
-        const struct phase *phase = &table->phase[*slot];
-        number = *slot;
+        uint32_t *bucket = &table->bucket[i % (2 * PHASES_MOST)];
+        const struct phase *phase = &table->phase[*bucket];
+        number = *bucket;
         if (number && (phase->around != around || phase->name != name))
             continue;
         if (!number && phases.count < PHASES_MOST) {
-            number = *slot = phases.count++;
+            number = *bucket = phases.count++;
             table->phase[number].around = around;
             table->phase[number].name = name;
         }
         break;
     }
-    sg_unguard(SG_GUARD_SITES);
+    sg_process_unlock(SG_LOCK_SITES);
     return number;
 }
 
@@ -219,7 +219,7 @@ SG_EXPORT int InitializeInjectionNvtx2(const void *(*table)(uint32_t id));
 int InitializeInjectionNvtx2(const void *(*table)(uint32_t id))
 {
     const struct nvtx_callbacks *callbacks = table(NVTX_CALLBACKS);
-    if (!callbacks || callbacks->bytes < sizeof *callbacks || !sg_life_conf()->sites)
+    if (!callbacks || callbacks->bytes < sizeof *callbacks || !sg_process_conf()->sites)
         return 0;
     int (*push_a)(const char *) = nvtx_push, (*pop_any)(void) = nvtx_pop;
     int (*push_ex)(const struct nvtx_event *) = nvtx_push_ex;

@@ -50,7 +50,7 @@ static struct {
     int (*collect_off)(void), (*collect_on)(void);
 } python;
 
-static bool find(const char *name, void *pointer)
+static bool python_find(const char *name, void *pointer)
 {
     void *found = sg_dlsym()(RTLD_DEFAULT, name);
     memcpy(pointer, &found, sizeof found);
@@ -63,35 +63,36 @@ static bool can_ask(void)
         python.attribute && python.utf8;
 }
 
-static enum state look(void)
+static enum state python_look(void)
 {
-    if (!find("Py_IsInitialized", &python.is_initialized) ||
-        !find("PyGILState_GetThisThreadState", &python.own_thread) || !find("Py_GetVersion", &python.version))
+    if (!python_find("Py_IsInitialized", &python.is_initialized) ||
+        !python_find("PyGILState_GetThisThreadState", &python.own_thread) ||
+        !python_find("Py_GetVersion", &python.version))
         return ABSENT;
-    if (!find("PyThreadState_GetUnchecked", &python.holder))
-        find("_PyThreadState_UncheckedGet", &python.holder);
-    find("PyEval_GetFrame", &python.frame);
-    find("PyFrame_GetBack", &python.back);
-    find("PyFrame_GetCode", &python.code);
-    find("PyFrame_GetLineNumber", &python.line);
-    find("Py_DecRef", &python.drop);
-    find("Py_IncRef", &python.keep);
-    find("PyObject_GetAttrString", &python.attribute);
-    find("PyUnicode_AsUTF8", &python.utf8);
+    if (!python_find("PyThreadState_GetUnchecked", &python.holder))
+        python_find("_PyThreadState_UncheckedGet", &python.holder);
+    python_find("PyEval_GetFrame", &python.frame);
+    python_find("PyFrame_GetBack", &python.back);
+    python_find("PyFrame_GetCode", &python.code);
+    python_find("PyFrame_GetLineNumber", &python.line);
+    python_find("Py_DecRef", &python.drop);
+    python_find("Py_IncRef", &python.keep);
+    python_find("PyObject_GetAttrString", &python.attribute);
+    python_find("PyUnicode_AsUTF8", &python.utf8);
     const char *version = python.version();
     if (strncmp(version, "3.11.", 5) == 0) { /* there a new frame object may collect garbage at once */
-        find("PyGC_Disable", &python.collect_off);
-        find("PyGC_Enable", &python.collect_on);
+        python_find("PyGC_Disable", &python.collect_off);
+        python_find("PyGC_Enable", &python.collect_on);
     }
-    bool readable = find("PyCode_Type", &python.code_type) && find("PyUnicode_Type", &python.text_type) &&
-        find("PyCode_Addr2Line", &python.line_of) && !strstr(version, "free-threading");
+    bool readable = python_find("PyCode_Type", &python.code_type) && python_find("PyUnicode_Type", &python.text_type) &&
+        python_find("PyCode_Addr2Line", &python.line_of) && !strstr(version, "free-threading");
     for (size_t i = 0; readable && i < sizeof layouts / sizeof *layouts; i++)
         if (strncmp(version, layouts[i].version, strlen(layouts[i].version)) == 0)
             python.layout = &layouts[i];
     return python.layout ? UNCONFIRMED : can_ask() ? ASK : ABSENT;
 }
 
-static inline uint64_t word(uint64_t base, unsigned offset)
+static inline uint64_t python_word(uint64_t base, unsigned offset)
 {
     uint64_t value;
     memcpy(&value, (const void *)(uintptr_t)(base + offset), sizeof value);
@@ -99,7 +100,7 @@ static inline uint64_t word(uint64_t base, unsigned offset)
 }
 
 /* The same where nothing may be there. */
-static bool word_if(uint64_t base, unsigned offset, uint64_t *ret)
+static bool python_word_if(uint64_t base, unsigned offset, uint64_t *ret)
 {
     struct iovec here = {ret, sizeof *ret}, there = {(void *)(uintptr_t)(base + offset), sizeof *ret};
     return syscall(SYS_process_vm_readv, getpid(), &here, 1UL, &there, 1UL, 0UL) == (long)sizeof *ret;
@@ -111,28 +112,28 @@ static inline bool is_foreign(const struct layout *layout, uint64_t frame)
 }
 
 /* Whether the frames of this thread are what the layout says. */
-static bool confirm(const struct layout *layout, uint64_t thread)
+static bool python_confirm(const struct layout *layout, uint64_t thread)
 {
     uint64_t frame, code, type, name;
     bool any = false;
-    if (!word_if(thread, layout->thread_frame, &frame) ||
-        (layout->cframe_frame != NONE && !word_if(frame, layout->cframe_frame, &frame)))
+    if (!python_word_if(thread, layout->thread_frame, &frame) ||
+        (layout->cframe_frame != NONE && !python_word_if(frame, layout->cframe_frame, &frame)))
         return false;
     for (int i = 0; frame && i < CONFIRM_DEEP; i++) {
         uint64_t last;
-        if (!word_if(frame, layout->code, &code) || !word_if(frame, layout->at, &last) ||
-            (layout->owner != NONE && !word_if(frame, layout->owner & ~7u, &last)))
+        if (!python_word_if(frame, layout->code, &code) || !python_word_if(frame, layout->at, &last) ||
+            (layout->owner != NONE && !python_word_if(frame, layout->owner & ~7u, &last)))
             return false;
         if (!is_foreign(layout, frame)) {
-            if (!word_if(code, OB_TYPE, &type) || type != (uint64_t)(uintptr_t)python.code_type ||
-                !word_if(code, layout->start, &last) || !word_if(code, layout->filename, &name) ||
-                !word_if(name, OB_TYPE, &type) || type != (uint64_t)(uintptr_t)python.text_type ||
-                !word_if(code, layout->name, &name) || !word_if(name, OB_TYPE, &type) ||
+            if (!python_word_if(code, OB_TYPE, &type) || type != (uint64_t)(uintptr_t)python.code_type ||
+                !python_word_if(code, layout->start, &last) || !python_word_if(code, layout->filename, &name) ||
+                !python_word_if(name, OB_TYPE, &type) || type != (uint64_t)(uintptr_t)python.text_type ||
+                !python_word_if(code, layout->name, &name) || !python_word_if(name, OB_TYPE, &type) ||
                 type != (uint64_t)(uintptr_t)python.text_type)
                 return false;
             any = true;
         }
-        if (!word_if(frame, layout->back, &frame))
+        if (!python_word_if(frame, layout->back, &frame))
             return false;
     }
     return any;
@@ -141,16 +142,16 @@ static bool confirm(const struct layout *layout, uint64_t thread)
 static unsigned read_frames(const struct layout *layout, uint64_t thread, struct sg_frame *ret, unsigned most)
 {
     unsigned count = 0;
-    uint64_t frame = word(thread, layout->thread_frame);
+    uint64_t frame = python_word(thread, layout->thread_frame);
     if (layout->cframe_frame != NONE)
-        frame = word(frame, layout->cframe_frame);
-    for (; frame && count < most; frame = word(frame, layout->back)) {
+        frame = python_word(frame, layout->cframe_frame);
+    for (; frame && count < most; frame = python_word(frame, layout->back)) {
         if (is_foreign(layout, frame))
             continue;
-        uint64_t code = word(frame, layout->code), at = word(frame, layout->at);
+        uint64_t code = python_word(frame, layout->code), at = python_word(frame, layout->at);
         at = layout->is_pointer ? at - (code + layout->start) : (uint64_t)(uint32_t)at * layout->unit;
-        uint64_t mark = word(code, layout->filename) >> 4 ^ word(code, layout->name) << 3 ^
-            word(code, layout->firstlineno) * UINT64_C(0x9e3779b1);
+        uint64_t mark = python_word(code, layout->filename) >> 4 ^ python_word(code, layout->name) << 3 ^
+            python_word(code, layout->firstlineno) * UINT64_C(0x9e3779b1);
         ret[count++] = (struct sg_frame){code, ((uint32_t)at | mark << 32) & ~ASKED};
     }
     return count;
@@ -183,7 +184,7 @@ unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
 {
     enum state state = atomic_load_explicit(&python.state, memory_order_acquire);
     if (state == UNSEEN) {
-        state = look();
+        state = python_look();
         atomic_store_explicit(&python.state, state, memory_order_release);
     }
     if (state == ABSENT || !python.is_initialized()) /* it is none any more as soon as it begins to end */
@@ -194,7 +195,7 @@ unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
     uint64_t address = (uint64_t)(uintptr_t)thread;
     if (state == READ)
         return read_frames(python.layout, address, ret, most);
-    if (state == UNCONFIRMED && confirm(python.layout, address)) {
+    if (state == UNCONFIRMED && python_confirm(python.layout, address)) {
         atomic_store_explicit(&python.state, READ, memory_order_release);
         return read_frames(python.layout, address, ret, most);
     }
@@ -202,7 +203,7 @@ unsigned sg_python_frames(struct sg_frame *ret, unsigned most)
 }
 
 /* Writes a character as UTF-8 to `to`, or nothing where there is no room for it. */
-static size_t put(char *to, size_t room, uint32_t character)
+static size_t python_put(char *to, size_t room, uint32_t character)
 {
     char bytes[4];
     size_t count = character < 0x80 ? 1 : character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
@@ -219,7 +220,7 @@ static size_t put(char *to, size_t room, uint32_t character)
 /* A string of Python's, as far as there is room. */
 static void read_text(const struct layout *layout, uint64_t text, char *ret, size_t room)
 {
-    uint64_t state = word(text, TEXT_STATE), length = word(text, TEXT_LENGTH), from = text;
+    uint64_t state = python_word(text, TEXT_STATE), length = python_word(text, TEXT_LENGTH), from = text;
     unsigned kind = state >> 2 & 7;
     bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
     size_t used = 0;
@@ -227,7 +228,7 @@ static void read_text(const struct layout *layout, uint64_t text, char *ret, siz
     for (uint64_t i = 0; compact && i < length && used + 4 < room; i++) {
         uint32_t character = 0;
         memcpy(&character, (const void *)(uintptr_t)(from + i * kind), kind == 1 || kind == 2 ? kind : 4);
-        used += put(ret + used, room - 1 - used, character);
+        used += python_put(ret + used, room - 1 - used, character);
     }
     ret[used] = '\0';
 }
@@ -255,9 +256,9 @@ bool sg_python_describe(const struct sg_frame *frame, char *file, char *function
         return ask_text(code, "co_filename", file, room) && ask_text(code, "co_name", function, room);
     }
     const struct layout *layout = python.layout;
-    read_text(layout, word(frame->code, layout->filename), file, room);
-    read_text(layout, word(frame->code, layout->name), function, room);
+    read_text(layout, python_word(frame->code, layout->filename), file, room);
+    read_text(layout, python_word(frame->code, layout->name), function, room);
     int line = python.line_of(code, (int)(uint32_t)frame->at);
-    *ret_line = line > 0 ? (uint32_t)line : (uint32_t)word(frame->code, layout->firstlineno);
+    *ret_line = line > 0 ? (uint32_t)line : (uint32_t)python_word(frame->code, layout->firstlineno);
     return true;
 }

@@ -57,15 +57,15 @@ struct text {
 
 struct table {
     struct site site[SITES_MOST];            /* by number; [0] is none */
-    _Atomic uint32_t slot[2 * SITES_MOST];   /* by hash of the frames */
-    uint32_t shown_slot[2 * SITES_MOST];     /* by hash of the line that is shown: the first such site */
+    _Atomic uint32_t bucket[2 * SITES_MOST]; /* by hash of the frames */
+    uint32_t shown_bucket[2 * SITES_MOST];   /* by hash of the line that is shown: the first such site */
     struct text text[TEXTS_MOST];            /* [0] is "" */
-    uint32_t text_slot[2 * TEXTS_MOST];
+    uint32_t text_bucket[2 * TEXTS_MOST];
     char arena[ARENA_BYTES];
     struct sg_native native;
 };
 
-/* Changed under SG_GUARD_SITES. */
+/* Changed under SG_LOCK_SITES. */
 static struct {
     _Atomic(struct table *) table;
     uint32_t sites, texts, arena_used;
@@ -100,7 +100,7 @@ static uint64_t hash_of(const void *bytes, size_t words)
 static uint32_t find(struct table *table, const struct sg_frame *frame, uint32_t frames, uint64_t hash)
 {
     for (uint64_t i = hash;; i++) {
-        uint32_t number = atomic_load_explicit(&table->slot[i % (2 * SITES_MOST)], memory_order_acquire);
+        uint32_t number = atomic_load_explicit(&table->bucket[i % (2 * SITES_MOST)], memory_order_acquire);
         const struct site *site = &table->site[number];
         if (!number || (site->hash == hash && site->frames == frames &&
                            memcmp(site->frame, frame, frames * sizeof *frame) == 0))
@@ -117,20 +117,20 @@ static uint32_t intern(struct table *table, const char *bytes)
         return 0;
     for (size_t i = 0; i < length; i++)
         hash = sg_fnv(hash, (unsigned char)bytes[i]);
-    uint32_t *slot;
+    uint32_t *bucket;
     for (uint64_t i = hash;; i++) {
-        slot = &table->text_slot[i % (2 * TEXTS_MOST)];
-        if (!*slot || strcmp(table->arena + table->text[*slot].at, bytes) == 0)
+        bucket = &table->text_bucket[i % (2 * TEXTS_MOST)];
+        if (!*bucket || strcmp(table->arena + table->text[*bucket].at, bytes) == 0)
             break;
     }
-    if (*slot)
-        return *slot;
+    if (*bucket)
+        return *bucket;
     if (sites.texts == TEXTS_MOST || length > ARENA_BYTES - sites.arena_used)
         return 0;
     table->text[sites.texts] = (struct text){.at = sites.arena_used};
     memcpy(table->arena + sites.arena_used, bytes, length);
     sites.arena_used += (uint32_t)length;
-    return *slot = sites.texts++;
+    return *bucket = sites.texts++;
 }
 
 /* The first site that shows the same line as this one, which may be itself. */
@@ -140,12 +140,12 @@ static uint32_t shown_by(struct table *table, uint32_t number)
     enum kind kind = table->site[number].kind;
     uint64_t words[2] = {(uint64_t)line->file << 32 | line->function, (uint64_t)kind << 32 | line->line};
     for (uint64_t i = hash_of(words, 2);; i++) {
-        uint32_t *slot = &table->shown_slot[i % (2 * SITES_MOST)];
-        const struct site *other = &table->site[*slot];
-        if (!*slot)
-            *slot = number;
-        if (*slot == number || (other->kind == kind && memcmp(&other->line[other->best], line, sizeof *line) == 0))
-            return *slot;
+        uint32_t *bucket = &table->shown_bucket[i % (2 * SITES_MOST)];
+        const struct site *other = &table->site[*bucket];
+        if (!*bucket)
+            *bucket = number;
+        if (*bucket == number || (other->kind == kind && memcmp(&other->line[other->best], line, sizeof *line) == 0))
+            return *bucket;
     }
 }
 
@@ -168,7 +168,7 @@ static void describe(const struct sg_frame *frame, enum kind kind, struct descri
     (void)sg_backward_name(frame->code, ret->function, TEXT_BYTES);
 }
 
-/* Gives a site its lines. Under SG_GUARD_SITES. */
+/* Gives a site its lines. Under SG_LOCK_SITES. */
 static void put_lines(struct table *table, struct site *site, const struct described *said)
 {
     const struct site *forward = &table->site[site->kind == BACKWARD ? site->frame[0].at : 0];
@@ -197,7 +197,7 @@ static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t
     for (uint32_t i = 0; i < frames; i++)
         describe(&frame[i], kind, &said[i]);
     sg_backward_look();
-    sg_guard(SG_GUARD_SITES);
+    sg_process_lock(SG_LOCK_SITES);
     uint32_t number = find(table, frame, frames, hash);
     if (!number && sites.sites < SITES_MOST) {
         struct site *site = &table->site[number = sites.sites++];
@@ -208,15 +208,15 @@ static uint32_t make(struct table *table, const struct sg_frame *frame, uint32_t
         put_lines(table, site, said);
         site->shown = shown_by(table, number);
         uint64_t i = hash;
-        while (atomic_load_explicit(&table->slot[i % (2 * SITES_MOST)], memory_order_relaxed))
+        while (atomic_load_explicit(&table->bucket[i % (2 * SITES_MOST)], memory_order_relaxed))
             i++;
-        atomic_store_explicit(&table->slot[i % (2 * SITES_MOST)], number, memory_order_release);
+        atomic_store_explicit(&table->bucket[i % (2 * SITES_MOST)], number, memory_order_release);
     }
-    sg_unguard(SG_GUARD_SITES);
+    sg_process_unlock(SG_LOCK_SITES);
     return number;
 }
 
-/* Under SG_GUARD_SITES. False: the trace has not taken it. */
+/* Under SG_LOCK_SITES. False: the trace has not taken it. */
 static bool write_text(struct table *table, uint32_t number, uint32_t trace)
 {
     struct segalloc_trace_record piece[TEXT_BYTES / PIECE_BYTES];
@@ -252,9 +252,9 @@ uint32_t sg_sites_intern(const char *text)
     length = length < sizeof cut ? length : sizeof cut - 1;
     memcpy(cut, text, length);
     cut[length] = '\0';
-    sg_guard(SG_GUARD_SITES);
+    sg_process_lock(SG_LOCK_SITES);
     uint32_t number = intern(table, cut);
-    sg_unguard(SG_GUARD_SITES);
+    sg_process_unlock(SG_LOCK_SITES);
     return number;
 }
 
@@ -271,9 +271,9 @@ uint32_t sg_sites_trace(void)
 
 bool sg_sites_write_text(uint32_t text)
 {
-    sg_guard(SG_GUARD_SITES);
+    sg_process_lock(SG_LOCK_SITES);
     bool whole = write_text(atomic_load(&sites.table), text, sg_sites_trace());
-    sg_unguard(SG_GUARD_SITES);
+    sg_process_unlock(SG_LOCK_SITES);
     return whole;
 }
 
@@ -283,7 +283,7 @@ static __attribute__((noinline)) void write_site(struct table *table, uint32_t n
     struct site *site = &table->site[number];
     static const uint8_t flags[] = {[NATIVE] = SEGALLOC_FLAG_NATIVE, [BACKWARD] = SEGALLOC_FLAG_BACKWARD};
     bool whole = true;
-    sg_guard(SG_GUARD_SITES);
+    sg_process_lock(SG_LOCK_SITES);
     uint32_t trace = atomic_load(&sites.trace);
     for (uint32_t i = 0; i < site->lines && whole; i++) {
         const struct line *line = &site->line[i];
@@ -295,7 +295,7 @@ static __attribute__((noinline)) void write_site(struct table *table, uint32_t n
     }
     if (whole && sg_recorder_define(piece, site->lines))
         atomic_store_explicit(&site->written, trace, memory_order_relaxed);
-    sg_unguard(SG_GUARD_SITES);
+    sg_process_unlock(SG_LOCK_SITES);
 }
 
 /* Where a thread is that runs no Python. */

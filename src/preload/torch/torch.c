@@ -91,10 +91,10 @@ bool sg_torch_is_direct(const void *pointer)
 {
     struct sg_block_info block;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    struct sg_core *core = sg_torch_direct() && sg_life_owns(address) ? sg_begin() : NULL;
+    struct sg_core *core = sg_torch_direct() && sg_process_owns(address) ? sg_enter() : NULL;
     bool is = core && sg_core_block(core, address, &block) == CUDA_SUCCESS && block.base == address;
     if (core)
-        sg_end();
+        sg_leave();
     return is && (!sg_torch_switched() || block.buffer_id <= latest_direct[block.device]);
 }
 
@@ -108,13 +108,13 @@ void sg_torch_pool_begins(uint64_t first, uint64_t second)
 {
     next_pool = (struct pool){first, second};
     enum sg_torch_mode before = SG_TORCH_SWITCHABLE;
-    if (current_mode() != before || sg_life_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
+    if (current_mode() != before || sg_process_conf()->pytorch != SG_PYTORCH_AUTO || !sg_torch_allocator_cache(true))
         return;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     for (int device = 0; core && device < SG_DEVICES_MAX; device++)
         latest_direct[device] = sg_core_latest_buffer(core, device);
     if (core)
-        sg_end();
+        sg_leave();
     (void)atomic_compare_exchange_strong(&mode, &before, SG_TORCH_SWITCHED);
 }
 
@@ -127,13 +127,13 @@ static void explain_pool(void)
     next_pool = (struct pool){0, 0};
     if (!(its.first | its.second) || !sg_torch_counts() || sg_torch_switched())
         return;
-    sg_guard(SG_GUARD_TORCH);
+    sg_process_lock(SG_LOCK_TORCH);
     bool again = !noted && latest.first == its.first && latest.second == its.second;
     noted |= again;
     latest = its;
-    sg_unguard(SG_GUARD_TORCH);
+    sg_process_unlock(SG_LOCK_TORCH);
     if (again)
-        sg_life_say(
+        sg_log_line(
             "a second CUDA graph is captured for one pool of PyTorch's: in this mode each keeps the memory freed "
             "in its capture; SEGALLOC_CONF=pytorch:auto or pytorch:beneath, without a pluggable allocator, has "
             "graphs share it");
@@ -146,7 +146,7 @@ void sg_torch_captures(CUstreamCaptureMode capture_mode)
     explain_pool();
     if (capture_mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL && sg_torch_direct() && !sg_torch_switched() &&
         !atomic_flag_test_and_set(&noted))
-        sg_life_say("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
+        sg_log_line("a CUDA graph is captured as torch.compile does it, which fails without PyTorch's own cache: use "
                     "SEGALLOC_CONF=pytorch:auto or pytorch:beneath");
 }
 
@@ -183,7 +183,7 @@ static bool serves(void)
 
 static enum sg_pytorch wanted_mode(void)
 {
-    return sg_life_passing() ? SG_PYTORCH_BENEATH : sg_life_conf()->pytorch;
+    return sg_process_is_passthrough() ? SG_PYTORCH_BENEATH : sg_process_conf()->pytorch;
 }
 
 /* Whether this PyTorch, which has asked whether to keep its cache, is to be told not to by its answer. */
@@ -245,14 +245,15 @@ void sg_torch_begins(void)
     atomic_store(&mode, off ? SG_TORCH_DIRECT : SG_TORCH_BENEATH);
     if (off)
         sg_memory_follow();
-    else if (sg_life_conf()->pytorch == SG_PYTORCH_DIRECT)
-        sg_life_say("pytorch:direct: this PyTorch, older than 2.7, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
+    else if (sg_process_conf()->pytorch == SG_PYTORCH_DIRECT)
+        sg_log_line(
+            "pytorch:direct: this PyTorch, older than 2.7, keeps its cache unless PYTORCH_NO_CUDA_MEMORY_CACHING=1 "
                     "is in the environment, where `segalloc run` puts it");
 }
 
 bool sg_torch_caches(void)
 {
-    return current_mode() == SG_TORCH_BENEATH && sg_life_conf()->pytorch == SG_PYTORCH_AUTO;
+    return current_mode() == SG_TORCH_BENEATH && sg_process_conf()->pytorch == SG_PYTORCH_AUTO;
 }
 
 /* PyTorch keeps a thread's current streams in a variable with a destructor, and asked after that it reads freed memory
@@ -352,13 +353,13 @@ static void end_for_want_of_memory(size_t bytes, int device, CUresult result)
     snprintf(line, sizeof line, "%s: PyTorch asked for %s on device %d (CUDA error %d); its pluggable interface has no "
              "way to say that there is none", result == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "no memory",
              sg_size_format(bytes, size), device, (int)result);
-    sg_life_say(line);
+    sg_log_line(line);
     abort();
 }
 
 void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUdeviceptr address = 0;
     CUresult result = CUDA_ERROR_NOT_INITIALIZED;
     if (!bytes)
@@ -369,11 +370,11 @@ void *segalloc_torch_malloc(size_t bytes, int device, void *stream)
     sg_memory_torch_plugged();
     if (driver) {
         bool pushed = sg_torch_push_device(driver, device);
-        struct sg_core *core = sg_begin_allocation();
+        struct sg_core *core = sg_enter_allocation();
         if (core) {
-            const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
+            const struct sg_request origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
             result = sg_memory_alloc(core, bytes, &origin, &address);
-            sg_end();
+            sg_leave();
         } else {
             result = driver->mem_alloc(&address, bytes);
         }
@@ -393,17 +394,17 @@ void segalloc_torch_free(void *pointer, size_t bytes, int device, void *stream)
 {
     (void)bytes;
     CUdeviceptr address = (CUdeviceptr)(uintptr_t)pointer;
-    const struct sg_driver *driver = sg_life_driver();
-    if (!address || !driver || sg_life_over())
+    const struct sg_driver *driver = sg_process_driver();
+    if (!address || !driver || sg_process_over())
         return;
     bool pushed = sg_torch_push_device(driver, device);
-    struct sg_core *core = sg_life_owns(address) ? sg_begin() : NULL;
-    const struct sg_origin origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
+    struct sg_core *core = sg_process_owns(address) ? sg_enter() : NULL;
+    const struct sg_request origin = {.stream = stream, .has_stream = true, .torch = true, .pluggable = true};
     if (core) {
         sg_memory_free(core, address, &origin);
-        sg_end();
+        sg_leave();
     } else {
-        sg_memory_free_passed(address, &origin);
+        sg_memory_free_passthrough(address, &origin);
     }
     sg_torch_pop_device(driver, pushed);
 }

@@ -45,7 +45,7 @@ enum function {
 
 /* Behind the exported table there may be functions of the other class alone; and before it, the two words that the
    C++ ABI has there. */
-enum { SLOTS_MAX = 120, SLOTS_MORE = 8, WORDS_BEFORE = 2 };
+enum { ENTRIES_MAX = 120, ENTRIES_MORE = 8, WORDS_BEFORE = 2 };
 
 /* Releases 2.N by what stands between the counts of their statistics (torch_counts.h). Source: struct DeviceStats in the
    headers of the wheels of 2.5.1, 2.6.0, 2.7.1, 2.8.0, 2.9.1, 2.10.0, 2.11.0, 2.12.0 and 2.12.1; 2.13.0, 2.14.0, 2.14.1 and
@@ -59,7 +59,7 @@ enum { LAYOUTS = sizeof layouts / sizeof *layouts };
 static struct {
     void **object;               /* the allocator, which begins with the address of its table */
     void *const *theirs;         /* its own table */
-    int slot[FUNCTION_COUNT];
+    int entry[FUNCTION_COUNT];
     void (*cached_delete)(void *);
     void (*uncached_delete)(void *);
     bool has_switch;
@@ -70,7 +70,7 @@ static struct {
 static enum { UNTRIED, WATCHED, TAKEN, NOT_TAKEN } state;
 static atomic_flag busy = ATOMIC_FLAG_INIT;
 
-static void *ours[WORDS_BEFORE + SLOTS_MAX + SLOTS_MORE];
+static void *ours[WORDS_BEFORE + ENTRIES_MAX + ENTRIES_MORE];
 
 /* PyTorch has `enable` and `isEnabled` right before `cacheInfo`, neither of them exported; releases that lack them have
    functions there that are. */
@@ -82,7 +82,7 @@ static const char *name_of(void *function)
     return dladdr(function, &info) && info.dli_saddr == function && info.dli_sname ? info.dli_sname : "";
 }
 
-static bool find_slots(void *const *table, int count)
+static bool find_entries(void *const *table, int count)
 {
     static const char *const texts[] = {
 #define FUNCTION(name, text) [name] = "22CUDAPluggableAllocator" text,
@@ -90,19 +90,19 @@ static bool find_slots(void *const *table, int count)
 #undef FUNCTION
     };
     for (int f = 0; f < FUNCTION_COUNT; f++)
-        allocator.slot[f] = -1;
-    for (int slot = 0; slot < count; slot++) {
-        const char *name = name_of(table[slot]);
+        allocator.entry[f] = -1;
+    for (int entry = 0; entry < count; entry++) {
+        const char *name = name_of(table[entry]);
         for (int f = 0; f < FUNCTION_COUNT; f++) {
             if (strstr(name, texts[f]))
-                allocator.slot[f] = slot;
+                allocator.entry[f] = entry;
         }
     }
     for (int f = 0; f < FUNCTION_COUNT; f++) {
-        if (allocator.slot[f] < 0 && f != FRACTION_SET) /* PyTorch 2.5 lacks that one */
+        if (allocator.entry[f] < 0 && f != FRACTION_SET) /* PyTorch 2.5 lacks that one */
             return false;
     }
-    int info = allocator.slot[CACHE_INFO];
+    int info = allocator.entry[CACHE_INFO];
     allocator.has_switch = info > BEFORE_ENABLE && !*name_of(table[info - BEFORE_ENABLE]) &&
         !*name_of(table[info - BEFORE_IS_ENABLED]);
     return true;
@@ -127,7 +127,7 @@ static int find_table(void *const **ret)
         return 0;
     int count = (int)(symbol->st_size / sizeof *table) - WORDS_BEFORE;
     *ret = table + WORDS_BEFORE;
-    return count > 0 && count <= SLOTS_MAX ? count : 0;
+    return count > 0 && count <= ENTRIES_MAX ? count : 0;
 }
 
 static void **current_object(void)
@@ -151,7 +151,7 @@ static bool find_object(void)
 /* The allocator's own function, into a pointer to a function of its type. */
 static void load(enum function function, void *ret)
 {
-    memcpy(ret, &allocator.theirs[allocator.slot[function]], sizeof(void *));
+    memcpy(ret, &allocator.theirs[allocator.entry[function]], sizeof(void *));
 }
 
 typedef void pool_fn(void *self, uintptr_t device, uintptr_t first, uintptr_t second, void *filter);
@@ -284,7 +284,7 @@ static bool has_known_statistics(void)
         return true;
     snprintf(line, sizeof line, "PyTorch %s has statistics that this version does not know (2.%u to 2.%u are): while its cache is "
              "off torch.cuda.memory_stats() counts nothing", version, layouts[0].from, layouts[LAYOUTS - 1].to);
-    sg_life_say(line);
+    sg_log_line(line);
     return false;
 }
 #endif
@@ -292,7 +292,7 @@ static bool has_known_statistics(void)
 #define REPLACE(which, function) \
     do { \
         __typeof__(&(function)) ours_ = function; \
-        memcpy(&ours[WORDS_BEFORE + allocator.slot[which]], &ours_, sizeof ours_); \
+        memcpy(&ours[WORDS_BEFORE + allocator.entry[which]], &ours_, sizeof ours_); \
     } while (0)
 
 /* Copies the table, with nothing replaced in it yet. */
@@ -300,9 +300,9 @@ static bool find(void)
 {
     void *const *exported;
     int count = find_table(&exported);
-    if (!count || !find_slots(exported, count) || !find_object())
+    if (!count || !find_entries(exported, count) || !find_object())
         return false;
-    memcpy(ours, allocator.theirs - WORDS_BEFORE, (size_t)(WORDS_BEFORE + count + SLOTS_MORE) * sizeof *ours);
+    memcpy(ours, allocator.theirs - WORDS_BEFORE, (size_t)(WORDS_BEFORE + count + ENTRIES_MORE) * sizeof *ours);
     return true;
 }
 
@@ -329,10 +329,10 @@ typedef double fraction_set_fn(void *self, uintptr_t device);
 
 void sg_torch_allocator_limit(void)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     fraction_set_fn *set;
     int count = 0;
-    if (state != TAKEN || allocator.slot[FRACTION_SET] < 0 || !driver || driver->device_count(&count) != CUDA_SUCCESS)
+    if (state != TAKEN || allocator.entry[FRACTION_SET] < 0 || !driver || driver->device_count(&count) != CUDA_SUCCESS)
         return;
     load(FRACTION_SET, &set);
     for (int device = 0; device < count; device++) {
@@ -349,25 +349,25 @@ typedef void (*deleter_fn(const void *self))(void *);
 static void set(bool on)
 {
     enable_fn *enable;
-    memcpy(&enable, &allocator.theirs[allocator.slot[CACHE_INFO] - BEFORE_ENABLE], sizeof enable);
+    memcpy(&enable, &allocator.theirs[allocator.entry[CACHE_INFO] - BEFORE_ENABLE], sizeof enable);
     enable(allocator.object, on);
 }
 
 static bool is_set(void)
 {
     is_enabled_fn *is_enabled;
-    memcpy(&is_enabled, &allocator.theirs[allocator.slot[CACHE_INFO] - BEFORE_IS_ENABLED], sizeof is_enabled);
+    memcpy(&is_enabled, &allocator.theirs[allocator.entry[CACHE_INFO] - BEFORE_IS_ENABLED], sizeof is_enabled);
     return is_enabled(allocator.object);
 }
 
-static int is_enabled_slot(void)
+static int is_enabled_entry(void)
 {
-    return allocator.slot[CACHE_INFO] - BEFORE_IS_ENABLED;
+    return allocator.entry[CACHE_INFO] - BEFORE_IS_ENABLED;
 }
 
-static void replace(int slot, void *function)
+static void replace(int entry, void *function)
 {
-    __atomic_store_n(&ours[WORDS_BEFORE + slot], function, __ATOMIC_RELEASE);
+    __atomic_store_n(&ours[WORDS_BEFORE + entry], function, __ATOMIC_RELEASE);
 }
 
 /* PyTorch 2.14 and 2.15 read their switch first, and ask whether to cache at all only if it is on; 2.12 asks first. A
@@ -385,8 +385,8 @@ static bool is_enabled(const void *self)
         asks = false;
     }
     if (sg_torch_settled())
-        replace(is_enabled_slot(), allocator.theirs[is_enabled_slot()]);
-    memcpy(&theirs, &allocator.theirs[is_enabled_slot()], sizeof theirs);
+        replace(is_enabled_entry(), allocator.theirs[is_enabled_entry()]);
+    memcpy(&theirs, &allocator.theirs[is_enabled_entry()], sizeof theirs);
     return theirs(self);
 }
 
@@ -396,7 +396,7 @@ void sg_torch_allocator_watch(void)
         return; /* another thread does it, and may wait for the loader's lock, which this one may hold */
     if (state == UNTRIED && find() && allocator.has_switch) {
         is_enabled_fn *function = is_enabled;
-        memcpy(&ours[WORDS_BEFORE + is_enabled_slot()], &function, sizeof function);
+        memcpy(&ours[WORDS_BEFORE + is_enabled_entry()], &function, sizeof function);
         use_ours();
         state = WATCHED;
     }

@@ -59,10 +59,10 @@ void sg_torch_counts_add(void *statistics, size_t map_bytes, int device)
     struct counts *counts = statistics;
     struct more_counts *more = (void *)((char *)(counts + 1) + map_bytes);
     struct sg_stats stats;
-    struct sg_core *core = sg_torch_direct() ? sg_begin() : NULL;
+    struct sg_core *core = sg_torch_direct() ? sg_enter() : NULL;
     bool known = core && sg_core_stats_recent(core, device, &stats);
     if (core)
-        sg_end();
+        sg_leave();
     if (!known)
         return;
     /* Once the cache is on again, its segments are served here as well, and are no tensors. */

@@ -17,7 +17,7 @@ static bool is_device(int device)
 static void settle(struct sg_core *core, int device)
 {
     struct sg_stats stats;
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     if (!sg_core_stats(core, device, &stats) || !stats.value[SG_STAT_pending_bytes])
         return;
     bool pushed = sg_torch_push_device(driver, device);
@@ -27,33 +27,33 @@ static void settle(struct sg_core *core, int device)
 
 void segalloc_torch_reset(void)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
-    for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_live(); device++) {
+    for (int device = 0; device < SG_DEVICES_MAX && !sg_captures_active(); device++) {
         settle(core, device);
         sg_core_trim(core, device, 0);
     }
-    sg_end();
+    sg_leave();
 }
 
 size_t segalloc_set_limit(int device, size_t bytes)
 {
-    const struct sg_driver *driver = sg_life_driver();
-    if (!driver || !is_device(device) || sg_life_over())
+    const struct sg_driver *driver = sg_process_driver();
+    if (!driver || !is_device(device) || sg_process_over())
         return 0;
     bool pushed = sg_torch_push_device(driver, device);
-    struct sg_core *core = sg_begin_allocation();
+    struct sg_core *core = sg_enter_allocation();
     size_t set = core ? sg_core_set_limit(core, device, bytes) : 0;
     if (core)
-        sg_end();
+        sg_leave();
     sg_torch_pop_device(driver, pushed);
     return set;
 }
 
 void segalloc_torch_memory_fraction(double fraction, int device)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     size_t total;
     if (driver && is_device(device) && fraction >= 0 && driver->device_total(&total, device) == CUDA_SUCCESS)
         segalloc_set_limit(device, fraction < 1 ? (size_t)(fraction * (double)total) : total);
@@ -93,17 +93,17 @@ void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaP
     size_t *largest)
 {
     (void)self;
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     size_t available = 0, total;
     if (driver && is_device(device)) {
         bool pushed = sg_torch_push_device(driver, device);
-        struct sg_core *core = sg_begin();
+        struct sg_core *core = sg_enter();
         if (driver->mem_info(&available, &total) != CUDA_SUCCESS)
             available = 0;
         else if (core)
             sg_core_mem_info(core, device, &available, &total);
         if (core)
-            sg_end();
+            sg_leave();
         sg_torch_pop_device(driver, pushed);
     }
     *largest = *largest > available ? *largest : available;
@@ -112,11 +112,11 @@ void _ZN5torch4cuda22CUDAPluggableAllocator22CUDAPluggableAllocator9cacheInfoEaP
 void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
 {
     struct sg_block_info block = {.base = (CUdeviceptr)(uintptr_t)pointer};
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (core) {
         if (sg_core_block(core, block.base, &block) != CUDA_SUCCESS)
             block.bytes = 0;
-        sg_end();
+        sg_leave();
     }
     if (ret_bytes)
         *ret_bytes = block.bytes;
@@ -125,12 +125,12 @@ void *segalloc_torch_base(void *pointer, size_t *ret_bytes)
 
 void segalloc_reset_peaks(int device)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
     if (is_device(device))
         sg_core_reset_peaks(core, device);
-    sg_end();
+    sg_leave();
 }
 
 /* The two structs are alike in size, so that the list is turned from one into the other where it stands. */
@@ -138,11 +138,11 @@ _Static_assert(sizeof(struct segalloc_piece) == sizeof(struct sg_piece), "alike"
 
 size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     void *list = ret;
     size_t count = core && is_device(device) ? sg_core_pieces(core, device, list, room) : 0;
     if (core)
-        sg_end();
+        sg_leave();
     for (size_t i = 0; i < count && i < room; i++) {
         struct sg_piece piece;
         memcpy(&piece, &ret[i], sizeof piece);
@@ -161,7 +161,7 @@ size_t segalloc_pieces(int device, struct segalloc_piece *ret, size_t room)
 
 int segalloc_in_use(void)
 {
-    return !sg_life_passing() && !sg_life_over();
+    return !sg_process_is_passthrough() && !sg_process_over();
 }
 
 size_t segalloc_option(const char *name, char *ret, size_t size)
@@ -170,10 +170,10 @@ size_t segalloc_option(const char *name, char *ret, size_t size)
     for (unsigned i = 0; name && i < SG_OPTION_COUNT; i++) {
         if (strcmp(sg_option_info((enum sg_option)i)->name, name) != 0)
             continue;
-        const struct sg_conf *conf = sg_life_conf();
-        sg_guard(SG_GUARD_LIFE);
+        const struct sg_conf *conf = sg_process_conf();
+        sg_process_lock(SG_LOCK_PROCESS);
         sg_conf_format(conf, (enum sg_option)i, value, sizeof value);
-        sg_unguard(SG_GUARD_LIFE);
+        sg_process_unlock(SG_LOCK_PROCESS);
         size_t length = strlen(value);
         if (size) {
             size_t copied = length < size ? length : size - 1;

@@ -129,12 +129,12 @@ static bool can_throw(void)
     if (!known) {
         struct cxx found = {0};
         known = look_up(&found) ? 1 : 2;
-        sg_guard(SG_GUARD_REAL);
+        sg_process_lock(SG_LOCK_REAL);
         if (!atomic_load_explicit(&cxx_known, memory_order_relaxed)) {
             cxx = found;
             atomic_store_explicit(&cxx_known, known, memory_order_release);
         }
-        sg_unguard(SG_GUARD_REAL);
+        sg_process_unlock(SG_LOCK_REAL);
     }
     return known == 1;
 }
@@ -148,9 +148,9 @@ struct standing {
 
 static void take_stock(int device, struct standing *ret)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     bool pushed = driver && sg_torch_push_device(driver, device);
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUcontext context;
     struct sg_stats stats;
     memset(ret, 0, sizeof *ret);
@@ -165,7 +165,7 @@ static void take_stock(int device, struct standing *ret)
         }
     }
     if (core)
-        sg_end();
+        sg_leave();
     if (driver)
         sg_torch_pop_device(driver, pushed);
 }

@@ -7,7 +7,7 @@
 #include "serve/callers.h"
 
 /* Throws c10::OutOfMemoryError with PyTorch's usual text for `bytes` on `device` (-1: the current one). Called from
-   the outermost frame of ours that PyTorch called, with no lock held and not between sg_begin() and sg_end().
+   the outermost frame of ours that PyTorch called, with no lock held and not between sg_enter() and sg_leave().
    Returns where PyTorch's libraries lack something that this takes. Takes the loader's lock the first time. */
 void sg_torch_throw_out_of_memory(int device, size_t bytes);
 

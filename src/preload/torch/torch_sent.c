@@ -18,7 +18,7 @@ static struct {
         const void *block;
         void *copy;
     } list[COPIES_MAX]; /* untouched until something is sent */
-} sent;                 /* under SG_GUARD_TORCH */
+} sent;                 /* under SG_LOCK_TORCH */
 
 atomic_int sg_torch_sent_copies;
 
@@ -27,9 +27,9 @@ static _Thread_local struct {
     void *block, *copy;
 } moving;
 
-static bool remember(const void *block, void *copy)
+static bool torch_sent_remember(const void *block, void *copy)
 {
-    sg_guard(SG_GUARD_TORCH);
+    sg_process_lock(SG_LOCK_TORCH);
     int count = atomic_load(&sg_torch_sent_copies);
     bool room = count < COPIES_MAX;
     if (room) {
@@ -37,14 +37,14 @@ static bool remember(const void *block, void *copy)
         sent.list[count].copy = copy;
         atomic_store(&sg_torch_sent_copies, count + 1);
     }
-    sg_unguard(SG_GUARD_TORCH);
+    sg_process_unlock(SG_LOCK_TORCH);
     return room;
 }
 
 void sg_torch_sent_freed(const void *pointer)
 {
     void *copy = NULL;
-    sg_guard(SG_GUARD_TORCH);
+    sg_process_lock(SG_LOCK_TORCH);
     int count = atomic_load(&sg_torch_sent_copies);
     for (int i = 0; i < count && !copy; i++) {
         if (sent.list[i].block != pointer)
@@ -53,13 +53,13 @@ void sg_torch_sent_freed(const void *pointer)
         sent.list[i] = sent.list[count - 1];
         atomic_store(&sg_torch_sent_copies, count - 1);
     }
-    sg_unguard(SG_GUARD_TORCH);
+    sg_process_unlock(SG_LOCK_TORCH);
     if (copy)
         sg_torch_allocator_put(copy);
 }
 
 /* Whether the driver has that much, and a segment's rounding more, if need be with what we hold idle. */
-static bool has_room(size_t bytes)
+static bool torch_sent_has_room(size_t bytes)
 {
     enum { MORE = 64 << 20 };
     CUdeviceptr probe;
@@ -74,10 +74,10 @@ static bool has_room(size_t bytes)
 /* With the block's device current. */
 static void *copy_of(void *pointer, size_t bytes)
 {
-    if (sg_captures_wait(NULL) != CUDA_SUCCESS || !has_room(bytes))
+    if (sg_captures_wait(NULL) != CUDA_SUCCESS || !torch_sent_has_room(bytes))
         return NULL;
     void *copy = sg_torch_allocator_get(bytes);
-    if (!copy || !remember(pointer, copy)) {
+    if (!copy || !torch_sent_remember(pointer, copy)) {
         if (copy)
             sg_torch_allocator_put(copy);
         return NULL;
@@ -90,17 +90,17 @@ static void *copy_of(void *pointer, size_t bytes)
 void *sg_torch_sent_copy(void *pointer)
 {
     struct sg_block_info block;
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUresult result = core ? sg_core_block(core, (CUdeviceptr)(uintptr_t)pointer, &block) : CUDA_ERROR_NOT_FOUND;
     if (core)
-        sg_end();
+        sg_leave();
     if (result != CUDA_SUCCESS || block.base != (CUdeviceptr)(uintptr_t)pointer || sg_captures_any() ||
         !sg_torch_switchable())
         return NULL;
-    bool pushed = sg_torch_push_device(sg_life_driver(), block.device);
+    bool pushed = sg_torch_push_device(sg_process_driver(), block.device);
     moving.copy = copy_of(pointer, block.bytes);
     moving.block = moving.copy ? pointer : NULL;
-    sg_torch_pop_device(sg_life_driver(), pushed);
+    sg_torch_pop_device(sg_process_driver(), pushed);
     return moving.copy;
 }
 

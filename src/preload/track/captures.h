@@ -10,7 +10,7 @@
 #include "serve/requests.h"
 
 /* Whether a capture is live, of whichever stream and thread. No lock. */
-bool sg_captures_live(void);
+bool sg_captures_active(void);
 
 /* Whether there has ever been one: if not, none is live. */
 extern atomic_bool sg_captures_begun __attribute__((visibility("hidden")));
@@ -34,10 +34,10 @@ static inline unsigned sg_captures_ends(void)
 }
 
 /* Whether a thread is about to free what was kept: it may wait for that. */
-bool sg_captures_settling(void);
+bool sg_captures_runs_deferred(void);
 
 /* Frees what was kept, unless a capture is live. */
-void sg_captures_settle(struct sg_core *core);
+void sg_captures_run_deferred(struct sg_core *core);
 
 /* The stream whose capture this thread began last, of those still live. */
 bool sg_captures_own(CUstream *ret);
@@ -48,8 +48,8 @@ bool sg_captures_forked(CUstream stream);
 
 /* Around calls that a capture could be ruined by, or could begin beside. Between the two no capture begins, and no
    stream joins one. Nothing may be waited for meanwhile. They nest. */
-void sg_captures_hold(void);
-void sg_captures_unhold(void);
+void sg_captures_exclude(void);
+void sg_captures_allow(void);
 
 /* In a forked child: threads that are not there any more keep nothing from beginning. */
 void sg_captures_fork_child(void);
@@ -75,16 +75,16 @@ CUresult sg_captures_destroyed(CUresult result, CUstream stream);
 
 /* While a capture is live: defers a free to its end, and answers as the driver would. CUDA_ERROR_INVALID_VALUE: not
    the start of a live block, or freed already. */
-CUresult sg_captures_park(struct sg_core *core, CUdeviceptr address, const struct sg_origin *origin);
+CUresult sg_captures_defer_free(struct sg_core *core, CUdeviceptr address, const struct sg_request *request);
 
 /* Bytes of a device that are kept so, for who reports them: others may free and park meanwhile. */
-uint64_t sg_captures_parked_bytes(struct sg_core *core, int device);
+uint64_t sg_captures_deferred_bytes(struct sg_core *core, int device);
 
 /* A driver for the core that asks, records and waits only where no capture can be ruined by it, and says
    CUDA_ERROR_NOT_READY or CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED instead. A wait for an event is one in slices, and
    given up with CUDA_ERROR_NOT_READY after `wait_limit` of the configuration. A wait for a context that another thread
    ends is one for its end. */
-void sg_captures_gate(const struct sg_driver *driver, struct sg_driver *ret);
+void sg_captures_make_driver_safe(const struct sg_driver *driver, struct sg_driver *ret);
 
 /* Waits for the current context as the core does by that driver, once there is a core. */
 CUresult sg_captures_synchronize(void);

@@ -1,8 +1,8 @@
 /* Calls of ours that name a context which another thread may end: the ending thread waits for them. Each strict free
    beside a second context is one. So they take no lock and write no cache line that threads share. The expensive
    half is left to the thread that ends a context. */
-#ifndef SG_USERS_H
-#define SG_USERS_H
+#ifndef SG_CONTEXT_PINS_H
+#define SG_CONTEXT_PINS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -16,67 +16,67 @@ enum { SG_CONTEXTS_KNOWN = 1024 };
 
 /* Where a thread publishes the context that it names: a row for each of the first threads; later threads share the
    last. */
-struct sg_row {
-    _Alignas(64) _Atomic(CUcontext) named;  /* by the short way, of a row that isn't shared; NULL: none */
-    atomic_int calls[SG_CONTEXTS_KNOWN];    /* by the long one: how many name the context of each place */
+struct sg_hazard_record {
+    _Alignas(64) _Atomic(CUcontext) pinned; /* by the short way, of a row that isn't shared; NULL: none */
+    atomic_int pins[SG_CONTEXTS_KNOWN];     /* by the long one: how many name the context of each place */
 };
 
 /* Around a call of ours that names a context of another thread's. Nobody destroys it meanwhile; one that is being
-   destroyed is waited for. Returns what sg_users_end() takes. Below 0, and no end then: the context is gone, with
+   destroyed is waited for. Returns what sg_context_unpin() takes. Below 0, and no end then: the context is gone, with
    its work. No lock. */
-int sg_users_begin(CUcontext context);
-void sg_users_end(int use);
+int sg_context_pin(CUcontext context);
+void sg_context_unpin(int use);
 
-/* Names a context as sg_users_begin() does, and makes it current meanwhile. */
-int sg_users_enter(CUcontext context);
-void sg_users_leave(int use);
+/* Names a context as sg_context_pin() does, and makes it current meanwhile. */
+int sg_context_pin_current(CUcontext context);
+void sg_context_unpin_current(int use);
 
 /* An asymmetric hazard pointer, for a thread that names one context at a time and has named it before. The user
    publishes the context, then checks `changes`. The ending thread raises `changes`, then scans all rows. Both orders
    need a fence. Where the kernel can make one in all threads (membarrier), the ending thread does: a locked
    instruction in each free would be a tenth of it. False: take the slow path, which caches its finding for the next
    call. */
-extern atomic_uint sg_users_changes
+extern atomic_uint sg_context_pins_epoch
     __attribute__((visibility("hidden"))); /* whenever a context begins to end, does not, or has gone */
-static inline struct sg_met *sg_users_met(struct sg_thread *self, CUcontext context)
+static inline struct sg_pin_entry *sg_context_pin_entry(struct sg_thread *self, CUcontext context)
 {
-    return &self->met[sg_hash((uintptr_t)context) >> (64 - SG_CONTEXTS_MET_BITS)];
+    return &self->pin_cache[sg_hash((uintptr_t)context) >> (64 - SG_PIN_CACHE_BITS)];
 }
-static inline bool sg_users_begin_quickly(struct sg_thread *self, CUcontext context)
+static inline bool sg_context_pin_cached(struct sg_thread *self, CUcontext context)
 {
-    const struct sg_met *met = sg_users_met(self, context);
-    if (met->context != context || !context)
+    const struct sg_pin_entry *entry = sg_context_pin_entry(self, context);
+    if (entry->context != context || !context)
         return false;
-    atomic_store_explicit(&self->row->named, context, memory_order_relaxed);
+    atomic_store_explicit(&self->hazard->pinned, context, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    if (met->changes == atomic_load_explicit(&sg_users_changes, memory_order_acquire))
+    if (entry->changes == atomic_load_explicit(&sg_context_pins_epoch, memory_order_acquire))
         return true;
-    atomic_store_explicit(&self->row->named, NULL, memory_order_release);
+    atomic_store_explicit(&self->hazard->pinned, NULL, memory_order_release);
     return false;
 }
-static inline void sg_users_end_quickly(struct sg_thread *self)
+static inline void sg_context_unpin_cached(struct sg_thread *self)
 {
-    atomic_store_explicit(&self->row->named, NULL, memory_order_release);
+    atomic_store_explicit(&self->hazard->pinned, NULL, memory_order_release);
 }
 
-/* The rest is for who follows the contexts, under SG_GUARD_CONTEXTS. A context has come; is gone. */
-void sg_users_seen(CUcontext context);
-void sg_users_gone(CUcontext context);
+/* The rest is for who follows the contexts, under SG_LOCK_CONTEXTS. A context has come; is gone. */
+void sg_context_pins_add(CUcontext context);
+void sg_context_pins_remove(CUcontext context);
 
 /* One call more (1) or less (-1) that may end the context is under way: no call that names it begins meanwhile. */
-void sg_users_ending(CUcontext context, int more);
+void sg_context_pins_ending(CUcontext context, int more);
 
-/* Without the guard: whether calls are under way that name it, after sg_users_ending(). */
-bool sg_users_any(CUcontext context);
+/* Without the lock: whether calls are under way that name it, after sg_context_pins_ending(). */
+bool sg_context_is_pinned(CUcontext context);
 
-/* Without the guard: whether such a call is under way. */
-bool sg_users_is_ending(CUcontext context);
+/* Without the lock: whether such a call is under way. */
+bool sg_context_is_ending(CUcontext context);
 
 /* Between two looks at either: sleeps 20 us. What is waited for is rare and short. */
-void sg_users_rest(void);
+void sg_context_pins_rest(void);
 
-/* Without the guard, when there is a second context: makes calls that name one cheaper from here on, where the kernel
+/* Without the lock, when there is a second context: makes calls that name one cheaper from here on, where the kernel
    can. */
-void sg_users_expect(void);
+void sg_context_pins_use_membarrier(void);
 
 #endif

@@ -19,7 +19,7 @@ static struct {
         uint64_t id; /* the driver's, which no other one has had; 0: it gives none */
         int device;
         bool primary;
-        bool gone; /* a thread is telling all others so */
+        bool contexts_gone; /* a thread is telling all others so */
         CUgreenCtx green; /* of which it was made */
     } list[SG_CONTEXTS_KNOWN];
     int count;
@@ -30,7 +30,7 @@ static struct {
     atomic_uint changes;            /* of what a handle means: a destroyed context's handle is used again */
 } contexts;
 
-static struct context *find(CUcontext context)
+static struct context *contexts_find(CUcontext context)
 {
     for (int i = 0; i < contexts.count; i++) {
         if (contexts.list[i].context == context)
@@ -42,21 +42,21 @@ static struct context *find(CUcontext context)
 /* A handle is used again, that of a primary context always. 0: the driver gives no numbers, or the context is gone. */
 static uint64_t id_of(CUcontext context)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     unsigned long long id = 0;
     return driver && driver->ctx_get_id && driver->ctx_get_id(context, &id) == CUDA_SUCCESS ? id : 0;
 }
 
 static uint64_t noted_id(CUcontext context)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     uint64_t id = entry ? entry->id : 0;
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return id;
 }
 
-/* Under the guard. */
+/* Under the lock. */
 static void note_only(void)
 {
     bool several = false;
@@ -67,13 +67,13 @@ static void note_only(void)
 }
 
 /* Tells the core of a context. Another thread may end it meanwhile, and the core would wait for it for good. */
-static void told(struct sg_core *core, const struct context *context)
+static void contexts_told(struct sg_core *core, const struct context *context)
 {
     sg_core_context_seen(core, context->device, context->context);
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context->context);
-    bool still = entry ? !entry->gone : contexts.count == SG_CONTEXTS_KNOWN;
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context->context);
+    bool still = entry ? !entry->contexts_gone : contexts.count == SG_CONTEXTS_KNOWN;
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     if (!still)
         sg_core_context_forget(core, context->context);
 }
@@ -81,30 +81,30 @@ static void told(struct sg_core *core, const struct context *context)
 /* The core isn't told of green contexts: the primary one stands for them. */
 static void seen_as(struct sg_core *core, const struct context *context)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context->context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context->context);
     bool known = entry != NULL, several = !known && contexts.count > 0,
          green = (known ? entry : context)->green != NULL;
     if (green)
         atomic_store(&contexts.greens, true);
     if (!known && contexts.count < SG_CONTEXTS_KNOWN) {
         contexts.list[contexts.count++] = *context;
-        sg_users_seen(context->context);
+        sg_context_pins_add(context->context);
     }
     note_only();
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     if (several)
-        sg_users_expect();
+        sg_context_pins_use_membarrier();
     if (!core) /* it may have come to life since the call began, and been told of all that were known then */
-        core = sg_life_core();
+        core = sg_process_core();
     if (!core || green)
         return;
     /* Also of one that is known: who noted it may not have come so far yet, and what the caller does in it counts
        already. */
-    told(core, context);
+    contexts_told(core, context);
 }
 
-static void seen(struct sg_core *core, CUcontext context, int device, bool primary)
+static void contexts_seen(struct sg_core *core, CUcontext context, int device, bool primary)
 {
     uint64_t id = noted_id(context) ? 0 : id_of(context);
     seen_as(core, &(struct context){.context = context, .id = id, .device = device, .primary = primary});
@@ -117,15 +117,15 @@ static uint64_t begin_ending(struct sg_core *core, CUcontext context)
     uint64_t id = context ? noted_id(context) : 0;
     if (!core || !context)
         return id;
-    sg_guard(SG_GUARD_CONTEXTS);
-    sg_users_ending(context, 1);
-    sg_unguard(SG_GUARD_CONTEXTS);
-    while (sg_users_any(context))
-        sg_users_rest();
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    sg_context_pins_ending(context, 1);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    while (sg_context_is_pinned(context))
+        sg_context_pins_rest();
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     bool ours = entry && !entry->green;
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, true);
     return id;
@@ -136,11 +136,11 @@ static void end_ending(struct sg_core *core, CUcontext context)
 {
     if (!core || !context)
         return;
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     bool ours = entry && !entry->green;
-    sg_users_ending(context, -1);
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_context_pins_ending(context, -1);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     if (ours)
         sg_core_context_ending(core, context, false);
 }
@@ -149,15 +149,15 @@ static void end_ending(struct sg_core *core, CUcontext context)
    another context of this handle, which comes to the same. The announcement is complete then. */
 static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 {
-    for (;; sg_users_rest()) {
-        sg_guard(SG_GUARD_CONTEXTS);
-        struct context *entry = find(context);
-        bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->gone;
+    for (;; sg_context_pins_rest()) {
+        sg_process_lock(SG_LOCK_CONTEXTS);
+        struct context *entry = contexts_find(context);
+        bool other = id && (!entry || entry->id != id), mine = entry && !other && !entry->contexts_gone;
         if (mine) {
-            entry->gone = true;
+            entry->contexts_gone = true;
             *ret = *entry;
         }
-        sg_unguard(SG_GUARD_CONTEXTS);
+        sg_process_unlock(SG_LOCK_CONTEXTS);
         if (mine || other || !entry)
             return mine || !other;
     }
@@ -166,25 +166,25 @@ static bool begin_telling(CUcontext context, uint64_t id, struct context *ret)
 /* It is not known any more. Whether it was its device's last. */
 static bool end_telling(CUcontext context)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    struct context *entry = contexts_find(context);
     int device = entry ? entry->device : -1;
     bool last = entry != NULL;
     if (entry) {
         *entry = contexts.list[--contexts.count];
-        sg_users_gone(context);
+        sg_context_pins_remove(context);
     }
     for (int i = 0; i < contexts.count; i++)
         last = last && contexts.list[i].device != device;
     note_only();
     atomic_fetch_add(&contexts.changes, 1);
-    atomic_fetch_add(&sg_life_gate, 1);
-    sg_unguard(SG_GUARD_CONTEXTS);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return last;
 }
 
 /* `core`: when the call began. `id`: the context's, 0 where it is not known. */
-static void gone(struct sg_core *core, CUcontext context, uint64_t id)
+static void contexts_gone(struct sg_core *core, CUcontext context, uint64_t id)
 {
     struct context was = {0};
     if (!begin_telling(context, id, &was))
@@ -193,10 +193,10 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
     sg_events_context_gone(context);
     sg_captures_context_gone(context);
     sg_graphs_context_gone(context);
-    struct sg_core *now = core ? core : sg_life_core_made(); /* since then, and may have been told of this one */
-    sg_life_recover();
+    struct sg_core *now = core ? core : sg_process_core_made(); /* since then, and may have been told of this one */
+    sg_process_recover();
     if (now)
-        sg_streams_told_all(now); /* the driver has waited for what it was given */
+        sg_streams_host_observed_all(now); /* the driver has waited for what it was given */
     if (was.context && now && !was.green)
         sg_core_context_gone(now, was.device, context);
     if (end_telling(context) && core) /* plain memory ends with its context: others may want it */
@@ -207,38 +207,38 @@ static void gone(struct sg_core *core, CUcontext context, uint64_t id)
    call has ended and not yet forgotten here. Then that is done now, before anything of this one is noted. Without
    numbers that call is waited for, but not for long. One that lets a primary context go may itself wait in the
    driver, for work that ends only when this thread goes on. */
-static void came(struct sg_core *core, CUcontext context, int device, bool primary)
+static void contexts_came(struct sg_core *core, CUcontext context, int device, bool primary)
 {
     enum { RESTS = 1000 };
     uint64_t id = id_of(context), noted = noted_id(context);
-    for (int i = 0; i < RESTS && core && !id && sg_users_is_ending(context); i++)
-        sg_users_rest();
+    for (int i = 0; i < RESTS && core && !id && sg_context_is_ending(context); i++)
+        sg_context_pins_rest();
     if (id && noted && id != noted)
-        gone(core, context, noted);
-    seen(core, context, device, primary);
+        contexts_gone(core, context, noted);
+    contexts_seen(core, context, device, primary);
 }
 
 CUcontext sg_contexts_primary_of(int device)
 {
     CUcontext context = NULL;
-    sg_guard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < contexts.count && !context; i++) {
         if (contexts.list[i].primary && contexts.list[i].device == device)
             context = contexts.list[i].context;
     }
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
 }
 
 CUcontext sg_contexts_any(int device)
 {
     CUcontext context = sg_contexts_primary_of(device);
-    sg_guard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < contexts.count && !context; i++) {
         if (contexts.list[i].device == device)
             context = contexts.list[i].context;
     }
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
 }
 
@@ -246,26 +246,26 @@ void sg_contexts_tell(struct sg_core *core)
 {
     struct context list[SG_CONTEXTS_KNOWN];
     uint64_t peers[SG_DEVICES_MAX];
-    sg_guard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
     int count = contexts.count;
     memcpy(list, contexts.list, sizeof list);
     memcpy(peers, contexts.peers, sizeof peers);
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < count; i++) {
         if (!list[i].green)
-            told(core, &list[i]);
+            contexts_told(core, &list[i]);
     }
-    for (int owner = 0; owner < SG_DEVICES_MAX; owner++) {
-        for (int peer = 0; peer < 64 && peers[owner] >> peer; peer++) {
-            if (peers[owner] >> peer & 1)
-                sg_core_peer_access(core, owner, peer, true);
+    for (int home = 0; home < SG_DEVICES_MAX; home++) {
+        for (int peer = 0; peer < 64 && peers[home] >> peer; peer++) {
+            if (peers[home] >> peer & 1)
+                sg_core_peer_access(core, home, peer, true);
         }
     }
 }
 
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     struct sg_thread *self = &sg_self;
     CUcontext context = NULL;
     CUresult result = driver->ctx_get_current(&context);
@@ -279,7 +279,7 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
         result = driver->ctx_get_device(&device);
         if (result != CUDA_SUCCESS)
             return result;
-        seen(core, context, device, false);
+        contexts_seen(core, context, device, false);
         self->last.context = context;
         self->last.device = device;
         self->last.changes = changes;
@@ -291,10 +291,10 @@ CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *
 
 bool sg_contexts_primary(CUcontext context)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     bool primary = entry && entry->primary;
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return primary;
 }
 
@@ -310,14 +310,14 @@ bool sg_contexts_devices(void)
 
 bool sg_contexts_stands_for_all(CUcontext context)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     bool all = entry && entry->primary && contexts.count < SG_CONTEXTS_KNOWN;
     for (int i = 0; i < contexts.count && all; i++) {
         const struct context *other = &contexts.list[i];
         all = other == entry || other->green || other->device != entry->device;
     }
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return all;
 }
 
@@ -325,98 +325,98 @@ bool sg_contexts_green(CUcontext context)
 {
     if (!atomic_load_explicit(&contexts.greens, memory_order_relaxed))
         return false;
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     bool green = entry && entry->green;
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return green;
 }
 
 CUcontext sg_contexts_of_green(CUgreenCtx green)
 {
     CUcontext context = NULL;
-    sg_guard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
     for (int i = 0; i < contexts.count && green; i++) {
         if (contexts.list[i].green == green)
             context = contexts.list[i].context;
     }
-    sg_unguard(SG_GUARD_CONTEXTS);
+    sg_process_unlock(SG_LOCK_CONTEXTS);
     return context;
 }
 
 CUresult cuCtxCreate_v2(CUcontext *ret, unsigned flags, CUdevice device)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v2(ret, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
         result = sg_real()->cuCtxCreate_v2(ret, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        came(core, *ret, device, false);
+        contexts_came(core, *ret, device, false);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
 CUresult cuCtxCreate_v3(CUcontext *ret, CUexecAffinityParam *params, int count, unsigned flags, CUdevice device)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
         result = sg_real()->cuCtxCreate_v3(ret, params, count, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        came(core, *ret, device, false);
+        contexts_came(core, *ret, device, false);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
 CUresult cuCtxCreate_v4(CUcontext *ret, CUctxCreateParams *params, unsigned flags, CUdevice device)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
         result = sg_real()->cuCtxCreate_v4(ret, params, flags, device);
     if (result == CUDA_SUCCESS && ret)
-        came(core, *ret, device, false);
+        contexts_came(core, *ret, device, false);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
-static CUresult destroy(CUresult (*real)(CUcontext), CUcontext context)
+static CUresult contexts_destroy(CUresult (*real)(CUcontext), CUcontext context)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     uint64_t id = begin_ending(core, context);
     CUresult result = real(context);
     if (result == CUDA_SUCCESS)
-        gone(core, context, id);
+        contexts_gone(core, context, id);
     else
         end_ending(core, context);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
 CUresult cuCtxDestroy(CUcontext context)
 {
-    return destroy(sg_real()->cuCtxDestroy, context);
+    return contexts_destroy(sg_real()->cuCtxDestroy, context);
 }
 
 CUresult cuCtxDestroy_v2(CUcontext context)
 {
-    return destroy(sg_real()->cuCtxDestroy_v2, context);
+    return contexts_destroy(sg_real()->cuCtxDestroy_v2, context);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUresult result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_beside_made_room_by(core))
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && sg_external_made_room_by(core))
         result = sg_real()->cuDevicePrimaryCtxRetain(ret, device);
     if (result == CUDA_SUCCESS && ret)
-        came(core, *ret, device, true);
+        contexts_came(core, *ret, device, true);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
@@ -424,7 +424,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
    since. */
 static bool is_still(int device, CUcontext context, uint64_t id)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     unsigned flags;
     int active = 1;
     if (driver && driver->primary_state(device, &flags, &active) == CUDA_SUCCESS && !active)
@@ -436,16 +436,16 @@ static bool is_still(int device, CUcontext context, uint64_t id)
 /* The last release of a primary context ends it, a reset does so at once. */
 static CUresult end_primary(CUresult (*real)(CUdevice), CUdevice device, bool reset)
 {
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     CUcontext context = sg_contexts_primary_of(device);
     uint64_t id = begin_ending(core, context);
     CUresult result = real(device);
     if (result == CUDA_SUCCESS && context && (reset || !is_still(device, context, id)))
-        gone(core, context, id);
+        contexts_gone(core, context, id);
     else
         end_ending(core, context);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
@@ -485,11 +485,11 @@ static CUresult device_of(const struct sg_driver *driver, CUcontext context, int
 
 bool sg_contexts_device(CUcontext context, int *ret_device)
 {
-    sg_guard(SG_GUARD_CONTEXTS);
-    const struct context *entry = find(context);
+    sg_process_lock(SG_LOCK_CONTEXTS);
+    const struct context *entry = contexts_find(context);
     int device = entry ? entry->device : -1;
-    sg_unguard(SG_GUARD_CONTEXTS);
-    if (device < 0 && device_of(sg_life_driver(), context, &device) != CUDA_SUCCESS)
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    if (device < 0 && device_of(sg_process_driver(), context, &device) != CUDA_SUCCESS)
         return false;
     *ret_device = device;
     return true;
@@ -499,60 +499,60 @@ bool sg_contexts_device(CUcontext context, int *ret_device)
 CUresult cuCtxFromGreenCtx(CUcontext *ret, CUgreenCtx green)
 {
     CUresult result = sg_real()->cuCtxFromGreenCtx(ret, green);
-    const struct sg_driver *driver = result == CUDA_SUCCESS && ret && !sg_thread_inside() ? sg_life_driver() : NULL;
+    const struct sg_driver *driver = result == CUDA_SUCCESS && ret && !sg_thread_inside() ? sg_process_driver() : NULL;
     struct context made = {.green = green};
     CUcontext primary;
     if (!driver || device_of(driver, *ret, &made.device) != CUDA_SUCCESS)
         return result;
     made.context = *ret;
     made.id = id_of(*ret);
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     if (driver->primary_retain(&primary, made.device) == CUDA_SUCCESS) {
-        seen(core, primary, made.device, true);
+        contexts_seen(core, primary, made.device, true);
         driver->primary_release(made.device);
     }
     seen_as(core, &made);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
 CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext context = sg_contexts_of_green(green);
-    struct sg_core *core = sg_begin();
+    struct sg_core *core = sg_enter();
     uint64_t id = begin_ending(core, context);
     CUresult result = sg_real()->cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS && context)
-        gone(core, context, id);
+        contexts_gone(core, context, id);
     else
         end_ending(core, context);
     if (core)
-        sg_end();
+        sg_leave();
     return result;
 }
 
 /* The current context's device gets, or loses, access to the memory of the peer's. */
 static CUresult peer_access(CUcontext peer, bool enable)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     if (!driver || sg_thread_inside())
         return CUDA_SUCCESS;
     CUdevice device;
-    int owner;
+    int home;
     CUresult result = driver->ctx_get_device(&device);
     if (result == CUDA_SUCCESS)
-        result = device_of(driver, peer, &owner);
-    if (result != CUDA_SUCCESS || owner == device || owner >= SG_DEVICES_MAX || device >= SG_DEVICES_MAX)
+        result = device_of(driver, peer, &home);
+    if (result != CUDA_SUCCESS || home == device || home >= SG_DEVICES_MAX || device >= SG_DEVICES_MAX)
         return result;
-    sg_guard(SG_GUARD_CONTEXTS);
+    sg_process_lock(SG_LOCK_CONTEXTS);
     uint64_t bit = UINT64_C(1) << device;
-    contexts.peers[owner] = enable ? contexts.peers[owner] | bit : contexts.peers[owner] & ~bit;
-    sg_unguard(SG_GUARD_CONTEXTS);
-    struct sg_core *core = sg_begin();
+    contexts.peers[home] = enable ? contexts.peers[home] | bit : contexts.peers[home] & ~bit;
+    sg_process_unlock(SG_LOCK_CONTEXTS);
+    struct sg_core *core = sg_enter();
     if (core) {
-        result = sg_core_peer_access(core, owner, device, enable);
-        sg_end();
+        result = sg_core_peer_access(core, home, device, enable);
+        sg_leave();
     }
     return result;
 }

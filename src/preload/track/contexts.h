@@ -10,7 +10,7 @@
 void sg_contexts_tell(struct sg_core *core);
 
 /* The calling thread's current context and its device. The driver's error, or CUDA_ERROR_INVALID_CONTEXT when there is
-   none. Between sg_begin() and sg_end(). */
+   none. Between sg_enter() and sg_leave(). */
 CUresult sg_contexts_current(struct sg_core *core, CUcontext *ret_context, int *ret_device);
 
 /* The context, where there is only one in the process; NULL: there are several, or none yet. No lock. */

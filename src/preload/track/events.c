@@ -18,7 +18,7 @@ enum state {
     BLANK,   /* recorded nowhere yet */
     KNOWN,   /* `clock` is what comes before it */
     UNKNOWN, /* recorded, but nobody knows what comes before it */
-    TAINTED, /* the same until it is destroyed */
+    UNTRUSTED, /* the same until it is destroyed */
     CAPTURED /* recorded in a capture: waiting for it makes a stream join that */
 };
 
@@ -29,11 +29,11 @@ static struct {
         CUevent handle;
         CUcontext context;  /* of its stream, NULL if not known */
         enum state state;
-        bool opaque;        /* KNOWN, and what comes before it may be more than `clock` */
+        bool untracked_order; /* KNOWN, and what comes before it may be more than `clock` */
         bool mixed;         /* records overlapped: nobody knows which was the last */
         uint32_t generation, under_way;
         int device;
-        struct sg_clock clock;
+        struct sg_vector_clock clock;
     } list[EVENTS_MAX];
     uint16_t bucket[BUCKETS]; /* index + 1 */
     uint16_t next_free[EVENTS_MAX]; /* of entries that were used and given back; index + 1 */
@@ -43,7 +43,7 @@ static struct {
     atomic_bool missed; /* a tainted one could not be kept */
 } events;
 
-/* All below until the hooks: under the guard. */
+/* All below until the hooks: under the lock. */
 static size_t home(CUevent handle)
 {
     return (size_t)(sg_hash((uintptr_t)handle) >> 40) % BUCKETS;
@@ -80,7 +80,7 @@ static struct event *find_or_make(CUevent handle)
     events.bucket[at] = (uint16_t)index;
     struct event *event = &events.list[index - 1];
     uint32_t generation = event->generation + 1;
-    enum state state = atomic_load_explicit(&events.missed, memory_order_relaxed) ? TAINTED : BLANK;
+    enum state state = atomic_load_explicit(&events.missed, memory_order_relaxed) ? UNTRUSTED : BLANK;
     *event = (struct event){.handle = handle, .state = state, .generation = generation};
     return event;
 }
@@ -107,40 +107,40 @@ static void drop(CUevent handle)
 }
 
 /* Also before order is followed: who records it by then may do so again at any time. */
-void sg_events_taint(CUevent handle)
+void sg_events_distrust(CUevent handle)
 {
     if (!handle)
         return;
     if (!sg_following())
         atomic_store(&events.early, true);
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     struct event *event = find_or_make(handle);
     if (event) {
         event->generation++;
-        event->state = TAINTED;
+        event->state = UNTRUSTED;
     } else {
         atomic_store(&events.missed, true);
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 static void forget(CUevent handle)
 {
     if (!handle || (!sg_following() && !atomic_load_explicit(&events.early, memory_order_relaxed)))
         return;
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     drop(handle);
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 /* A new one. */
 static void enter(CUevent handle)
 {
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     struct event *event = find_or_make(handle);
     if (event)
         event->state = BLANK;
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 /* Recorded where no stream's clock says what comes before it. */
@@ -148,23 +148,23 @@ static void unknow(CUevent handle)
 {
     if (!sg_following() || !handle)
         return;
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     struct event *event = find_or_make(handle);
     if (event) {
         event->generation++;
-        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
+        event->state = event->state == UNTRUSTED ? UNTRUSTED : UNKNOWN;
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 void sg_events_context_gone(CUcontext context)
 {
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     for (int i = 0; i < events.used; i++) {
         if (events.list[i].handle && events.list[i].context == context)
             drop(events.list[i].handle);
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 static CUresult created(CUresult result, const CUevent *ret, bool tainted)
@@ -172,7 +172,7 @@ static CUresult created(CUresult result, const CUevent *ret, bool tainted)
     if (result == CUDA_SUCCESS && ret) {
         forget(*ret); /* an event of the same handle whose end was not seen */
         if (tainted)
-            sg_events_taint(*ret);
+            sg_events_distrust(*ret);
         else if (sg_follow_late() || atomic_load_explicit(&events.missed, memory_order_relaxed))
             enter(*ret); /* those that aren't in the table may have been recorded, or tainted, before */
     }
@@ -210,52 +210,52 @@ CUresult cuEventDestroy_v2(CUevent event)
 struct recording {
     bool early;    /* nobody has memory yet that order would matter to */
     bool followed; /* the place and the clock are known */
-    bool opaque;
+    bool untracked_order;
     bool shared; /* other processes may wait for it unseen, and say so */
-    struct sg_place place;
+    struct sg_tracked_stream tracked;
     CUcontext context;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
 };
 
 static void begin_record(CUevent handle, CUstream stream, bool per_thread, struct recording *ret)
 {
     *ret = (struct recording){.early = !sg_streams_any_served()};
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     struct event *event = find_or_make(handle);
     if (event) {
         event->generation++;
         event->under_way++;
         event->mixed |= event->under_way > 1;
-        ret->shared = event->state == TAINTED;
-        event->state = event->state == TAINTED ? TAINTED : UNKNOWN;
+        ret->shared = event->state == UNTRUSTED;
+        event->state = event->state == UNTRUSTED ? UNTRUSTED : UNKNOWN;
     } else {
         ret->shared = atomic_load_explicit(&events.missed, memory_order_relaxed);
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
     if (ret->shared)
-        sg_streams_tell(stream, per_thread);
-    struct sg_core *core = sg_begin();
+        sg_streams_host_may_observe(stream, per_thread);
+    struct sg_core *core = sg_enter();
     if (!core)
         return;
     ret->followed = !sg_captures_capturing(stream, per_thread) &&
-        sg_streams_place(core, stream, per_thread, &ret->place);
+        sg_streams_track(core, stream, per_thread, &ret->tracked);
     if (ret->followed) {
-        sg_core_clock(core, ret->place.device, ret->place.slot, &ret->clock);
-        ret->opaque = sg_streams_is_opaque(&ret->place);
-        ret->context = sg_streams_context(&ret->place);
+        sg_core_clock(core, ret->tracked.device, ret->tracked.slot, &ret->clock);
+        ret->untracked_order = sg_streams_is_untracked_order(&ret->tracked);
+        ret->context = sg_streams_context(&ret->tracked);
     }
-    sg_end();
+    sg_leave();
 }
 
 static void end_record(CUevent handle, bool captured, const struct recording *recording)
 {
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     struct event *event = find(handle);
     if (event) {
         bool mixed = event->mixed;
         if (event->under_way && --event->under_way == 0)
             event->mixed = false;
-        if (event->state == TAINTED) {
+        if (event->state == UNTRUSTED) {
             /* stays so */
         } else if (captured) {
             event->state = CAPTURED;
@@ -265,13 +265,13 @@ static void end_record(CUevent handle, bool captured, const struct recording *re
             event->state = UNKNOWN;
         } else {
             event->state = KNOWN;
-            event->opaque = recording->opaque;
-            event->device = recording->place.device;
+            event->untracked_order = recording->untracked_order;
+            event->device = recording->tracked.device;
             event->context = recording->context;
             event->clock = recording->clock;
         }
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 /* The driver refused to record: it may have recorded nothing, or ruined a capture. */
@@ -288,7 +288,7 @@ static CUresult recorded(CUresult result, CUevent event, CUstream stream, bool p
     else
         end_record(event, sg_captures_capturing(stream, per_thread), recording);
     if (recording->shared)
-        sg_streams_tell(stream, per_thread);
+        sg_streams_host_may_observe(stream, per_thread);
     return result;
 }
 
@@ -311,17 +311,17 @@ CUresult cuEventRecord_ptsz(CUevent event, CUstream stream)
 }
 
 /* An external record in a capture is a node of its graph. */
-static void taint_external(CUevent event, unsigned flags)
+static void distrust_external(CUevent event, unsigned flags)
 {
-    if (flags & CU_EVENT_RECORD_EXTERNAL && sg_captures_live())
-        sg_events_taint(event);
+    if (flags & CU_EVENT_RECORD_EXTERNAL && sg_captures_active())
+        sg_events_distrust(event);
 }
 
 static CUresult record_with_flags(CUevent event, CUstream stream, unsigned flags, bool per_thread,
     __typeof__(&cuEventRecordWithFlags) real)
 {
     struct recording recording;
-    taint_external(event, flags);
+    distrust_external(event, flags);
     if (!sg_following() || sg_thread_inside())
         return real(event, stream, flags);
     begin_record(event, stream, per_thread, &recording);
@@ -353,19 +353,19 @@ CUresult cuGreenCtxRecordEvent(CUgreenCtx green, CUevent event)
 /* What was known of an event before the driver was asked to wait for it. */
 struct knowledge {
     enum state state;
-    bool opaque;
+    bool untracked_order;
     int device;
     uint32_t generation;
-    struct sg_clock clock;
+    struct sg_vector_clock clock;
 };
 
 static void know(CUevent handle, struct knowledge *ret)
 {
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     const struct event *event = find(handle);
     if (event) {
         ret->state = event->state;
-        ret->opaque = event->opaque;
+        ret->untracked_order = event->untracked_order;
         ret->device = event->device;
         ret->generation = event->generation;
         if (event->state == KNOWN)
@@ -374,20 +374,20 @@ static void know(CUevent handle, struct knowledge *ret)
         ret->state = events.full || sg_follow_late() ? UNKNOWN : BLANK;
         ret->generation = 0;
     }
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
 }
 
 /* It was neither recorded anew nor destroyed since. */
 static bool still(CUevent handle, const struct knowledge *knowledge)
 {
-    sg_guard(SG_GUARD_EVENTS);
+    sg_process_lock(SG_LOCK_EVENTS);
     const struct event *event = find(handle);
     bool same = event ? event->generation == knowledge->generation : knowledge->generation == 0;
-    sg_unguard(SG_GUARD_EVENTS);
+    sg_process_unlock(SG_LOCK_EVENTS);
     return same;
 }
 
-static bool is_believed(CUevent event, const struct knowledge *knowledge)
+static bool is_trusted(CUevent event, const struct knowledge *knowledge)
 {
     return knowledge->state == KNOWN && still(event, knowledge) && !sg_streams_untracked();
 }
@@ -396,11 +396,11 @@ static bool is_believed(CUevent event, const struct knowledge *knowledge)
    that the event has completed. */
 static void tell_of(struct sg_core *core, CUevent event, const struct knowledge *knowledge)
 {
-    bool known = is_believed(event, knowledge);
+    bool known = is_trusted(event, knowledge);
     if (known)
-        sg_core_told(core, knowledge->device, &knowledge->clock);
-    if (!known || knowledge->opaque)
-        sg_streams_told_all(core);
+        sg_core_host_observed(core, knowledge->device, &knowledge->clock);
+    if (!known || knowledge->untracked_order)
+        sg_streams_host_observed_all(core);
 }
 
 /* A stream waits for an event, by the driver's word. If the event is untrusted, so is what the stream may have got
@@ -408,35 +408,35 @@ static void tell_of(struct sg_core *core, CUevent event, const struct knowledge 
    device, whose slots know nothing of the event's device. */
 static void waited(CUevent event, CUstream stream, bool per_thread, const struct knowledge *knowledge)
 {
-    struct sg_place place;
-    struct sg_core *core = knowledge->state != BLANK ? sg_begin() : NULL;
+    struct sg_tracked_stream tracked;
+    struct sg_core *core = knowledge->state != BLANK ? sg_enter() : NULL;
     if (!core)
         return;
-    bool followed = sg_streams_place(core, stream, per_thread, &place);
-    bool known = followed && knowledge->device == place.device && is_believed(event, knowledge);
+    bool followed = sg_streams_track(core, stream, per_thread, &tracked);
+    bool known = followed && knowledge->device == tracked.device && is_trusted(event, knowledge);
     if (known)
-        sg_core_waited(core, place.device, place.slot, &knowledge->clock);
+        sg_core_ordered_after(core, tracked.device, tracked.slot, &knowledge->clock);
     else if (!followed || sg_contexts_devices())
         tell_of(core, event, knowledge);
-    if (followed && (!known || knowledge->opaque))
-        sg_streams_opaque(core, &place);
-    sg_end();
+    if (followed && (!known || knowledge->untracked_order))
+        sg_streams_untracked_order(core, &tracked);
+    sg_leave();
 }
 
 static CUresult wait(CUresult (*real)(CUstream, CUevent, unsigned), CUstream stream, CUevent event, unsigned flags,
     bool per_thread)
 {
     struct knowledge knowledge = {.state = UNKNOWN};
-    bool live = sg_captures_live();
-    if (live && flags & CU_EVENT_WAIT_EXTERNAL)
+    bool capturing = sg_captures_active();
+    if (capturing && flags & CU_EVENT_WAIT_EXTERNAL)
         sg_taints_graph_waits();
     if (!sg_following() || sg_thread_inside())
         return real(stream, event, flags);
     know(event, &knowledge);
-    if (live)
+    if (capturing)
         sg_captures_joining();
     CUresult result = real(stream, event, flags);
-    if (live)
+    if (capturing)
         sg_captures_joined();
     /* What a capturing stream waits for is waited for by its graph, if ever. */
     if (result == CUDA_SUCCESS && knowledge.state != CAPTURED && !sg_captures_capturing(stream, per_thread))
@@ -460,12 +460,12 @@ static CUresult context_waited(CUresult result, CUcontext context, CUevent event
 {
     if (result == CUDA_SUCCESS)
         sg_streams_context_waited();
-    struct sg_core *core = result == CUDA_SUCCESS && sg_following() ? sg_begin() : NULL;
+    struct sg_core *core = result == CUDA_SUCCESS && sg_following() ? sg_enter() : NULL;
     if (core) {
-        sg_streams_opaque_context(core, context);
+        sg_streams_untracked_order_of(core, context);
         if (knowledge->state != BLANK)
             tell_of(core, event, knowledge);
-        sg_end();
+        sg_leave();
     }
     return result;
 }
@@ -489,15 +489,15 @@ CUresult cuGreenCtxWaitEvent(CUgreenCtx green, CUevent event)
 /* The event is complete, by the driver's word. */
 static void learn(CUevent event, const struct knowledge *knowledge)
 {
-    struct sg_core *core = knowledge->state != BLANK ? sg_begin() : NULL;
+    struct sg_core *core = knowledge->state != BLANK ? sg_enter() : NULL;
     if (!core)
         return;
-    bool known = is_believed(event, knowledge);
+    bool known = is_trusted(event, knowledge);
     if (known)
         sg_core_completed(core, knowledge->device, &knowledge->clock);
-    if (!known || knowledge->opaque)
-        sg_streams_told_all(core);
-    sg_end();
+    if (!known || knowledge->untracked_order)
+        sg_streams_host_observed_all(core);
+    sg_leave();
 }
 
 static CUresult ask(CUresult (*real)(CUevent), CUevent event)

@@ -9,11 +9,11 @@
 #include "wrap.h"
 
 enum {
-    HOLDS = 4096,
+    REFS = 4096,
     CHUNKS = 256,
     BUCKETS_FIRST = 1 << 12,
     BATCH = 64,
-    BLOCK_HOLDS = 4,
+    BLOCK_REFS = 4,
     SPARES_MAX = 4096,
     UNIT = 512
 };
@@ -22,18 +22,18 @@ enum {
    launch, with the last of the graph, its clones and its executables. That happens on a thread of the driver's,
    which may neither call it nor wait for us: it sets a flag. */
 static struct {
-    struct hold {
+    struct ref {
         unsigned long long capture; /* the driver's number of the capture; 0: unused */
         int blocks;
         atomic_bool gone;
-    } *chunk[CHUNKS];        /* HOLDS each, which stay where they are: the driver knows them by address */
-    uint32_t holds, latest;  /* used so far; the one that was asked for last */
+    } *chunk[CHUNKS];        /* REFS each, which stay where they are: the driver knows them by address */
+    uint32_t refs, latest;   /* used so far; the one that was asked for last */
     struct block {
         CUdeviceptr address; /* 0: empty */
         CUcontext context;   /* of the block */
-        uint32_t hold[BLOCK_HOLDS]; /* number + 1 */
+        uint32_t ref[BLOCK_REFS];   /* number + 1 */
         bool freed, waited, forever; /* for ever: more graphs use it than fit */
-        struct sg_origin origin; /* of the free */
+        struct sg_request request; /* of the free */
         CUstream born;       /* in whose capture it was handed out, to that stream; NULL: otherwise */
         size_t bytes;
     } *block;                /* open addressing, at most half full */
@@ -44,19 +44,19 @@ static struct {
         CUstream stream;
         size_t units;
     } spare[SPARES_MAX];
-    atomic_int spares; /* changed under the guard; without it a hint, which a thread sees for what is its own */
+    atomic_int spares; /* changed under the lock; without it a hint, which a thread sees for what is its own */
 } graphs;
 
 atomic_int sg_graphs_blocks, sg_graphs_gone; /* gone: those whose blocks are to be let go */
 
 static void destroyed(void *user)
 {
-    struct hold *hold = user;
-    atomic_store(&hold->gone, true);
+    struct ref *ref = user;
+    atomic_store(&ref->gone, true);
     atomic_fetch_add(&sg_graphs_gone, 1);
 }
 
-/* Under the guard, here and in what follows until sg_graphs_adopt(). */
+/* Under the lock, here and in what follows until sg_graphs_adopt(). */
 static size_t home(CUdeviceptr address)
 {
     return (size_t)(sg_hash(address) >> 32) % graphs.buckets;
@@ -102,24 +102,24 @@ static bool make_room(void)
     return true;
 }
 
-static struct hold *hold_at(uint32_t number)
+static struct ref *ref_at(uint32_t number)
 {
-    return &graphs.chunk[number / HOLDS][number % HOLDS];
+    return &graphs.chunk[number / REFS][number % REFS];
 }
 
 /* The block no longer belongs to graphs that are gone; of `all`: to any. Whether it still belongs to one. */
 static bool let_go(struct block *block, bool all)
 {
     bool held = block->forever && !all;
-    for (int i = 0; i < BLOCK_HOLDS; i++) {
-        struct hold *hold = block->hold[i] ? hold_at(block->hold[i] - 1) : NULL;
-        bool over = hold && (all || atomic_load(&hold->gone));
-        held |= hold && !over;
+    for (int i = 0; i < BLOCK_REFS; i++) {
+        struct ref *ref = block->ref[i] ? ref_at(block->ref[i] - 1) : NULL;
+        bool over = ref && (all || atomic_load(&ref->gone));
+        held |= ref && !over;
         if (!over)
             continue;
-        block->hold[i] = 0;
-        if (--hold->blocks == 0 && atomic_load(&hold->gone))
-            hold->capture = 0;
+        block->ref[i] = 0;
+        if (--ref->blocks == 0 && atomic_load(&ref->gone))
+            ref->capture = 0;
     }
     return held;
 }
@@ -140,68 +140,68 @@ static void remove_block(struct block *block)
 }
 
 /* A number for one more hold; -1: there are no more, or no host memory. */
-static int64_t another_hold(void)
+static int64_t another_ref(void)
 {
-    uint32_t number = graphs.holds, chunk = number / HOLDS;
-    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(HOLDS * sizeof(struct hold)))))
+    uint32_t number = graphs.refs, chunk = number / REFS;
+    if (chunk == CHUNKS || (!graphs.chunk[chunk] && !(graphs.chunk[chunk] = map(REFS * sizeof(struct ref)))))
         return -1;
-    graphs.holds++;
+    graphs.refs++;
     return number;
 }
 
 /* The number of a capture's hold; -1: there are too many. */
-static int64_t hold_of(unsigned long long capture)
+static int64_t ref_of(unsigned long long capture)
 {
     int64_t unused = -1;
-    if (graphs.holds && hold_at(graphs.latest)->capture == capture)
+    if (graphs.refs && ref_at(graphs.latest)->capture == capture)
         return graphs.latest;
-    for (uint32_t i = 0; i < graphs.holds; i++) {
-        const struct hold *hold = hold_at(i);
-        if (hold->capture == capture) {
+    for (uint32_t i = 0; i < graphs.refs; i++) {
+        const struct ref *ref = ref_at(i);
+        if (ref->capture == capture) {
             graphs.latest = i;
             return i;
         }
-        if (unused < 0 && (!hold->capture || (!hold->blocks && atomic_load(&hold->gone))))
+        if (unused < 0 && (!ref->capture || (!ref->blocks && atomic_load(&ref->gone))))
             unused = i;
     }
-    unused = unused < 0 ? another_hold() : unused;
+    unused = unused < 0 ? another_ref() : unused;
     if (unused >= 0) {
-        hold_at((uint32_t)unused)->capture = capture;
-        atomic_store(&hold_at((uint32_t)unused)->gone, false);
+        ref_at((uint32_t)unused)->capture = capture;
+        atomic_store(&ref_at((uint32_t)unused)->gone, false);
         graphs.latest = (uint32_t)unused;
     }
     return unused;
 }
 
 /* The block belongs to a hold, or with -1 to some graph for ever. False: no host memory. */
-static bool put(CUdeviceptr address, CUcontext context, int64_t hold)
+static bool put(CUdeviceptr address, CUcontext context, int64_t ref)
 {
     if (!make_room())
         return false;
     struct block *block = find(address);
-    int place = -1;
+    int index = -1;
     if (!block->address) {
         *block = (struct block){.address = address, .context = context};
         atomic_fetch_add(&sg_graphs_blocks, 1);
     }
-    for (int i = BLOCK_HOLDS - 1; i >= 0 && hold >= 0; i--) {
-        if (block->hold[i] == hold + 1)
+    for (int i = BLOCK_REFS - 1; i >= 0 && ref >= 0; i--) {
+        if (block->ref[i] == ref + 1)
             return true;
-        place = block->hold[i] ? place : i;
+        index = block->ref[i] ? index : i;
     }
-    block->forever |= place < 0;
-    if (place >= 0) {
-        block->hold[place] = (uint32_t)(hold + 1);
-        hold_at((uint32_t)hold)->blocks++;
+    block->forever |= index < 0;
+    if (index >= 0) {
+        block->ref[index] = (uint32_t)(ref + 1);
+        ref_at((uint32_t)ref)->blocks++;
     }
     return true;
 }
 
 /* The graph holds the object from here on: only its destructor ends the hold. */
-static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hold *hold)
+static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct ref *ref)
 {
     CUuserObject object;
-    CUresult result = driver->user_object_create(&object, hold, destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
+    CUresult result = driver->user_object_create(&object, ref, destroyed, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC);
     if (result != CUDA_SUCCESS)
         return result;
     result = driver->graph_retain_user_object(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE);
@@ -213,7 +213,7 @@ static CUresult attach(const struct sg_driver *driver, CUgraph graph, struct hol
 /* The driver's number of the capture that a stream is in, and its graph; 0: none. */
 static cuuint64_t capture_of(CUstream stream, CUgraph *ret_graph)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t capture = 0;
     if (!driver || !driver->stream_capture_info ||
@@ -225,7 +225,7 @@ static cuuint64_t capture_of(CUstream stream, CUgraph *ret_graph)
 bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh)
 {
     struct sg_block_info info = {0};
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUgraph graph = NULL;
     if (!driver->user_object_create || !driver->user_object_release || !driver->graph_retain_user_object)
         return false;
@@ -235,47 +235,47 @@ bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address,
     if (sg_core_block(core, address, &info) != CUDA_SUCCESS && /* the driver's own */
         driver->ctx_get_current(&info.context) != CUDA_SUCCESS)
         return false;
-    sg_guard(SG_GUARD_CAPTURES);
-    int64_t number = hold_of(capture);
-    struct hold *hold = number >= 0 ? hold_at((uint32_t)number) : NULL;
-    bool first = hold && hold->blocks == 0;
-    bool kept = put(address, info.context, number);
-    if (kept && fresh) {
+    sg_process_lock(SG_LOCK_CAPTURES);
+    int64_t number = ref_of(capture);
+    struct ref *ref = number >= 0 ? ref_at((uint32_t)number) : NULL;
+    bool first = ref && ref->blocks == 0;
+    bool retained = put(address, info.context, number);
+    if (retained && fresh) {
         find(address)->born = stream;
         find(address)->bytes = info.bytes;
     }
-    sg_unguard(SG_GUARD_CAPTURES);
-    if (!kept || !first || attach(driver, graph, hold) == CUDA_SUCCESS)
-        return kept;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
+    if (!retained || !first || attach(driver, graph, ref) == CUDA_SUCCESS)
+        return retained;
+    sg_process_lock(SG_LOCK_CAPTURES);
     struct block *block = find(address);
-    atomic_store(&hold->gone, true);
+    atomic_store(&ref->gone, true);
     if (block->address && !let_go(block, false))
         remove_block(block);
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
     return false;
 }
 
-enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited)
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited)
 {
     enum sg_graphs_answer answer = SG_GRAPHS_FREE;
-    if (!sg_graphs_holding())
+    if (!sg_graphs_retain_any())
         return answer;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     struct block *block = find(address);
-    if (block->address && !origin) {
+    if (block->address && !request) {
         remove_block(block);
     } else if (block->address && block->freed) {
-        answer = SG_GRAPHS_KEPT_BEFORE;
+        answer = SG_GRAPHS_RETAINED_BEFORE;
     } else if (block->address && !let_go(block, false)) {
         remove_block(block);
     } else if (block->address) {
         block->freed = true;
         block->waited = waited;
-        block->origin = *origin;
-        answer = SG_GRAPHS_KEPT;
+        block->request = *request;
+        answer = SG_GRAPHS_RETAINED;
     }
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
     return answer;
 }
 
@@ -287,39 +287,39 @@ static size_t units(size_t bytes)
 /* Whether a block belongs to the graph of this capture and to no other. */
 static bool is_of_one(const struct block *block, unsigned long long capture)
 {
-    int holds = 0;
+    int refs = 0;
     bool its = false;
-    for (int i = 0; i < BLOCK_HOLDS; i++) {
-        holds += block->hold[i] != 0;
-        its |= block->hold[i] && hold_at(block->hold[i] - 1)->capture == capture;
+    for (int i = 0; i < BLOCK_REFS; i++) {
+        refs += block->ref[i] != 0;
+        its |= block->ref[i] && ref_at(block->ref[i] - 1)->capture == capture;
     }
-    return its && holds == 1 && !block->forever;
+    return its && refs == 1 && !block->forever;
 }
 
-void sg_graphs_spare(CUstream stream, CUdeviceptr address)
+void sg_graphs_add_spare(CUstream stream, CUdeviceptr address)
 {
     CUgraph graph = NULL;
     cuuint64_t capture = sg_captures_forked(stream) ? 0 : capture_of(stream, &graph);
     if (!capture)
         return;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     const struct block *block = find(address);
     int spares = atomic_load(&graphs.spares);
     if (block->address && block->freed && block->born == stream && is_of_one(block, capture) && spares < SPARES_MAX) {
         graphs.spare[spares] = (struct spare){capture, address, stream, units(block->bytes)};
         atomic_store(&graphs.spares, spares + 1);
     }
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
-bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
+bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret)
 {
     CUgraph graph = NULL;
     cuuint64_t capture = atomic_load_explicit(&graphs.spares, memory_order_relaxed) ? capture_of(stream, &graph) : 0;
     bool found = false;
     if (!capture)
         return false;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     int spares = atomic_load(&graphs.spares);
     for (int i = spares - 1; i >= 0 && !found; i--) {
         const struct spare *spare = &graphs.spare[i];
@@ -333,28 +333,28 @@ bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret)
         graphs.spare[i] = graphs.spare[spares - 1];
         atomic_store(&graphs.spares, spares - 1);
     }
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
     return found;
 }
 
 void sg_graphs_forget_spares(void)
 {
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     atomic_store(&graphs.spares, 0);
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
 void sg_graphs_context_gone(CUcontext context)
 {
-    if (!sg_graphs_holding())
+    if (!sg_graphs_retain_any())
         return;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     for (size_t at = 0; at < graphs.buckets; at++) {
         struct block *block = &graphs.block[at];
         while (block->address && block->context == context)
             remove_block(block); /* another one may move here */
     }
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
 }
 
 /* Takes up to BATCH blocks of graphs that are gone; those that the program has not freed are its own again. */
@@ -362,7 +362,7 @@ static int take(struct block *ret, bool *ret_more)
 {
     int count = 0;
     *ret_more = false;
-    sg_guard(SG_GUARD_CAPTURES);
+    sg_process_lock(SG_LOCK_CAPTURES);
     int gone = atomic_load(&sg_graphs_gone);
     for (size_t at = 0; at < graphs.buckets && !*ret_more; at++) {
         struct block *block = &graphs.block[at];
@@ -378,24 +378,24 @@ static int take(struct block *ret, bool *ret_more)
     }
     if (!*ret_more)
         atomic_fetch_sub(&sg_graphs_gone, gone);
-    sg_unguard(SG_GUARD_CAPTURES);
+    sg_process_unlock(SG_LOCK_CAPTURES);
     return count;
 }
 
-void sg_graphs_settle(struct sg_core *core)
+void sg_graphs_run_deferred(struct sg_core *core)
 {
     struct block batch[BATCH];
     bool more = atomic_load_explicit(&sg_graphs_gone, memory_order_acquire) > 0;
     while (more) {
         int count = take(batch, &more);
         for (int i = 0; i < count; i++) {
-            struct sg_origin origin = batch[i].origin;
-            origin.settled = batch[i].waited;
-            origin.kept = true;
-            if (sg_life_owns(batch[i].address))
-                sg_memory_free(core, batch[i].address, &origin);
+            struct sg_request request = batch[i].request;
+            request.is_complete = batch[i].waited;
+            request.was_deferred = true;
+            if (sg_process_owns(batch[i].address))
+                sg_memory_free(core, batch[i].address, &request);
             else
-                sg_life_driver()->mem_free(batch[i].address);
+                sg_process_driver()->mem_free(batch[i].address);
         }
     }
 }

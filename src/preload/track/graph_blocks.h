@@ -1,8 +1,8 @@
 /* Memory that graphs use. A graph touches the memory that it captured at each launch. A block that was handed out or
    freed in its capture therefore belongs to the graph. Nobody else gets it until the graph, its clones and its
    executables are gone. */
-#ifndef SG_GRAPHS_H
-#define SG_GRAPHS_H
+#ifndef SG_GRAPH_BLOCKS_H
+#define SG_GRAPH_BLOCKS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 
 /* Whether any block belongs to a graph. */
 extern atomic_int sg_graphs_blocks __attribute__((visibility("hidden")));
-static inline bool sg_graphs_holding(void)
+static inline bool sg_graphs_retain_any(void)
 {
     return atomic_load_explicit(&sg_graphs_blocks, memory_order_acquire) > 0;
 }
@@ -21,25 +21,26 @@ static inline bool sg_graphs_holding(void)
    is gone. */
 bool sg_graphs_adopt(struct sg_core *core, CUstream stream, CUdeviceptr address, bool fresh);
 
-enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_KEPT, SG_GRAPHS_KEPT_BEFORE /* freed twice */ };
+enum sg_graphs_answer { SG_GRAPHS_FREE /* belongs to none */, SG_GRAPHS_RETAINED, SG_GRAPHS_RETAINED_BEFORE /* freed
+                                          twice */ };
 
-/* The program frees a block; without `origin` the driver does. Kept: freed once its graph is gone, as `origin` says;
+/* The program frees a block; without `request` the driver does. Kept: freed once its graph is gone, as `request` says;
    `waited`: whoever else used it is done. */
-enum sg_graphs_answer sg_graphs_keep(CUdeviceptr address, const struct sg_origin *origin, bool waited);
+enum sg_graphs_answer sg_graphs_retain(CUdeviceptr address, const struct sg_request *request, bool waited);
 
 /* The retained blocks of a capture. Within a capture PyTorch's own cache serves a stream again what that stream has
    freed: a graph runs its work in order. A kept block that was handed out to `stream` in its capture and freed there
    becomes a spare. Not so where another stream has joined the capture and may use the block. */
-void sg_graphs_spare(CUstream stream, CUdeviceptr address);
+void sg_graphs_add_spare(CUstream stream, CUdeviceptr address);
 /* A spare of that size, which is live again and belongs to its graph as before. False: there is none. */
-bool sg_graphs_again(CUstream stream, size_t bytes, CUdeviceptr *ret);
+bool sg_graphs_reuse(CUstream stream, size_t bytes, CUdeviceptr *ret);
 /* No capture is live any more. */
 void sg_graphs_forget_spares(void);
 
 /* A context has gone, and its blocks with it. */
 void sg_graphs_context_gone(CUcontext context);
 
-/* Frees what belonged to graphs that are gone. Between sg_begin() and sg_end(), with no capture live. */
-void sg_graphs_settle(struct sg_core *core);
+/* Frees what belonged to graphs that are gone. Between sg_enter() and sg_leave(), with no capture live. */
+void sg_graphs_run_deferred(struct sg_core *core);
 
 #endif

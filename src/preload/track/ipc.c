@@ -93,16 +93,16 @@ static unsigned long long read_added(void)
 bool sg_ipc_settle(void)
 {
     atomic_store(&added, read_added());
-    return sg_life_conf()->ipc == SG_IPC_AUTO && find_sharer();
+    return sg_process_conf()->ipc == SG_IPC_AUTO && find_sharer();
 }
 
 void sg_ipc_loading(void)
 {
-    if (!sg_life_core_made())
+    if (!sg_process_core_made())
         return; /* it is all looked at with the first allocation */
     sg_self.loads = true;
     atomic_fetch_add(&sg_ipc_loads, 1);
-    atomic_fetch_add(&sg_life_gate, 1);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 /* The thread that has loaded comes here once that is over, or from within what it loads; others while it goes on. */
@@ -117,13 +117,13 @@ void sg_ipc_look(void)
     sg_self.loads = false;
     if (own || grown || atomic_fetch_add(&looks_in_vain, 1) % LOOKS_MOST == LOOKS_MOST - 1)
         atomic_store(&sg_ipc_looked, loads);
-    if (!sharer || sg_life_share() != SG_SHARE_BEGINS)
+    if (!sharer || sg_process_share() != SG_SHARE_BEGINS)
         return;
     char line[256];
     snprintf(line, sizeof line,
         "%s: memory is given to other processes by legacy handles; what is allocated from here on can be "
         "(SEGALLOC_CONF=ipc:always: from the start)", sharer);
-    sg_life_say(line);
+    sg_log_line(line);
 }
 
 /* What the driver says of memory of its own: where it has no such handles, as on WSL 2, others change nothing. Not asked
@@ -133,7 +133,7 @@ static CUresult ask_driver(void)
     const struct sg_real *real = sg_real();
     CUdeviceptr probe;
     CUipcMemHandle handle;
-    if (sg_captures_live() || real->cuMemAlloc_v2(&probe, 1) != CUDA_SUCCESS)
+    if (sg_captures_active() || real->cuMemAlloc_v2(&probe, 1) != CUDA_SUCCESS)
         return CUDA_SUCCESS;
     CUresult result = real->cuIpcGetMemHandle(&handle, probe);
     (void)real->cuMemFree_v2(probe);
@@ -152,13 +152,13 @@ CUresult sg_ipc_refused(bool legacy)
     CUresult native = ask_driver();
     if (native != CUDA_SUCCESS)
         return native;
-    enum sg_share share = sg_life_share();
+    enum sg_share share = sg_process_share();
     if (atomic_flag_test_and_set(&explained) && share != SG_SHARE_BEGINS)
         return CUDA_ERROR_INVALID_VALUE;
     snprintf(line, sizeof line, "cuIpcGetMemHandle: %s; %s",
         legacy ? "this block lies inside a larger allocation of the driver's, which is what a legacy handle gives away"
                : "memory that is mapped piece by piece can't be given to another process by a legacy handle",
         ways_out[share]);
-    sg_life_say(line);
+    sg_log_line(line);
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -16,7 +16,7 @@ enum { STREAMS_MAX = 512 };
 /* Streams that have a slot. */
 static struct {
     struct entry {
-        bool live, opaque;
+        bool live, untracked_order;
         bool foreign; /* of a stream of another device, which a block of this one is used on */
         int device;
         sg_slot slot;
@@ -29,7 +29,7 @@ static struct {
     _Atomic uint64_t served;            /* devices, a bit each */
     atomic_bool missed;                 /* a stream of one of them has no slot */
     atomic_bool any_foreign;
-    atomic_bool any_opaque;
+    atomic_bool any_untracked_order;
     atomic_bool context_waited;
     atomic_bool waited_early;           /* before order was followed, some stream waited for what can't be */
 } streams = {.changes = 1};
@@ -44,10 +44,10 @@ void sg_follow(void)
 {
     if (sg_following())
         return;
-    if (sg_life_core())
+    if (sg_process_core())
         atomic_store(&follow_late, true);
     atomic_store(&sg_following_order, true);
-    atomic_fetch_add(&sg_life_gate, 1);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 bool sg_follow_late(void)
@@ -59,7 +59,7 @@ void sg_streams_untrack(const char *by)
 {
     const char *none = NULL;
     if (atomic_compare_exchange_strong(&untracked_by, &none, by))
-        atomic_fetch_add(&sg_life_gate, 1);
+        atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 const char *sg_streams_untracked_by(void)
@@ -104,7 +104,7 @@ static void miss(void)
     if (!sg_streams_complete())
         return;
     atomic_store(&streams.missed, true);
-    atomic_fetch_add(&sg_life_gate, 1);
+    atomic_fetch_add(&sg_fast_path_epoch, 1);
 }
 
 static bool is_default(CUstream stream)
@@ -112,7 +112,7 @@ static bool is_default(CUstream stream)
     return stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Under the guard; of a stream of another device than `device`, where that is one. */
+/* Under the lock; of a stream of another device than `device`, where that is one. */
 static int entry_of(uint64_t key, int device)
 {
     for (int i = 0; i < streams.used; i++) {
@@ -133,13 +133,13 @@ static int free_entry(void)
     return streams.used < STREAMS_MAX ? streams.used++ : -1;
 }
 
-static bool find(uint64_t key, int device, struct sg_place *ret)
+static bool find(uint64_t key, int device, struct sg_tracked_stream *ret)
 {
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     int i = entry_of(key, device);
     if (i >= 0)
-        *ret = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
-    sg_unguard(SG_GUARD_STREAMS);
+        *ret = (struct sg_tracked_stream){streams.list[i].device, streams.list[i].slot, i};
+    sg_process_unlock(SG_LOCK_STREAMS);
     return i >= 0;
 }
 
@@ -150,15 +150,15 @@ static unsigned flags_of(const struct sg_driver *driver, CUstream stream)
     if (stream == CU_STREAM_LEGACY)
         return SG_STREAM_LEGACY;
     if (stream == CU_STREAM_PER_THREAD)
-        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+        return SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER;
     if (!driver->stream_get_flags || driver->stream_get_flags(stream, &flags) != CUDA_SUCCESS)
-        return SG_STREAM_BLOCKING | SG_STREAM_OPAQUE;
+        return SG_STREAM_BLOCKING | SG_STREAM_UNTRACKED_ORDER;
     return flags & CU_STREAM_NON_BLOCKING ? 0 : SG_STREAM_BLOCKING;
 }
 
-static bool enlist(const struct entry *entry, struct sg_place *ret)
+static bool enlist(const struct entry *entry, struct sg_tracked_stream *ret)
 {
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     int i = entry_of(entry->key, entry->foreign ? entry->device : -1);
     if (i < 0) {
         i = free_entry();
@@ -167,14 +167,14 @@ static bool enlist(const struct entry *entry, struct sg_place *ret)
             atomic_fetch_add(&streams.changes, 1); /* other threads may remember that it had no slot */
         }
     }
-    sg_unguard(SG_GUARD_STREAMS);
-    *ret = (struct sg_place){entry->device, entry->slot, i};
+    sg_process_unlock(SG_LOCK_STREAMS);
+    *ret = (struct sg_tracked_stream){entry->device, entry->slot, i};
     return i >= 0;
 }
 
 /* `elsewhere`: the device whose memory the stream uses, where that is another one; -1: its own. */
 static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint64_t key, int elsewhere,
-    struct sg_place *ret)
+    struct sg_tracked_stream *ret)
 {
     int device;
     if (!sg_contexts_device(context, &device)) {
@@ -184,12 +184,12 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
     if (!is_served(elsewhere >= 0 ? elsewhere : device))
         return false;
     bool unseen = elsewhere >= 0 || atomic_load_explicit(&streams.waited_early, memory_order_relaxed);
-    unsigned flags = flags_of(sg_life_driver(), stream) | (unseen ? SG_STREAM_OPAQUE : 0);
+    unsigned flags = flags_of(sg_process_driver(), stream) | (unseen ? SG_STREAM_UNTRACKED_ORDER : 0);
     if (flags == SG_STREAM_LEGACY && !sg_follow_late() && sg_streams_complete() && !sg_streams_untracked())
         flags |= SG_STREAM_UNUSED; /* its first work would have made a place for it */
     /* A green context may be current to one thread only: its streams' work is asked about over the primary one. */
     CUcontext primary = sg_contexts_green(context) ? sg_contexts_primary_of(device) : NULL;
-    flags |= primary ? SG_STREAM_UNMARKED : 0;
+    flags |= primary ? SG_STREAM_UNFENCEABLE : 0;
     device = elsewhere >= 0 ? elsewhere : device;
     const struct sg_stream_id id = {
         .key = key,
@@ -200,7 +200,7 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
     };
     const struct entry entry = {
         .live = true,
-        .opaque = flags & SG_STREAM_OPAQUE,
+        .untracked_order = flags & SG_STREAM_UNTRACKED_ORDER,
         .foreign = elsewhere >= 0,
         .device = device,
         .slot = sg_core_slot(core, device, &id),
@@ -208,8 +208,8 @@ static bool make(struct sg_core *core, CUstream stream, CUcontext context, uint6
         .context = context,
         .handle = stream,
     };
-    if (entry.opaque)
-        atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
+    if (entry.untracked_order)
+        atomic_store_explicit(&streams.any_untracked_order, true, memory_order_relaxed);
     if (entry.slot && enlist(&entry, ret)) {
         if (elsewhere >= 0)
             atomic_store(&streams.any_foreign, true);
@@ -231,16 +231,16 @@ static CUcontext context_of(const struct sg_driver *driver, CUstream stream)
     return context;
 }
 
-static struct sg_stream_seen *seen_as(struct sg_thread *self, CUstream named)
+static struct sg_stream_entry *seen_as(struct sg_thread *self, CUstream named)
 {
     uint64_t number = (uintptr_t)named; /* an address or a small number */
-    return &self->streams[sg_hash(number) >> (64 - SG_STREAMS_SEEN_BITS)];
+    return &self->streams[sg_hash(number) >> (64 - SG_STREAM_CACHE_BITS)];
 }
 
 bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext context, int device, sg_slot *ret)
 {
     CUstream named = sg_stream_named(stream, false);
-    const struct sg_stream_seen *seen = seen_as(self, named);
+    const struct sg_stream_entry *seen = seen_as(self, named);
     bool holds = seen->stream == named && seen->context == (is_default(named) ? context : NULL) &&
                  (seen->device == device || !seen->slot) &&
                  seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire);
@@ -249,15 +249,15 @@ bool sg_streams_remembered(struct sg_thread *self, CUstream stream, CUcontext co
     return holds;
 }
 
-static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_place *ret)
+static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg_tracked_stream *ret)
 {
     struct sg_thread *self = &sg_self;
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     unsigned changes = atomic_load_explicit(&streams.changes, memory_order_acquire);
     CUcontext context = is_default(named) ? context_of(driver, named) : NULL;
-    struct sg_stream_seen *seen = seen_as(self, named);
+    struct sg_stream_entry *seen = seen_as(self, named);
     if (seen->stream == named && seen->context == context && seen->changes == changes) {
-        *ret = (struct sg_place){seen->device, seen->slot, seen->entry};
+        *ret = (struct sg_tracked_stream){seen->device, seen->slot, seen->entry};
         return seen->slot != 0;
     }
     unsigned long long key;
@@ -267,45 +267,45 @@ static bool look_up(struct sg_core *core, CUstream named, bool create, struct sg
         return false;
     }
     if (!find(key, -1, ret)) {
-        CUcontext owner = create ? context ? context : context_of(driver, named) : NULL;
-        bool made = owner && make(core, named, owner, key, -1, ret);
-        if (owner && !made)
-            *seen = (struct sg_stream_seen){.stream = named, .context = context, .changes = changes};
+        CUcontext home = create ? context ? context : context_of(driver, named) : NULL;
+        bool made = home && make(core, named, home, key, -1, ret);
+        if (home && !made)
+            *seen = (struct sg_stream_entry){.stream = named, .context = context, .changes = changes};
         if (!made)
             return false;
     }
-    *seen = (struct sg_stream_seen){named, context, changes, ret->device, ret->slot, ret->entry};
+    *seen = (struct sg_stream_entry){named, context, changes, ret->device, ret->slot, ret->entry};
     return true;
 }
 
-bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
     return look_up(core, sg_stream_named(stream, per_thread), true, ret);
 }
 
-bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret)
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret)
 {
     return look_up(core, sg_stream_named(stream, per_thread), false, ret);
 }
 
-bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret)
+bool sg_streams_track_on(struct sg_core *core, CUstream stream, int device, struct sg_tracked_stream *ret)
 {
-    const struct sg_driver *driver = sg_life_driver();
+    const struct sg_driver *driver = sg_process_driver();
     CUstream named = sg_stream_named(stream, false);
     unsigned long long key;
-    if (!sg_streams_place(core, named, false, ret))
+    if (!sg_streams_track(core, named, false, ret))
         return false;
     if (ret->device == device)
         return true;
     if (!driver->stream_get_id || driver->stream_get_id(named, &key) != CUDA_SUCCESS)
         return false;
-    CUcontext owner = context_of(driver, named);
-    return find(key, device, ret) || (owner && make(core, named, owner, key, device, ret));
+    CUcontext home = context_of(driver, named);
+    return find(key, device, ret) || (home && make(core, named, home, key, device, ret));
 }
 
 CUcontext sg_streams_context_of(CUstream stream)
 {
-    return context_of(sg_life_driver(), sg_stream_named(stream, false));
+    return context_of(sg_process_driver(), sg_stream_named(stream, false));
 }
 
 bool sg_streams_device(CUstream stream, int *ret_device)
@@ -317,29 +317,29 @@ bool sg_streams_device(CUstream stream, int *ret_device)
 /* The slots that the stream has on other devices. */
 static void touch_foreign(struct sg_core *core, int own)
 {
-    struct sg_place places[SG_DEVICES_MAX];
+    struct sg_tracked_stream places[SG_DEVICES_MAX];
     int count = 0;
     if (!atomic_load_explicit(&streams.any_foreign, memory_order_relaxed))
         return;
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     uint64_t key = streams.list[own].key;
     for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
         const struct entry *entry = &streams.list[i];
         if (entry->live && entry->foreign && entry->key == key)
-            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+            places[count++] = (struct sg_tracked_stream){entry->device, entry->slot, i};
     }
-    sg_unguard(SG_GUARD_STREAMS);
+    sg_process_unlock(SG_LOCK_STREAMS);
     for (int i = 0; i < count; i++)
-        sg_core_slot_touched(core, places[i].device, places[i].slot);
+        sg_core_slot_submitted(core, places[i].device, places[i].slot);
 }
 
-void sg_streams_touch(CUstream stream, bool per_thread)
+void sg_streams_submitted(CUstream stream, bool per_thread)
 {
     struct sg_thread *self = &sg_self;
     CUstream named = sg_stream_named(stream, per_thread);
-    const struct sg_stream_seen *seen = seen_as(self, named);
-    struct sg_place place;
-    struct sg_core *core = sg_life_core();
+    const struct sg_stream_entry *seen = seen_as(self, named);
+    struct sg_tracked_stream tracked;
+    struct sg_core *core = sg_process_core();
     if (!core || self->inside)
         return;
     CUcontext context = is_default(named) ? sg_contexts_only() : NULL;
@@ -347,103 +347,103 @@ void sg_streams_touch(CUstream stream, bool per_thread)
         seen->changes == atomic_load_explicit(&streams.changes, memory_order_acquire) &&
         !atomic_load_explicit(&streams.any_foreign, memory_order_relaxed)) {
         if (seen->slot)
-            sg_core_slot_touched(core, seen->device, seen->slot);
+            sg_core_slot_submitted(core, seen->device, seen->slot);
         return;
     }
     self->inside = true;
-    if (sg_streams_place(core, named, false, &place)) {
-        sg_core_slot_touched(core, place.device, place.slot);
-        touch_foreign(core, place.entry);
+    if (sg_streams_track(core, named, false, &tracked)) {
+        sg_core_slot_submitted(core, tracked.device, tracked.slot);
+        touch_foreign(core, tracked.entry);
     }
     self->inside = false;
 }
 
-void sg_streams_told_all(struct sg_core *core)
+void sg_streams_host_observed_all(struct sg_core *core)
 {
     uint64_t served = atomic_load_explicit(&streams.served, memory_order_relaxed);
     for (; served; served &= served - 1)
-        sg_core_told(core, __builtin_ctzll(served), NULL);
+        sg_core_host_observed(core, __builtin_ctzll(served), NULL);
 }
 
 static struct sg_core *begin_telling(void)
 {
-    return sg_following() && sg_memory_guesses() ? sg_begin() : NULL;
+    return sg_following() && sg_memory_guesses() ? sg_enter() : NULL;
 }
 
-void sg_streams_tell_all(void)
+void sg_streams_host_may_observe_all(void)
 {
     struct sg_core *core = begin_telling();
     if (!core)
         return;
-    sg_streams_told_all(core);
-    sg_end();
+    sg_streams_host_observed_all(core);
+    sg_leave();
 }
 
 /* A stream that is not followed has told of what it came after when it was made to. */
-void sg_streams_tell(CUstream stream, bool per_thread)
+void sg_streams_host_may_observe(CUstream stream, bool per_thread)
 {
-    struct sg_place place;
-    struct sg_clock clock;
+    struct sg_tracked_stream tracked;
+    struct sg_vector_clock clock;
     struct sg_core *core = begin_telling();
     if (!core)
         return;
-    if (sg_streams_place(core, stream, per_thread, &place)) {
-        sg_core_clock(core, place.device, place.slot, &clock);
-        sg_core_told(core, place.device, &clock);
-        if (sg_streams_is_opaque(&place))
-            sg_streams_told_all(core);
+    if (sg_streams_track(core, stream, per_thread, &tracked)) {
+        sg_core_clock(core, tracked.device, tracked.slot, &clock);
+        sg_core_host_observed(core, tracked.device, &clock);
+        if (sg_streams_is_untracked_order(&tracked))
+            sg_streams_host_observed_all(core);
     }
-    sg_end();
+    sg_leave();
 }
 
 /* The core is called each time. Another thread may have noted it here without having reached the core yet. Or it was
    noted of the stream that had the entry before. */
-void sg_streams_opaque(struct sg_core *core, const struct sg_place *place)
+void sg_streams_untracked_order(struct sg_core *core, const struct sg_tracked_stream *tracked)
 {
-    atomic_store_explicit(&streams.any_opaque, true, memory_order_relaxed);
-    sg_guard(SG_GUARD_STREAMS);
-    streams.list[place->entry].opaque = true;
-    sg_unguard(SG_GUARD_STREAMS);
-    sg_core_slot_opaque(core, place->device, place->slot);
+    atomic_store_explicit(&streams.any_untracked_order, true, memory_order_relaxed);
+    sg_process_lock(SG_LOCK_STREAMS);
+    streams.list[tracked->entry].untracked_order = true;
+    sg_process_unlock(SG_LOCK_STREAMS);
+    sg_core_slot_untracked_order(core, tracked->device, tracked->slot);
 }
 
-bool sg_streams_is_opaque(const struct sg_place *place)
+bool sg_streams_is_untracked_order(const struct sg_tracked_stream *tracked)
 {
-    sg_guard(SG_GUARD_STREAMS);
-    bool opaque = streams.list[place->entry].opaque;
-    sg_unguard(SG_GUARD_STREAMS);
-    return opaque;
+    sg_process_lock(SG_LOCK_STREAMS);
+    bool untracked_order = streams.list[tracked->entry].untracked_order;
+    sg_process_unlock(SG_LOCK_STREAMS);
+    return untracked_order;
 }
 
-bool sg_streams_any_opaque(void)
+bool sg_streams_any_untracked_order(void)
 {
-    return atomic_load_explicit(&streams.any_opaque, memory_order_relaxed);
+    return atomic_load_explicit(&streams.any_untracked_order, memory_order_relaxed);
 }
 
-CUcontext sg_streams_context(const struct sg_place *place)
+CUcontext sg_streams_context(const struct sg_tracked_stream *tracked)
 {
-    sg_guard(SG_GUARD_STREAMS);
-    CUcontext context = streams.list[place->entry].context;
-    sg_unguard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
+    CUcontext context = streams.list[tracked->entry].context;
+    sg_process_unlock(SG_LOCK_STREAMS);
     return context;
 }
 
 /* The primary context stands for the green ones on its device too; here for all, which is more than it must. */
-void sg_streams_opaque_context(struct sg_core *core, CUcontext context)
+void sg_streams_untracked_order_of(struct sg_core *core, CUcontext context)
 {
-    struct sg_place places[STREAMS_MAX];
+    struct sg_tracked_stream places[STREAMS_MAX];
     int count = 0, device;
     if (!sg_contexts_device(context, &device))
         device = -1;
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
         const struct entry *entry = &streams.list[i];
         if (entry->live && (entry->context == context || entry->device == device))
-            places[count++] = (struct sg_place){entry->device, entry->slot, i};
+            places[count++] = (struct sg_tracked_stream){entry->device, entry->slot, i};
     }
-    sg_unguard(SG_GUARD_STREAMS);
+    sg_process_unlock(SG_LOCK_STREAMS);
     for (int i = 0; i < count; i++)
-        sg_streams_opaque(core, &places[i]);
+        sg_streams_untracked_order(core, &places[i]);
 }
 
 void sg_streams_waited_early(void)
@@ -463,13 +463,13 @@ bool sg_streams_idle_tells(void)
 
 void sg_streams_context_gone(CUcontext context)
 {
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
         if (streams.list[i].context == context)
             streams.list[i].live = false;
     }
     atomic_fetch_add(&streams.changes, 1);
-    sg_unguard(SG_GUARD_STREAMS);
+    sg_process_unlock(SG_LOCK_STREAMS);
 }
 
 /* A new stream may have the handle of one whose end was not seen: what was remembered of that handle is wrong. */
@@ -477,12 +477,12 @@ static CUresult created(CUresult result, const CUstream *ret)
 {
     if (result != CUDA_SUCCESS || !ret || !sg_following())
         return result;
-    sg_guard(SG_GUARD_STREAMS);
+    sg_process_lock(SG_LOCK_STREAMS);
     for (int i = 0; i < streams.used; i++) {
         if (streams.list[i].live && streams.list[i].handle == *ret)
             atomic_fetch_add(&streams.changes, 1);
     }
-    sg_unguard(SG_GUARD_STREAMS);
+    sg_process_unlock(SG_LOCK_STREAMS);
     return result;
 }
 
@@ -508,27 +508,27 @@ CUresult cuGreenCtxStreamCreate(CUstream *ret, CUgreenCtx green, unsigned flags,
 /* The slots outlive the stream until the work that it was given is complete. */
 static void retire(CUstream stream)
 {
-    struct sg_place places[SG_DEVICES_MAX];
+    struct sg_tracked_stream places[SG_DEVICES_MAX];
     int count = 0;
-    const struct sg_driver *driver = sg_life_driver();
-    struct sg_core *core = sg_following() && stream && !is_default(stream) ? sg_begin() : NULL;
+    const struct sg_driver *driver = sg_process_driver();
+    struct sg_core *core = sg_following() && stream && !is_default(stream) ? sg_enter() : NULL;
     unsigned long long key;
     if (!core)
         return;
     if (driver->stream_get_id && driver->stream_get_id(stream, &key) == CUDA_SUCCESS) {
-        sg_guard(SG_GUARD_STREAMS);
+        sg_process_lock(SG_LOCK_STREAMS);
         for (int i = 0; i < streams.used && count < SG_DEVICES_MAX; i++) {
             if (!streams.list[i].live || streams.list[i].key != key)
                 continue;
-            places[count++] = (struct sg_place){streams.list[i].device, streams.list[i].slot, i};
+            places[count++] = (struct sg_tracked_stream){streams.list[i].device, streams.list[i].slot, i};
             streams.list[i].live = false;
         }
         atomic_fetch_add(&streams.changes, 1);
-        sg_unguard(SG_GUARD_STREAMS);
+        sg_process_unlock(SG_LOCK_STREAMS);
         for (int i = 0; i < count; i++)
             sg_core_slot_gone(core, places[i].device, places[i].slot);
     }
-    sg_end();
+    sg_leave();
 }
 
 CUresult cuStreamDestroy(CUstream stream)

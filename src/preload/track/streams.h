@@ -14,7 +14,7 @@
 
 struct sg_thread;
 
-struct sg_place {
+struct sg_tracked_stream {
     int device;
     sg_slot slot;
     int entry; /* of the list here */
@@ -39,17 +39,17 @@ bool sg_streams_untracked(void);
 const char *sg_streams_untracked_by(void);
 
 /* Where a stream as a caller names it is followed; `per_thread`: 0 is the thread's own. False: it isn't, and frees that
-   depend on it must wait in another way. All between sg_begin() and sg_end(), holding no lock of ours; the first call
+   depend on it must wait in another way. All between sg_enter() and sg_leave(), holding no lock of ours; the first call
    for a stream asks the driver. sg_streams_find() makes no slot for a stream that has none. */
-bool sg_streams_place(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
-bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_place *ret);
+bool sg_streams_track(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret);
+bool sg_streams_find(struct sg_core *core, CUstream stream, bool per_thread, struct sg_tracked_stream *ret);
 
 /* A cache of each thread: the slot of a stream that was named in `context`. False: a miss. True with *ret 0: the
    stream is not followed. No lock. */
 bool sg_streams_remembered(struct sg_thread *self, CUstream named, CUcontext context, int device, sg_slot *ret);
 
 /* The place of a stream among those that use memory of `device`, whichever its own device is. */
-bool sg_streams_place_on(struct sg_core *core, CUstream stream, int device, struct sg_place *ret);
+bool sg_streams_track_on(struct sg_core *core, CUstream stream, int device, struct sg_tracked_stream *ret);
 
 /* The context and the device of a stream, followed or not; NULL, false: the driver does not say. */
 CUcontext sg_streams_context_of(CUstream stream);
@@ -64,13 +64,13 @@ bool sg_streams_any_served(void);
 bool sg_streams_complete(void);
 
 /* The stream's later work comes after something that can't be followed. */
-void sg_streams_opaque(struct sg_core *core, const struct sg_place *place);
-bool sg_streams_is_opaque(const struct sg_place *place);
-bool sg_streams_any_opaque(void); /* from the first one on */
-CUcontext sg_streams_context(const struct sg_place *place);
+void sg_streams_untracked_order(struct sg_core *core, const struct sg_tracked_stream *tracked);
+bool sg_streams_is_untracked_order(const struct sg_tracked_stream *tracked);
+bool sg_streams_any_untracked_order(void); /* from the first one on */
+CUcontext sg_streams_context(const struct sg_tracked_stream *tracked);
 
 /* All streams of a context, which can't be followed for a moment (a wait of the whole context). */
-void sg_streams_opaque_context(struct sg_core *core, CUcontext context);
+void sg_streams_untracked_order_of(struct sg_core *core, CUcontext context);
 
 /* Before order is followed a stream has been made to wait for memory, or for what a graph waits for. That wait may last
    until long after, and which stream it was is not kept: all are opaque. */
@@ -85,23 +85,24 @@ bool sg_streams_idle_tells(void);
 void sg_streams_context_gone(CUcontext context);
 
 /* Work may have been given to a stream; after the driver's call. */
-void sg_streams_touch(CUstream stream, bool per_thread);
-static inline void sg_touched(CUstream stream, bool per_thread)
+void sg_streams_submitted(CUstream stream, bool per_thread);
+static inline void sg_submitted(CUstream stream, bool per_thread)
 {
     if (sg_following())
-        sg_streams_touch(stream, per_thread);
+        sg_streams_submitted(stream, per_thread);
 }
 
 /* The host may observe the end of a stream's work without a call: by a function of the host, or a copy to it. Where
    nobody records the users of a block, the host may pass it to any stream then. Called before the driver's call,
    since another thread may act on what it sees before that returns. Called again after it, since others may have
    given the stream more meanwhile. */
-void sg_streams_tell(CUstream stream, bool per_thread);
+void sg_streams_host_may_observe(CUstream stream, bool per_thread);
 
-/* The host has observed the end of work that is not followed, so it may have observed any. sg_streams_tell_all():
-   for a caller outside of sg_begin() and sg_end(), and where it matters only, as sg_streams_tell(). */
-void sg_streams_told_all(struct sg_core *core);
-void sg_streams_tell_all(void);
+/* The host has observed the end of work that is not followed, so it may have observed any.
+   sg_streams_host_may_observe_all(): for a caller outside of sg_enter() and sg_leave(), and where it matters only, as
+   sg_streams_host_may_observe(). */
+void sg_streams_host_observed_all(struct sg_core *core);
+void sg_streams_host_may_observe_all(void);
 
 /* The handle that means the same stream without regard to how it is called. */
 static inline CUstream sg_stream_named(CUstream stream, bool per_thread)

@@ -31,7 +31,7 @@ static void count_as_called(const struct entry *entry)
 }
 
 /* The place of a function, found or made; STUBS or beyond: it has no stub. Under the lock. */
-static int place_of(enum sg_untracked what, const char *name, void *real)
+static int unhooked_place_of(enum sg_untracked what, const char *name, void *real)
 {
     int most = what == SG_UNTRACKED_PAGES ? STUBS : STUBS_OF_ORDER, i = 0;
     while (i < untracked.used && untracked.list[i].real != real)
@@ -49,9 +49,9 @@ static int place_of(enum sg_untracked what, const char *name, void *real)
 
 void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real)
 {
-    sg_guard(SG_GUARD_UNTRACKED);
-    int i = place_of(what, name, real);
-    sg_unguard(SG_GUARD_UNTRACKED);
+    sg_process_lock(SG_LOCK_UNTRACKED);
+    int i = unhooked_place_of(what, name, real);
+    sg_process_unlock(SG_LOCK_UNTRACKED);
     if (i < STUBS)
         return (void *)((uintptr_t)sg_untracked_stubs + (uintptr_t)i * STUB_BYTES);
     count_as_called(&untracked.list[i]);

@@ -12,7 +12,7 @@ enum sg_untracked {
    what `what` says and jumps to `real`. Being asked for a name proves nothing: NVIDIA's runtimes look all names up
    at their first call. Each function has one stub; 16 stubs are kept for calls that remember pages, four names so
    far. Where there are too many, the call counts as made at once and `real` itself is returned. Any thread; takes
-   SG_GUARD_UNTRACKED. */
+   SG_LOCK_UNTRACKED. */
 void *sg_untracked_stub(enum sg_untracked what, const char *name, void *real);
 
 #endif
