@@ -199,7 +199,7 @@ static void segments_without_nodes(void **state)
     CUdeviceptr block = 5;
     core = inspect_start("expandable_segments:False", MIB(64));
     (void)sg_device_get(core, 0);
-    uint32_t live = leave_nodes(SG_NODES_SPARE);
+    uint32_t live = leave_nodes(SG_EXTENTS_SPARE);
     assert_int_equal(try_allocate(MIB(6), &block), CUDA_ERROR_OUT_OF_MEMORY);
     assert_int_equal(block, 5);
     core->device[0]->extents.live = live;

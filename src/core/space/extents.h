@@ -9,7 +9,7 @@
 #include "wrap.h"
 
 /* Not given to ordinary blocks, so that growing, moving and undoing either never run out half-way. */
-enum { EXTENTS_SPARE_OF_CLAIM = SG_NODES_SPARE / 4, EXTENTS_SPARE_OF_CUT = SG_NODES_SPARE / 8 };
+enum { EXTENTS_SPARE_OF_CLAIM = SG_EXTENTS_SPARE / 4, EXTENTS_SPARE_OF_CUT = SG_EXTENTS_SPARE / 8 };
 
 static inline bool extents_left(const struct sg_extents *extents, uint32_t want)
 {

@@ -41,7 +41,7 @@ void sg_extents_fini(struct sg_extents *extents)
 
 uint32_t sg_extent_new(struct sg_extents *extents)
 {
-    return extents_left(extents, SG_NODES_SPARE) ? extents_take(extents) : 0;
+    return extents_left(extents, SG_EXTENTS_SPARE) ? extents_take(extents) : 0;
 }
 
 void sg_extent_drop(struct sg_extents *extents, uint32_t extent)
@@ -333,7 +333,7 @@ uint32_t sg_region_take(struct sg_region *region, uint32_t units, enum sg_region
     uint32_t rest = extent->size - units;
     if (rest == 0) {
         free_remove(region, extent);
-    } else if (!extents_left(region->extents, SG_NODES_SPARE)) {
+    } else if (!extents_left(region->extents, SG_EXTENTS_SPARE)) {
         return 0;
     } else if (end == SG_END_HIGH) {
         free_resize(region, id, extent->begin, rest);

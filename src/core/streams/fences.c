@@ -87,7 +87,7 @@ static CUevent fence_to_replace(struct sg_device *device, CUcontext context, uin
         last = fence;
         out += fence != NULL;
     }
-    if (out < SG_MARKS_OF_A_STREAM || !found)
+    if (out < SG_FENCES_OF_A_STREAM || !found)
         return NULL;
     struct sg_fence fence = *found;
     (void)fences_take(device, fence.number, &fence);
