@@ -4,8 +4,8 @@
 
 #include <pthread.h>
 
-/* Sleeps for so many nanoseconds, less than a second; signals make it no shorter. Unlike nanosleep it is no point at which
-   a thread is cancelled, and leaves errno as it was. */
+/* Sleeps for so many nanoseconds, less than a second; signals make it no shorter. Unlike nanosleep it is no point at
+   which a thread is cancelled, and leaves errno as it was. */
 void sg_rest(long ns);
 
 /* Around calls of libc that are such points: a thread that ended there would leave locks of ours held. Returns what

@@ -1,8 +1,8 @@
 /* The allocator, as the layers above see it.
 
    A `struct sg_core` serves every device of a process. It has no globals, clock or environment. Driver, configuration,
-   observer and a clock for measuring come with sg_core_create(). Each device has one lock. No call here may be made
-   with that lock held, and no call holds it across a driver call that can wait.
+   observer and a clock for measuring come with sg_core_create(). device.h has the locks of a device. None may be held
+   by who calls, and `lock` is not held across a driver call.
 
    Functions that stand for driver calls return CUresult: exactly what the driver would have returned, with outputs
    untouched on failure. */
@@ -37,8 +37,8 @@ struct sg_tag {
     enum sg_free_sync sync;
     sg_slot slot;      /* of an allocation: the stream that it is for. 0: unknown, and SG_FREE_SYNC_STREAM is as
                           EVENT, but for: */
-    bool in_order;     /* of a free: it is a step of the stream `slot`, after all use of the block, which is that
-                          stream's from then on if it was allocated for an unknown one */
+    bool in_order;     /* of a free: the free is a step of stream `slot`, and all use of the block comes before it. A
+                          block of no known stream belongs to `slot` from then on */
     enum sg_user_rule sees; /* of a free by SG_FREE_SYNC_STREAM */
     bool followed;     /* of a free: every stream that was given work since the block was allocated is followed */
     bool unseen;       /* of one by SG_FREE_SYNC_STREAM: streams may have been given work, or have waited, in ways that
@@ -72,12 +72,14 @@ struct sg_core_params {
     void (*record_end)(void);        /* none may become until this is called. Both NULL: there are no captures */
     const struct sg_replay *replay;  /* kept; NULL: this is none */
     CUresult (*wait_for_context)(CUcontext context); /* waits for its work, but not for ever: CUDA_ERROR_NOT_READY where
-                                                        that was given up. Of one that is gone there is none. No lock is
-                                                        held. NULL: that the current one is, by cuCtxSynchronize */
+                                                        that was given up. A context that has ended has no work left.
+                                                        No lock is held. NULL: the current context is waited for with
+                                                        cuCtxSynchronize */
     /* has `run` called on another thread, and waits for that as `wait_for_context` does; CUDA_ERROR_OPERATING_SYSTEM
        where there can be no thread. NULL: it is called there and then */
     CUresult (*aside)(CUresult (*run)(void *user), void *user);
-    /* the same without a wait; false: it could not begin, or what was begun so before goes on. NULL: never */
+    /* Begins `run` on another thread without a wait. False: it could not begin, or an earlier one still runs. NULL:
+       never */
     bool (*begin_aside)(CUresult (*run)(void *user), void *user);
     int (*enter_context)(CUcontext context); /* makes a context current that another thread may be about to end, which
                                                 it does not until leave_context() with what this returns. Below 0: it is
@@ -255,11 +257,11 @@ void sg_core_slot_submitted(struct sg_core *core, int device, sg_slot slot);
 /* What everything submitted to `slot` from now on is ordered after, its own work so far included. */
 void sg_core_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret);
 
-/* Read before the driver is asked whether the stream has work left; valid if it has none. *ret_replayed is for
+/* Read before the driver is asked whether the stream has work left; valid if it has none. *ret_observed is for
    sg_core_host_observed(): the host has observed all of it. For sg_core_completed() the stream's own entry counts only
    up to *ret_done. A blocking stream is ordered after the legacy stream's work by its next step. If it was given
    nothing since, it is idle, and the legacy stream may be busy. */
-void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret_replayed,
+void sg_core_idle_clock(struct sg_core *core, int device, sg_slot slot, struct sg_vector_clock *ret_observed,
     uint64_t *ret_done);
 
 /* What everything submitted to any stream of a context from now on is ordered after; NULL: of the device. For calls
@@ -393,7 +395,7 @@ struct sg_oom_around {
 
 enum sg_oom_cause sg_oom_cause(const struct sg_shortage *shortage, const struct sg_oom_around *around);
 
-/* The text block of an out-of-memory (design: running out), for the most recent failure on `device`; lines end in
+/* The text block of an out-of-memory (docs/memory.md), for the most recent failure on `device`; lines end in
    newlines. The first begins "segalloc: out of memory on device N: short by SIZE". `around` may be NULL. Returns the
    length as snprintf does. */
 size_t sg_core_oom_text(struct sg_core *core, int device, const struct sg_oom_around *around, char *buffer,

@@ -122,7 +122,7 @@ struct sg_device {
     _Atomic uint64_t aliased_slots;  /* whose streams are given memory at an address of which their earlier work knows
                                         nothing (sg_core_take_aliased()) */
     uint64_t completions;            /* times that something became complete */
-    uint64_t blocked_version;        /* order.version when `blocked` was last looked through */
+    uint64_t blocked_version;        /* clocks.version when `blocked` was last looked through */
     uint32_t epoch_frees;            /* and bytes, that take effect later, since events for them were last asked for */
     uint64_t epoch_bytes;
     uint64_t outside_bytes;  /* of the device in use by others, quantised */
@@ -297,7 +297,8 @@ bool sg_device_find_pages(struct sg_device *device);
 /* Access rights of [address, address + bytes) for the device and its peers. Not counted. */
 CUresult sg_device_set_access(struct sg_device *device, CUdeviceptr address, size_t bytes);
 
-/* A page of the device, which is the caller's to release. Not counted. The driver's error; no lock but `grow` is held. */
+/* A page of the device, which is the caller's to release. Not counted. The driver's error; no lock but `grow` is held.
+   */
 CUresult sg_device_create_page(struct sg_device *device, size_t bytes, CUmemGenericAllocationHandle *ret);
 
 /* The index under which a stream stands in the trace; defines it there first if need be. Under the lock. */
@@ -367,7 +368,7 @@ bool sg_fences_can_wait(const struct sg_device *device);
 /* Whether a call that may end the context is under way (sg_core_context_ending()). No lock needed. */
 bool sg_core_is_ending(struct sg_core *core, CUcontext context);
 
-/* Asks the driver what is complete. QUERY: by the fences that are out. MARK: also records some, if those give no
+/* Asks the driver what is complete. QUERY: by the fences that are out. FENCE: also records some, if those give no
    news. WAIT: waits for the oldest where nothing else helps. Returns whether there was news, here or in another
    thread. No lock may be held. */
 enum sg_ask { SG_ASK_QUERY, SG_ASK_FENCE, SG_ASK_WAIT };

@@ -133,8 +133,8 @@ static void count_wait(struct sg_device *device, uint64_t ns)
     device->usage.strict_wait_ns += ns;
 }
 
-/* Classic blocks are freed at once, so whoever has not waited does now, and as the driver's own memory would: for its
-   context. Who tells of streams expects more, where those are of others. */
+/* A free in a segment takes effect at once, so it waits for the block's context first, as the driver's own memory does.
+   A caller that records streams also expects a wait for streams of other contexts. */
 static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, const struct sg_tag *tag)
 {
     struct sg_block_info block;
@@ -142,7 +142,7 @@ static CUresult free_in_segment(struct sg_device *device, CUdeviceptr address, c
     CUresult result = sg_segments_block(device, address, /* inside */ false, &block);
     uint64_t began = now_ns(device->core);
     if (result == CUDA_SUCCESS && waits) {
-        const struct users users = {device, block.context, /* abroad */ true};
+        const struct users users = {device, block.context, /* cross_device */ true};
         result = wait_for_own_context(&users, tag->context);
         bool users_recorded = tag->torch || (tag->sync != SG_FREE_SYNC_STRICT && tag->sees == SG_USERS_RECORDED);
         if (result == CUDA_SUCCESS && block.cross_device && users_recorded)
@@ -365,7 +365,7 @@ __attribute__((no_sanitize("thread"))) static bool looks_own(const struct sg_dev
 ASIDE enum outcome free_own(const struct sg_range *range, CUdeviceptr address, uint32_t likely,
     const struct sg_tag *tag, CUresult *ret)
 {
-    const struct users users = {range->device, tag->context, /* abroad */ false};
+    const struct users users = {range->device, tag->context, /* cross_device */ false};
     uint64_t waited_ns;
     if (!looks_own(range->device, likely, tag->context) || has_others(&users))
         return MUST_WAIT;
@@ -417,7 +417,7 @@ CUresult sg_core_wait(struct sg_core *core, CUdeviceptr address, CUcontext curre
               : !native || sg_segments_block(native, address,  /* inside */ false, &block) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     if (native)
-        users = (struct users){native, block.context,  /* abroad */ true};
+        users = (struct users){native, block.context,  /* cross_device */ true};
     CUresult result = wait_for_own_context(&users, current);
     *ret_all = result == CUDA_SUCCESS && !has_others(&users);
     return result;

@@ -1,5 +1,5 @@
-/* The slow half of an allocation: the growing ladder of docs/design.md. Its steps are complete memory, whole free
-   pages moved, new pages, and only when memory has run out a wait for what is pending. */
+/* The slow half of an allocation: the growing ladder of docs/design.md. It takes complete memory, new pages within
+   the budget, then moves idle pages, and waits for pending memory only once all else has run out. */
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -185,8 +185,8 @@ static CUresult attempt(struct sg_device *device, struct request *request, CUdev
     return result;
 }
 
-/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay when.
-   Holds `grow`. */
+/* SG_REFUSALS_MOST allocations have failed: fixed segments serve from here on. SEGALLOC_RECORD_FIXED tells a replay
+   when. Holds `grow`. */
 static void give_up(struct sg_device *device)
 {
     char line[200];
@@ -269,9 +269,9 @@ static enum sg_ask worth_asking(struct sg_device *device, const struct request *
     sg_slot slot = request->want.slot;
     sg_lock(&device->lock);
     uint64_t others = device->clocks.needs_fence & ~(slot ? sg_slot_bit(slot) : 0);
-    bool fit_key = others || !sg_device_is_low_pressure(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
+    bool is_worth_it = others || !sg_device_is_low_pressure(device, (uint64_t)request->want.units << SG_UNIT_SHIFT);
     sg_unlock(&device->lock);
-    return fit_key ? SG_ASK_FENCE : SG_ASK_QUERY;
+    return is_worth_it ? SG_ASK_FENCE : SG_ASK_QUERY;
 }
 
 /* Whether more is pending than may be where memory is short (pending_limit). By itself that is a share of what may

@@ -35,8 +35,8 @@ static inline void sg_emit_step(struct sg_device *device, enum segalloc_turn wha
     sg_emit(device, SEGALLOC_RECORD_TURN, 0, sg_device_unknown_stream(device), what, outcome);
 }
 
-/* Takes `grow` for the next section, which is a turn, for no other reason may an operation of a replay have it. No lock
-   is held. */
+/* Takes `grow` for the next replay step. In a replay an operation gets `grow` only when its recorded step comes. No
+   lock is held. */
 static inline void sg_lock_grow(struct sg_device *device)
 {
     const struct sg_replay *replay = device->core->replay;

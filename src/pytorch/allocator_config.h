@@ -3,8 +3,8 @@
    Only what decides where memory goes is kept; keys that PyTorch knows and that change nothing of that (pinned
    memory, locks, graph capture) are accepted. Rules and bounds: c10/core/AllocatorConfig.cpp and
    c10/cuda/CUDAAllocatorConfig.cpp of PyTorch 2.11. */
-#ifndef SG_TORCH_CONF_H
-#define SG_TORCH_CONF_H
+#ifndef SG_ALLOCATOR_CONFIG_H
+#define SG_ALLOCATOR_CONFIG_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -6,8 +6,8 @@
    Not modelled: private pools (CUDA graphs, MemPool) and captures. Memory comes through a table of functions, so the
    same rules run over bookkeeping (ledger_device.h) and over a driver. No globals, no clock, no environment, and no
    locks: one caller at a time. */
-#ifndef SG_TORCH_POLICY_H
-#define SG_TORCH_POLICY_H
+#ifndef SG_CACHING_ALLOCATOR_H
+#define SG_CACHING_ALLOCATOR_H
 
 #include <stdbool.h>
 #include <stdint.h>

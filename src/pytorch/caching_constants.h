@@ -1,6 +1,6 @@
 /* The fixed sizes of PyTorch's native CUDA allocator, in bytes (c10/core/AllocatorConfig.h). */
-#ifndef SG_TORCH_RULES_H
-#define SG_TORCH_RULES_H
+#ifndef SG_CACHING_CONSTANTS_H
+#define SG_CACHING_CONSTANTS_H
 
 enum {
     SG_TORCH_ALIGN = 512,              /* every block is a multiple of this */

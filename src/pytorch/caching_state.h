@@ -1,6 +1,6 @@
 /* What the files of the PyTorch policy share; nobody else includes it. */
-#ifndef SG_TORCH_STATE_H
-#define SG_TORCH_STATE_H
+#ifndef SG_CACHING_STATE_H
+#define SG_CACHING_STATE_H
 
 #include "keytree.h"
 #include "pointer_hash.h"

@@ -1,6 +1,6 @@
 /* A card that is only bookkeeping: a capacity, addresses, and a count of the driver calls that PyTorch would make. */
-#ifndef SG_TORCH_CARD_H
-#define SG_TORCH_CARD_H
+#ifndef SG_LEDGER_DEVICE_H
+#define SG_LEDGER_DEVICE_H
 
 #include "keytree.h"
 #include "caching_allocator.h"

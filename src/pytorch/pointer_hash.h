@@ -1,7 +1,7 @@
 /* uthash for keys that are a uint64_t: Fibonacci hashing (uthash's own function also draws clang's warning about
    cases that fall through). Without host memory an addition leaves hh.tbl NULL. */
-#ifndef SG_TORCH_HASH_H
-#define SG_TORCH_HASH_H
+#ifndef SG_POINTER_HASH_H
+#define SG_POINTER_HASH_H
 
 #include <stdint.h>
 

@@ -6,8 +6,8 @@
 
 struct operation {
     struct operation *next;
-    struct sg_slow *slow;
-    struct sg_slow_call call;
+    struct sg_interleaver *slow;
+    struct sg_interleaver_call call;
     uint16_t trace_thread;
     enum { NOT_STARTED, STARTED, FINISHED } state;
     bool on_own_thread;
@@ -24,12 +24,12 @@ struct operation {
    the host is more than its few records are of the trace. */
 enum { THREADS_MOST = 1024 };
 
-struct sg_slow {
+struct sg_interleaver {
     struct sg_driver driver;
-    struct sg_card *card;
+    struct sg_ledger *card;
     struct operation *first;   /* youngest first */
     struct operation *waiting; /* the one that has not started: nothing but its own has come since it began */
-    struct segalloc_trace_record expected; /* by sg_slow_expect(), until the core has told it; else of no kind */
+    struct segalloc_trace_record expected; /* by sg_interleaver_expect(), until the core has told it; else of no kind */
     uint32_t threads; /* of operations that have not been dropped */
     bool diverged;
     bool over; /* there are no more records */
@@ -40,7 +40,7 @@ struct sg_slow {
 static const CUdeviceptr OWN_ADDRESSES = UINT64_C(1) << 60;
 
 static _Thread_local struct operation *self;   /* that the calling thread carries out */
-static _Thread_local struct sg_slow *directed; /* by the calling thread, which plays the trace */
+static _Thread_local struct sg_interleaver *directed; /* by the calling thread, which plays the trace */
 
 static void stand_still(void)
 {
@@ -54,14 +54,14 @@ static void resume(struct operation *one)
     sem_wait(&one->back);
 }
 
-static bool is_free(const struct sg_slow *slow)
+static bool is_free(const struct sg_interleaver *slow)
 {
     return slow->diverged || slow->over;
 }
 
 /* Lets every operation that has started run to its end, on its own. They may meet at `grow`, the holder of which gets
    on. */
-static void finish_all(struct sg_slow *slow)
+static void finish_all(struct sg_interleaver *slow)
 {
     for (bool any = true; any;) {
         any = false;
@@ -76,7 +76,7 @@ static void finish_all(struct sg_slow *slow)
 
 static const struct segalloc_trace_record *turn(void)
 {
-    struct sg_slow *slow = self ? self->slow : directed;
+    struct sg_interleaver *slow = self ? self->slow : directed;
     if (!self) {
         if (slow->diverged)
             finish_all(slow);
@@ -92,7 +92,7 @@ static const struct segalloc_trace_record *turn(void)
    it back. */
 static void give_way(void)
 {
-    struct sg_slow *slow = self ? self->slow : directed;
+    struct sg_interleaver *slow = self ? self->slow : directed;
     slow->diverged = true;
     if (self && self->on_own_thread)
         stand_still();
@@ -100,7 +100,7 @@ static void give_way(void)
         finish_all(slow);
 }
 
-const struct sg_replay sg_slow_replay = {turn, give_way};
+const struct sg_replay sg_interleaver_replay = {turn, give_way};
 
 enum { MAPPED_SHIFT = 32 }; /* of a step's pages */
 
@@ -122,7 +122,7 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t bytes, const CU
 {
     CUresult result = refusal();
     if (result == CUDA_SUCCESS)
-        result = sg_card_driver.create(ret, bytes, prop, flags);
+        result = sg_ledger_driver.create(ret, bytes, prop, flags);
     if (result == CUDA_SUCCESS && self)
         self->created++;
     return result;
@@ -133,7 +133,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
 {
     CUresult result = refusal();
     if (result == CUDA_SUCCESS)
-        result = sg_card_driver.map(address, bytes, offset, handle, flags);
+        result = sg_ledger_driver.map(address, bytes, offset, handle, flags);
     if (result == CUDA_SUCCESS && self)
         self->mapped++;
     return result;
@@ -142,7 +142,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
 {
     CUresult result = refusal();
-    return result == CUDA_SUCCESS ? sg_card_driver.set_access(address, bytes, access, count) : result;
+    return result == CUDA_SUCCESS ? sg_ledger_driver.set_access(address, bytes, access, count) : result;
 }
 
 /* What others use is told by the trace (sg_core_outside). */
@@ -157,7 +157,7 @@ static CUresult mem_info(size_t *free_bytes, size_t *total_bytes)
    be. */
 static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
-    struct sg_slow *slow = self ? self->slow : directed;
+    struct sg_interleaver *slow = self ? self->slow : directed;
     uint64_t granularity = slow->card->granularity;
     *ret = slow->next_address;
     slow->next_address += (bytes + granularity - 1) / granularity * granularity;
@@ -170,12 +170,12 @@ static CUresult mem_free(CUdeviceptr address)
     return CUDA_SUCCESS;
 }
 
-struct sg_slow *sg_slow_new(struct sg_card *card)
+struct sg_interleaver *sg_interleaver_new(struct sg_ledger *card)
 {
-    struct sg_slow *slow = malloc(sizeof *slow);
+    struct sg_interleaver *slow = malloc(sizeof *slow);
     if (!slow)
         return NULL;
-    *slow = (struct sg_slow){.driver = sg_card_driver, .card = card, .next_address = OWN_ADDRESSES};
+    *slow = (struct sg_interleaver){.driver = sg_ledger_driver, .card = card, .next_address = OWN_ADDRESSES};
     card->refuses_nothing = true;
     slow->driver.mem_info = mem_info;
     slow->driver.create = create;
@@ -187,7 +187,7 @@ struct sg_slow *sg_slow_new(struct sg_card *card)
     return slow;
 }
 
-const struct sg_driver *sg_slow_driver(const struct sg_slow *slow)
+const struct sg_driver *sg_interleaver_driver(const struct sg_interleaver *slow)
 {
     return &slow->driver;
 }
@@ -219,7 +219,7 @@ static bool is_id_compared(uint8_t kind)
 /* Under the core's lock. */
 static void observe(void *sink, const struct segalloc_trace_record *record)
 {
-    struct sg_slow *slow = sink;
+    struct sg_interleaver *slow = sink;
     if (is_free(slow) || !is_compared(record->kind))
         return;
     struct segalloc_trace_record expected = slow->expected;
@@ -237,17 +237,17 @@ static void observe(void *sink, const struct segalloc_trace_record *record)
                      (record->id != expected.id && is_id_compared(record->kind));
 }
 
-struct sg_event_sink sg_slow_sink(struct sg_slow *slow)
+struct sg_event_sink sg_interleaver_sink(struct sg_interleaver *slow)
 {
     return (struct sg_event_sink){observe, slow};
 }
 
 static void carry_out(struct operation *one)
 {
-    struct sg_slow_call *call = &one->call;
+    struct sg_interleaver_call *call = &one->call;
     struct operation *before = self;
     self = one;
-    sg_card_use_device(call->device);
+    sg_ledger_use_device(call->device);
     switch (call->kind) {
     case SG_SLOW_ALLOCATION:
         if (sg_core_malloc(call->core, call->device, call->bytes, &call->tag, &one->address) != CUDA_SUCCESS)
@@ -268,7 +268,7 @@ static void *run(void *argument)
 {
     struct operation *one = argument;
     sem_wait(&one->go);
-    sg_card_use(one->slow->card);
+    sg_ledger_use(one->slow->card);
     carry_out(one);
     sem_post(&one->back);
     return NULL;
@@ -277,7 +277,7 @@ static void *run(void *argument)
 /* Until it stands at a turn, the record of which has not come, or is at its end. */
 static void start(struct operation *one)
 {
-    struct sg_slow *slow = one->slow;
+    struct sg_interleaver *slow = one->slow;
     if (slow->waiting == one)
         slow->waiting = NULL;
     one->state = STARTED;
@@ -291,7 +291,7 @@ static void start(struct operation *one)
     carry_out(one);
 }
 
-static struct operation **find(struct sg_slow *slow, uint16_t thread)
+static struct operation **find(struct sg_interleaver *slow, uint16_t thread)
 {
     struct operation **link = &slow->first;
     while (*link && (*link)->trace_thread != thread)
@@ -333,9 +333,10 @@ static bool note(struct operation *one, const struct segalloc_trace_record *reco
     return true;
 }
 
-bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const struct segalloc_trace_record *record)
+bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleaver_call *call,
+    const struct segalloc_trace_record *record)
 {
-    sg_slow_catch_up(slow);
+    sg_interleaver_catch_up(slow);
     struct operation **left = find(slow, record->thread), *one = malloc(sizeof *one);
     if (!one)
         return false;
@@ -368,7 +369,7 @@ static bool is_end(const struct segalloc_trace_record *record)
 /* Lets an operation do what it has been told. */
 static void advance(struct operation *one, const struct segalloc_trace_record *record)
 {
-    struct sg_slow *slow = one->slow;
+    struct sg_interleaver *slow = one->slow;
     if (one->state == STARTED)
         resume(one);
     else if (one->state == NOT_STARTED && is_end(record)) {
@@ -384,11 +385,12 @@ static void advance(struct operation *one, const struct segalloc_trace_record *r
         finish_all(slow);
 }
 
-enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trace_record *record, CUdeviceptr *ret)
+enum sg_interleaver_state sg_interleaver_tell(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
+    CUdeviceptr *ret)
 {
     struct operation **link = find(slow, record->thread), *one = *link;
     if (slow->waiting && slow->waiting != one)
-        sg_slow_catch_up(slow);
+        sg_interleaver_catch_up(slow);
     if (!one)
         return SG_SLOW_NONE;
     if (one->state != FINISHED) { /* which it may be, if the trace could not be followed */
@@ -405,13 +407,13 @@ enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trac
     return ended ? SG_SLOW_ENDED : SG_SLOW_GOES_ON;
 }
 
-void sg_slow_expect(struct sg_slow *slow, const struct segalloc_trace_record *record)
+void sg_interleaver_expect(struct sg_interleaver *slow, const struct segalloc_trace_record *record)
 {
     slow->diverged |= slow->expected.kind != SEGALLOC_RECORD_NONE;
     slow->expected = *record;
 }
 
-void sg_slow_catch_up(struct sg_slow *slow)
+void sg_interleaver_catch_up(struct sg_interleaver *slow)
 {
     if (slow->waiting)
         start(slow->waiting);
@@ -419,12 +421,12 @@ void sg_slow_catch_up(struct sg_slow *slow)
         finish_all(slow);
 }
 
-bool sg_slow_has_diverged(const struct sg_slow *slow)
+bool sg_interleaver_has_diverged(const struct sg_interleaver *slow)
 {
     return slow->diverged;
 }
 
-void sg_slow_end(struct sg_slow *slow)
+void sg_interleaver_end(struct sg_interleaver *slow)
 {
     slow->over = true;
     finish_all(slow);
@@ -432,7 +434,7 @@ void sg_slow_end(struct sg_slow *slow)
         drop(&slow->first);
 }
 
-void sg_slow_delete(struct sg_slow *slow)
+void sg_interleaver_delete(struct sg_interleaver *slow)
 {
     directed = NULL;
     free(slow);

@@ -6,8 +6,8 @@
    What the core tells is compared with the trace. Where that differs, the trace is of other rules, or part of it is
    missing: from there on every operation is played at once, as in a trace that somebody else has recorded. So nothing
    ever waits for a record that does not come. */
-#ifndef SG_SLOW_H
-#define SG_SLOW_H
+#ifndef SG_INTERLEAVER_H
+#define SG_INTERLEAVER_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,26 +15,26 @@
 #include "ledger_driver.h"
 #include "core.h"
 
-struct sg_slow;
+struct sg_interleaver;
 
 /* For the calling thread's core, which must be made with what these return. NULL: no memory. The card is borrowed; what
    the recorded driver refused is in the trace, so it refuses nothing by itself. */
-struct sg_slow *sg_slow_new(struct sg_card *card);
-const struct sg_driver *sg_slow_driver(const struct sg_slow *slow);
-struct sg_event_sink sg_slow_sink(struct sg_slow *slow);
-extern const struct sg_replay sg_slow_replay;
+struct sg_interleaver *sg_interleaver_new(struct sg_ledger *card);
+const struct sg_driver *sg_interleaver_driver(const struct sg_interleaver *slow);
+struct sg_event_sink sg_interleaver_sink(struct sg_interleaver *slow);
+extern const struct sg_replay sg_interleaver_replay;
 
 /* There are no more records: brings what is under way to its end, wherever the trace has left it. Before the core
    goes. */
-void sg_slow_end(struct sg_slow *slow);
+void sg_interleaver_end(struct sg_interleaver *slow);
 
 /* After the core has gone. */
-void sg_slow_delete(struct sg_slow *slow);
+void sg_interleaver_delete(struct sg_interleaver *slow);
 
-enum sg_slow_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM };
+enum sg_interleaver_kind { SG_SLOW_ALLOCATION, SG_SLOW_FREE, SG_SLOW_TRIM };
 
-struct sg_slow_call {
-    enum sg_slow_kind kind;
+struct sg_interleaver_call {
+    enum sg_interleaver_kind kind;
     struct sg_core *core;
     int device;
     uint64_t bytes;      /* of an allocation; to keep, of a trim */
@@ -43,20 +43,22 @@ struct sg_slow_call {
 };
 
 /* The operation of the record's thread begins with this record. False: no memory. */
-bool sg_slow_begin(struct sg_slow *slow, const struct sg_slow_call *call, const struct segalloc_trace_record *record);
+bool sg_interleaver_begin(struct sg_interleaver *slow, const struct sg_interleaver_call *call,
+    const struct segalloc_trace_record *record);
 
 /* The next record of a thread. SG_SLOW_NONE: it has nothing under way, and the caller plays the record. ENDED: with an
    allocation, the address of which is *ret, 0 where it failed. */
-enum sg_slow_state { SG_SLOW_NONE, SG_SLOW_GOES_ON, SG_SLOW_ENDED };
-enum sg_slow_state sg_slow_tell(struct sg_slow *slow, const struct segalloc_trace_record *record, CUdeviceptr *ret);
+enum sg_interleaver_state { SG_SLOW_NONE, SG_SLOW_GOES_ON, SG_SLOW_ENDED };
+enum sg_interleaver_state sg_interleaver_tell(struct sg_interleaver *slow, const struct segalloc_trace_record *record,
+    CUdeviceptr *ret);
 
 /* The caller is about to ask the core for what this record says, all of which happens in one section. */
-void sg_slow_expect(struct sg_slow *slow, const struct segalloc_trace_record *record);
+void sg_interleaver_expect(struct sg_interleaver *slow, const struct segalloc_trace_record *record);
 
 /* Anything else happens now: what is under way gets as far as the trace has said. */
-void sg_slow_catch_up(struct sg_slow *slow);
+void sg_interleaver_catch_up(struct sg_interleaver *slow);
 
 /* Whether the core has told something else than the trace. */
-bool sg_slow_has_diverged(const struct sg_slow *slow);
+bool sg_interleaver_has_diverged(const struct sg_interleaver *slow);
 
 #endif

@@ -3,22 +3,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct sg_card_queue *sg_card_queue_new(uint64_t ahead)
+struct sg_lag_queue *sg_lag_queue_new(uint64_t ahead)
 {
-    struct sg_card_queue *queue = calloc(1, sizeof *queue);
+    struct sg_lag_queue *queue = calloc(1, sizeof *queue);
     if (queue)
         queue->ahead = ahead;
     return queue;
 }
 
-void sg_card_queue_delete(struct sg_card_queue *queue)
+void sg_lag_queue_delete(struct sg_lag_queue *queue)
 {
     if (queue)
         free(queue->due);
     free(queue);
 }
 
-uint32_t sg_card_queue_stream(struct sg_card_queue *queue, uint64_t stream, int device)
+uint32_t sg_lag_queue_stream(struct sg_lag_queue *queue, uint64_t stream, int device)
 {
     uint32_t number = stream < SG_CARD_STREAMS ? (uint32_t)stream : SG_CARD_STREAMS - 1;
     if (number >= queue->streams)
@@ -28,10 +28,10 @@ uint32_t sg_card_queue_stream(struct sg_card_queue *queue, uint64_t stream, int 
 }
 
 /* Makes the ring twice as large. */
-static bool grow(struct sg_card_queue *queue)
+static bool grow(struct sg_lag_queue *queue)
 {
     uint64_t room = queue->due_room ? 2 * queue->due_room : 256;
-    struct sg_card_due *due = malloc(room * sizeof *due);
+    struct sg_ledger_due *due = malloc(room * sizeof *due);
     if (!due)
         return false;
     for (uint64_t i = queue->due_first; i < queue->due_end; i++)
@@ -42,7 +42,7 @@ static bool grow(struct sg_card_queue *queue)
     return true;
 }
 
-void sg_card_queue_submit(struct sg_card_queue *queue, uint32_t stream)
+void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream)
 {
     uint64_t position = ++queue->submitted[stream], when = queue->allocations + queue->ahead,
              last = queue->last_due[stream];
@@ -51,7 +51,7 @@ void sg_card_queue_submit(struct sg_card_queue *queue, uint32_t stream)
         return;
     }
     if (last > queue->due_first) {
-        struct sg_card_due *entry = &queue->due[(last - 1) & (queue->due_room - 1)];
+        struct sg_ledger_due *entry = &queue->due[(last - 1) & (queue->due_room - 1)];
         if (entry->when == when) {
             entry->position = position;
             return;
@@ -62,15 +62,15 @@ void sg_card_queue_submit(struct sg_card_queue *queue, uint32_t stream)
         queue->complete[stream] = position;
         return;
     }
-    queue->due[queue->due_end & (queue->due_room - 1)] = (struct sg_card_due){when, position, stream};
+    queue->due[queue->due_end & (queue->due_room - 1)] = (struct sg_ledger_due){when, position, stream};
     queue->last_due[stream] = ++queue->due_end;
 }
 
-void sg_card_queue_made(struct sg_card_queue *queue)
+void sg_lag_queue_made(struct sg_lag_queue *queue)
 {
     queue->allocations++;
     for (; queue->due_first < queue->due_end; queue->due_first++) {
-        const struct sg_card_due *entry = &queue->due[queue->due_first & (queue->due_room - 1)];
+        const struct sg_ledger_due *entry = &queue->due[queue->due_first & (queue->due_room - 1)];
         if (entry->when > queue->allocations)
             break;
         if (queue->complete[entry->stream] < entry->position)
@@ -78,7 +78,7 @@ void sg_card_queue_made(struct sg_card_queue *queue)
     }
 }
 
-void sg_card_clock_join(struct sg_card_clock *clock, const struct sg_card_clock *other)
+void sg_ledger_clock_join(struct sg_ledger_clock *clock, const struct sg_ledger_clock *other)
 {
     for (uint32_t i = 0; i < other->streams; i++)
         if (i >= clock->streams || clock->at[i] < other->at[i])
@@ -87,14 +87,14 @@ void sg_card_clock_join(struct sg_card_clock *clock, const struct sg_card_clock 
         clock->streams = other->streams;
 }
 
-static void copy(struct sg_card_clock *to, const struct sg_card_clock *from)
+static void copy(struct sg_ledger_clock *to, const struct sg_ledger_clock *from)
 {
     to->streams = from->streams;
     memcpy(to->at, from->at, from->streams * sizeof *from->at);
 }
 
 /* Raises one entry. */
-static void raise_to(struct sg_card_clock *clock, uint32_t stream, uint64_t position)
+static void raise_to(struct sg_ledger_clock *clock, uint32_t stream, uint64_t position)
 {
     while (clock->streams <= stream)
         clock->at[clock->streams++] = 0;
@@ -102,29 +102,29 @@ static void raise_to(struct sg_card_clock *clock, uint32_t stream, uint64_t posi
         clock->at[stream] = position;
 }
 
-void sg_card_queue_record(const struct sg_card_queue *queue, uint32_t stream, struct sg_card_clock *ret)
+void sg_lag_queue_record(const struct sg_lag_queue *queue, uint32_t stream, struct sg_ledger_clock *ret)
 {
     copy(ret, &queue->after[stream]);
     raise_to(ret, stream, queue->submitted[stream]);
 }
 
-void sg_card_queue_record_all(const struct sg_card_queue *queue, int device, struct sg_card_clock *ret)
+void sg_lag_queue_record_all(const struct sg_lag_queue *queue, int device, struct sg_ledger_clock *ret)
 {
     ret->streams = 0;
     for (uint32_t stream = 0; stream < queue->streams; stream++) {
         if (queue->device[stream] != device || queue->submitted[stream] == 0)
             continue;
-        sg_card_clock_join(ret, &queue->after[stream]);
+        sg_ledger_clock_join(ret, &queue->after[stream]);
         raise_to(ret, stream, queue->submitted[stream]);
     }
 }
 
-void sg_card_queue_wait(struct sg_card_queue *queue, uint32_t stream, const struct sg_card_clock *clock)
+void sg_lag_queue_wait(struct sg_lag_queue *queue, uint32_t stream, const struct sg_ledger_clock *clock)
 {
-    sg_card_clock_join(&queue->after[stream], clock);
+    sg_ledger_clock_join(&queue->after[stream], clock);
 }
 
-bool sg_card_queue_is_complete(const struct sg_card_queue *queue, const struct sg_card_clock *clock)
+bool sg_lag_queue_is_complete(const struct sg_lag_queue *queue, const struct sg_ledger_clock *clock)
 {
     for (uint32_t i = 0; i < clock->streams; i++)
         if (queue->complete[i] < clock->at[i])
@@ -132,7 +132,7 @@ bool sg_card_queue_is_complete(const struct sg_card_queue *queue, const struct s
     return true;
 }
 
-void sg_card_queue_finish(struct sg_card_queue *queue, const struct sg_card_clock *clock)
+void sg_lag_queue_finish(struct sg_lag_queue *queue, const struct sg_ledger_clock *clock)
 {
     for (uint32_t i = 0; i < clock->streams; i++)
         if (queue->complete[i] < clock->at[i])

@@ -8,27 +8,27 @@
 
    Memory is bounded by streams times run-ahead, whatever is submitted. Streams are named by numbers; those from
    SG_CARD_STREAMS - 1 on share one, which can only make their work complete later. Single-threaded. */
-#ifndef SG_CARD_QUEUE_H
-#define SG_CARD_QUEUE_H
+#ifndef SG_LAG_QUEUE_H
+#define SG_LAG_QUEUE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 enum { SG_CARD_STREAMS = 128 };
 
-struct sg_card_clock {
+struct sg_ledger_clock {
     uint32_t streams; /* entries in use; the rest are 0 */
     uint64_t at[SG_CARD_STREAMS];
 };
 
-struct sg_card_queue {
+struct sg_lag_queue {
     uint64_t ahead;       /* K */
     uint64_t allocations; /* made so far */
     uint32_t streams;     /* numbers in use */
     uint64_t submitted[SG_CARD_STREAMS], complete[SG_CARD_STREAMS];
     uint8_t device[SG_CARD_STREAMS];
-    struct sg_card_clock after[SG_CARD_STREAMS]; /* what work submitted from now on comes after, on other streams */
-    struct sg_card_due {
+    struct sg_ledger_clock after[SG_CARD_STREAMS]; /* what work submitted from now on comes after, on other streams */
+    struct sg_ledger_due {
         uint64_t when; /* allocations made */
         uint64_t position;
         uint32_t stream;
@@ -39,31 +39,31 @@ struct sg_card_queue {
 };
 
 /* NULL: no host memory. */
-struct sg_card_queue *sg_card_queue_new(uint64_t ahead);
-void sg_card_queue_delete(struct sg_card_queue *queue);
+struct sg_lag_queue *sg_lag_queue_new(uint64_t ahead);
+void sg_lag_queue_delete(struct sg_lag_queue *queue);
 
 /* The number under which a stream stands here; names it on `device` at its first use. */
-uint32_t sg_card_queue_stream(struct sg_card_queue *queue, uint64_t stream, int device);
+uint32_t sg_lag_queue_stream(struct sg_lag_queue *queue, uint64_t stream, int device);
 
 /* One more piece of work on a stream. */
-void sg_card_queue_submit(struct sg_card_queue *queue, uint32_t stream);
+void sg_lag_queue_submit(struct sg_lag_queue *queue, uint32_t stream);
 
 /* One more allocation was made. */
-void sg_card_queue_made(struct sg_card_queue *queue);
+void sg_lag_queue_made(struct sg_lag_queue *queue);
 
 /* What comes before an event recorded on the stream now; on every stream of a device now. */
-void sg_card_queue_record(const struct sg_card_queue *queue, uint32_t stream, struct sg_card_clock *ret);
-void sg_card_queue_record_all(const struct sg_card_queue *queue, int device, struct sg_card_clock *ret);
+void sg_lag_queue_record(const struct sg_lag_queue *queue, uint32_t stream, struct sg_ledger_clock *ret);
+void sg_lag_queue_record_all(const struct sg_lag_queue *queue, int device, struct sg_ledger_clock *ret);
 
 /* Work submitted to the stream from now on comes after `clock`. */
-void sg_card_queue_wait(struct sg_card_queue *queue, uint32_t stream, const struct sg_card_clock *clock);
+void sg_lag_queue_wait(struct sg_lag_queue *queue, uint32_t stream, const struct sg_ledger_clock *clock);
 
-bool sg_card_queue_is_complete(const struct sg_card_queue *queue, const struct sg_card_clock *clock);
+bool sg_lag_queue_is_complete(const struct sg_lag_queue *queue, const struct sg_ledger_clock *clock);
 
 /* The host waits for `clock`. */
-void sg_card_queue_finish(struct sg_card_queue *queue, const struct sg_card_clock *clock);
+void sg_lag_queue_finish(struct sg_lag_queue *queue, const struct sg_ledger_clock *clock);
 
 /* The later of both on every stream. */
-void sg_card_clock_join(struct sg_card_clock *clock, const struct sg_card_clock *other);
+void sg_ledger_clock_join(struct sg_ledger_clock *clock, const struct sg_ledger_clock *other);
 
 #endif

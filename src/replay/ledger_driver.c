@@ -3,17 +3,17 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-static _Thread_local struct sg_card *current;
+static _Thread_local struct sg_ledger *current;
 static _Thread_local int ordinal;
 
-void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity)
+void sg_ledger_init(struct sg_ledger *card, uint64_t total_bytes, uint64_t granularity)
 {
     /* Addresses like those of a real card, so that nothing depends on small ones. */
-    *card = (struct sg_card){.total_bytes = total_bytes, .granularity = granularity,
+    *card = (struct sg_ledger){.total_bytes = total_bytes, .granularity = granularity,
         .next_address = UINT64_C(0x7f0000000000)};
 }
 
-void sg_card_fini(struct sg_card *card)
+void sg_ledger_fini(struct sg_ledger *card)
 {
     for (uint64_t i = 0; i < card->events; i++)
         free(card->event[i].clock);
@@ -23,29 +23,29 @@ void sg_card_fini(struct sg_card *card)
     card->plain = NULL;
 }
 
-void sg_card_use(struct sg_card *card)
+void sg_ledger_use(struct sg_ledger *card)
 {
     current = card;
     ordinal = 0;
 }
 
-void sg_card_use_device(int device)
+void sg_ledger_use_device(int device)
 {
     ordinal = device;
 }
 
-static uint64_t total_of(const struct sg_card_device *device)
+static uint64_t total_of(const struct sg_ledger_gpu *device)
 {
     return device->total_bytes ? device->total_bytes : current->total_bytes;
 }
 
-static uint64_t unused(const struct sg_card_device *device)
+static uint64_t unused(const struct sg_ledger_gpu *device)
 {
     uint64_t used = device->used_bytes + device->outside_bytes, total = total_of(device);
     return used < total ? total - used : 0;
 }
 
-static CUresult take(struct sg_card_device *device, uint64_t bytes)
+static CUresult take(struct sg_ledger_gpu *device, uint64_t bytes)
 {
     if (bytes > unused(device) && !current->refuses_nothing)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -129,7 +129,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
 {
     if (current->plain_count == current->plain_room) {
         uint64_t room = current->plain_room ? 2 * current->plain_room : 256;
-        struct sg_card_plain *plain = realloc(current->plain, room * sizeof *plain);
+        struct sg_ledger_plain *plain = realloc(current->plain, room * sizeof *plain);
         if (!plain)
             return CUDA_ERROR_OUT_OF_MEMORY;
         current->plain = plain;
@@ -139,7 +139,7 @@ static CUresult mem_alloc(CUdeviceptr *ret, size_t bytes)
     if (result == CUDA_SUCCESS) {
         *ret = current->next_address;
         current->next_address += (bytes + current->granularity - 1) / current->granularity * current->granularity;
-        current->plain[current->plain_count++] = (struct sg_card_plain){*ret, bytes, (uint32_t)ordinal};
+        current->plain[current->plain_count++] = (struct sg_ledger_plain){*ret, bytes, (uint32_t)ordinal};
     }
     return result;
 }
@@ -182,24 +182,24 @@ static CUresult ctx_get_current(CUcontext *ret)
     return CUDA_SUCCESS;
 }
 
-static void finish(const struct sg_card_clock *clock)
+static void finish(const struct sg_ledger_clock *clock)
 {
-    if (!sg_card_queue_is_complete(current->queue, clock))
+    if (!sg_lag_queue_is_complete(current->queue, clock))
         current->host_waits++;
-    sg_card_queue_finish(current->queue, clock);
+    sg_lag_queue_finish(current->queue, clock);
 }
 
 static CUresult ctx_synchronize(void)
 {
     if (current->queue) {
-        struct sg_card_clock clock;
-        sg_card_queue_record_all(current->queue, ordinal, &clock);
+        struct sg_ledger_clock clock;
+        sg_lag_queue_record_all(current->queue, ordinal, &clock);
         finish(&clock);
     }
     return CUDA_SUCCESS;
 }
 
-static struct sg_card_event *entry_of(CUevent event)
+static struct sg_ledger_event *entry_of(CUevent event)
 {
     return &current->event[(uintptr_t)event - 1];
 }
@@ -214,13 +214,13 @@ static uint64_t new_event(void)
     }
     if (current->events == current->events_room) {
         uint64_t room = current->events_room ? 2 * current->events_room : 64;
-        struct sg_card_event *event = realloc(current->event, room * sizeof *event);
+        struct sg_ledger_event *event = realloc(current->event, room * sizeof *event);
         if (!event)
             return 0;
         current->event = event;
         current->events_room = room;
     }
-    current->event[current->events] = (struct sg_card_event){0};
+    current->event[current->events] = (struct sg_ledger_event){0};
     return ++current->events;
 }
 
@@ -230,7 +230,7 @@ static CUresult event_create(CUevent *ret, unsigned flags)
     uint64_t number = new_event();
     if (!number)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct sg_card_event *entry = &current->event[number - 1];
+    struct sg_ledger_event *entry = &current->event[number - 1];
     entry->recording = 0;
     if (current->queue && !entry->clock && !(entry->clock = malloc(sizeof *entry->clock))) {
         entry->next_unused = current->unused_event;
@@ -252,15 +252,15 @@ static CUresult event_destroy(CUevent event)
 
 static CUresult event_query(CUevent event)
 {
-    const struct sg_card_event *entry = entry_of(event);
-    bool complete = current->queue ? sg_card_queue_is_complete(current->queue, entry->clock)
+    const struct sg_ledger_event *entry = entry_of(event);
+    bool complete = current->queue ? sg_lag_queue_is_complete(current->queue, entry->clock)
                                    : entry->recording <= current->device[entry->device].recordings_complete;
     return complete ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 static CUresult event_synchronize(CUevent event)
 {
-    const struct sg_card_event *entry = entry_of(event);
+    const struct sg_ledger_event *entry = entry_of(event);
     if (current->queue)
         finish(entry->clock);
     else if (current->device[entry->device].recordings_complete < entry->recording)
@@ -271,24 +271,24 @@ static CUresult event_synchronize(CUevent event)
 static CUresult ctx_record_event(CUcontext context, CUevent event)
 {
     (void)context;
-    struct sg_card_event *entry = entry_of(event);
+    struct sg_ledger_event *entry = entry_of(event);
     entry->recording = ++current->device[ordinal].recordings;
     entry->device = (uint32_t)ordinal;
     if (current->queue)
-        sg_card_queue_record_all(current->queue, ordinal, entry->clock);
+        sg_lag_queue_record_all(current->queue, ordinal, entry->clock);
     return CUDA_SUCCESS;
 }
 
 static uint32_t number_of(CUstream stream)
 {
-    return sg_card_queue_stream(current->queue, (uintptr_t)stream, ordinal);
+    return sg_lag_queue_stream(current->queue, (uintptr_t)stream, ordinal);
 }
 
 static CUresult event_record(CUevent event, CUstream stream)
 {
     if (!current->queue)
         return ctx_record_event(NULL, event);
-    sg_card_queue_record(current->queue, number_of(stream), entry_of(event)->clock);
+    sg_lag_queue_record(current->queue, number_of(stream), entry_of(event)->clock);
     return CUDA_SUCCESS;
 }
 
@@ -297,7 +297,7 @@ static CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags
     (void)flags;
     if (current->queue) {
         current->device_waits++;
-        sg_card_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
+        sg_lag_queue_wait(current->queue, number_of(stream), entry_of(event)->clock);
     }
     return CUDA_SUCCESS;
 }
@@ -306,12 +306,12 @@ static CUresult stream_query(CUstream stream)
 {
     if (!current->queue)
         return CUDA_SUCCESS;
-    struct sg_card_clock clock;
-    sg_card_queue_record(current->queue, number_of(stream), &clock);
-    return sg_card_queue_is_complete(current->queue, &clock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    struct sg_ledger_clock clock;
+    sg_lag_queue_record(current->queue, number_of(stream), &clock);
+    return sg_lag_queue_is_complete(current->queue, &clock) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-const struct sg_driver sg_card_driver = {
+const struct sg_driver sg_ledger_driver = {
     .ctx_get_current = ctx_get_current,
     .ctx_synchronize = ctx_synchronize,
     .device_attribute = device_attribute,

@@ -1,7 +1,7 @@
 /* A card without a GPU: a driver table that only keeps the books. Replays and the tuner run the core on it.
 
-   The table's functions have no user pointer, so the card they mean is the calling thread's (sg_card_use), and where a
-   call does not name a device, the device that sg_card_use_device() named last. Every device has the same memory
+   The table's functions have no user pointer, so the card they mean is the calling thread's (sg_ledger_use). Where a
+   call does not name a device, the device that sg_ledger_use_device() named last. Every device has the same memory
    unless its own is said.
    Contexts do not exist. Work is one of two things:
      - with a queue (lag_queue.h), what was submitted to it: an event is complete when what came before it is, and a
@@ -9,8 +9,8 @@
      - without one, recordings of events are numbered on each device, the first `recordings_complete` of them are
        complete, and waits return at once.
    Not for the preload library. */
-#ifndef SG_CARD_H
-#define SG_CARD_H
+#ifndef SG_LEDGER_DRIVER_H
+#define SG_LEDGER_DRIVER_H
 
 #include <stdint.h>
 
@@ -19,28 +19,28 @@
 
 enum { SG_CARD_DEVICES = 64 };
 
-struct sg_card {
+struct sg_ledger {
     uint64_t total_bytes, granularity; /* of each device that has no size of its own */
     uint64_t next_address;
-    bool refuses_nothing; /* set after sg_card_init(): what does not fit is for somebody else to say */
-    struct sg_card_device {
+    bool refuses_nothing; /* set after sg_ledger_init(): what does not fit is for somebody else to say */
+    struct sg_ledger_gpu {
         uint64_t total_bytes; /* 0: as the card's; set before the device is first used */
         uint64_t used_bytes, peak_bytes;
         uint64_t outside_bytes; /* in use by others */
         uint64_t recordings, recordings_complete;
     } device[SG_CARD_DEVICES];
-    struct sg_card_event {
+    struct sg_ledger_event {
         uint64_t recording; /* number of its latest recording */
         uint32_t device;
         uint32_t next_unused;        /* number of another event that was destroyed; 0: none */
-        struct sg_card_clock *clock; /* with a queue: what came before its latest recording */
+        struct sg_ledger_clock *clock; /* with a queue: what came before its latest recording */
     } *event;
     uint64_t events, events_room;
     uint32_t unused_event; /* number of the event destroyed last, 0: none */
-    struct sg_card_queue *queue; /* borrowed; NULL: none */
+    struct sg_lag_queue *queue; /* borrowed; NULL: none */
     /* Calls that waited for work that was not complete, and waits of one stream for another. Only with a queue. */
     uint64_t host_waits, device_waits;
-    struct sg_card_plain {
+    struct sg_ledger_plain {
         CUdeviceptr address;
         uint64_t bytes;
         uint32_t device;
@@ -48,16 +48,16 @@ struct sg_card {
     uint64_t plain_count, plain_room;
 };
 
-void sg_card_init(struct sg_card *card, uint64_t total_bytes, uint64_t granularity);
+void sg_ledger_init(struct sg_ledger *card, uint64_t total_bytes, uint64_t granularity);
 
-void sg_card_fini(struct sg_card *card);
+void sg_ledger_fini(struct sg_ledger *card);
 
 /* The calling thread's card from here on. */
-void sg_card_use(struct sg_card *card);
+void sg_ledger_use(struct sg_ledger *card);
 
 /* The device that the calling thread's calls mean from here on, where they don't say; 0 at first. */
-void sg_card_use_device(int ordinal);
+void sg_ledger_use_device(int ordinal);
 
-extern const struct sg_driver sg_card_driver;
+extern const struct sg_driver sg_ledger_driver;
 
 #endif

@@ -3,35 +3,35 @@
 #include <assert.h>
 #include <stdlib.h>
 
-bool sg_told_init(struct sg_told *told, struct sg_core *core)
+bool sg_order_feed_init(struct sg_order_feed *told, struct sg_core *core)
 {
-    *told = (struct sg_told){.core = core};
+    *told = (struct sg_order_feed){.core = core};
     return sg_idmap_init(&told->absent);
 }
 
-void sg_told_fini(struct sg_told *told)
+void sg_order_feed_fini(struct sg_order_feed *told)
 {
     sg_idmap_fini(&told->absent);
     free(told->slot);
 }
 
-sg_slot sg_told_slot(const struct sg_told *told, uint32_t stream)
+sg_slot sg_order_feed_slot(const struct sg_order_feed *told, uint32_t stream)
 {
     return stream < told->streams ? told->slot[stream] : 0;
 }
 
-bool sg_told_skip(struct sg_told *told, uint64_t id)
+bool sg_order_feed_skip(struct sg_order_feed *told, uint64_t id)
 {
     return sg_idmap_put(&told->absent, id, 1);
 }
 
-void sg_told_done(struct sg_told *told, int device, uint64_t id)
+void sg_order_feed_done(struct sg_order_feed *told, int device, uint64_t id)
 {
     if (!sg_idmap_take(&told->absent, id))
         sg_core_settle(told->core, device);
 }
 
-static bool follow(struct sg_told *told, int device, uint32_t stream, uint64_t flags)
+static bool follow(struct sg_order_feed *told, int device, uint32_t stream, uint64_t flags)
 {
     assert(stream < SEGALLOC_TRACE_STREAMS); /* the reader refuses others */
     if (stream >= told->streams) {
@@ -49,7 +49,7 @@ static bool follow(struct sg_told *told, int device, uint32_t stream, uint64_t f
     return true;
 }
 
-bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace_record *record)
+bool sg_order_feed_order(struct sg_order_feed *told, int device, const struct segalloc_trace_record *record)
 {
     struct sg_vector_clock clock = {0};
     sg_slot slot = (sg_slot)(record->id % SG_SLOTS);
@@ -66,7 +66,7 @@ bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace
         return true;
     case SEGALLOC_RECORD_ORDER:
         clock.at[slot] = record->size;
-        sg_core_ordered_after(told->core, device, sg_told_slot(told, record->stream), &clock);
+        sg_core_ordered_after(told->core, device, sg_order_feed_slot(told, record->stream), &clock);
         return true;
     case SEGALLOC_RECORD_COMPLETE:
         clock.at[slot] = record->size;

@@ -1,7 +1,7 @@
 /* What a trace of ours tells of the order of streams as the recorded allocator learnt it: given to the replay's core,
    which asks nobody itself, so that it decides the same. */
-#ifndef SG_TOLD_H
-#define SG_TOLD_H
+#ifndef SG_ORDER_FEED_H
+#define SG_ORDER_FEED_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -9,7 +9,7 @@
 #include "core.h"
 #include "idmap.h"
 
-struct sg_told {
+struct sg_order_feed {
     struct sg_core *core;
     sg_slot *slot; /* of each stream index */
     uint32_t streams;
@@ -18,19 +18,19 @@ struct sg_told {
 };
 
 /* False: no host memory. The core is borrowed. */
-bool sg_told_init(struct sg_told *told, struct sg_core *core);
-void sg_told_fini(struct sg_told *told);
+bool sg_order_feed_init(struct sg_order_feed *told, struct sg_core *core);
+void sg_order_feed_fini(struct sg_order_feed *told);
 
 /* The slot of a stream index; 0: it is not followed. */
-sg_slot sg_told_slot(const struct sg_told *told, uint32_t stream);
+sg_slot sg_order_feed_slot(const struct sg_order_feed *told, uint32_t stream);
 
 /* A free that was to take effect later, of an allocation that has failed here. False: no host memory. */
-bool sg_told_skip(struct sg_told *told, uint64_t id);
+bool sg_order_feed_skip(struct sg_order_feed *told, uint64_t id);
 
 /* DONE: a free takes effect. */
-void sg_told_done(struct sg_told *told, int device, uint64_t id);
+void sg_order_feed_done(struct sg_order_feed *told, int device, uint64_t id);
 
 /* SLOT, SLOT_GONE, TICK, ORDER, COMPLETE. False: no host memory. */
-bool sg_told_order(struct sg_told *told, int device, const struct segalloc_trace_record *record);
+bool sg_order_feed_order(struct sg_order_feed *told, int device, const struct segalloc_trace_record *record);
 
 #endif

@@ -31,12 +31,12 @@ struct player {
     struct sg_idmap live; /* id of the trace -> address, or struct sg_torch_block * */
     /* segalloc's own rules */
     struct sg_core *core;
-    struct sg_card card;
+    struct sg_ledger card;
     struct sg_ahead *ahead; /* NULL: work is not played, what is freed is complete */
-    struct sg_slow *slow; /* NULL: every operation is done at once */
+    struct sg_interleaver *slow; /* NULL: every operation is done at once */
     uint64_t own[SG_DEVICES_MAX]; /* bytes of the devices by the trace; 0: it doesn't say */
     uint64_t huge_bytes;  /* blocks from here on may have a region of their own, whatever they are rounded to */
-    struct sg_told told;
+    struct sg_order_feed told;
     /* PyTorch's */
     struct torch_device { /* PyTorch has an allocator a device; made at the first allocation on it */
         struct sg_torch *torch;
@@ -151,7 +151,7 @@ static struct sg_tag tag_of(struct player *player, const struct segalloc_trace_r
                                                                      : player->play->conf.free_sync;
         tag.sees = player->play->sees;
     } else if (player->play->as_recorded) {
-        tag.slot = sg_told_slot(&player->told, record->stream);
+        tag.slot = sg_order_feed_slot(&player->told, record->stream);
         tag.context =
             (CUcontext)(uintptr_t)(record->stream < player->streams ? player->stream[record->stream].context : 0);
         tag.sees = SG_USERS_RECORDED; /* who else could have seen a block stands in the trace too */
@@ -219,7 +219,7 @@ static bool may_stop(const struct player *player)
 /* Whether operations take their time, as they did in the recorded process. */
 static bool is_exact(const struct player *player)
 {
-    return player->slow && !sg_slow_has_diverged(player->slow);
+    return player->slow && !sg_interleaver_has_diverged(player->slow);
 }
 
 /* Asks the core for what this record says, at once. Returns the address, 0 where it failed. */
@@ -227,17 +227,17 @@ static CUdeviceptr ask(struct player *player, const struct segalloc_trace_record
 {
     CUdeviceptr address = 0;
     if (is_exact(player))
-        sg_slow_expect(player->slow, record);
+        sg_interleaver_expect(player->slow, record);
     if (record->size &&
         sg_core_malloc(player->core, device_of(player, record->stream), record->size, tag, &address) != CUDA_SUCCESS)
         address = 0;
     return address;
 }
 
-static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_slow_kind kind,
+static int begin(struct player *player, const struct segalloc_trace_record *record, enum sg_interleaver_kind kind,
     CUdeviceptr address)
 {
-    const struct sg_slow_call call = {
+    const struct sg_interleaver_call call = {
         .kind = kind,
         .core = player->core,
         .device = device_of(player, record->stream),
@@ -245,7 +245,7 @@ static int begin(struct player *player, const struct segalloc_trace_record *reco
         .address = address,
         .tag = tag_of(player, record),
     };
-    return sg_slow_begin(player->slow, &call, record) ? 0 : no_memory(player);
+    return sg_interleaver_begin(player->slow, &call, record) ? 0 : no_memory(player);
 }
 
 /* PyTorch's allocator of the device that a record is about; NULL: no host memory. */
@@ -280,7 +280,7 @@ static int allocate(struct player *player, const struct segalloc_trace_record *r
     if (player->core) {
         const struct sg_tag tag = tag_of(player, record);
         CUdeviceptr address;
-        if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+        if (!player->slow || sg_interleaver_tell(player->slow, record, &address) == SG_SLOW_NONE)
             address = ask(player, record, &tag);
         value = address;
         if (player->ahead)
@@ -320,7 +320,7 @@ static void fail(struct player *player, const struct segalloc_trace_record *reco
             count_oom(player, record);
         return;
     }
-    if (!player->slow || sg_slow_tell(player->slow, record, &address) == SG_SLOW_NONE)
+    if (!player->slow || sg_interleaver_tell(player->slow, record, &address) == SG_SLOW_NONE)
         address = ask(player, record, &tag);
     if (address)
         (void)sg_core_free(player->core, address, &tag);
@@ -335,7 +335,7 @@ static int release(struct player *player, const struct segalloc_trace_record *re
     if (!value) {
         player->result->unmatched_frees++; /* allocated before the trace begins */
     } else if (value == NO_BLOCK && player->core && record->flags & SEGALLOC_FLAG_PENDING) {
-        return sg_told_skip(&player->told, record->id) ? 0 : no_memory(player);
+        return sg_order_feed_skip(&player->told, record->id) ? 0 : no_memory(player);
     } else if (value != NO_BLOCK && player->core) {
         const struct sg_tag tag = tag_of(player, record);
         if (player->play->as_recorded && record->flags & SEGALLOC_FLAG_WORKED)
@@ -343,7 +343,7 @@ static int release(struct player *player, const struct segalloc_trace_record *re
         if (is_exact(player) && record->size >= player->huge_bytes)
             return begin(player, record, SG_SLOW_FREE, value); /* it gives a page back, in sections of their own */
         if (is_exact(player))
-            sg_slow_expect(player->slow, record);
+            sg_interleaver_expect(player->slow, record);
         uint64_t waits = player->card.host_waits;
         if (sg_core_free(player->core, value, &tag) != CUDA_SUCCESS)
             return complain(player, "frees what the allocator does not know:", record->id);
@@ -396,7 +396,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     switch (record->kind) {
     case SEGALLOC_RECORD_DONE:
         if (!player->ahead)
-            sg_told_done(&player->told, device, record->id);
+            sg_order_feed_done(&player->told, device, record->id);
         return 0;
     case SEGALLOC_RECORD_SLOT:
     case SEGALLOC_RECORD_SLOT_GONE:
@@ -404,7 +404,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_ORDER:
     case SEGALLOC_RECORD_COMPLETE:
     case SEGALLOC_RECORD_MARK:
-        return !player->slow || sg_told_order(&player->told, device, record) ? 0 : no_memory(player);
+        return !player->slow || sg_order_feed_order(&player->told, device, record) ? 0 : no_memory(player);
     case SEGALLOC_RECORD_PRESSURE:
         if (player->slow)
             sg_core_outside(player->core, device, record->size);
@@ -433,7 +433,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
         return 0;
     case SEGALLOC_RECORD_CONTEXT_GONE:
         if (is_exact(player))
-            sg_slow_expect(player->slow, record);
+            sg_interleaver_expect(player->slow, record);
         sg_core_segments_gone(player->core, device, tag_of(player, record).context);
         return 0;
     case SEGALLOC_RECORD_FIXED:
@@ -445,7 +445,7 @@ static int apply_outside(struct player *player, const struct segalloc_trace_reco
     case SEGALLOC_RECORD_SLOW_STEP:
     case SEGALLOC_RECORD_TURN:
         if (player->slow)
-            (void)sg_slow_tell(player->slow, record, &ignored);
+            (void)sg_interleaver_tell(player->slow, record, &ignored);
         return 0;
     default:
         return 0;
@@ -474,9 +474,9 @@ static int apply(struct player *player, const struct segalloc_trace_record *reco
     if (record->kind < SEGALLOC_RECORD_DONE) /* what the program did */
         player->result->events++;
     if (player->slow && interrupts(record))
-        sg_slow_catch_up(player->slow);
+        sg_interleaver_catch_up(player->slow);
     if (player->core)
-        sg_card_use_device(device_of(player, record->stream));
+        sg_ledger_use_device(device_of(player, record->stream));
     switch (record->kind) {
     case SEGALLOC_RECORD_ALLOCATE:
         return allocate(player, record);
@@ -610,18 +610,18 @@ static int start(struct player *player)
         player->torch = calloc(SG_DEVICES_MAX, sizeof *player->torch);
         return player->torch ? 0 : no_memory(player);
     }
-    sg_card_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
-    sg_card_use(&player->card);
+    sg_ledger_init(&player->card, play->card_bytes ? play->card_bytes : SG_PLAY_CARD, play->granularity);
+    sg_ledger_use(&player->card);
     struct sg_conf conf = conf_played(play);
-    struct sg_core_params params = {.conf = &conf, .driver = &sg_card_driver,
+    struct sg_core_params params = {.conf = &conf, .driver = &sg_ledger_driver,
         .may_wait = play->device_waits ? yes : NULL};
     if (play->as_recorded) {
-        player->slow = sg_slow_new(&player->card);
+        player->slow = sg_interleaver_new(&player->card);
         if (!player->slow)
             return no_memory(player);
-        params.driver = sg_slow_driver(player->slow);
-        params.observer = sg_slow_sink(player->slow);
-        params.replay = &sg_slow_replay;
+        params.driver = sg_interleaver_driver(player->slow);
+        params.observer = sg_interleaver_sink(player->slow);
+        params.replay = &sg_interleaver_replay;
     }
     player->huge_bytes = UINT64_MAX;
     for (int device = 0; device < SG_DEVICES_MAX; device++)
@@ -629,7 +629,7 @@ static int start(struct player *player)
     player->core = sg_core_create(&params);
     if (player->core && play->ordered)
         player->ahead = sg_ahead_new(player->core, &player->card, play->run_ahead);
-    bool fine = player->core && (player->ahead || !play->ordered) && sg_told_init(&player->told, player->core);
+    bool fine = player->core && (player->ahead || !play->ordered) && sg_order_feed_init(&player->told, player->core);
     return fine ? 0 : no_memory(player);
 }
 
@@ -644,7 +644,7 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
         for (size_t i = 0; i < n && status == 0 && !over; i++) {
             player.left = n - i;
             status = apply(&player, &batch[i]);
-            if (player.slow && !result.diverged_event && sg_slow_has_diverged(player.slow))
+            if (player.slow && !result.diverged_event && sg_interleaver_has_diverged(player.slow))
                 result.diverged_event = result.events;
             over = over || (play->watch && !play->watch(play->watcher, &batch[i], result.events, player.core));
         }
@@ -654,14 +654,14 @@ int sg_play_run(const struct sg_play *play, struct sg_play_result *ret, char err
     if (status == 0 && player.core)
         collect_own(&player); /* with what is under way as the trace has left it */
     if (player.slow)
-        sg_slow_end(player.slow);
+        sg_interleaver_end(player.slow);
     if (status == 0 && player.torch)
         collect_torch(&player);
     sg_core_destroy(player.core);
     sg_ahead_delete(player.ahead);
-    sg_slow_delete(player.slow);
-    sg_told_fini(&player.told);
-    sg_card_fini(&player.card);
+    sg_interleaver_delete(player.slow);
+    sg_order_feed_fini(&player.told);
+    sg_ledger_fini(&player.card);
     free_torch(&player);
     sg_idmap_fini(&player.live);
     free(player.stream);

@@ -1,7 +1,7 @@
 /* Plays a trace through an allocator on a card that only keeps the books. Replay is this once; the tuner is this in a
    loop. */
-#ifndef SG_PLAY_H
-#define SG_PLAY_H
+#ifndef SG_PLAYER_H
+#define SG_PLAYER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -54,7 +54,8 @@ struct sg_play {
 };
 
 /* The driver calls that a result counts; names as in the JSON. */
-#define SG_PLAY_CALLS(CALL) CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
+#define SG_PLAY_CALLS(CALL) \
+    CALL(reserve) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release) CALL(alloc) CALL(free) CALL(sync)
 
 /* Those over handles. */
 #define SG_PLAY_HANDLE_CALLS(CALL) CALL(create) CALL(map) CALL(set_access) CALL(unmap) CALL(release)

@@ -5,28 +5,28 @@
 #include "recordings.h"
 
 struct recording {
-    struct sg_card_clock work; /* what it came after */
+    struct sg_ledger_clock work; /* what it came after */
     struct sg_vector_clock known; /* as the core knew */
     int device;
 };
 
 struct sg_ahead {
     struct sg_core *core;
-    struct sg_card *card;
+    struct sg_ledger *card;
     struct sg_recordings recordings;
     bool has_work; /* the trace says what work there is */
     bool followed[SG_CARD_STREAMS];
     sg_slot slot[SG_CARD_STREAMS]; /* by number in the queue */
 };
 
-struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_card *card, uint64_t run_ahead)
+struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_ledger *card, uint64_t run_ahead)
 {
     struct sg_ahead *ahead = calloc(1, sizeof *ahead);
     if (!ahead)
         return NULL;
     ahead->core = core;
     ahead->card = card;
-    card->queue = sg_card_queue_new(run_ahead);
+    card->queue = sg_lag_queue_new(run_ahead);
     if (card->queue && sg_recordings_init(&ahead->recordings, sizeof(struct recording)))
         return ahead;
     sg_ahead_delete(ahead);
@@ -37,7 +37,7 @@ void sg_ahead_delete(struct sg_ahead *ahead)
 {
     if (!ahead)
         return;
-    sg_card_queue_delete(ahead->card->queue);
+    sg_lag_queue_delete(ahead->card->queue);
     ahead->card->queue = NULL;
     sg_recordings_fini(&ahead->recordings);
     free(ahead);
@@ -48,7 +48,7 @@ void sg_ahead_delete(struct sg_ahead *ahead)
    are not followed. */
 static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
 {
-    uint32_t number = sg_card_queue_stream(ahead->card->queue, stream, device);
+    uint32_t number = sg_lag_queue_stream(ahead->card->queue, stream, device);
     if (!ahead->followed[number] && number < SG_CARD_STREAMS - 1) {
         const struct sg_stream_id id = {.key = number + 1, .handle = (CUstream)(uintptr_t)number};
         ahead->slot[number] = sg_core_slot(ahead->core, device, &id);
@@ -67,13 +67,13 @@ void sg_ahead_tag(struct sg_ahead *ahead, int device, uint32_t stream, struct sg
 
 static void submit(struct sg_ahead *ahead, int device, uint32_t number)
 {
-    sg_card_queue_submit(ahead->card->queue, number);
+    sg_lag_queue_submit(ahead->card->queue, number);
     sg_core_slot_submitted(ahead->core, device, ahead->slot[number]);
 }
 
 void sg_ahead_allocated(struct sg_ahead *ahead, int device, uint32_t stream)
 {
-    sg_card_queue_made(ahead->card->queue);
+    sg_lag_queue_made(ahead->card->queue);
     if (!ahead->has_work)
         submit(ahead, device, number_of(ahead, device, stream));
 }
@@ -82,21 +82,21 @@ static void record_event(struct sg_ahead *ahead, int device, uint32_t number, st
 {
     ret->device = device;
     sg_core_clock(ahead->core, device, ahead->slot[number], &ret->known);
-    sg_card_queue_record(ahead->card->queue, number, &ret->work);
+    sg_lag_queue_record(ahead->card->queue, number, &ret->work);
 }
 
 static void wait_on_stream(struct sg_ahead *ahead, int device, uint32_t number, const struct recording *recording)
 {
     if (!recording)
         return;
-    sg_card_queue_wait(ahead->card->queue, number, &recording->work);
+    sg_lag_queue_wait(ahead->card->queue, number, &recording->work);
     if (recording->device == device) /* of other devices' streams a device knows nothing */
         sg_core_ordered_after(ahead->core, device, ahead->slot[number], &recording->known);
 }
 
 static void wait_on_host(struct sg_ahead *ahead, const struct recording *recording)
 {
-    sg_card_queue_finish(ahead->card->queue, &recording->work);
+    sg_lag_queue_finish(ahead->card->queue, &recording->work);
     sg_core_completed(ahead->core, recording->device, &recording->known);
 }
 
@@ -104,7 +104,7 @@ static void wait_for_device(struct sg_ahead *ahead, int device)
 {
     struct recording all = {.device = device};
     sg_core_context_clock(ahead->core, device, NULL, &all.known);
-    sg_card_queue_record_all(ahead->card->queue, device, &all.work);
+    sg_lag_queue_record_all(ahead->card->queue, device, &all.work);
     wait_on_host(ahead, &all);
 }
 
@@ -128,7 +128,7 @@ void sg_ahead_work(struct sg_ahead *ahead, int device, const struct segalloc_tra
             wait_on_host(ahead, recording);
         break;
     case SEGALLOC_RECORD_EVENT_QUERY:
-        if (recording && sg_card_queue_is_complete(ahead->card->queue, &recording->work))
+        if (recording && sg_lag_queue_is_complete(ahead->card->queue, &recording->work))
             sg_core_completed(ahead->core, recording->device, &recording->known);
         break;
     case SEGALLOC_RECORD_STREAM_SYNC:

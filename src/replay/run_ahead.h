@@ -1,7 +1,7 @@
 /* The part of a replay that knows of work: rows about work and its order are played on the card's queue, and told to
    the core as the preload library would, so that the core knows what it would know in the program. */
-#ifndef SG_AHEAD_H
-#define SG_AHEAD_H
+#ifndef SG_RUN_AHEAD_H
+#define SG_RUN_AHEAD_H
 
 #include <stdint.h>
 
@@ -13,7 +13,7 @@ struct sg_ahead;
 
 /* `run_ahead`: work is complete once so many more allocations have been made. The core and the card are borrowed; the
    card gets a queue. NULL: no host memory. */
-struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_card *card, uint64_t run_ahead);
+struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_ledger *card, uint64_t run_ahead);
 
 /* Before the card goes, which then has no queue. */
 void sg_ahead_delete(struct sg_ahead *ahead);

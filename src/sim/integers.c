@@ -206,7 +206,8 @@ static struct job read_elements(const struct kept *kept)
         job.operand[i].address = pointer(data + 8 * (size_t)i);
         job.operand[i].type = i == 0 ? what->result : what->type;
         if (what->form == SIM_FORM_CAST)
-            job.operand[i].type = letter(i == 0 ? sim_integers_argument(kept, 6)[0] : sim_integers_argument(kept, 5)[i - 1]);
+            job.operand[i].type = letter(
+                i == 0 ? sim_integers_argument(kept, 6)[0] : sim_integers_argument(kept, 5)[i - 1]);
     }
     if (what->operation == SIM_WHERE && what->form != SIM_FORM_CAST)
         job.operand[1].type = 'b';
@@ -398,8 +399,10 @@ SG_WRAPS static void run_range(const struct kept *kept)
 SG_WRAPS static void run_scan(const struct kept *kept)
 {
     bool rows = kept->what.form == SIM_FORM_SCAN_ROWS;
-    uint64_t from = pointer(sim_integers_argument(kept, rows ? 1 : 0)), to = pointer(sim_integers_argument(kept, rows ? 0 : 1));
-    uint64_t height = rows ? word(sim_integers_argument(kept, 2)) : 1, width = word(sim_integers_argument(kept, rows ? 3 : 6));
+    uint64_t from = pointer(sim_integers_argument(kept, rows ? 1 : 0)),
+             to = pointer(sim_integers_argument(kept, rows ? 0 : 1));
+    uint64_t height = rows ? word(sim_integers_argument(kept, 2)) : 1,
+             width = word(sim_integers_argument(kept, rows ? 3 : 6));
     const struct job job = {.count = height * width, .operands = 2,
         .operand = {{to, 'l', NULL, 0}, {from, 'l', NULL, 0}}};
     if (!may_touch(&job))
@@ -466,7 +469,8 @@ static bool may_join(const struct kept *kept, const struct input *input, uint64_
     uint64_t read = input->sizes ? joined_offset(kept, input->sizes, input->size, dim, last) : last;
     uint64_t written = begin + joined_offset(kept, sizes, input->size, dim, last);
     sim_lock();
-    bool fine = sim_integers_there(input->from, (read + 1) * element, false) && sim_integers_there(to, (written + 1) * element, true);
+    bool fine = sim_integers_there(input->from, (read + 1) * element, false) &&
+                sim_integers_there(to, (written + 1) * element, true);
     sim_unlock();
     return fine;
 }
@@ -475,7 +479,8 @@ static void run_join(const struct kept *kept)
 {
     const unsigned char *sizes = sim_integers_argument(kept, 2);
     unsigned dim = word(sim_integers_argument(kept, 3));
-    uint64_t to = pointer(sim_integers_argument(kept, 0)), stride = word(sim_integers_argument(kept, 4)), element = kept->what.element;
+    uint64_t to = pointer(sim_integers_argument(kept, 0)), stride = word(sim_integers_argument(kept, 4)),
+             element = kept->what.element;
     for (unsigned i = 0; i < kept->count && i < kept->what.batch; i++) {
         const struct input input = input_of(kept, i);
         uint64_t begin = input.offset * stride;

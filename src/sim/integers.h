@@ -26,8 +26,23 @@ enum sim_form {
 };
 
 enum sim_operation {
-    SIM_FILL, SIM_COPY, SIM_NOT, SIM_AND, SIM_OR, SIM_XOR, SIM_LOGICAL_NOT, SIM_LOGICAL_AND, SIM_LOGICAL_OR, SIM_EQUAL,
-    SIM_COMPARE, SIM_ADD, SIM_MULTIPLY, SIM_MAX, SIM_MIN, SIM_WHERE, SIM_COUNT,
+    SIM_FILL,
+    SIM_COPY,
+    SIM_NOT,
+    SIM_AND,
+    SIM_OR,
+    SIM_XOR,
+    SIM_LOGICAL_NOT,
+    SIM_LOGICAL_AND,
+    SIM_LOGICAL_OR,
+    SIM_EQUAL,
+    SIM_COMPARE,
+    SIM_ADD,
+    SIM_MULTIPLY,
+    SIM_MAX,
+    SIM_MIN,
+    SIM_WHERE,
+    SIM_COUNT,
     SIM_LARGEST /* of floating point, which nothing computed: an index in the middle, no special token of a vocabulary */
 };
 

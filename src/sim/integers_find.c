@@ -15,7 +15,8 @@ SG_WRAPS void sim_integers_count(const struct kept *kept)
     if (elements == 0 || elements > ELEMENTS_MOST)
         return;
     sim_lock();
-    bool fine = sim_integers_there(from, elements * size, false) && sim_integers_there(to, parts * sizeof(int32_t), true);
+    bool fine = sim_integers_there(from, elements * size, false) &&
+                sim_integers_there(to, parts * sizeof(int32_t), true);
     sim_unlock();
     if (!fine)
         return;

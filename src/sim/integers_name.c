@@ -168,8 +168,11 @@ static bool finds(const char *name, struct sim_integers *what)
         what->type = what->result = 'l';
         return index[16] == 'l' || index[16] == 'i';
     }
-    bool part = strstr(name, "18DeviceReduceKernelI") != NULL, whole = strstr(name, "28DeviceReduceSingleTileKernelI") != NULL;
-    what->form = strstr(name, "23DeviceSelectSweepKernelI") ? SIM_FORM_SELECT : part ? SIM_FORM_COUNT_PARTS : SIM_FORM_COUNT;
+    bool part = strstr(name, "18DeviceReduceKernelI") != NULL,
+         whole = strstr(name, "28DeviceReduceSingleTileKernelI") != NULL;
+    what->form = strstr(name, "23DeviceSelectSweepKernelI") ? SIM_FORM_SELECT
+                 : part                                     ? SIM_FORM_COUNT_PARTS
+                                                            : SIM_FORM_COUNT;
     what->type = type ? type[11] : 'i';
     what->operation = type ? SIM_COUNT : SIM_ADD;
     if (type)

@@ -174,23 +174,23 @@ static void check_auto(const struct terms *terms, const struct facts *facts, con
 struct outcome bounds_play(const struct terms *terms, const struct events *events, const struct facts *facts)
 {
     struct game game = {.terms = terms, .block = calloc(events->blocks, sizeof *game.block)};
-    struct sg_card card;
+    struct sg_ledger card;
     struct sg_conf conf;
-    sg_card_init(&card, terms->card_bytes, terms->page_bytes);
-    sg_card_use(&card);
+    sg_ledger_init(&card, terms->card_bytes, terms->page_bytes);
+    sg_ledger_use(&card);
     sg_conf_init(&conf);
     if (sg_conf_apply(&conf, SG_CONF_ARGUMENT, terms->conf, NULL, NULL) || !sg_idmap_init(&game.pages) || !game.block)
         abort();
     if (conf.page_size == SG_AUTO)
         conf.page_size = terms->page_bytes; /* the card's granule */
-    game.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &sg_card_driver});
+    game.core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &sg_ledger_driver});
     if (!game.core)
         abort();
     for (size_t i = 0; i < events->count; i++)
         play_event(&game, &events->event[i]);
     collect(&game);
     sg_core_destroy(game.core);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
     sg_idmap_fini(&game.pages);
     free(game.block);
     check_any(terms, facts, &game.outcome);

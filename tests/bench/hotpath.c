@@ -254,11 +254,11 @@ static void report(const struct work *work, int threads, int devices)
         rate += (double)work[i].pairs / work[i].elapsed_ns * 1e9;
     }
     qsort(all, samples, sizeof *all, by_value);
-    const char *format =
-        wanted.json
-            ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%d,\"streams\":%d,\"ns_median\":%.1f,"
-              "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
-            : "%-9s %-16s %8zu live %2d threads %2d devices %2d streams %9.1f ns median %9.1f p99 %11.1f max %12.0f pairs/s\n";
+    const char *format = wanted.json ? "{\"name\":\"%s\",\"allocator\":\"%s\",\"live\":%zu,\"threads\":%d,\"devices\":%"
+                                       "d,\"streams\":%d,\"ns_median\":%.1f,"
+                                       "\"ns_p99\":%.1f,\"ns_max\":%.1f,\"pairs_per_second\":%.0f}\n"
+                                     : "%-9s %-16s %8zu live %2d threads %2d devices %2d streams %9.1f ns median %9.1f "
+                                       "p99 %11.1f max %12.0f pairs/s\n";
     printf(format, work->name, work->allocator->name, work->live, threads, devices, work->allocator->streams,
         (double)all[samples / 2], (double)all[samples - 1 - samples / 100], (double)all[samples - 1], rate);
     fflush(stdout);
@@ -358,7 +358,8 @@ int main(int argc, char **argv)
         wanted.seconds /= 2;
     for (unsigned i = 0; i < sizeof allocators / sizeof *allocators; i++) {
         const struct allocator *allocator = &allocators[i];
-        if ((wanted.allocator && strcmp(wanted.allocator, allocator->name) != 0) || (of && strcmp(of, allocator->name) != 0))
+        if ((wanted.allocator && strcmp(wanted.allocator, allocator->name) != 0) ||
+            (of && strcmp(of, allocator->name) != 0))
             continue;
         if (allocator->take == mimalloc_take && !mimalloc_load())
             continue; /* not installed */

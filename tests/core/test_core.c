@@ -399,12 +399,19 @@ static void locks_around_a_fork(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device_that_was_never_used), cmocka_unit_test(device_that_cannot_be),
-        cmocka_unit_test(slot_that_cannot_be), cmocka_unit_test(slot_that_was_never_given_out),
-        cmocka_unit_test(address_without_a_block), cmocka_unit_test(pins), cmocka_unit_test(pins_of_all), cmocka_unit_test(nothing_at_all),
-        cmocka_unit_test(device_that_is_not_served), cmocka_unit_test(core_that_is_disabled),
+        cmocka_unit_test(device_that_was_never_used),
+        cmocka_unit_test(device_that_cannot_be),
+        cmocka_unit_test(slot_that_cannot_be),
+        cmocka_unit_test(slot_that_was_never_given_out),
+        cmocka_unit_test(address_without_a_block),
+        cmocka_unit_test(pins),
+        cmocka_unit_test(pins_of_all),
+        cmocka_unit_test(nothing_at_all),
+        cmocka_unit_test(device_that_is_not_served),
+        cmocka_unit_test(core_that_is_disabled),
         cmocka_unit_test(core_that_ends_leaves_no_host_memory),
-        cmocka_unit_test(ends_of_what_may_be_held), cmocka_unit_test(core_that_ends_gives_every_page_back),
+        cmocka_unit_test(ends_of_what_may_be_held),
+        cmocka_unit_test(core_that_ends_gives_every_page_back),
         cmocka_unit_test(locks_around_a_fork),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

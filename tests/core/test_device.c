@@ -481,12 +481,19 @@ static void memory_of_another_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_makes_a_device_unfit), cmocka_unit_test(probe_that_fails),
-        cmocka_unit_test(as_many_regions_as_there_may_be), cmocka_unit_test(as_many_ranges_as_there_may_be),
-        cmocka_unit_test(blocks_that_no_region_holds), cmocka_unit_test(memory_of_another_device), cmocka_unit_test(totals_that_differ), cmocka_unit_test(kinds_of_pages),
+        cmocka_unit_test(what_makes_a_device_unfit),
+        cmocka_unit_test(probe_that_fails),
+        cmocka_unit_test(as_many_regions_as_there_may_be),
+        cmocka_unit_test(as_many_ranges_as_there_may_be),
+        cmocka_unit_test(blocks_that_no_region_holds),
+        cmocka_unit_test(memory_of_another_device),
+        cmocka_unit_test(totals_that_differ),
+        cmocka_unit_test(kinds_of_pages),
         cmocka_unit_test(addresses_of_a_huge_block_are_used_again),
-        cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one), cmocka_unit_test(huge_block_without_nodes),
-        cmocka_unit_test(memory_of_others_counts_in_steps), cmocka_unit_test(refusal_is_remembered),
+        cmocka_unit_test(addresses_of_a_huge_block_serve_a_larger_one),
+        cmocka_unit_test(huge_block_without_nodes),
+        cmocka_unit_test(memory_of_others_counts_in_steps),
+        cmocka_unit_test(refusal_is_remembered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

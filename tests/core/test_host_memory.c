@@ -344,12 +344,22 @@ static void play_rules_of(const char *text)
     static const uint8_t A = SEGALLOC_RECORD_ALLOCATE, F = SEGALLOC_RECORD_FREE, R = SEGALLOC_RECORD_RECORD_STREAM,
                          E = SEGALLOC_RECORD_EMPTY_CACHE;
     static const struct segalloc_trace_record trace[] = {
-        {.kind = A, .id = 1, .size = 30 << 20}, {.kind = A, .id = 2, .size = 3000, .stream = 1},
-        {.kind = A, .id = 3, .size = 3 << 20, .stream = 2}, {.kind = R, .id = 1, .stream = 1},
-        {.kind = R, .id = 1, .stream = 2}, {.kind = R, .id = 1, .stream = 3}, {.kind = R, .id = 1, .stream = 4},
-        {.kind = R, .id = 1, .stream = 5}, {.kind = F, .id = 1}, {.kind = R, .id = 3, .stream = 4}, {.kind = F, .id = 3},
-        {.kind = A, .id = 4, .size = 25 << 20}, {.kind = A, .id = 5, .size = 50 << 20}, {.kind = F, .id = 4},
-        {.kind = E}, {.kind = A, .id = 6, .size = 70 << 20},
+        {.kind = A, .id = 1, .size = 30 << 20},
+        {.kind = A, .id = 2, .size = 3000, .stream = 1},
+        {.kind = A, .id = 3, .size = 3 << 20, .stream = 2},
+        {.kind = R, .id = 1, .stream = 1},
+        {.kind = R, .id = 1, .stream = 2},
+        {.kind = R, .id = 1, .stream = 3},
+        {.kind = R, .id = 1, .stream = 4},
+        {.kind = R, .id = 1, .stream = 5},
+        {.kind = F, .id = 1},
+        {.kind = R, .id = 3, .stream = 4},
+        {.kind = F, .id = 3},
+        {.kind = A, .id = 4, .size = 25 << 20},
+        {.kind = A, .id = 5, .size = 50 << 20},
+        {.kind = F, .id = 4},
+        {.kind = E},
+        {.kind = A, .id = 6, .size = 70 << 20},
     };
     const size_t count = sizeof trace / sizeof *trace;
     struct sg_torch_conf conf;

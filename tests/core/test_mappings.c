@@ -17,7 +17,7 @@
 #define GIB(n) ((uint64_t)(n) << 30)
 enum { DEVICES = 8, BLOCKS = 4000, GRANULE = 2 << 20, LINES = 16, LIMIT = 12288 };
 
-static struct sg_card card;
+static struct sg_ledger card;
 static struct sg_driver driver;
 static struct sg_core *core;
 static CUdeviceptr block[DEVICES][BLOCKS];
@@ -45,7 +45,7 @@ static CUresult map(CUdeviceptr address, size_t bytes, size_t offset, CUmemGener
 {
     assert_false(machine.begins[granule(address)]);
     machine.begins[granule(address)] = 1;
-    return sg_card_driver.map(address, bytes, offset, handle, flags);
+    return sg_ledger_driver.map(address, bytes, offset, handle, flags);
 }
 
 static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *access, size_t count)
@@ -62,7 +62,7 @@ static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessD
         machine.devices[at] = (uint8_t)count;
     }
     machine.most = machine.now > machine.most ? machine.now : machine.most;
-    return sg_card_driver.set_access(address, bytes, access, count);
+    return sg_ledger_driver.set_access(address, bytes, access, count);
 }
 
 static CUresult unmap(CUdeviceptr address, size_t bytes)
@@ -71,7 +71,7 @@ static CUresult unmap(CUdeviceptr address, size_t bytes)
         machine.now -= machine.devices[at];
         machine.begins[at] = machine.devices[at] = 0;
     }
-    return sg_card_driver.unmap(address, bytes);
+    return sg_ledger_driver.unmap(address, bytes);
 }
 
 static void warn(const char *text)
@@ -91,12 +91,12 @@ static void start(uint64_t total, uint64_t page_size)
     machine.all = UINT64_MAX;
     machine.code = CUDA_ERROR_OUT_OF_MEMORY;
     lines = 0;
-    driver = sg_card_driver;
+    driver = sg_ledger_driver;
     driver.map = map;
     driver.unmap = unmap;
     driver.set_access = set_access;
-    sg_card_init(&card, total, GRANULE);
-    sg_card_use(&card);
+    sg_ledger_init(&card, total, GRANULE);
+    sg_ledger_use(&card);
     core = sg_core_create(&(struct sg_core_params){.conf = &conf, .driver = &driver, .warn = warn});
     assert_non_null(core);
 }
@@ -108,13 +108,13 @@ static void stop(void)
     assert_int_equal(machine.now, 0);
     for (int device = 0; device < DEVICES; device++)
         assert_int_equal(card.device[device].used_bytes, 0);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
 }
 
 static bool allocate(int device, uint64_t bytes)
 {
     assert_true(blocks[device] < BLOCKS);
-    sg_card_use_device(device);
+    sg_ledger_use_device(device);
     bool got = sg_core_malloc(core, device, bytes, &(struct sg_tag){0}, &block[device][blocks[device]]) == CUDA_SUCCESS;
     blocks[device] += got;
     return got;
@@ -137,7 +137,7 @@ static uint64_t fill(int device)
 
 static void release(int device, int which)
 {
-    sg_card_use_device(device);
+    sg_ledger_use_device(device);
     assert_int_equal(sg_core_free(core, block[device][which], &(struct sg_tag){0}), CUDA_SUCCESS);
     block[device][which] = block[device][--blocks[device]];
 }
@@ -192,7 +192,7 @@ static void small_blocks_fill_a_device(void **state)
     (void)state;
     start(GIB(40), 0);
     CUdeviceptr address;
-    sg_card_use_device(0);
+    sg_ledger_use_device(0);
     while (sg_core_malloc(core, 0, 60 << 10, &(struct sg_tag){0}, &address) == CUDA_SUCCESS)
         all += 60 << 10;
     assert_true(all > GIB(40) / 100 * 99);

@@ -117,10 +117,11 @@ static void bad_values(void **state)
 static void without_effect(void **state)
 {
     (void)state;
-    struct sg_torch_conf conf = parsed("pinned_use_cuda_host_register:True,pinned_num_register_threads:128,"
-                                       "pinned_use_background_threads:False,pinned_reserve_segment_size_mb:64,"
-                                       "pinned_max_cached_size_mb:0,pinned_max_round_threshold_mb:16,"
-                                       "expandable_segments_reserve:half,release_lock_on_hipmalloc:True,max_split_size_mb:64");
+    struct sg_torch_conf conf = parsed(
+        "pinned_use_cuda_host_register:True,pinned_num_register_threads:128,"
+        "pinned_use_background_threads:False,pinned_reserve_segment_size_mb:64,"
+        "pinned_max_cached_size_mb:0,pinned_max_round_threshold_mb:16,"
+        "expandable_segments_reserve:half,release_lock_on_hipmalloc:True,max_split_size_mb:64");
     assert_int_equal(conf.max_split_size, 64 * SG_MIB);
     refused("pinned_use_background_threads:maybe",
         "pinned_use_background_threads:maybe is invalid, it must be True or False");

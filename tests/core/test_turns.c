@@ -84,7 +84,9 @@ static void expect(const struct segalloc_trace_record *records, int number)
     }
 }
 
-#define EXPECT(...) expect((struct segalloc_trace_record[]){__VA_ARGS__}, sizeof(struct segalloc_trace_record[]){__VA_ARGS__} / sizeof *told)
+#define EXPECT(...)                                       \
+    expect((struct segalloc_trace_record[]){__VA_ARGS__}, \
+        sizeof(struct segalloc_trace_record[]){__VA_ARGS__} / sizeof *told)
 #define RECORD(what, of, much) {.kind = SEGALLOC_RECORD_##what, .id = (of), .size = (much)}
 #define TURN(what, much) {.kind = SEGALLOC_RECORD_TURN, .id = SEGALLOC_TURN_##what, .size = (much)}
 

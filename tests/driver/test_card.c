@@ -13,12 +13,12 @@ static const uint64_t GRANULE = UINT64_C(2) << 20;
 static void test_memory(void **state)
 {
     (void)state;
-    const struct sg_driver *driver = &sg_card_driver;
-    struct sg_card card;
+    const struct sg_driver *driver = &sg_ledger_driver;
+    struct sg_ledger card;
     CUmemGenericAllocationHandle handle[4], none = 77;
     size_t free_bytes, total;
-    sg_card_init(&card, 3 * GRANULE, GRANULE);
-    sg_card_use(&card);
+    sg_ledger_init(&card, 3 * GRANULE, GRANULE);
+    sg_ledger_use(&card);
     for (int i = 0; i < 3; i++)
         assert_int_equal(driver->create(&handle[i], GRANULE, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(driver->create(&none, GRANULE, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
@@ -31,30 +31,30 @@ static void test_memory(void **state)
     assert_int_equal(driver->create(&handle[3], GRANULE, NULL, 0), CUDA_SUCCESS);
     assert_int_equal(card.device[0].peak_bytes, 3 * GRANULE);
     assert_int_equal(driver->create(&handle[3], UINT64_MAX, NULL, 0), CUDA_ERROR_OUT_OF_MEMORY);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
 }
 
 static void test_addresses_differ(void **state)
 {
     (void)state;
-    struct sg_card card;
+    struct sg_ledger card;
     CUdeviceptr a, b;
-    sg_card_init(&card, GRANULE, GRANULE);
-    sg_card_use(&card);
-    assert_int_equal(sg_card_driver.address_reserve(&a, 10 * GRANULE, 0, 0, 0), CUDA_SUCCESS);
-    assert_int_equal(sg_card_driver.address_reserve(&b, GRANULE, 0, 0, 0), CUDA_SUCCESS);
+    sg_ledger_init(&card, GRANULE, GRANULE);
+    sg_ledger_use(&card);
+    assert_int_equal(sg_ledger_driver.address_reserve(&a, 10 * GRANULE, 0, 0, 0), CUDA_SUCCESS);
+    assert_int_equal(sg_ledger_driver.address_reserve(&b, GRANULE, 0, 0, 0), CUDA_SUCCESS);
     assert_true(a % GRANULE == 0 && b >= a + 10 * GRANULE);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
 }
 
 static void test_events(void **state)
 {
     (void)state;
-    const struct sg_driver *driver = &sg_card_driver;
-    struct sg_card card;
+    const struct sg_driver *driver = &sg_ledger_driver;
+    struct sg_ledger card;
     CUevent event[200];
-    sg_card_init(&card, GRANULE, GRANULE);
-    sg_card_use(&card);
+    sg_ledger_init(&card, GRANULE, GRANULE);
+    sg_ledger_use(&card);
     for (int i = 0; i < 200; i++) {
         assert_int_equal(driver->event_create(&event[i], 0), CUDA_SUCCESS);
         assert_int_equal(driver->event_query(event[i]), CUDA_SUCCESS); /* never recorded: complete, as in CUDA */
@@ -69,7 +69,7 @@ static void test_events(void **state)
     assert_int_equal(driver->event_query(event[100]), CUDA_ERROR_NOT_READY);
     assert_int_equal(driver->ctx_record_event(NULL, event[0]), CUDA_SUCCESS);
     assert_int_equal(driver->event_query(event[0]), CUDA_ERROR_NOT_READY); /* of the latest recording */
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
 }
 
 /* What has no unit of its own must still answer as the core expects. */
@@ -77,19 +77,19 @@ static void test_table(void **state)
 {
     (void)state;
     int vmm = 0;
-    struct sg_card card;
+    struct sg_ledger card;
     size_t granularity = 0, total = 0;
-    sg_card_init(&card, 5 * GRANULE, GRANULE);
-    sg_card_use(&card);
-    assert_true(sg_driver_has_vmm(&sg_card_driver));
-    assert_int_equal(sg_card_driver.device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
+    sg_ledger_init(&card, 5 * GRANULE, GRANULE);
+    sg_ledger_use(&card);
+    assert_true(sg_driver_has_vmm(&sg_ledger_driver));
+    assert_int_equal(sg_ledger_driver.device_attribute(&vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0),
         CUDA_SUCCESS);
     assert_int_equal(vmm, 1);
-    assert_int_equal(sg_card_driver.granularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
+    assert_int_equal(sg_ledger_driver.granularity(&granularity, NULL, CU_MEM_ALLOC_GRANULARITY_MINIMUM), CUDA_SUCCESS);
     assert_int_equal(granularity, GRANULE);
-    assert_int_equal(sg_card_driver.device_total(&total, 0), CUDA_SUCCESS);
+    assert_int_equal(sg_ledger_driver.device_total(&total, 0), CUDA_SUCCESS);
     assert_int_equal(total, 5 * GRANULE);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
 }
 
 int main(void)

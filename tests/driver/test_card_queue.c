@@ -77,33 +77,33 @@ static bool all_done(struct model *model, const int *numbers)
 static void play(unsigned seed, uint64_t ahead)
 {
     struct model *model = calloc(1, sizeof *model);
-    struct sg_card_queue *queue = sg_card_queue_new(ahead);
-    struct sg_card_clock clock[EVENTS] = {0};
+    struct sg_lag_queue *queue = sg_lag_queue_new(ahead);
+    struct sg_ledger_clock clock[EVENTS] = {0};
     assert_non_null(model);
     assert_non_null(queue);
     model->ahead = ahead;
     srand(seed);
     for (uint32_t i = 0; i < STREAMS; i++)
-        assert_int_equal(sg_card_queue_stream(queue, i, 0), i);
+        assert_int_equal(sg_lag_queue_stream(queue, i, 0), i);
     for (int step = 0; step < STEPS; step++) {
         int stream = rand() % STREAMS, event = rand() % EVENTS;
         switch (rand() % 8) {
         case 0:
         case 1:
             submit(model, stream);
-            sg_card_queue_submit(queue, (uint32_t)stream);
+            sg_lag_queue_submit(queue, (uint32_t)stream);
             break;
         case 2:
             model->allocations++;
-            sg_card_queue_made(queue);
+            sg_lag_queue_made(queue);
             break;
         case 3:
             memcpy(model->event[event], model->waits[stream], sizeof model->event[event]);
-            sg_card_queue_record(queue, (uint32_t)stream, &clock[event]);
+            sg_lag_queue_record(queue, (uint32_t)stream, &clock[event]);
             break;
         case 4:
             join(model->waits[stream], model->event[event]);
-            sg_card_queue_wait(queue, (uint32_t)stream, &clock[event]);
+            sg_lag_queue_wait(queue, (uint32_t)stream, &clock[event]);
             break;
         case 5:
             if (rand() % 20)
@@ -111,7 +111,7 @@ static void play(unsigned seed, uint64_t ahead)
             for (int i = 0; i < STREAMS; i++)
                 if (model->event[event][i])
                     finish(model, model->event[event][i] - 1);
-            sg_card_queue_finish(queue, &clock[event]);
+            sg_lag_queue_finish(queue, &clock[event]);
             break;
         case 6:
             if (rand() % 10)
@@ -119,14 +119,14 @@ static void play(unsigned seed, uint64_t ahead)
             memset(model->event[event], 0, sizeof model->event[event]);
             for (int i = 0; i < STREAMS; i++)
                 join(model->event[event], model->waits[i]);
-            sg_card_queue_record_all(queue, 0, &clock[event]);
+            sg_lag_queue_record_all(queue, 0, &clock[event]);
             break;
         default:
-            assert_int_equal(sg_card_queue_is_complete(queue, &clock[event]), all_done(model, model->event[event]));
+            assert_int_equal(sg_lag_queue_is_complete(queue, &clock[event]), all_done(model, model->event[event]));
         }
         assert_true(queue->due_end - queue->due_first <= STREAMS * (ahead + 1));
     }
-    sg_card_queue_delete(queue);
+    sg_lag_queue_delete(queue);
     free(model);
 }
 
@@ -141,19 +141,19 @@ static void test_model(void **state)
 static void test_driver(void **state)
 {
     (void)state;
-    const struct sg_driver *driver = &sg_card_driver;
-    struct sg_card card;
+    const struct sg_driver *driver = &sg_ledger_driver;
+    struct sg_ledger card;
     CUevent event[3];
     CUstream one = (CUstream)(uintptr_t)1, two = (CUstream)(uintptr_t)2;
-    sg_card_init(&card, UINT64_C(1) << 30, UINT64_C(2) << 20);
-    sg_card_use(&card);
-    card.queue = sg_card_queue_new(2);
+    sg_ledger_init(&card, UINT64_C(1) << 30, UINT64_C(2) << 20);
+    sg_ledger_use(&card);
+    card.queue = sg_lag_queue_new(2);
     assert_non_null(card.queue);
     for (int i = 0; i < 3; i++)
         assert_int_equal(driver->event_create(&event[i], 0), CUDA_SUCCESS);
     assert_int_equal(driver->event_query(event[0]), CUDA_SUCCESS); /* never recorded */
-    sg_card_queue_stream(card.queue, 2, 0);
-    sg_card_queue_submit(card.queue, 1);
+    sg_lag_queue_stream(card.queue, 2, 0);
+    sg_lag_queue_submit(card.queue, 1);
     assert_int_equal(driver->event_record(event[0], one), CUDA_SUCCESS);
     assert_int_equal(driver->event_record(event[1], two), CUDA_SUCCESS);
     assert_int_equal(driver->ctx_record_event(NULL, event[2]), CUDA_SUCCESS);
@@ -163,14 +163,14 @@ static void test_driver(void **state)
     assert_int_equal(driver->stream_wait_event(two, event[0], 0), CUDA_SUCCESS);
     assert_int_equal(driver->event_record(event[1], two), CUDA_SUCCESS);
     assert_int_equal(driver->event_query(event[1]), CUDA_ERROR_NOT_READY);
-    sg_card_queue_made(card.queue);
+    sg_lag_queue_made(card.queue);
     assert_int_equal(driver->stream_query(one), CUDA_ERROR_NOT_READY);
-    sg_card_queue_made(card.queue);
+    sg_lag_queue_made(card.queue);
     assert_int_equal(driver->stream_query(one), CUDA_SUCCESS);
     assert_int_equal(driver->event_query(event[2]), CUDA_SUCCESS);
     assert_int_equal(driver->event_synchronize(event[1]), CUDA_SUCCESS); /* nothing to wait for */
     assert_int_equal(card.host_waits, 0);
-    sg_card_queue_submit(card.queue, 2);
+    sg_lag_queue_submit(card.queue, 2);
     assert_int_equal(driver->ctx_synchronize(), CUDA_SUCCESS);
     assert_int_equal(driver->stream_query(two), CUDA_SUCCESS);
     assert_int_equal(card.host_waits, 1);
@@ -178,8 +178,8 @@ static void test_driver(void **state)
     assert_int_equal(driver->event_destroy(event[1]), CUDA_SUCCESS);
     assert_int_equal(driver->event_create(&event[0], 0), CUDA_SUCCESS);
     assert_ptr_equal(event[0], event[1]); /* numbers are used again: none are lost however many come and go */
-    sg_card_queue_delete(card.queue);
-    sg_card_fini(&card);
+    sg_lag_queue_delete(card.queue);
+    sg_ledger_fini(&card);
 }
 
 int main(void)

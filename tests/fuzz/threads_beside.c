@@ -155,9 +155,10 @@ static void look_at_statistics(struct ft_world *w)
     struct segalloc_stat stats[STATS_MAX];
     int count = ft_found.stats(0, stats, STATS_MAX);
     uint64_t requested = value_of(stats, count, "requested_bytes"),
-             allocated = value_of(stats, count, "allocated_bytes"), active = value_of(stats, count, "active_bytes"), reserved = value_of(stats, count, "reserved_bytes"),
-             pending = value_of(stats, count, "pending_bytes"), alive = value_of(stats, count, "allocations"),
-             allocs = value_of(stats, count, "allocs"), frees = value_of(stats, count, "frees");
+             allocated = value_of(stats, count, "allocated_bytes"), active = value_of(stats, count, "active_bytes"),
+             reserved = value_of(stats, count, "reserved_bytes"), pending = value_of(stats, count, "pending_bytes"),
+             alive = value_of(stats, count, "allocations"), allocs = value_of(stats, count, "allocs"),
+             frees = value_of(stats, count, "frees");
     if (requested > allocated || allocated > active || active > reserved || active != allocated + pending ||
         reserved > w->plan->card_bytes || allocs != frees + alive)
         ft_fault(w->result, "statistics: requested %llu, allocated %llu, pending %llu, active %llu, reserved %llu; "

@@ -137,9 +137,8 @@ static void draw_conf(struct draw *d, struct ft_plan *plan)
     plan->limit_bytes = plan->card_bytes / 100 * options[at].limit_percent;
     plan->probe_bytes = plan->limit_bytes / 100 * options[at].probe_percent / plan->page_bytes * plan->page_bytes;
     plan->judged = !options[at].unjudged && !cut_short;
-    snprintf(plan->conf, sizeof plan->conf, "%s,pytorch:direct,free_sync:%s,wait_limit:%s,oom_report:%s", options[at].text,
-        policy, cut_short ? any(d, 2) ? "0" : "0.005" : "30",
-        any(d, 8) ? "never" : "every");
+    snprintf(plan->conf, sizeof plan->conf, "%s,pytorch:direct,free_sync:%s,wait_limit:%s,oom_report:%s",
+        options[at].text, policy, cut_short ? any(d, 2) ? "0" : "0.005" : "30", any(d, 8) ? "never" : "every");
 }
 
 /* Refusals of the driver: one call, several, or from some call on. */

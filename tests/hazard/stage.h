@@ -22,7 +22,8 @@ void expect(int held, const char *what, const char *file, int line);
 struct extras {
     void (*owner)(uint64_t address, uint64_t bytes, uint64_t owner);
     uint64_t (*hazards)(void);
-    void (*touches)(uint64_t address, uint64_t bytes, int write); /* the next work of this thread's does, whatever it is */
+    void (*touches)(uint64_t address, uint64_t bytes,
+        int write); /* the next work of this thread's does, whatever it is */
     void *(*malloc_on)(size_t bytes, void *stream);
     int (*free)(void *address);
     int (*record_stream)(void *address, void *stream);

@@ -15,7 +15,8 @@ enum { OURS = 1 << 20, THEIRS = 2 << 20, BYTES = 10000, OFFSET = 512, LIMIT = 64
 
 struct fake {
     bool over, inside, early, passing, no_driver, live, torch, plugged, limited; /* plugged: the caller is not PyTorch */
-    bool any_pages, passes, refused_legacy; /* the caller needs the driver's own memory; what a refused handle was said to be of */
+    bool any_pages, passes,
+        refused_legacy; /* the caller needs the driver's own memory; what a refused handle was said to be of */
     CUresult block, current, stream_id; /* what the core and the driver say of the block, the context, a stream */
     CUresult answer, once; /* the driver's to hooks: `once` the first time, then `answer` */
     int device;

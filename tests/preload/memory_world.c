@@ -451,7 +451,7 @@ void sg_annotate_freed(struct sg_core *core, CUdeviceptr address)
     fake.freed++;
 }
 
-void sg_coherence_use(struct sg_core *core, int device)
+void sg_alias_probe_use(struct sg_core *core, int device)
 {
     (void)core;
     (void)device;

@@ -47,7 +47,8 @@ struct fake {
     CUstream own; /* what this thread captures; NULL: nothing */
     int awaits;
     size_t text; /* how long a report is */
-    size_t idle, driver_has; /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
+    size_t idle,
+        driver_has; /* bytes: what the core holds for nobody, and what of the driver's can be had; both 0: any */
     CUresult stream_answer; /* to questions about a stream */
     CUresult free_block; /* of the block, once the core was asked to free it */
 };

@@ -5,7 +5,8 @@
 
 _Static_assert(offsetof(struct stub_code, firstlineno) == 68 && offsetof(struct stub_code, filename) == 112 &&
     offsetof(struct stub_code, qualname) == 128 && offsetof(struct stub_code, instructions) == 192, "as 3.12 has it");
-_Static_assert(offsetof(struct stub_frame, instruction) == 56 && offsetof(struct stub_frame, owner) == 70, "as 3.12 has it");
+_Static_assert(offsetof(struct stub_frame, instruction) == 56 && offsetof(struct stub_frame, owner) == 70,
+    "as 3.12 has it");
 _Static_assert(offsetof(struct stub_text, state) == 32 && offsetof(struct stub_text, bytes) == 40, "as 3.12 has it");
 
 struct stub_python stub_python = {.version = "3.12.1 (stub)", .initialized = 1};
@@ -22,13 +23,15 @@ const char PyCode_Type[1] = {0}, PyUnicode_Type[1] = {0};
 void stub_text(struct stub_text *text, const char *bytes)
 {
     enum { ASCII_COMPACT_OF_ONE_BYTE = 1 << 6 | 1 << 5 | 1 << 2 };
-    *text = (struct stub_text){.type = PyUnicode_Type, .length = (int64_t)strlen(bytes), .state = ASCII_COMPACT_OF_ONE_BYTE};
+    *text =
+        (struct stub_text){.type = PyUnicode_Type, .length = (int64_t)strlen(bytes), .state = ASCII_COMPACT_OF_ONE_BYTE};
     memcpy(text->bytes, bytes, strlen(bytes));
 }
 
 void stub_code(struct stub_code *code, const struct stub_text *file, const struct stub_text *name, int line)
 {
-    *code = (struct stub_code){.type = PyCode_Type, .firstlineno = line, .filename = file, .name = name, .qualname = name};
+    *code =
+        (struct stub_code){.type = PyCode_Type, .firstlineno = line, .filename = file, .name = name, .qualname = name};
 }
 
 void stub_frame(struct stub_frame *frame, const struct stub_code *code, int instruction, struct stub_frame *previous)
@@ -114,11 +117,18 @@ void *stub_python_symbol(const char *name)
         void (*function)(void);
     } functions[] = {
 #define FUNCTION(symbol, here) {symbol, (void (*)(void))(uintptr_t)here}
-        FUNCTION("Py_IsInitialized", Py_IsInitialized), FUNCTION("PyGILState_GetThisThreadState", PyGILState_GetThisThreadState),
-        FUNCTION("Py_GetVersion", Py_GetVersion), FUNCTION("PyCode_Addr2Line", PyCode_Addr2Line),
-        FUNCTION("_PyThreadState_UncheckedGet", holder), FUNCTION("PyEval_GetFrame", first_frame),
-        FUNCTION("PyFrame_GetBack", back), FUNCTION("PyFrame_GetCode", code_of), FUNCTION("PyFrame_GetLineNumber", line),
-        FUNCTION("Py_DecRef", drop), FUNCTION("Py_IncRef", keep), FUNCTION("PyObject_GetAttrString", attribute),
+        FUNCTION("Py_IsInitialized", Py_IsInitialized),
+        FUNCTION("PyGILState_GetThisThreadState", PyGILState_GetThisThreadState),
+        FUNCTION("Py_GetVersion", Py_GetVersion),
+        FUNCTION("PyCode_Addr2Line", PyCode_Addr2Line),
+        FUNCTION("_PyThreadState_UncheckedGet", holder),
+        FUNCTION("PyEval_GetFrame", first_frame),
+        FUNCTION("PyFrame_GetBack", back),
+        FUNCTION("PyFrame_GetCode", code_of),
+        FUNCTION("PyFrame_GetLineNumber", line),
+        FUNCTION("Py_DecRef", drop),
+        FUNCTION("Py_IncRef", keep),
+        FUNCTION("PyObject_GetAttrString", attribute),
         FUNCTION("PyUnicode_AsUTF8", utf8),
 #undef FUNCTION
     };

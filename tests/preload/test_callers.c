@@ -29,7 +29,12 @@ atomic_int sg_torch_sent_copies;
 
 enum { PAGE = 4096, LIBRARIES = 100, REFUSED = 2, UNLOADING = 4, INSUFFICIENT_DRIVER = 35, BYTES = 5000 };
 enum { REMEMBERED = 64 };
-enum where { OWN, NEXT, LOADED, PLACES }; /* a runtime that the caller needs, the loader's next, and any that is there */
+enum where {
+    OWN,
+    NEXT,
+    LOADED,
+    PLACES
+}; /* a runtime that the caller needs, the loader's next, and any that is there */
 
 /* A library of two segments, with a page between them that is nobody's, and one that is not loaded. */
 struct library {

@@ -1,5 +1,5 @@
-/* The test of coherent aliases on a fake driver, with each of its calls refused in turn. Queued work runs when the stream is
-   waited for. The result is kept for the life of a process, so each case is a process. */
+/* The test of coherent aliases on a fake driver, with each of its calls refused in turn. Queued work runs when the stream
+   is waited for. The result is kept for the life of a process, so each case is a process. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -400,8 +400,8 @@ static const char *settle(enum sg_alias expected)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        enum sg_alias settled = sg_coherence_settle(&conf, &driver);
-        const char *text = sg_coherence_text();
+        enum sg_alias settled = sg_alias_probe_settle(&conf, &driver);
+        const char *text = sg_alias_probe_text();
         outcome = (struct outcome){settled == expected && fake.reserved + fake.created + fake.mapped + fake.streams +
                                                                   fake.entered + fake.memory ==
                                                               0,
@@ -423,7 +423,7 @@ static const char *settle(enum sg_alias expected)
 static void a_page_that_is_coherent(void **state)
 {
     (void)state;
-    assert_string_equal(sg_coherence_text() ? sg_coherence_text() : "", "");
+    assert_string_equal(sg_alias_probe_text() ? sg_alias_probe_text() : "", "");
     assert_string_equal(settle(SG_ALIAS_AUTO), "on");
     fake.helper = RUNS_LATER;
     assert_string_equal(settle(SG_ALIAS_AUTO), "on");
@@ -515,49 +515,49 @@ static void use_others(void)
     static const char *const texts[] = {"off on device 2: two addresses of a page are not coherent",
         "off on device 3: whether two addresses of a page are coherent could not be tested"};
     struct sg_core *core = (struct sg_core *)&fake;
-    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
     int calls = fake.calls;
-    sg_coherence_use(core, DEVICE); /* it was tried */
+    sg_alias_probe_use(core, DEVICE); /* it was tried */
     EXPECT(fake.allowed[DEVICE] == 1 && fake.calls == calls);
     fake.device = 0;
-    sg_coherence_use(core, 0);
-    sg_coherence_use(core, 0);
+    sg_alias_probe_use(core, 0);
+    sg_alias_probe_use(core, 0);
     EXPECT(fake.allowed[0] == 1 && fake.calls > calls && fake.said == 0);
-    EXPECT(strcmp(sg_coherence_text(), "on") == 0);
+    EXPECT(strcmp(sg_alias_probe_text(), "on") == 0);
     fake.device = 2;
     fake.fault = STALE;
-    sg_coherence_use(core, 2);
-    EXPECT(fake.allowed[2] == 0 && fake.said == 1 && strcmp(sg_coherence_text(), texts[0]) == 0);
+    sg_alias_probe_use(core, 2);
+    EXPECT(fake.allowed[2] == 0 && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[0]) == 0);
     fake.fault = NONE;
     calls = fake.calls;
-    sg_coherence_use(core, 2);
+    sg_alias_probe_use(core, 2);
     EXPECT(fake.allowed[2] == 0 && fake.calls == calls);
     fake.device = 3;
     fake.no_memory = true;
-    sg_coherence_use(core, 3);
-    EXPECT(fake.allowed[3] == 0 && fake.said == 1 && strcmp(sg_coherence_text(), texts[1]) == 0);
+    sg_alias_probe_use(core, 3);
+    EXPECT(fake.allowed[3] == 0 && fake.said == 1 && strcmp(sg_alias_probe_text(), texts[1]) == 0);
     EXPECT(fake.reserved + fake.created + fake.mapped + fake.streams + fake.entered + fake.memory == 0);
 }
 
 /* The thread's context is of another device by now. */
 static void use_one_that_is_not_current(void)
 {
-    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
     fake.device = 2;
-    sg_coherence_use((struct sg_core *)&fake, 3);
+    sg_alias_probe_use((struct sg_core *)&fake, 3);
     EXPECT(fake.allowed[2] + fake.allowed[3] == 0 && fake.said == 0);
-    EXPECT(strcmp(sg_coherence_text(),
+    EXPECT(strcmp(sg_alias_probe_text(),
                "off on device 3: whether two addresses of a page are coherent could not be tested") == 0);
 }
 
 /* Without pages there is nothing to say of a device. */
 static void use_one_without_pages(void)
 {
-    EXPECT(sg_coherence_settle(&conf, &driver) == SG_ALIAS_AUTO);
+    EXPECT(sg_alias_probe_settle(&conf, &driver) == SG_ALIAS_AUTO);
     fake.device = 2;
     fake.vmm = 0;
-    sg_coherence_use((struct sg_core *)&fake, 2);
-    EXPECT(fake.allowed[2] == 0 && strcmp(sg_coherence_text(), "on") == 0);
+    sg_alias_probe_use((struct sg_core *)&fake, 2);
+    EXPECT(fake.allowed[2] == 0 && strcmp(sg_alias_probe_text(), "on") == 0);
 }
 
 static void each_device_is_tried(void **state)

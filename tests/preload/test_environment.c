@@ -20,8 +20,8 @@ static void set(char **list)
 
 static void value_is_the_one_now(void **state)
 {
-    char conf[] = "SEGALLOC_CONF=a:b", longer[] = "SEGALLOC_CONFX=no", file[] = "SEGALLOC_CONF_FILE=", other[] = "X=1=2",
-         bare[] = "BARE", changed[] = "SEGALLOC_CONF=changed";
+    char conf[] = "SEGALLOC_CONF=a:b", longer[] = "SEGALLOC_CONFX=no",
+         file[] = "SEGALLOC_CONF_FILE=", other[] = "X=1=2", bare[] = "BARE", changed[] = "SEGALLOC_CONF=changed";
     char *list[] = {longer, bare, other, conf, file, NULL}, *none[] = {NULL}, *later[] = {changed, NULL};
     (void)state;
     set(list);

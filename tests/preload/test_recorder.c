@@ -169,7 +169,7 @@ int sg_stats_file_write(const char *path, sg_environment_fn *environment, const 
     return fake.write;
 }
 
-const char *sg_coherence_text(void)
+const char *sg_alias_probe_text(void)
 {
     return NULL;
 }

@@ -327,9 +327,9 @@ static void end_capture(void)
 static void step(void)
 {
     static const char *const often[] = {"cuEventRecord", "cuEventRecord_ptsz", "cuStreamWaitEvent",
-        "cuEventSynchronize", "cuEventQuery", "cuStreamSynchronize", "cuCtxSynchronize", "cuStreamQuery", "cuStreamWaitEvent_ptsz",
-        "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2", "cuMemGetInfo_v2",
-        "cuEventRecordWithFlags", "cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuCtxDestroy_v2"};
+        "cuEventSynchronize", "cuEventQuery", "cuStreamSynchronize", "cuCtxSynchronize", "cuStreamQuery",
+        "cuStreamWaitEvent_ptsz", "cuGraphLaunch", "cuLaunchKernel", "cuMemcpyAsync", "cuMemcpyDtoDAsync_v2",
+        "cuMemGetInfo_v2", "cuEventRecordWithFlags", "cuCtxCreate_v2", "cuDevicePrimaryCtxRetain", "cuCtxDestroy_v2"};
     uint64_t which = random_below(&told.random, 100);
     told.time_ns += 1000;
     told.over = which == 99 && chance(8); /* for a step */

@@ -38,7 +38,8 @@ static void answer_torch(void)
         fake.none = i == 0;
         fake.itself = i == 1;
         fake.environment = i == 2 ? 0 : 0x100;
-        EXPECT(ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1 && fake.limits == i + 1);
+        EXPECT(
+            ours_of_check_env(CACHING) == 0x101 && sg_torch_direct() && fake.follows == i + 1 && fake.limits == i + 1);
     }
 }
 
@@ -332,7 +333,8 @@ static void throw_errors(void)
     fake.total = (size_t)4 << 30;
     EXPECT(throws());
     EXPECT(fake.deleted == 2 && fake.pushes == 0);
-    EXPECT(says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 1.00 MiB is free. Of the"));
+    EXPECT(
+        says("Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 4.00 GiB of which 1.00 MiB is free. Of the"));
     EXPECT(says("3.00 MiB is allocated by PyTorch, and 5.00 MiB is reserved by PyTorch but unallocated."));
     fake.takes_text = true;
     fake.limit = 1 << 30;

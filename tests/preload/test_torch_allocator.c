@@ -220,8 +220,8 @@ static void expect(const struct made *what, int result)
         _exit(take());
     assert_int_equal(waitpid(child, &status, 0), child);
     if (!WIFEXITED(status) || WEXITSTATUS(status) != result)
-        fail_msg("%d functions of PyTorch %s: %d, not %d", what->count, what->version ? what->version : "without a version",
-            WIFEXITED(status) ? WEXITSTATUS(status) : -1, result);
+        fail_msg("%d functions of PyTorch %s: %d, not %d", what->count,
+            what->version ? what->version : "without a version", WIFEXITED(status) ? WEXITSTATUS(status) : -1, result);
 }
 
 /* Releases whose statistics were looked at, and others, however many functions they have. */
@@ -244,7 +244,8 @@ static void what_lacks_a_name_is_left_alone(void **state)
 {
     (void)state;
     for (int i = 0; i < NAMED; i++)
-        expect(&(struct made){50, named[i].slot, library, "2.11.0"}, named[i].slot == 30 || named[i].slot == 34 ? TAKEN + COUNTS : 0);
+        expect(&(struct made){50, named[i].slot, library, "2.11.0"},
+            named[i].slot == 30 || named[i].slot == 34 ? TAKEN + COUNTS : 0);
     expect(&(struct made){40, -1, library, "2.11.0"}, 0); /* the last is beyond its end */
     expect(&(struct made){121, -1, library, "2.11.0"}, 0);
     expect(&(struct made){-1, -1, library, "2.11.0"}, 0);

@@ -732,7 +732,7 @@ bool sg_trim_ask_others(const struct sg_driver *driver, int device, size_t bytes
     return happens(3);
 }
 
-void sg_coherence_use(struct sg_core *core, int device)
+void sg_alias_probe_use(struct sg_core *core, int device)
 {
     (void)core;
     (void)device;

@@ -76,7 +76,8 @@ static void the_driver(int round)
     memcpy(&init, &symbol, sizeof symbol);
     symbol = handle ? dlsym(handle, "cuDeviceGetCount") : NULL;
     memcpy(&count, &symbol, sizeof symbol);
-    expect(handle && init(0) == SUCCESS && count(&devices) == SUCCESS && devices > 0, "the driver says something", round);
+    expect(handle && init(0) == SUCCESS && count(&devices) == SUCCESS && devices > 0, "the driver says something",
+        round);
     if (handle)
         dlclose(handle);
 }

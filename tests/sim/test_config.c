@@ -33,8 +33,8 @@ static void good_settings(void **state)
     assert_int_equal(config.hazard_exit, 3);
     assert_int_equal(config.seed, 7);
     assert_int_equal(config.run_ahead, 30);
-    assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY && !config.managed_apart &&
-                !config.aliases_apart);
+    assert_true(config.mappings == 524288 && config.mappings_code == CUDA_ERROR_OUT_OF_MEMORY &&
+                !config.managed_apart && !config.aliases_apart);
     assert_null(sim_config_parse("1GiB,mappings=1000,managed-apart,aliases-apart", &config));
     assert_int_equal(config.aliases_apart, UINT32_MAX);
     assert_null(sim_config_parse("1GiB,count=3,aliases-apart=2,aliases-apart=0", &config));
@@ -70,11 +70,11 @@ static void bad_settings(void **state)
     (void)state;
     static const char *const bad[] = {"", "big", "1MiB", "24GiB,", "24GiB,count", "24GiB,count=17", "24GiB,count=-1",
         "24GiB,driver=12", "24GiB,driver=12.4x", "24GiB,depth=0", "24GiB,vmm_sync=maybe", "24GiB,fail=cuMemCreate",
-        "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB",
-        "24GiB,hazard=some", "24GiB,hazard_exit=0", "24GiB,schedule", "24GiB,run_ahead=-1",
-        "24GiB,mappings", "24GiB,mappings=0", "24GiB,mappings=5:NONSENSE", "24GiB,mappings=:2", "24GiB,cost", "24GiB,cost=cuMemMap",
-        "24GiB,cost=:5", "24GiB,cost=cuMemMap:", "24GiB,cost=cuMemMap:5+", "24GiB,cost=cuMemMap:5+x",
-        "24GiB,cost=cuMemMap:1000000001", "24GiB,managed-apart=1"};
+        "24GiB,fail=cuMemCreate:0", "24GiB,fail=cuMemCreate:1:NONSENSE", "24GiB,novmm", "-1GiB", "24GiB,hazard=some",
+        "24GiB,hazard_exit=0", "24GiB,schedule", "24GiB,run_ahead=-1", "24GiB,mappings", "24GiB,mappings=0",
+        "24GiB,mappings=5:NONSENSE", "24GiB,mappings=:2", "24GiB,cost", "24GiB,cost=cuMemMap", "24GiB,cost=:5",
+        "24GiB,cost=cuMemMap:", "24GiB,cost=cuMemMap:5+", "24GiB,cost=cuMemMap:5+x", "24GiB,cost=cuMemMap:1000000001",
+        "24GiB,managed-apart=1"};
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct sim_config config = {.bytes = 77};
         const char *message = sim_config_parse(bad[i], &config);

@@ -27,9 +27,17 @@ static CUdeviceptr memory(size_t bytes)
 }
 
 #define FILL_LONG "_ZN2at6native29vectorized_elementwise_kernelILi2ENS0_11FillFunctorIlEESt5arrayIPcLm1EEEEviT0_T1_"
-#define EQUAL_LONG "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIllbNS0_51_GLOBAL__N__28ce311f_18_CompareEQKernel_cu_d8008c9616CompareEqFunctorIlEEEESt5arrayIPcLm2EELb0EEEviT0_T1_"
-#define AND_CAST "_ZN2at6native27unrolled_elementwise_kernelINS0_13BinaryFunctorIlllNS0_17BitwiseAndFunctorIlEEEESt5arrayIPcLm3EELi4E23TrivialOffsetCalculatorILi2EjES9_ILi1EjENS0_6memory12LoadWithCastILi2EEENSC_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_"
-#define JOIN "_ZN2at6native40_GLOBAL__N__0f1a8107_8_Shape_cu_49f7391c26CatArrayBatchedCopy_contigINS1_10OpaqueTypeILj1EEEjLi1ELi128ELi1EEEvPT_NS1_25CatArrInputTensorMetadataIS5_T0_XT2_EXT3_EEENS1_16TensorSizeStrideIS8_Lj4EEEiS8_"
+#define EQUAL_LONG                                                                                           \
+    "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_13AUnaryFunctorIllbNS0_51_GLOBAL__N__28ce311f_18_" \
+    "CompareEQKernel_cu_d8008c9616CompareEqFunctorIlEEEESt5arrayIPcLm2EELb0EEEviT0_T1_"
+#define AND_CAST                                                                                  \
+    "_ZN2at6native27unrolled_elementwise_kernelINS0_13BinaryFunctorIlllNS0_"                      \
+    "17BitwiseAndFunctorIlEEEESt5arrayIPcLm3EELi4E23TrivialOffsetCalculatorILi2EjES9_ILi1EjENS0_" \
+    "6memory12LoadWithCastILi2EEENSC_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_"
+#define JOIN                                                                                         \
+    "_ZN2at6native40_GLOBAL__N__0f1a8107_8_Shape_cu_49f7391c26CatArrayBatchedCopy_contigINS1_"       \
+    "10OpaqueTypeILj1EEEjLi1ELi128ELi1EEEvPT_NS1_25CatArrInputTensorMetadataIS5_T0_XT2_EXT3_EEENS1_" \
+    "16TensorSizeStrideIS8_Lj4EEEiS8_"
 
 static void fills(CUdeviceptr to, int count, int64_t value)
 {
@@ -96,12 +104,26 @@ static void joins(void **state)
 }
 
 /* The four kernels behind torch.nonzero, the first of them both as one launch and as two. */
-#define NONZERO(type) "N6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS18transform_iteratorIN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa09NonZeroOpI" type "EEPK" type
-#define TRUTHS_IN_ONE "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000E" NONZERO("b") "NSD_11use_defaultESM_EEPiyS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
-#define TRUTHS_IN_PARTS "_ZN14at_cuda_detail3cub6detail6reduce18DeviceReduceKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000E" NONZERO("b") "NSD_11use_defaultESM_EEyS9_iNS7_10__identityEEEvT0_PT3_T1_NS0_13GridEvenShareISS_EET2_T4_"
-#define SUM_OF_PARTS "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__44plusIvEEE10Policy1000EPiSC_iS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
-#define SELECT "_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlbiLb0ELNS0_10SelectImplE0EE10Policy1000EN6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS17counting_iteratorIlNS9_11use_defaultESB_SB_EE" NONZERO("b") "SB_SB_EEPlPiNS0_13ScanTileStateIiLb1EEENS0_8NullTypeESQ_iNS2_19streaming_context_tIlLb1EEELS5_0EEEvT0_T1_T2_T3_T4_T5_T6_T7_iT8_NS1_7vsmem_tE"
-#define UNRAVEL "_ZN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa013write_indicesIlEEvPlNS1_10TensorDimsIT_EEiS5_S3_l"
+#define NONZERO(type)                                                                                                \
+    "N6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS18transform_iteratorIN2at6native43_GLOBAL__N__e625f313_" \
+    "10_Nonzero_cu_cba1aaa09NonZeroOpI" type "EEPK" type
+#define TRUTHS_IN_ONE                                                                                      \
+    "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__" \
+    "44plusIvEEE10Policy1000E" NONZERO("b") "NSD_11use_defaultESM_EEPiyS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
+#define TRUTHS_IN_PARTS                                                                          \
+    "_ZN14at_cuda_detail3cub6detail6reduce18DeviceReduceKernelINS2_10policy_hubIiyN4cuda3std3__" \
+    "44plusIvEEE10Policy1000E" NONZERO(                                                          \
+        "b") "NSD_11use_defaultESM_EEyS9_iNS7_10__identityEEEvT0_PT3_T1_NS0_13GridEvenShareISS_EET2_T4_"
+#define SUM_OF_PARTS                                                                                       \
+    "_ZN14at_cuda_detail3cub6detail6reduce28DeviceReduceSingleTileKernelINS2_10policy_hubIiyN4cuda3std3__" \
+    "44plusIvEEE10Policy1000EPiSC_iS9_iiNS7_10__identityEEEvT0_T1_T2_T3_T4_T6_"
+#define SELECT                                                                                                        \
+    "_ZN14at_cuda_detail3cub6detail6select23DeviceSelectSweepKernelINS2_10policy_hubIlbiLb0ELNS0_"                    \
+    "10SelectImplE0EE10Policy1000EN6thrust45THRUST_300001_SM_750_800_860_900_1000_1200_NS17counting_iteratorIlNS9_"   \
+    "11use_defaultESB_SB_EE" NONZERO("b") "SB_SB_EEPlPiNS0_13ScanTileStateIiLb1EEENS0_8NullTypeESQ_iNS2_19streaming_" \
+                                          "context_tIlLb1EEELS5_0EEEvT0_T1_T2_T3_T4_T5_T6_T7_iT8_NS1_7vsmem_tE"
+#define UNRAVEL \
+    "_ZN2at6native43_GLOBAL__N__e625f313_10_Nonzero_cu_cba1aaa013write_indicesIlEEvPlNS1_10TensorDimsIT_EEiS5_S3_l"
 
 static void nonzero(void **state)
 {
@@ -126,8 +148,8 @@ static void nonzero(void **state)
 
     ok(cuMemsetD8_v2(number, 0, 4));
     int32_t twelve = 12;
-    launch(SELECT, 1, (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none,
-        &none});
+    launch(SELECT, 1,
+        (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none, &none});
     assert_int_equal(*(int32_t *)host(number), 5);
     const int64_t *at = host(places);
     assert_memory_equal(at, ((const int64_t[]){0, 3, 4, 10, 11}), 5 * sizeof(int64_t));
@@ -146,8 +168,8 @@ static void nonzero(void **state)
     input.from = 16;
     *(int32_t *)host(number) = 77;
     launch(TRUTHS_IN_ONE, 1, (void *[]){&input, &number, &count, &none, &none, &none});
-    launch(SELECT, 1, (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none,
-        &none});
+    launch(SELECT, 1,
+        (void *[]){&first, &input, &places, &number, state_of_tiles, &none, &none, &twelve, &twelve, &none, &none});
     assert_int_equal(*(int32_t *)host(number), 77);
     ok(cuMemFree_v2(truths));
     ok(cuMemFree_v2(number));

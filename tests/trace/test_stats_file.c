@@ -81,9 +81,9 @@ static void bad_files(void **state)
         unlink(path);
         free(path);
     }
-    static const char odd[] =
-        "{\"schema\":\"segalloc.stats/1\",\"pid\":\"x\",\"devices\":[3,{\"device\":4294967296,\"statistics\":{\"allocs\":-1,"
-        "\"new\":{}}}]}";
+    static const char odd[] = "{\"schema\":\"segalloc.stats/"
+                              "1\",\"pid\":\"x\",\"devices\":[3,{\"device\":4294967296,\"statistics\":{\"allocs\":-1,"
+                              "\"new\":{}}}]}";
     struct sg_stats_file file;
     char error[SG_STATS_ERROR] = "", *path = test_file(odd, sizeof(odd) - 1);
     assert_int_equal(sg_stats_file_read(path, &file, error), 0);

@@ -47,9 +47,10 @@ static void about_running_out(const struct sg_findings *findings, sg_advice_fn *
         say(user, line);
     }
     if (findings->trace) {
-        snprintf(line, sizeof(line), "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
-                 "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
-                 *findings->command ? findings->command : "CMD", findings->path);
+        snprintf(line, sizeof(line),
+            "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
+            "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
+            *findings->command ? findings->command : "CMD", findings->path);
         say(user, line);
     }
 }
@@ -73,8 +74,8 @@ static void about_waste(const struct sg_findings *findings, const struct sg_conf
 {
     char line[1024], a[SG_SIZE_TEXT];
     uint64_t idle = findings->peak_reserved - findings->peak_allocated;
-    bool wasted =
-        !is_too_much(findings) && findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE && idle <= findings->peak_reserved;
+    bool wasted = !is_too_much(findings) && findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE &&
+                  idle <= findings->peak_reserved;
     if (wasted && findings->peak_pending <= idle / 2) {
         sg_size_format(idle, a);
         if (!conf->expandable_segments) {

@@ -76,10 +76,10 @@ static bool decode(const struct sg_play *play, struct script *script)
 static double live_once(const struct sg_play *play, const struct script *script, CUdeviceptr *block)
 {
     struct timespec began, ended;
-    struct sg_card card;
-    sg_card_init(&card, play->card_bytes, play->granularity);
-    sg_card_use(&card);
-    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &play->conf, .driver = &sg_card_driver});
+    struct sg_ledger card;
+    sg_ledger_init(&card, play->card_bytes, play->granularity);
+    sg_ledger_use(&card);
+    struct sg_core *core = sg_core_create(&(struct sg_core_params){.conf = &play->conf, .driver = &sg_ledger_driver});
     clock_gettime(CLOCK_MONOTONIC, &began);
     for (size_t i = 0; core && i < script->count; i++) {
         const struct operation *operation = &script->operation[i];
@@ -93,7 +93,7 @@ static double live_once(const struct sg_play *play, const struct script *script,
     }
     clock_gettime(CLOCK_MONOTONIC, &ended);
     sg_core_destroy(core);
-    sg_card_fini(&card);
+    sg_ledger_fini(&card);
     return (double)(ended.tv_sec - began.tv_sec) * 1e9 + (double)(ended.tv_nsec - began.tv_nsec);
 }
 

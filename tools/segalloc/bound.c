@@ -31,8 +31,8 @@ struct piece {
 
 struct sg_bound {
     uint64_t smallest;
-    struct sg_card_queue *queue; /* nothing runs ahead in it: only the order is asked of it */
-    struct sg_card_clock known;  /* what the host has waited for */
+    struct sg_lag_queue *queue; /* nothing runs ahead in it: only the order is asked of it */
+    struct sg_ledger_clock known;  /* what the host has waited for */
     struct sg_recordings recordings;
     uint64_t version;
     bool seen[SG_CARD_STREAMS], fresh[SG_CARD_STREAMS]; /* fresh: work since its last recording */
@@ -52,9 +52,9 @@ struct sg_bound *sg_bound_new(uint64_t smallest)
     if (!bound)
         return NULL;
     bound->smallest = smallest;
-    bound->queue = sg_card_queue_new(0);
+    bound->queue = sg_lag_queue_new(0);
     bound->piece = malloc(PIECES_MAX * sizeof *bound->piece);
-    if (bound->queue && bound->piece && sg_recordings_init(&bound->recordings, sizeof(struct sg_card_clock)) &&
+    if (bound->queue && bound->piece && sg_recordings_init(&bound->recordings, sizeof(struct sg_ledger_clock)) &&
         sg_idmap_init(&bound->live))
         return bound;
     sg_bound_delete(bound);
@@ -65,7 +65,7 @@ void sg_bound_delete(struct sg_bound *bound)
 {
     if (!bound)
         return;
-    sg_card_queue_delete(bound->queue);
+    sg_lag_queue_delete(bound->queue);
     sg_recordings_fini(&bound->recordings);
     sg_idmap_fini(&bound->live);
     free(bound->block);
@@ -79,15 +79,15 @@ static uint64_t position_of(const struct sg_bound *bound, uint32_t stream)
     return bound->queue->submitted[stream] + bound->fresh[stream];
 }
 
-static void read_clock(struct sg_bound *bound, uint32_t stream, struct sg_card_clock *ret)
+static void read_clock(struct sg_bound *bound, uint32_t stream, struct sg_ledger_clock *ret)
 {
     if (bound->fresh[stream])
-        sg_card_queue_submit(bound->queue, stream);
+        sg_lag_queue_submit(bound->queue, stream);
     bound->fresh[stream] = false;
-    sg_card_queue_record(bound->queue, stream, ret);
+    sg_lag_queue_record(bound->queue, stream, ret);
 }
 
-static bool comes_after(const struct sg_card_clock *clock, uint32_t stream, uint64_t position)
+static bool comes_after(const struct sg_ledger_clock *clock, uint32_t stream, uint64_t position)
 {
     return position == 0 || (stream < clock->streams && clock->at[stream] >= position);
 }
@@ -252,16 +252,16 @@ static void record_stream(struct sg_bound *bound, uint64_t id, uint32_t stream)
         block->stream[PAIRS - 1] = NOBODY; /* used on so many that nobody takes it */
 }
 
-static void learn(struct sg_bound *bound, const struct sg_card_clock *clock)
+static void learn(struct sg_bound *bound, const struct sg_ledger_clock *clock)
 {
     if (clock)
-        sg_card_clock_join(&bound->known, clock);
+        sg_ledger_clock_join(&bound->known, clock);
     bound->version++;
 }
 
 static void learn_all(struct sg_bound *bound, int device)
 {
-    struct sg_card_clock clock;
+    struct sg_ledger_clock clock;
     for (uint32_t stream = 0; stream < bound->queue->streams; stream++) {
         if (bound->seen[stream] && bound->queue->device[stream] == device) {
             read_clock(bound, stream, &clock);
@@ -272,8 +272,8 @@ static void learn_all(struct sg_bound *bound, int device)
 
 static void order(struct sg_bound *bound, const struct segalloc_trace_record *record, uint32_t stream, int device)
 {
-    const struct sg_card_clock *recording;
-    struct sg_card_clock clock;
+    const struct sg_ledger_clock *recording;
+    struct sg_ledger_clock clock;
     bound->has_work = true;
     switch (record->kind) {
     case SEGALLOC_RECORD_LAUNCH:
@@ -285,7 +285,7 @@ static void order(struct sg_bound *bound, const struct segalloc_trace_record *re
     case SEGALLOC_RECORD_STREAM_WAIT:
         recording = sg_recordings_get(&bound->recordings, record->id);
         if (recording)
-            sg_card_queue_wait(bound->queue, stream, recording);
+            sg_lag_queue_wait(bound->queue, stream, recording);
         bound->version++;
         break;
     case SEGALLOC_RECORD_EVENT_SYNC:
@@ -303,7 +303,7 @@ static void order(struct sg_bound *bound, const struct segalloc_trace_record *re
 
 static uint32_t stream_of(struct sg_bound *bound, const struct segalloc_trace_record *record, int device)
 {
-    uint32_t stream = sg_card_queue_stream(bound->queue, record->stream, device);
+    uint32_t stream = sg_lag_queue_stream(bound->queue, record->stream, device);
     if (!bound->seen[stream]) {
         bound->seen[stream] = true;
         bound->seen_streams++;

@@ -131,8 +131,9 @@ static void print_json(char **paths, const struct comparison *comparison)
         fputs(",\"phase\":", stdout);
         sg_tool_json_text(row->phase);
         printf(",\"size_class\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 ",\"a_blocks\":%" PRIu64
-               ",\"b_blocks\":%" PRIu64 ",\"difference_bytes\":%" PRId64 "}", sg_live_class_from(row->size_class), row->bytes[0],
-               row->bytes[1], row->blocks[0], row->blocks[1], (int64_t)(row->bytes[1] - row->bytes[0]));
+               ",\"b_blocks\":%" PRIu64 ",\"difference_bytes\":%" PRId64 "}",
+            sg_live_class_from(row->size_class), row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
+            (int64_t)(row->bytes[1] - row->bytes[0]));
     }
     puts("]}");
 }

@@ -169,17 +169,19 @@ static void judge_unserved(struct examination *examination, const struct sg_watc
         conclude(examination, STATIC, "%s is statically linked: nothing can be preloaded into it", name_of(process));
     else if (!process->library)
         conclude(examination, NOT_LOADED,
-                 "%s ran without the library: something on the way took LD_PRELOAD away (env -i, sudo, a container, or a "
-                 "program with more rights than its caller)", name_of(process));
+            "%s ran without the library: something on the way took LD_PRELOAD away (env -i, sudo, a container, or a "
+            "program with more rights than its caller)",
+            name_of(process));
     else if (off)
         conclude(examination, SWITCHED_OFF, "%s", off);
     else if (examination->probe.devices == 0)
         conclude(examination, NO_DEVICE, "%s found no CUDA device", name_of(process));
     else if (process->torch)
         conclude(examination, ELSEWHERE,
-                 "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way "
-                 "(expandable_segments:True or backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF), or it made no tensor "
-                 "on a GPU", name_of(process));
+            "%s used PyTorch, but no cudaMalloc was seen: its own cache took memory by another way "
+            "(expandable_segments:True or backend:cudaMallocAsync in PYTORCH_CUDA_ALLOC_CONF), or it made no tensor "
+            "on a GPU",
+            name_of(process));
     else
         conclude(examination, ELSEWHERE,
                  "%s used the driver but never called cudaMalloc or cuMemAlloc: its memory, if it took any, came from "
@@ -481,7 +483,8 @@ static int examine_process(struct examination *examination, pid_t pid, bool json
     if (!*process.program)
         return sg_tool_error(examination->launch.verb, "there is no process %d", (int)pid);
     if (!look_at_maps(pid, &process))
-        return sg_tool_error(examination->launch.verb, "process %d is another user's: its libraries cannot be read", (int)pid);
+        return sg_tool_error(examination->launch.verb, "process %d is another user's: its libraries cannot be read",
+            (int)pid);
     snprintf(path, sizeof path, "/dev/shm/segalloc-live-%d", (int)pid);
     struct served served = {0};
     bool live = sg_stats_file_read(path, &file, error) == 0;
@@ -497,8 +500,8 @@ static int examine_process(struct examination *examination, pid_t pid, bool json
     else if (process.library && process.driver && live)
         conclude(examination, READY, "%s has allocated nothing yet", name_of(&process));
     else if (process.library && process.driver)
-        conclude(examination, READY, "%s has the library, which keeps no live statistics: live:True counts what is served",
-                 name_of(&process));
+        conclude(examination, READY,
+            "%s has the library, which keeps no live statistics: live:True counts what is served", name_of(&process));
     else if (process.library)
         conclude(examination, NO_CUDA, "%s has made no CUDA call yet", name_of(&process));
     else

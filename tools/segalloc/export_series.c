@@ -82,8 +82,10 @@ static uint64_t each(const struct timeline *timeline, uint32_t device, FILE *out
 
 static void counter(FILE *out, uint32_t device, uint64_t time_ns, const char *name, uint64_t value)
 {
-    fprintf(out, ",\n{\"ph\":\"C\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64 ".%03d,\"name\":\"%s\",\"args\":{\"bytes\":%"
-            PRIu64 "}}", device, time_ns / 1000, (int)(time_ns % 1000), name, value);
+    fprintf(out,
+        ",\n{\"ph\":\"C\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64
+        ".%03d,\"name\":\"%s\",\"args\":{\"bytes\":%" PRIu64 "}}",
+        device, time_ns / 1000, (int)(time_ns % 1000), name, value);
 }
 
 static void put_counters(FILE *out, uint32_t device, const struct sg_sample *sample)
@@ -98,9 +100,11 @@ static void put_counters(FILE *out, uint32_t device, const struct sg_sample *sam
 static void put_failure(FILE *out, const struct failure *failure)
 {
     char size[SG_SIZE_TEXT];
-    fprintf(out, ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64 ".%03d,\"cat\":\"failure\","
-            "\"name\":\"out of memory: %s\",\"args\":{\"bytes\":%" PRIu64, failure->device, failure->time_ns / 1000,
-            (int)(failure->time_ns % 1000), sg_size_format(failure->bytes, size), failure->bytes);
+    fprintf(out,
+        ",\n{\"ph\":\"i\",\"s\":\"p\",\"pid\":%" PRIu32 ",\"tid\":0,\"ts\":%" PRIu64 ".%03d,\"cat\":\"failure\","
+        "\"name\":\"out of memory: %s\",\"args\":{\"bytes\":%" PRIu64,
+        failure->device, failure->time_ns / 1000, (int)(failure->time_ns % 1000), sg_size_format(failure->bytes, size),
+        failure->bytes);
     if (failure->lacked)
         fprintf(out, ",\"short_by_bytes\":%" PRIu64, failure->lacked);
     fputs("}}", out);
@@ -112,22 +116,28 @@ int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_opti
     struct timeline *timeline;
     int error = read_timeline(reader, options, &timeline);
     if (!error) {
-        fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_labels\","
-              "\"args\":{\"labels\":", out);
+        fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n{\"ph\":\"M\",\"pid\":0,\"tid\":0,\"name\":\"process_"
+              "labels\","
+              "\"args\":{\"labels\":",
+            out);
         sg_tool_json_write(out, sg_trace_info(reader)->command);
         fputs("}}", out);
         for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
             if (!timeline->series[i].count)
                 continue;
-            fprintf(out, ",\n{\"ph\":\"M\",\"pid\":%" PRIu32 ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"device %"
-                    PRIu32 "\"}}", i, i);
+            fprintf(out,
+                ",\n{\"ph\":\"M\",\"pid\":%" PRIu32
+                ",\"tid\":0,\"name\":\"process_name\",\"args\":{\"name\":\"device %" PRIu32 "\"}}",
+                i, i);
             ret->shown += each(timeline, i, out, put_counters);
         }
         for (size_t i = 0; i < timeline->failures; i++)
             put_failure(out, &timeline->failure[i]);
         ret->events = timeline->events;
-        fprintf(out, "\n],\"otherData\":{\"producer\":\"segalloc " SEGALLOC_VERSION "\",\"events\":%" PRIu64 ",\"shown\":%"
-                PRIu64 "}}\n", ret->events, ret->shown);
+        fprintf(out,
+            "\n],\"otherData\":{\"producer\":\"segalloc " SEGALLOC_VERSION "\",\"events\":%" PRIu64
+            ",\"shown\":%" PRIu64 "}}\n",
+            ret->events, ret->shown);
     }
     discard(timeline);
     return error;
@@ -136,8 +146,9 @@ int sg_export_chrome(struct sg_trace_reader *reader, const struct sg_export_opti
 static void put_row(FILE *out, uint32_t device, const struct sg_sample *sample)
 {
     const struct sg_walk_device *at = &sample->device;
-    fprintf(out, "%" PRIu64 ".%09d,%" PRIu64 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64, sample->time_ns / 1000000000,
-            (int)(sample->time_ns % 1000000000), sample->number, device, at->requested, at->blocks, at->failures);
+    fprintf(out, "%" PRIu64 ".%09d,%" PRIu64 ",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64,
+        sample->time_ns / 1000000000, (int)(sample->time_ns % 1000000000), sample->number, device, at->requested,
+        at->blocks, at->failures);
     if (at->knows_reserved)
         fprintf(out, ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "\n", at->allocated, at->pending, at->reserved);
     else

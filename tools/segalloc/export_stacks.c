@@ -31,8 +31,8 @@ static void put_frame(FILE *out, const char *text)
         putc((unsigned char)*text < ' ' || *text == 0x7f ? ' ' : *text == ';' ? ',' : *text, out);
 }
 
-static int read_groups(struct sg_trace_reader *reader, const struct sg_export_options *options, struct sg_groups *groups,
-                       struct sg_exported *ret)
+static int read_groups(struct sg_trace_reader *reader, const struct sg_export_options *options,
+    struct sg_groups *groups, struct sg_exported *ret)
 {
     int error = sg_groups_read(reader, options->moment, options->to_ns, groups);
     ret->events = ret->shown = groups->count;
@@ -88,8 +88,9 @@ static long number_of(struct names *names, const char *text)
 static void put_speedscope(FILE *out, const char *command, const struct names *names, const struct sg_groups *groups,
                            const long (*stack)[FRAMES])
 {
-    fputs("{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\"exporter\":\"segalloc " SEGALLOC_VERSION
-          "\",\"name\":", out);
+    fputs("{\"$schema\":\"https://www.speedscope.app/"
+          "file-format-schema.json\",\"exporter\":\"segalloc " SEGALLOC_VERSION "\",\"name\":",
+        out);
     sg_tool_json_write(out, command);
     fputs(",\"shared\":{\"frames\":[", out);
     for (size_t i = 0; i < names->count; i++) {
@@ -97,8 +98,10 @@ static void put_speedscope(FILE *out, const char *command, const struct names *n
         sg_tool_json_write(out, names->name[i]);
         putc('}', out);
     }
-    fprintf(out, "]},\"profiles\":[{\"type\":\"sampled\",\"name\":\"alive\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":%"
-            PRIu64 ",\"samples\":[", groups->bytes);
+    fprintf(out,
+        "]},\"profiles\":[{\"type\":\"sampled\",\"name\":\"alive\",\"unit\":\"bytes\",\"startValue\":0,\"endValue\":"
+        "%" PRIu64 ",\"samples\":[",
+        groups->bytes);
     for (size_t i = 0; i < groups->count; i++) {
         for (int k = 0; k < FRAMES && stack[i][k] >= 0; k++)
             fprintf(out, "%s%ld", k ? "," : i ? ",[" : "[", stack[i][k]);

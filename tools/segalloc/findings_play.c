@@ -112,7 +112,8 @@ static bool take_moments(void *user, const struct segalloc_trace_record *record,
         struct sg_findings_device *device = &played->findings->device[i];
         const struct mark *mark = &played->mark[i];
         if (mark->fullest == played->record)
-            fine = fine && sg_page_map_take(&device->fullest, core, (int)device->ordinal, event, &played->findings->book);
+            fine = fine &&
+                   sg_page_map_take(&device->fullest, core, (int)device->ordinal, event, &played->findings->book);
         if (mark->failed == played->record)
             fine = fine && sg_page_map_take(&device->failed, core, (int)device->ordinal, event, &played->findings->book);
         more = more || mark->fullest > played->record || mark->failed > played->record;

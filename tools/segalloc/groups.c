@@ -71,7 +71,8 @@ static uint32_t group_of(struct grouping *grouping, const struct sg_walk_event *
         grouping->group_room = room;
     }
     groups->group[groups->count++] = (struct sg_group){.device = event->device, .size_class = class};
-    bool kept = note_place(&groups->group[groups->count - 1], event) && sg_idmap_put(&grouping->known, key, groups->count);
+    bool kept = note_place(&groups->group[groups->count - 1], event) &&
+                sg_idmap_put(&grouping->known, key, groups->count);
     return kept ? (uint32_t)groups->count : 0;
 }
 

@@ -32,8 +32,8 @@ static bool is_alive(uint64_t pid, uint64_t page_ns)
     const char *at = strrchr(text, ')'); /* the name before it may hold anything */
     char state;
     unsigned long long ticks;
-    if (!at || sscanf(at + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &state,
-                      &ticks) != 2)
+    if (!at || sscanf(at + 1, " %c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+                   &state, &ticks) != 2)
         return false;
     uint64_t began_ns = ticks * (SECOND_NS / (uint64_t)sysconf(_SC_CLK_TCK)), boot_ns = now_ns(CLOCK_BOOTTIME);
     uint64_t ago = boot_ns > began_ns ? boot_ns - began_ns : 0;

@@ -50,7 +50,8 @@ static enum MHD_Result answer(void *user, struct MHD_Connection *connection, con
     }
     sg_live_free(&live);
     if (!out || error)
-        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, memory, sizeof memory - 1, MHD_RESPMEM_PERSISTENT);
+        return answer_text(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, memory, sizeof memory - 1,
+            MHD_RESPMEM_PERSISTENT);
     return answer_text(connection, MHD_HTTP_OK, text, size, MHD_RESPMEM_MUST_FREE);
 }
 

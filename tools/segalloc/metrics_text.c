@@ -33,7 +33,8 @@ static void put_values(FILE *out, const char *name, const struct sg_live *live, 
     for (size_t i = 0; i < live->count; i++) {
         const struct sg_stats_file *file = &live->file[i];
         for (uint32_t k = 0; k < file->count; k++) {
-            fprintf(out, "%s{pid=\"%" PRIu64 "\",device=\"%" PRIu32 "\",command=\"", name, file->pid, file->devices[k].device);
+            fprintf(out, "%s{pid=\"%" PRIu64 "\",device=\"%" PRIu32 "\",command=\"", name, file->pid,
+                file->devices[k].device);
             put_label(out, file->command ? file->command : "");
             fprintf(out, "\"} %.17g\n", value(&file->devices[k], stat));
         }

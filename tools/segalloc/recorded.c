@@ -93,7 +93,8 @@ static void blank(struct sg_conf *conf)
     conf->ipc = SG_IPC_AUTO;
     conf->pytorch = 0;
     conf->oom_report = SG_OOM_NEVER;
-    conf->limit_visible = conf->live = conf->sites = conf->trim_on_request = conf->confirm_conf = conf->abort_conf = false;
+    conf->limit_visible = conf->live = conf->sites = conf->trim_on_request = conf->confirm_conf = conf->abort_conf =
+        false;
 }
 
 /* Whether each device has its recorded size. */

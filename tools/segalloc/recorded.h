@@ -11,7 +11,7 @@ struct sg_recorded {
     bool ours;            /* written by the library: what the driver answered stands in it too */
     bool fixed;           /* served from fixed segments */
     uint64_t granularity; /* bytes */
-    uint64_t devices;     /* bits, of those that memory was asked of; 0: not known, since the file can be read once only */
+    uint64_t devices; /* bits, of those that memory was asked of; 0: not known, since the file can be read once only */
     uint64_t device_bytes[SG_DICTIONARY_DEVICES]; /* 0: unknown */
     uint64_t live[SG_DICTIONARY_DEVICES], live_most; /* bytes alive at the end; the most at any time on one device */
 };

@@ -117,8 +117,8 @@ static void judge(struct sg_rehearse *rehearse)
     const struct sg_rehearse_run *run = &rehearse->run;
     const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
     char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
-    rehearse->interrupted =
-        sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM || run->status == 128 + SIGHUP;
+    rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
+                            run->status == 128 + SIGHUP;
     if (rehearse->processes == 0) {
         rehearse->outcome = SG_REHEARSE_STOPPED;
         if (run->status)

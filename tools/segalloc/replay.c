@@ -232,7 +232,8 @@ static void print_json(const struct replay *replay)
     printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64,
         replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", largest_card(replay));
     printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
-           ",\"recorded_failures\":%" PRIu64, result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
+           ",\"recorded_failures\":%" PRIu64,
+        result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
     printf(",\"as_recorded\":%s", replay->as_recorded ? "true" : "false");
     number_or_null("diverged_event", result->diverged_event);
     printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
@@ -265,8 +266,8 @@ static void print_json(const struct replay *replay)
 #define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->handles.name), comma = ",";
     SG_PLAY_HANDLE_CALLS(CALL)
 #undef CALL
-    printf("},\"peak_mappings\":%" PRIu64 ",\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", result->peak_mappings, result->event_calls,
-        (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
+    printf("},\"peak_mappings\":%" PRIu64 ",\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}",
+        result->peak_mappings, result->event_calls, (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
     if (replay->bench)
         printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
     printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds,
@@ -343,7 +344,8 @@ static void print_smallest(const struct replay *replay)
         puts("  no card is large enough");
         return;
     }
-    row(is_lower_bound(replay) ? "at least a card" : "smallest card", largest, devices == 1 ? result->peak_requested : 0);
+    row(is_lower_bound(replay) ? "at least a card" : "smallest card", largest,
+        devices == 1 ? result->peak_requested : 0);
     for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
         if (result->device[i].used)
             printf("    device %-7d %12s\n", i, sg_size_format(replay->smallest.card[i], size));
@@ -427,8 +429,8 @@ static int read_options(struct replay *replay, int argc, char **argv, const char
             break;
         case 'l':
             if (!sg_tool_card(optarg, &replay->limit))
-                return sg_tool_usage(argv[0], "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"",
-                    optarg);
+                return sg_tool_usage(argv[0],
+                    "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"", optarg);
             break;
         case 'm':
             replay->min_limit = true;
@@ -565,7 +567,8 @@ int sg_verb_replay(int argc, char **argv)
     if (status == 0 && replay.bench)
         status = time_core(&replay);
     if (status == 0 && sg_meta_ran_out())
-        status = sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
+        status =
+            sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
     if (status == 0)
         (replay.json ? print_json : print_text)(&replay);
     sg_trace_close(replay.reader);

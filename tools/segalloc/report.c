@@ -178,8 +178,10 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
         }
     }
     if (optind == argc)
-        return sg_tool_usage(ret->verb, ret->html ? "--html %s names the page to write; which trace or statistics file is it of?"
-                                                  : "which trace or statistics file?", ret->html);
+        return sg_tool_usage(ret->verb,
+            ret->html ? "--html %s names the page to write; which trace or statistics file is it of?"
+                      : "which trace or statistics file?",
+            ret->html);
     if (ret->html && (ret->json || ret->output))
         return sg_tool_usage(ret->verb, "--html PAGE takes the place of --json and -o");
     if (ret->redact && !ret->html)
@@ -255,7 +257,8 @@ static int write_page(const struct arguments *arguments, const struct sg_finding
 {
     char error[SG_FINDINGS_ERROR];
     bool console = !strcmp(arguments->html, "-");
-    int fd = console ? STDOUT_FILENO : sg_tool_create(arguments->verb, arguments->html, arguments->html, arguments->force);
+    int fd = console ? STDOUT_FILENO
+                     : sg_tool_create(arguments->verb, arguments->html, arguments->html, arguments->force);
     if (fd < 0)
         return SG_EXIT_ERROR;
     FILE *out = console ? stdout : fdopen(fd, "w");
@@ -301,8 +304,10 @@ static char *path_of(char *name)
 static int unreadable(const struct arguments *arguments, const char *path, const char *error)
 {
     if (*path && strspn(path, "0123456789") == strlen(path))
-        return sg_tool_error(arguments->verb, "process %s keeps no live statistics: start it with live:True, or report on its "
-                             "trace", path);
+        return sg_tool_error(arguments->verb,
+            "process %s keeps no live statistics: start it with live:True, or report on its "
+            "trace",
+            path);
     return sg_tool_error(arguments->verb, "%s: %s", path, error);
 }
 
@@ -321,8 +326,8 @@ static int report(const struct arguments *arguments, char **paths, size_t count)
         else
             good[goods++] = &all[i];
         if (all[i].unplayed)
-            sg_tool_message(arguments->verb, "%s: out of memory: the smallest card, and what only a replay says, are left out",
-                paths[i]);
+            sg_tool_message(arguments->verb,
+                "%s: out of memory: the smallest card, and what only a replay says, are left out", paths[i]);
     }
     bool ranks = goods > 1;
     for (size_t i = 0; i < goods; i++)
@@ -363,6 +368,8 @@ int sg_verb_report(int argc, char **argv)
     for (int i = optind; i < argc; i++)
         argv[i] = path_of(argv[i]);
     for (int i = optind; i < argc && !status; i++)
-        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output) ? SG_EXIT_ERROR : 0;
+        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output)
+                     ? SG_EXIT_ERROR
+                     : 0;
     return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
 }

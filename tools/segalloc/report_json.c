@@ -53,8 +53,8 @@ static void print_live(const struct sg_findings *findings, const char *name, con
         const struct sg_live_row *row = &set->row[i];
         fputs(i ? ",{" : "{", stdout);
         print_key(findings, &row->key);
-        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"age_allocations\":%" PRIu64 "}", row->blocks, row->bytes,
-               row->age);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"age_allocations\":%" PRIu64 "}", row->blocks,
+            row->bytes, row->age);
     }
     putchar(']');
 }
@@ -88,7 +88,8 @@ static void print_series(const char *name, const struct sg_over_time *series)
     putchar(']');
 }
 
-static const struct sg_live_set *live_at_failure(const struct sg_findings *findings, const struct sg_findings_device *device)
+static const struct sg_live_set *live_at_failure(const struct sg_findings *findings,
+    const struct sg_findings_device *device)
 {
     static const struct sg_live_set none;
     const struct sg_summary_failure *failure = sg_findings_largest_failure(findings, device);

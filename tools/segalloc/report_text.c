@@ -70,8 +70,9 @@ static void levels(const struct sg_findings *findings, const struct sg_findings_
     if (device->largest_request)
         printf("  largest request %s", sg_size_format(device->largest_request, a));
     if (free_known)
-        printf("%slargest free range %s %s", device->largest_request ? ", " : "  ", findings->running ? "now" : "at the end",
-               sg_size_format(device->stats.value[SG_STAT_largest_free_bytes], b));
+        printf("%slargest free range %s %s", device->largest_request ? ", " : "  ",
+            findings->running ? "now" : "at the end",
+            sg_size_format(device->stats.value[SG_STAT_largest_free_bytes], b));
     if (device->failed_largest)
         printf(", largest that failed %s", sg_size_format(device->failed_largest, a));
     if (free_known || device->largest_request)
@@ -109,8 +110,8 @@ static void failures(const struct sg_findings *findings, const struct sg_finding
             continue;
         if (rows++ == 0)
             puts("\nAllocations that failed");
-        printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event, sg_size_format(failure->bytes, bytes),
-               sg_size_format(failure->live_bytes, live));
+        printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event,
+            sg_size_format(failure->bytes, bytes), sg_size_format(failure->live_bytes, live));
         printf("%s%s", failure->short_by ? ", short by " : "",
                failure->short_by ? sg_size_format(failure->short_by, lack) : "");
         sg_site_book_line(&findings->book, failure->site, place);
@@ -205,8 +206,10 @@ void sg_report_text(const struct sg_findings *findings)
         printf("The trace is incomplete: %s. It was read to the last %s.\n", findings->end_text,
                findings->damaged ? "whole block before" : "complete record");
     if (*findings->untracked_by)
-        printf("The order of streams was lost at the program's call of %s, which this version does not know: from there on "
-               "freed memory waited for all work of the device.\n", findings->untracked_by);
+        printf("The order of streams was lost at the program's call of %s, which this version does not know: from "
+               "there on "
+               "freed memory waited for all work of the device.\n",
+            findings->untracked_by);
     if (findings->dropped)
         printf("%" PRIu64
                " events are missing from it: what follows comes from the others and from the last statistics.\n",

@@ -68,8 +68,8 @@ void sg_series_free(struct sg_series *series)
 
 size_t sg_series_samples(const struct sg_bucket *bucket, struct sg_sample ret[SG_BUCKET_SAMPLES])
 {
-    const struct sg_sample *from[SG_BUCKET_SAMPLES] = {&bucket->low, &bucket->high, &bucket->allocated, &bucket->reserved,
-                                                       &bucket->last};
+    const struct sg_sample *from[SG_BUCKET_SAMPLES] = {&bucket->low, &bucket->high, &bucket->allocated,
+        &bucket->reserved, &bucket->last};
     size_t count = 0;
     for (int i = 0; i < SG_BUCKET_SAMPLES; i++) {
         size_t at = count;

@@ -162,8 +162,8 @@ static int allocate(struct sg_summary *summary, const struct segalloc_trace_reco
     device->live_blocks++;
     summary->live_bytes += size;
     uint32_t group = sg_live_add(&device->live, &key, size);
-    summary->block[number - 1] = (struct sg_summary_block){.size = size, .birth = device->live.allocs, .device = ordinal,
-                                                           .group = group};
+    summary->block[number - 1] =
+        (struct sg_summary_block){.size = size, .birth = device->live.allocs, .device = ordinal, .group = group};
     if (device->live_bytes > device->peak_live_bytes) {
         device->peak_live_bytes = device->live_bytes;
         device->is_at_peak = true;
@@ -188,8 +188,12 @@ static int fail(struct sg_summary *summary, const struct segalloc_trace_record *
         return -ENOMEM;
     if (summary->failures < SG_FAILURES_KEPT)
         summary->failure[summary->failures] = (struct sg_summary_failure){
-            .event = summary->requests, .bytes = record->size, .live_bytes = device->live_bytes,
-            .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0, .thread = record->thread, .device = ordinal,
+            .event = summary->requests,
+            .bytes = record->size,
+            .live_bytes = device->live_bytes,
+            .short_by = record->flags & SEGALLOC_FLAG_SHORT ? record->id : 0,
+            .thread = record->thread,
+            .device = ordinal,
             .site = sg_dictionary_thread(&summary->dictionary, record->thread)->site,
             .phase = sg_dictionary_thread(&summary->dictionary, record->thread)->phase,
             .live = live,

@@ -1,6 +1,6 @@
 /* The lines of code behind return addresses, from the symbols and the debugging information of their files. */
-#ifndef SG_SYMBOLS_H
-#define SG_SYMBOLS_H
+#ifndef SG_NATIVE_SYMBOLS_H
+#define SG_NATIVE_SYMBOLS_H
 
 #include <stdbool.h>
 #include <stdint.h>

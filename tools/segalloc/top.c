@@ -142,8 +142,9 @@ static int print_looks(const struct arguments *arguments, bool unicode)
         else
             sg_top_text(stdout, &top, &live, width_of(STDOUT_FILENO), unicode);
         if (!arguments->batch && arguments->count && live.count < arguments->count && !status)
-            status = sg_tool_error(arguments->verb, "%zu of the processes %s no live statistics: start them with live:True",
-                                   arguments->count - live.count, arguments->count - live.count == 1 ? "keeps" : "keep");
+            status = sg_tool_error(arguments->verb,
+                "%zu of the processes %s no live statistics: start them with live:True", arguments->count - live.count,
+                arguments->count - live.count == 1 ? "keeps" : "keep");
         sg_live_free(&live);
         if (arguments->batch && !arguments->json)
             putchar('\n');

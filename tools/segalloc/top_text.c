@@ -66,8 +66,8 @@ void sg_top_free(struct sg_top *top)
 }
 
 /* The latest samples, as heights from 0 to `most`, in `columns` columns; the newest on the right. */
-static void put_curve(FILE *out, const struct sg_top_history *history, const uint64_t *sample, uint64_t most, int columns,
-                      bool unicode)
+static void put_curve(FILE *out, const struct sg_top_history *history, const uint64_t *sample, uint64_t most,
+    int columns, bool unicode)
 {
     static const char *const blocks[] = {" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char ramp[] = " .:-=+*#@";
@@ -127,8 +127,8 @@ static void put_device(FILE *out, const struct sg_top *top, const struct sg_stat
     const struct sg_stats *stats = &device->stats;
     double used = sg_live_utilization(stats);
     fprintf(out, "%5" PRIu32 " %11s %11s %11s ", device->device,
-            sg_size_format(stats->value[SG_STAT_reserved_bytes], reserved),
-            sg_size_format(stats->value[SG_STAT_requested_bytes], requested), sg_size_format(sg_live_idle(stats), idle));
+        sg_size_format(stats->value[SG_STAT_reserved_bytes], reserved),
+        sg_size_format(stats->value[SG_STAT_requested_bytes], requested), sg_size_format(sg_live_idle(stats), idle));
     if (used < 0)
         fputs("   - ", out);
     else
@@ -160,11 +160,11 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
     if (!live->count)
         fputs("No process of yours keeps live statistics: start it with live:True.\n", out);
     else if (columns >= CURVE_LEAST)
-        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s %-*.*s %.*s\n", "dev", "reserved", "requested", "idle", "used", "moves",
-                "waits", "fails", columns, columns, "held", columns, "in use");
+        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s %-*.*s %.*s\n", "dev", "reserved", "requested", "idle", "used",
+            "moves", "waits", "fails", columns, columns, "held", columns, "in use");
     else
-        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s\n", "dev", "reserved", "requested", "idle", "used", "moves", "waits",
-                "fails");
+        fprintf(out, "%5s %11s %11s %11s %4s %5s %5s %5s\n", "dev", "reserved", "requested", "idle", "used", "moves",
+            "waits", "fails");
     for (size_t i = 0; i < live->count; i++) {
         const struct sg_stats_file *file = &live->file[i];
         int rank = sg_live_rank(file->pid);
@@ -187,16 +187,23 @@ void sg_top_text(FILE *out, const struct sg_top *top, const struct sg_live *live
 static void json_device(const struct sg_stats_device *device)
 {
     static const enum sg_stat shown[] = {
-        SG_STAT_reserved_bytes, SG_STAT_requested_bytes, SG_STAT_allocated_bytes, SG_STAT_pending_bytes, SG_STAT_pages_moved,
-        SG_STAT_host_waits, SG_STAT_device_waits, SG_STAT_ooms,
+        SG_STAT_reserved_bytes,
+        SG_STAT_requested_bytes,
+        SG_STAT_allocated_bytes,
+        SG_STAT_pending_bytes,
+        SG_STAT_pages_moved,
+        SG_STAT_host_waits,
+        SG_STAT_device_waits,
+        SG_STAT_ooms,
     };
     const struct sg_stats *stats = &device->stats;
-    printf("{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64, device->device, device->total_bytes,
-           device->limit_bytes);
+    printf("{\"device\":%" PRIu32 ",\"total_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64, device->device,
+        device->total_bytes, device->limit_bytes);
     for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
         printf(",\"%s\":%" PRIu64, sg_stat_info(shown[i])->name, stats->value[shown[i]]);
-    printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"idle_bytes\":%" PRIu64 ",\"utilization\":",
-           stats->peak[SG_STAT_reserved_bytes], stats->peak[SG_STAT_requested_bytes], sg_live_idle(stats));
+    printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"idle_bytes\":%" PRIu64
+           ",\"utilization\":",
+        stats->peak[SG_STAT_reserved_bytes], stats->peak[SG_STAT_requested_bytes], sg_live_idle(stats));
     double used = sg_live_utilization(stats);
     if (used < 0)
         fputs("null}", stdout);

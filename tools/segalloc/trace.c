@@ -207,8 +207,10 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
     struct sg_exported exported = {0};
     const struct sg_export_format *format = arguments->format ? arguments->format : sg_export_format(NULL);
     const struct sg_export_options options = {
-        .moment = arguments->moment != SG_MOMENT_AUTO ? arguments->moment : format->moment, .from_ns = arguments->from_ns,
-        .to_ns = arguments->to_ns, .points = arguments->points,
+        .moment = arguments->moment != SG_MOMENT_AUTO ? arguments->moment : format->moment,
+        .from_ns = arguments->from_ns,
+        .to_ns = arguments->to_ns,
+        .points = arguments->points,
     };
     if (!arguments->output)
         return sg_tool_usage(arguments->verb, "export needs -o OUTPUT");
@@ -399,7 +401,7 @@ static void print_failures(const struct sg_summary *summary)
     for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++) {
         const struct sg_summary_failure *failure = &summary->failure[i];
         printf("%-12s event %" PRIu64 ", device %" PRIu32 ": %s asked for with %s in use", i ? "" : "failed",
-               failure->event, failure->device, sg_size_format(failure->bytes, a), sg_size_format(failure->live_bytes, b));
+            failure->event, failure->device, sg_size_format(failure->bytes, a), sg_size_format(failure->live_bytes, b));
         printf("%s%s\n", failure->short_by ? ", short by " : "",
                failure->short_by ? sg_size_format(failure->short_by, c) : "");
     }
@@ -496,7 +498,8 @@ static bool seconds(const char *text, uint64_t *ret_ns)
 
 static bool moment(const char *text, enum sg_moment *ret)
 {
-    static const char *const names[] = {[SG_MOMENT_PEAK] = "peak", [SG_MOMENT_FAILURE] = "failure", [SG_MOMENT_END] = "end"};
+    static const char *const names[] =
+        {[SG_MOMENT_PEAK] = "peak", [SG_MOMENT_FAILURE] = "failure", [SG_MOMENT_END] = "end"};
     for (int i = SG_MOMENT_PEAK; i <= SG_MOMENT_END; i++)
         if (strcmp(text, names[i]) == 0) {
             *ret = (enum sg_moment)i;

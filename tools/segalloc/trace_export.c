@@ -229,8 +229,8 @@ static void put_block(struct sg_pickle *pickle, const struct life *life, uint64_
 }
 
 /* The live blocks of a range and what lies between them, which together are all of it. */
-static void put_segment(struct sg_pickle *pickle, const struct life *life, const struct sg_shown_range *range, unsigned device,
-                        struct item *const *live, size_t count)
+static void put_segment(struct sg_pickle *pickle, const struct life *life, const struct sg_shown_range *range,
+    unsigned device, struct item *const *live, size_t count)
 {
     uint64_t allocated = 0, requested = 0, at = range->begin;
     for (size_t i = 0; i < count; i++) {

@@ -132,8 +132,8 @@ static int read_option(struct tune *tune, int option, char **argv)
         return 0;
     case 'l':
         if (!sg_tool_card(optarg, &tune->search.limit))
-            return sg_tool_usage(tune->verb, "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"",
-                                 optarg);
+            return sg_tool_usage(tune->verb,
+                "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"", optarg);
         return 0;
     case 'b':
         if (!read_budget(&tune->search, optarg))

@@ -97,8 +97,8 @@ static void say_first_failure(struct reason *reason, const struct sg_tune_candid
             sg_size_format(result->first_oom_live, live));
         if (result->first_oom_short)
             say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
-        say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.", reason->search->trace[i].path,
-            reason->search->trace[i].failures ? " at least" : "");
+        say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.",
+            reason->search->trace[i].path, reason->search->trace[i].failures ? " at least" : "");
         return;
     }
 }

@@ -25,8 +25,8 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
         findings->ooms, tried, sg_plural(tried));
     if (largest)
         length += (size_t)snprintf(text + length, size - length, ", the largest of %s with %s in use%s%s",
-            sg_size_format(largest->bytes, a), sg_size_format(largest->live_bytes, b), largest->short_by ? ", short by " : "",
-            largest->short_by ? sg_size_format(largest->short_by, c) : "");
+            sg_size_format(largest->bytes, a), sg_size_format(largest->live_bytes, b),
+            largest->short_by ? ", short by " : "", largest->short_by ? sg_size_format(largest->short_by, c) : "");
     else
         length += (size_t)snprintf(text + length, size - length, ", with at most %s requested at once",
             sg_size_format(findings->peak_requested, a));
@@ -76,8 +76,8 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
     length += (size_t)snprintf(text + length, size - length, ", %s reserved at the peak for %s allocated",
         sg_size_format(findings->peak_reserved, a), sg_size_format(findings->peak_allocated, b));
     if (ahead)
-        snprintf(text + length, size - length,
-            ", because up to %s were freed while queued work still used them.", sg_size_format(findings->peak_pending, c));
+        snprintf(text + length, size - length, ", because up to %s were freed while queued work still used them.",
+            sg_size_format(findings->peak_pending, c));
     else
         snprintf(text + length, size - length, ", utilization %.1f %%.", findings->utilization * 100);
 }
@@ -102,8 +102,8 @@ char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t
             "Peak use is %s%s. This file has no allocator statistics; `segalloc replay %s` computes them.",
             findings->at_least ? "at least " : "", sg_size_format(findings->peak_requested, a), findings->path);
     else if (findings->imported)
-        snprintf(text, size,
-            "%s were asked for at the peak%s, and PyTorch held %s. `segalloc replay %s --min-limit` finds the smallest card.",
+        snprintf(text,
+            size, "%s were asked for at the peak%s, and PyTorch held %s. `segalloc replay %s --min-limit` finds the smallest card.",
             sg_size_format(findings->peak_requested, a), findings->at_least ? ", as far as is known" : "",
             sg_size_format(findings->peak_reserved, b), findings->path);
     else if (findings->utilization < 0)

@@ -52,8 +52,8 @@ static uint32_t take_entry(struct walker *walker)
     return ++walker->blocks;
 }
 
-static int tell(struct walker *walker, enum sg_walk_kind kind, const struct segalloc_trace_record *record, uint32_t device,
-                uint32_t block, uint64_t size)
+static int tell(struct walker *walker, enum sg_walk_kind kind, const struct segalloc_trace_record *record,
+    uint32_t device, uint32_t block, uint64_t size)
 {
     walker->events += kind < SG_WALK_SERVED;
     const struct sg_thread_info *thread = sg_dictionary_thread(&walker->dictionary, record->thread);

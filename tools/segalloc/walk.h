@@ -15,14 +15,14 @@ enum sg_walk_kind { SG_WALK_ALLOC, SG_WALK_FREE, SG_WALK_FAILURE, SG_WALK_SERVED
 /* Of a device, after the event. */
 struct sg_walk_device {
     uint64_t requested, blocks, failures, allocs;
-    bool knows_reserved;                   /* the allocator has said what it holds: the next three are as of then, bytes */
+    bool knows_reserved; /* the allocator has said what it holds: the next three are as of then, bytes */
     uint64_t reserved, allocated, pending;
     uint64_t peak_reserved;                /* up to then, bytes */
 };
 
 struct sg_walk_event {
     enum sg_walk_kind kind;
-    uint64_t number;         /* among allocations, frees and failures, from 1; of the other kinds that of the event before */
+    uint64_t number; /* among allocations, frees and failures, from 1; of the other kinds that of the event before */
     uint64_t request;        /* among all that the program did, from 1: the number that reports give an event */
     uint64_t time_ns;        /* since the first event */
     uint32_t device, stream; /* stream: index */

@@ -152,11 +152,12 @@ static void print_budget(FILE *out, const struct options *o, const struct run_re
     const size_t usable = fit_usable(card);
     const char *lost = "(2 % of it left for what the allocator loses)";
     if (r->outcome == OUTCOME_OUT_OF_MEMORY && measured && planned->peak <= card)
-        fprintf(out, "ran out on a card of %s although tensors take %s of it: the rest is in pieces, or in use by others\n",
-                size_text(card, a), size_text(planned->peak, b));
+        fprintf(out,
+            "ran out on a card of %s although tensors take %s of it: the rest is in pieces, or in use by others\n",
+            size_text(card, a), size_text(planned->peak, b));
     else if (planned->peak <= usable)
-        fprintf(out, "fits a card of %s with %s to spare %s\n", size_text(card, a), size_text(usable - planned->peak, b),
-                lost);
+        fprintf(out, "fits a card of %s with %s to spare %s\n", size_text(card, a),
+            size_text(usable - planned->peak, b), lost);
     else
         fprintf(out, "does not fit a card of %s %s: %s more are needed\n", size_text(card, a), lost,
                 size_text(planned->peak - usable, b));
@@ -186,9 +187,10 @@ void report_fit(FILE *out, const struct options *o, int value, bool more)
                      "\"card_bytes\":%zu,\"largest\":%d,\"more\":%s}\n", o->preset->name, variant_names[o->variant],
                 fit_names[o->fit], o->card, value, more ? "true" : "false");
     else if (value)
-        fprintf(out, more ? "--%s %d fits a card of %s, and more was not tried (2 %% left for what the allocator loses)\n"
-                          : "--%s %d is the largest that fits a card of %s (2 %% left for what the allocator loses)\n",
-                written[o->fit], value, size_text(o->card, card));
+        fprintf(out,
+            more ? "--%s %d fits a card of %s, and more was not tried (2 %% left for what the allocator loses)\n"
+                 : "--%s %d is the largest that fits a card of %s (2 %% left for what the allocator loses)\n",
+            written[o->fit], value, size_text(o->card, card));
     else
         fprintf(out, "no --%s fits a card of %s\n", written[o->fit], size_text(o->card, card));
 }

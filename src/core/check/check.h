@@ -24,8 +24,8 @@ struct sg_check_sums {
     uint64_t asked, pinned_pages, pins_twice; /* of enum sg_pin */
 };
 
-/* The extents tile the region; quick lists, lists, indexes and tables say what the extents say. Adds to *sums. What its
-   device counts of it is not looked at. */
+/* The extents tile the region; quick lists, lists, indexes and tables agree with the extents. Adds to *sums. The
+   device's own counters are not checked here. */
 const char *sg_region_broken(const struct sg_region *region, enum sg_check_depth depth, struct sg_check_sums *sums);
 
 /* Checks all regions of a device, and their accounts, queues, fences and stream clocks. *ret_sums: of all. A device

@@ -37,8 +37,9 @@ struct sg_wanted sg_device_moves_wanted(const struct sg_device *device, uint64_t
     bool refused)
 {
     uint64_t held = device->usage.reserved.now + more, allowed = budget(device, block_bytes);
-    uint64_t most = refused && device->refused_at && device->refused_at < device->capacity_bytes ? device->refused_at
-                                                                                                 : device->capacity_bytes;
+    uint64_t most = refused && device->refused_at && device->refused_at < device->capacity_bytes
+                        ? device->refused_at
+                        : device->capacity_bytes;
     uint64_t should = held > allowed ? held - allowed : 0, must = held > most ? held - most : 0;
     if (device->refused_at && held > device->refused_at && held - device->refused_at > should)
         should = held - device->refused_at;

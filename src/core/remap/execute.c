@@ -1,4 +1,4 @@
-/* Carries plans out: the only file that maps, unmaps, creates and releases pages. No lock but `grow` is held here, and
+/* Carries plans out: pages are created, unmapped, mapped and released. No lock but `grow` is held here, and
    what is touched is busy, so nobody else looks at it. */
 #include <assert.h>
 

@@ -1,8 +1,8 @@
 /* Mappings. A page takes one at each of its addresses on each device that has access. A machine has 524,288 for all
    processes and devices together. When they are out, no process can map anything. Growing costs by the page, too. So
    a page is a share of what may be held, and a device takes a bounded number of mappings (mapping_limit). */
-#ifndef SG_MAPPINGS_H
-#define SG_MAPPINGS_H
+#ifndef SG_MAPPING_LIMIT_H
+#define SG_MAPPING_LIMIT_H
 
 #include "device.h"
 

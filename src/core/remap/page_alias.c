@@ -52,7 +52,8 @@ static void note_stale(struct sg_device *device, struct sg_region *region, uint3
     uint32_t at_home)
 {
     assert(home->pin[at_home] <= UINT8_MAX - SG_PIN_TWICE && region->handle[page] != SG_PAGE_STALE);
-    region->pinned -= region->pin[page] != 0; /* counted are pages where they are; addresses are pinned ahead of memory too */
+    region->pinned -= region->pin[page] !=
+                      0; /* counted are pages where they are; addresses are pinned ahead of memory too */
     region->handle[page] = SG_PAGE_STALE;
     region->alias_target[page] = (uint64_t)home->index << REGION_SHIFT | at_home;
     region->stale++;

@@ -300,8 +300,8 @@ static void charge(struct sg_device *device, const struct sg_plan *plan)
     sg_count(device, SG_STAT_growth_cost_ns, growth);
 }
 
-/* Once plan->handles say at which pages of the place they are: those of runs with two addresses. Whoever comes after
-   the present time of the stream that they are for has come after what was done at the stale address. */
+/* To be called once plan->handles has the new page numbers, for the runs with two addresses. A stream ordered after the
+   present time of the stream that takes them is also ordered after all work at the stale address. */
 static void keep_aliases(struct sg_plan *plan)
 {
     uint32_t next = plan->created;

@@ -23,11 +23,11 @@ struct sg_plan {
     bool aliases;             /* pages may get a second address */
     bool refused;             /* the driver has refused pages for it before */
     uint32_t busy;
-    uint32_t create;          /* pages to create; the others of place.new_pages come from runs */
+    uint32_t create;          /* pages to create; the others of placement.new_pages come from runs */
     uint32_t first_page, last_page; /* of the busy extent */
     uint32_t created;         /* so far; handles[0 .. created) are theirs */
     uint32_t mapped;          /* where it failed: pages that had been mapped */
-    CUmemGenericAllocationHandle *handles; /* place.new_pages of them; the device's scratch memory, as the runs are */
+    CUmemGenericAllocationHandle *handles; /* placement.new_pages of them; the device's scratch memory, as the runs are */
     uint32_t accesses, unmaps, unmapped, releases; /* calls made, and pages unmapped by them, for the accounts */
     struct sg_page_run *runs;
     uint32_t run_count;

@@ -17,7 +17,8 @@ struct holder {
 };
 
 /* Takes in a page of which `used` units are in use. */
-static void note_page(struct holder *holder, const struct sg_region *region, uint32_t page, uint32_t used, uint32_t block)
+static void note_page(struct holder *holder, const struct sg_region *region, uint32_t page, uint32_t used,
+    uint32_t block)
 {
     if (!used || used >= region->page_units)
         return;
@@ -155,9 +156,10 @@ static void put_cause(struct text *text, enum sg_oom_cause cause, const struct s
     put(text, "  cause    ");
     switch (cause) {
     case SG_OOM_TOO_BIG:
-        put(text, "too big: with the %s in use that is %s, of %s at most\n"
-            "  help     smaller batches or sequences, or checkpointing, need less\n", sg_size_format(shortage->allocated, a),
-            sg_size_format(need, b),
+        put(text,
+            "too big: with the %s in use that is %s, of %s at most\n"
+            "  help     smaller batches or sequences, or checkpointing, need less\n",
+            sg_size_format(shortage->allocated, a), sg_size_format(need, b),
             sg_size_format(room_of(shortage, shortage->limit, shortage->outside), c));
         break;
     case SG_OOM_FRAGMENTED:
@@ -268,13 +270,15 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
         put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
         break;
     case SG_OOM_FRAGMENTED:
-        put(text, "segalloc run -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+        put(text,
+            "segalloc run -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
             command);
         break;
     case SG_OOM_LIMIT:
         put(text, "segalloc run --conf limit:%s -- %s\n",
-            argument(shortage->allocated + shortage->asked + (shortage->reserved - at_most(shortage->used + shortage->idle,
-                                                                                          shortage->reserved)), size),
+            argument(shortage->allocated + shortage->asked +
+                         (shortage->reserved - at_most(shortage->used + shortage->idle, shortage->reserved)),
+                size),
             command);
         break;
     case SG_OOM_OTHERS:

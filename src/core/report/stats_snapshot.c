@@ -97,7 +97,9 @@ void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)
         .room = allowed < left ? allowed : left,
     };
     uint64_t had = shortage.idle + shortage.room;
-    shortage.short_by = shortage.takes > had ? shortage.takes - had : device->granularity ? device->granularity : SG_UNIT;
+    shortage.short_by = shortage.takes > had  ? shortage.takes - had
+                        : device->granularity ? device->granularity
+                                              : SG_UNIT;
     device->shortage = shortage;
 }
 

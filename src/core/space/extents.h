@@ -1,7 +1,7 @@
 /* What the files that work on a region share: extents in address order, and the ranges that are free or holes. Not for
    others. */
-#ifndef SG_REGION_PARTS_H
-#define SG_REGION_PARTS_H
+#ifndef SG_EXTENTS_H
+#define SG_EXTENTS_H
 
 #include <assert.h>
 
@@ -328,7 +328,7 @@ static inline bool begins_in(const struct sg_region *region, uint32_t id, uint32
     return at(region, id)->begin >> region->bucket_shift == bucket;
 }
 
-/* The free range from `id` up that begins in a bucket, behind pieces held there; 0 if there is none. */
+/* The free range from `id` up that begins in a bucket, behind fragments there; 0 if there is none. */
 static inline uint32_t free_up_in_bucket(const struct sg_region *region, uint32_t id, uint32_t bucket)
 {
     while (has_state(region, id, SG_EXTENT_FRAGMENT) && begins_in(region, id, bucket))
@@ -336,8 +336,8 @@ static inline uint32_t free_up_in_bucket(const struct sg_region *region, uint32_
     return has_state(region, id, SG_EXTENT_FREE) && begins_in(region, id, bucket) ? id : 0;
 }
 
-/* The free range from `id` down that begins in a bucket, below pieces held there; 0 if none does. A held
-   piece begins and ends in one slot. */
+/* The free range from `id` down that begins in a bucket, below fragments there; 0 if none does. A
+   fragment begins and ends in one bucket. */
 static inline uint32_t free_down_in_bucket(const struct sg_region *region, uint32_t id, uint32_t bucket)
 {
     while (has_state(region, id, SG_EXTENT_FRAGMENT)) {
@@ -398,7 +398,7 @@ static inline bool extent_absorb(struct sg_region *region, uint32_t id, uint32_t
     return true;
 }
 
-/* Turns an extent into free memory where owners differ, or where a neighbour is held. */
+/* Turns an extent into free memory where owners differ, or where a neighbour is a fragment. */
 static inline void extent_coalesce_mixed(struct sg_region *region, uint32_t id)
 {
     for (bool more = true; more;) {
@@ -408,7 +408,7 @@ static inline void extent_coalesce_mixed(struct sg_region *region, uint32_t id)
     free_put(region, id);
 }
 
-/* Whether a neighbour is free or held, and not simply another part of what `extent` is part of. */
+/* Whether a neighbour is free or a fragment, and not simply another part of what `extent` is part of. */
 static inline bool extent_is_other(const struct sg_extent *neighbour, const struct sg_extent *extent)
 {
     return neighbour->state == SG_EXTENT_FRAGMENT ||

@@ -16,7 +16,7 @@
    Invariants, checked by sg_region_broken() (check.h):
 
       - the extents tile [0, units) without gap or overlap;
-      - neighbours differ in state unless both are blocks, pending or held, or free for different streams;
+      - neighbours differ in state unless both are blocks, pending or fragments, or free for different streams;
       - holes begin and end at page boundaries, and a page has a handle exactly where no hole covers it (busy extents
         aside);
       - every free range is in `free_tree` under the bucket of its first unit, and whole_free counts the pages that lie
@@ -25,7 +25,7 @@
    A bucket of addresses is 1 << bucket_shift units, at most the smallest block of the region. At most one block and one
    free range start in any bucket, so plain arrays serve as dictionaries.
 
-   No function here calls the driver, waits or locks: the owner's lock is held. */
+   No function here calls the driver, waits or locks: the device's lock is held. */
 #ifndef SG_REGION_H
 #define SG_REGION_H
 
@@ -66,12 +66,12 @@ struct sg_extent {
     uint32_t state;        /* enum sg_extent_state */
     union {
         uint32_t stream;   /* tag of a block, index in the device's list */
-        uint32_t owner;    /* free, cached, held: slot of a stream, 0: nobody */
+        uint32_t owner;    /* free, deferred, fragment: slot of a stream, 0: nobody */
     };
     uint64_t requested;    /* bytes asked for, of a block or pending block */
     union {
         uint64_t alloc_seq; /* block: the time of its allocation, differs for every allocation of the process */
-        uint64_t seq;      /* free, cached, held: comes after what the owner was given before; pending: what
+        uint64_t seq;      /* free, deferred, fragment: comes after what the owner was given before; pending: what
                               `users_mask` was given */
     };
     uint64_t context;      /* block: the CUcontext that was current when it was allocated; pending: whether its work is
@@ -150,8 +150,7 @@ enum sg_fit { SG_FIT_LOWEST, SG_FIT_SMALLEST };
 
 struct sg_region {
     struct sg_extents *extents;
-    struct sg_extent *extent; /* extents->extent: what is looked up after the lock was taken waits for each look before
-                                 it */
+    struct sg_extent *extent; /* extents->extent, copied to save a dependent load under the lock */
     CUdeviceptr base;
     uint64_t reserved;   /* bytes of addresses, of which the region may use the first part only */
     uint32_t index;      /* in its device */
@@ -174,7 +173,7 @@ struct sg_region {
     bool ordered;        /* something in it has, or had, an owner: `after` tells */
     const struct sg_stream_clocks *clocks; /* NULL: nothing has an owner */
     uint64_t owners;     /* bit set: a free range has had this owner */
-    uint64_t coalesced_version; /* order->version when ranges were last joined because they had become complete */
+    uint64_t coalesced_version; /* clocks->version when ranges were last joined because they had become complete */
     uint64_t stocked;    /* bit set: that owner's lists aren't empty; bit 0: `common` */
     struct sg_lists common;             /* of nobody's, and of owners for whom there is no host memory */
     struct sg_lists *lists[SG_SLOTS];   /* by owner; NULL: none yet, or `common` for good */
@@ -238,13 +237,13 @@ uint32_t sg_region_block_around(const struct sg_region *region, uint32_t positio
 /* A block becomes pending: neither live nor free. */
 void sg_region_suspend(struct sg_region *region, uint32_t block);
 
-/* A block or pending block becomes free, of `owner` and after `seq` (0, 0: complete), and is cached. The small
-   region keeps the blocks of a size until the list is full or another size needs it. Other regions keep the latest
-   block until the next request. */
+/* A block or pending block becomes free, of `owner` and after `seq` (0, 0: complete), and coalescing is deferred. The
+   small region keeps the blocks of a size until the list is full or another size needs it. Other regions keep the
+   latest block until the next request. */
 void sg_region_release(struct sg_region *region, uint32_t block, sg_slot owner, uint64_t seq);
 
-/* Merges all that is cached. To be called before anything but sg_region_take() looks for free memory. Returns whether
-   there was any. */
+/* Coalesces all that is deferred. To be called before anything but sg_region_take() looks for free memory. Returns
+   whether there was any. */
 bool sg_region_drain_quick_lists(struct sg_region *region);
 
 /* For whom pages are sought. With `aliases`, pages count too that the stream may use although work on them is not
@@ -340,7 +339,7 @@ static inline bool sg_region_shareable(const struct sg_region *region, uint32_t 
            !sg_after_complete(region->clocks, region->after[page]);
 }
 
-/* Pages that sg_region_cut() could give, all together. What is cached doesn't count. */
+/* Pages that sg_region_cut() could give, all together. Deferred blocks do not count. */
 uint32_t sg_region_idle(const struct sg_region *region);
 /* Whether there are more that it could give once work is complete. */
 bool sg_region_awaits(const struct sg_region *region);
@@ -356,8 +355,9 @@ __attribute__((no_sanitize("thread"))) static inline uint32_t sg_region_expect_f
     uint32_t position)
 {
     uint32_t cell = position >> SG_CELL_SHIFT;
-    uint32_t id = cell < region->cells ? region->cell_first + cell
-                                       : *(const volatile uint32_t *)&region->block_at[position >> region->bucket_shift];
+    uint32_t id = cell < region->cells
+                      ? region->cell_first + cell
+                      : *(const volatile uint32_t *)&region->block_at[position >> region->bucket_shift];
     __builtin_prefetch(&region->extent[id], 1);
     return id;
 }

@@ -27,7 +27,7 @@ void sg_region_note_after(struct sg_region *region, uint32_t begin, uint32_t siz
         struct sg_after *known = &region->after[page];
         bool whole = begin <= page * region->page_units && (page + 1) * region->page_units - begin <= size;
         if (whole || sg_after_complete(region->clocks, *known)) {
-            *known = after; /* who came to use all of a page had come after all that it held before */
+            *known = after; /* a user of the whole page is already ordered after its earlier work */
         } else {
             known->slots |= after.slots;
             known->seq = known->seq > after.seq ? known->seq : after.seq;

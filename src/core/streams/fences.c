@@ -1,6 +1,6 @@
-/* Questions to the driver about work: fences on streams and contexts, *fences*. They are recorded when they can give
-   news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are made with `asking`
-   held, never with `lock`. */
+/* Fences: the allocator's own events on streams and contexts, and what their completion tells. They are recorded when
+   they can give news, a few outstanding, oldest first. pending_frees.c acts on their answers. Driver calls are never
+   made with `lock` held; most are with `asking`. */
 #include "device.h"
 
 /* Takes a fence out of the list; false: it has gone with its context. By its number, since the event of a context that
@@ -406,11 +406,11 @@ static bool wait_for_oldest(struct sg_device *device)
     uint64_t number = fence ? fence->number : 0;
     context = fence ? fence->context : context;
     bool all = !fence && device->pending.first && sg_fences_can_wait(device);
-    bool needs_fence = fence || (device->clocks.needs_fence != 0 &&
-                            (device->pending.first || device->blocked.first ||
-                            device->clocks.needs_fence & ~sg_slot_bit(0)));
+    bool has_work = fence || (device->clocks.needs_fence != 0 &&
+                              (device->pending.first || device->blocked.first ||
+                               device->clocks.needs_fence & ~sg_slot_bit(0)));
     sg_unlock(&device->lock);
-    if (!event && (!needs_fence || !begin_recording(device)))
+    if (!event && (!has_work || !begin_recording(device)))
         return false;
     if (!event)
         end_recording(device);

@@ -143,7 +143,7 @@ static bool settle_blocked(struct sg_device *device, sg_slot heir)
         if (sg_after_usable(clocks, after, clocks->state[slot] == SG_SLOT_ALIVE ? slot : 0)) {
             bool complete = sg_after_complete(clocks, after);
             *link = extent->later;
-            /* Who comes after all that this stream has come after has come after all of them. */
+            /* A stream ordered after everything in this stream's clock is ordered after every user of the block. */
             uint64_t later = clocks->unchanged_since[slot] > after.seq ? clocks->unchanged_since[slot] : after.seq;
             sg_device_release(device, id, complete ? own : slot, complete ? after.seq : later);
             sg_clocks_need_fence(device, complete ? 0 : sg_slot_bit(slot));

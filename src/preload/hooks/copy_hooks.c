@@ -157,10 +157,10 @@ COPY_ASYNC(cuMemcpyDtoDAsync_v2_ptsz, cuMemcpyPeerAsync_ptsz, true)
 
 /* A copy with attributes has no form that names both contexts. Its attributes are hints, which a copy between devices
    without peer access goes without. */
-#define COPY_HINTED(symbol, peer, per_thread) \
+#define COPY_HINTED(symbol, peer, per_thread)                                                               \
     COPY(symbol, peer, (CUdeviceptr dst, CUdeviceptr src, size_t bytes, void *attributes, CUstream stream), \
-         (dst, src, bytes, attributes, stream), (dst, to.context, src, from.context, bytes, stream), stream, per_thread, \
-         told_later(dst))
+        (dst, src, bytes, attributes, stream), (dst, to.context, src, from.context, bytes, stream), stream, \
+        per_thread, told_later(dst))
 COPY_HINTED(cuMemcpyWithAttributesAsync, cuMemcpyPeerAsync, false)
 COPY_HINTED(cuMemcpyWithAttributesAsync_ptsz, cuMemcpyPeerAsync_ptsz, true)
 

@@ -1,6 +1,6 @@
 /* Copies, as far as they reach memory of ours from another device (copy_hooks.c). */
-#ifndef SG_COPIES_H
-#define SG_COPIES_H
+#ifndef SG_COPY_HOOKS_H
+#define SG_COPY_HOOKS_H
 
 #include <stdbool.h>
 

@@ -183,8 +183,8 @@ static void mem_info_early(size_t *available, size_t *total)
 
 /* Natively what a program has freed is free by the time that it asks. Here work may have to be known to be complete,
    and events of ours that were recorded just now are reached on an idle device some microseconds later: those are
-   waited for. An event does not tell that from work that a program has queued, but which has outlasted such a wait is: so
-   there is another one only for what was freed since. */
+   waited for. Such an event looks like one behind the program's own queued work, and one that outlasts a wait is. The
+   next wait comes only after another free. */
 static void learn_what_is_free(struct sg_core *core, int device)
 {
     enum { FIRST_NS = 10000, MOST_NS = 1000000, ALL_NS = 20000000 };

@@ -1,6 +1,6 @@
 /* Pages that others remember behind our back keep their addresses for the life of the process. */
-#ifndef SG_PINS_H
-#define SG_PINS_H
+#ifndef SG_PIN_HOOKS_H
+#define SG_PIN_HOOKS_H
 
 #include <stddef.h>
 

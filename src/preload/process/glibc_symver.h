@@ -1,7 +1,7 @@
 /* Binds what glibc moved between libraries, and so gave a new version node, to the node that every glibc since 2.17
    has. A preload that needs a newer node than the machine's glibc has kills every program it is loaded into. */
-#ifndef SG_GLIBC_H
-#define SG_GLIBC_H
+#ifndef SG_GLIBC_SYMVER_H
+#define SG_GLIBC_SYMVER_H
 
 #if defined(__x86_64__)
 __asm__(".symver dlopen, dlopen@GLIBC_2.2.5");

@@ -159,9 +159,9 @@ const char *segalloc_record(const char *path)
 {
     (void)sg_process_conf();
     sg_process_lock(SG_LOCK_PROCESS);
-    bool early = atomic_load(&life.state) == EARLY, stream_fast_path = *life.conf.trace != '\0';
+    bool early = atomic_load(&life.state) == EARLY, has_trace = *life.conf.trace != '\0';
     if (early && path && strlen(path) < sizeof life.conf.trace) {
-        if (!stream_fast_path)
+        if (!has_trace)
             strcpy(life.conf.trace, path);
         life.conf.sites = true;
     }
@@ -326,7 +326,7 @@ static enum state create_core(const struct sg_driver *driver)
     }
     if (life.conf.confirm_conf)
         confirm_conf(&life.conf);
-    life.conf.alias = sg_coherence_settle(&life.conf, driver);
+    life.conf.alias = sg_alias_probe_settle(&life.conf, driver);
     struct sg_core_params params = {
         .conf = &life.conf,
         .driver = &life.capture_safe,

@@ -1,6 +1,6 @@
 /* Which function a name means: the real dlsym, libcuda's symbols, and our answers in their place. */
-#ifndef SG_RESOLVE_H
-#define SG_RESOLVE_H
+#ifndef SG_SYMBOLS_H
+#define SG_SYMBOLS_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* Threads of ours: what may take long, and no thread of the program should. */
-#ifndef SG_HELPER_H
-#define SG_HELPER_H
+#ifndef SG_WORKER_THREAD_H
+#define SG_WORKER_THREAD_H
 
 #include <stdbool.h>
 

@@ -275,7 +275,7 @@ int cudaFree(void *address)
     return late ? CUDA_SUCCESS : result;
 }
 
-/* Counted twice, since what is found out meanwhile may be from before. */
+/* Counted before and after: a look-up in between may see the old state. */
 int dlclose(void *handle)
 {
     atomic_fetch_add(&unloading, 1);

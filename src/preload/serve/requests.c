@@ -342,7 +342,7 @@ CUresult sg_memory_alloc(struct sg_core *core, size_t bytes, const struct sg_req
     sg_memory_run_deferred(core);
     sg_recorder_device(sg_process_driver(), device);
     sg_trim_use(device);
-    sg_coherence_use(core, device);
+    sg_alias_probe_use(core, device);
     unsigned ends = sg_captures_ends();
     CUresult result = sg_core_malloc(core, device, bytes, &tag, ret);
     if (result != CUDA_SUCCESS)

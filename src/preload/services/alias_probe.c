@@ -267,7 +267,7 @@ static void complain(enum finding finding, CUdevice device)
     sg_log_line(line);
 }
 
-enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_driver *driver)
+enum sg_alias sg_alias_probe_settle(const struct sg_conf *conf, const struct sg_driver *driver)
 {
     CUdevice device = -1;
     enum finding finding = probe_find(conf, driver, &device);
@@ -281,7 +281,7 @@ enum sg_alias sg_coherence_settle(const struct sg_conf *conf, const struct sg_dr
     return finding == COHERENT ? SG_ALIAS_AUTO : SG_ALIAS_OFF;
 }
 
-void sg_coherence_use(struct sg_core *core, int device)
+void sg_alias_probe_use(struct sg_core *core, int device)
 {
     uint64_t bit = UINT64_C(1) << device;
     CUdevice current = device;
@@ -300,7 +300,7 @@ void sg_coherence_use(struct sg_core *core, int device)
     }
 }
 
-const char *sg_coherence_text(void)
+const char *sg_alias_probe_text(void)
 {
     static char text[128]; /* under the caller's lock */
     enum finding first = atomic_load(&known.first), another = atomic_load(&known.another);

@@ -205,7 +205,7 @@ static void write_stats_file(struct sg_core *core)
         .command = recorder.command,
         .untracked_by = sg_streams_untracked_by(),
         .pytorch = sg_torch_mode_text(),
-        .aliases = sg_coherence_text(),
+        .aliases = sg_alias_probe_text(),
         .devices = used,
         .is_private = recorder.live[0] != '\0',
     };

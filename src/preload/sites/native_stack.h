@@ -1,6 +1,6 @@
 /* The return addresses on the calling thread's stack, as its tables of unwinding tell, and which module each is of. */
-#ifndef SG_NATIVE_H
-#define SG_NATIVE_H
+#ifndef SG_NATIVE_STACK_H
+#define SG_NATIVE_STACK_H
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
    it is in a call of C, and they keep their code alive. So they are read in place (python_stack.def). Of a version
    whose layout is not known, or not confirmed, the interpreter's functions are asked, and only by a thread that holds
    the lock. */
-#ifndef SG_PYTHON_H
-#define SG_PYTHON_H
+#ifndef SG_PYTHON_STACK_H
+#define SG_PYTHON_STACK_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -282,8 +282,10 @@ static bool has_known_statistics(void)
         allocator.layout = layout_of(version);
     if (allocator.layout)
         return true;
-    snprintf(line, sizeof line, "PyTorch %s has statistics that this version does not know (2.%u to 2.%u are): while its cache is "
-             "off torch.cuda.memory_stats() counts nothing", version, layouts[0].from, layouts[LAYOUTS - 1].to);
+    snprintf(line, sizeof line,
+        "PyTorch %s has statistics that this version does not know (2.%u to 2.%u are): while its cache is "
+        "off torch.cuda.memory_stats() counts nothing",
+        version, layouts[0].from, layouts[LAYOUTS - 1].to);
     sg_log_line(line);
     return false;
 }

@@ -248,8 +248,10 @@ void CHECK_FAIL(const char *function, const char *file, uint32_t line, const str
     if (sg_torch_direct() && message->length >= strlen(unknown) && message->length < TEXT_BYTES / 2 &&
         memcmp(message->text, unknown, strlen(unknown)) == 0) {
         longer.length = (size_t)snprintf(text, sizeof text,
-            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache; tensors can be sent to other processes with "
-            "SEGALLOC_CONF=pytorch:beneath,ipc:always", (int)message->length, message->text);
+            "%.*s. This tensor is segalloc's, and not in PyTorch's own cache; tensors can be sent to other processes "
+            "with "
+            "SEGALLOC_CONF=pytorch:beneath,ipc:always",
+            (int)message->length, message->text);
         message = &longer;
     }
     theirs(function, file, line, message);

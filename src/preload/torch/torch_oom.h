@@ -1,6 +1,6 @@
 /* PyTorch's own error of running out of memory, which Python programs know as torch.OutOfMemoryError. */
-#ifndef SG_TORCH_ERROR_H
-#define SG_TORCH_ERROR_H
+#ifndef SG_TORCH_OOM_H
+#define SG_TORCH_OOM_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* Calls of the driver that nothing here knows, and that may give streams work or order them, or remember pages. */
-#ifndef SG_UNTRACKED_H
-#define SG_UNTRACKED_H
+#ifndef SG_UNHOOKED_CALLS_H
+#define SG_UNHOOKED_CALLS_H
 
 enum sg_untracked {
     SG_UNTRACKED_ORDER, /* sg_streams_untrack() */

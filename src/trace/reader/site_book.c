@@ -134,8 +134,8 @@ static char *redacted_frame(const struct sg_site_frame *frame, char text[SG_SITE
     else if (frame->backward && !frame->line)
         snprintf(text, SG_SITE_TEXT, "backward, kind %" PRIu32, frame->function);
     else
-        snprintf(text, SG_SITE_TEXT, "%sfile %" PRIu32 ":%" PRIu64 " in function %" PRIu32, backward, frame->file, frame->line,
-            frame->function);
+        snprintf(text, SG_SITE_TEXT, "%sfile %" PRIu32 ":%" PRIu64 " in function %" PRIu32, backward, frame->file,
+            frame->line, frame->function);
     return text;
 }
 

@@ -26,11 +26,11 @@ enum {
 _Static_assert(DEVICES == SEGALLOC_TRACE_DEVICES, "a stream's number has room for the ordinals that there can be");
 
 /* The keys and texts of a snapshot that are looked at. */
-#define WORDS(X)                                                                                                        \
-    X(segments) X(device_traces) X(device) X(address) X(total_size) X(stream) X(blocks) X(size) X(requested_size)        \
-    X(state) X(inactive) X(action) X(addr)            \
-    X(time_us) X(alloc) X(free) X(free_completed) X(segment_alloc) X(segment_free) X(segment_map)      \
-    X(segment_unmap) X(oom) X(snapshot)
+#define WORDS(X)                                                                                                     \
+    X(segments)                                                                                                      \
+    X(device_traces) X(device) X(address) X(total_size) X(stream) X(blocks) X(size) X(requested_size) X(state)       \
+        X(inactive) X(action) X(addr) X(time_us) X(alloc) X(free) X(free_completed) X(segment_alloc) X(segment_free) \
+            X(segment_map) X(segment_unmap) X(oom) X(snapshot)
 enum word {
 #define WORD(name) WORD_##name,
     WORDS(WORD)
@@ -428,7 +428,8 @@ static bool detect(const unsigned char *data, size_t size)
 {
     if (size < 2)
         return false;
-    return (data[0] == 0x80 && data[1] >= 2 && data[1] <= 5) || ((data[0] == '}' || data[0] == ']') && data[1] == 'q') ||
+    return (data[0] == 0x80 && data[1] >= 2 && data[1] <= 5) ||
+           ((data[0] == '}' || data[0] == ']') && data[1] == 'q') ||
            (data[0] == '(' && (data[1] == 'd' || data[1] == 'l'));
 }
 

@@ -33,10 +33,12 @@ bool sg_trace_check_header(const struct segalloc_trace_header *header, uint64_t 
         const char *text;
     } fields[] = {
 #define FIELD(name, wrong, text) {wrong, offsetof(struct segalloc_trace_header, name), header->name, text}
-        FIELD(version, header->version != SEGALLOC_TRACE_VERSION, "the version of the trace format is not 1, which this segalloc reads"),
+        FIELD(version, header->version != SEGALLOC_TRACE_VERSION,
+            "the version of the trace format is not 1, which this segalloc reads"),
         FIELD(header_bytes, header->header_bytes < sizeof *header, "the header is shorter than version 1 has it"),
-        FIELD(data_offset, first % FIRST_BLOCK_STEP || first > SEGALLOC_TRACE_HEADER_MOST || first < header->header_bytes,
-              "the first block does not begin at a multiple of 4096 bytes after the header, up to 16 MiB"),
+        FIELD(data_offset,
+            first % FIRST_BLOCK_STEP || first > SEGALLOC_TRACE_HEADER_MOST || first < header->header_bytes,
+            "the first block does not begin at a multiple of 4096 bytes after the header, up to 16 MiB"),
         FIELD(conf_bytes, header->header_bytes + texts > first, "the texts are longer than the header has room for"),
         FIELD(pid, header->pid > INT32_MAX, "no process has this number"),
         FIELD(imported, header->imported > 1, "whether it was imported is 0 or 1"),

@@ -97,9 +97,10 @@ static int open_format(struct sg_trace_reader *reader)
         if (!reader->format && reader->info.end_text)
             return sg_trace_fail(reader, "%s", reader->info.end_text);
         if (!reader->format)
-            return sg_trace_fail(reader, "neither a trace of segalloc, nor a memory snapshot of PyTorch's, nor RMM's CSV, whose first "
-                                 "line is '%s'",
-                                 SG_RMM_HEADER);
+            return sg_trace_fail(reader,
+                "neither a trace of segalloc, nor a memory snapshot of PyTorch's, nor RMM's CSV, whose first "
+                "line is '%s'",
+                SG_RMM_HEADER);
     }
     reader->info.format = reader->format->name;
     reader->info.compressed = sg_source_compressed(reader->source);

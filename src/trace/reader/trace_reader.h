@@ -30,7 +30,7 @@ struct sg_trace_info {
     uint64_t dropped;      /* lost by the writer, as far as read */
     uint64_t line;         /* CSV: line read last */
     uint64_t offset;       /* ours: bytes up to the end of the block read last, decompressed */
-    uint64_t next;         /* ours: where the record after those handed out stands, while it is of the same block: all that
+    uint64_t next; /* ours: where the record after those handed out stands, while it is of the same block: all that
                               are handed out by one call are */
 };
 

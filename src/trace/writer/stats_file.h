@@ -25,7 +25,7 @@ struct sg_stats_device {
 struct sg_stats_file {
     uint64_t pid, start_realtime_ns, end_realtime_ns;
     const char *conf, *command; /* NULL: none */
-    const char *untracked_by;   /* the call through which the order of streams could not be followed; NULL or "": none */
+    const char *untracked_by; /* the call through which the order of streams could not be followed; NULL or "": none */
     const char *pytorch;        /* who keeps a cache of PyTorch's tensors: "direct", "beneath" …; NULL: no PyTorch */
     const char *aliases;        /* whether pages may have two addresses: "on", or "off" and why; NULL: there are none */
     const struct sg_stats_device *devices;

@@ -20,7 +20,11 @@ static const char *const confs[] = {
     "expandable_segments:False,max_split_size_mb:64,garbage_collection_threshold:0.5",
 };
 static const char *const torch_confs[] = {
-    "", "expandable_segments:True", "max_split_size_mb:64", "garbage_collection_threshold:0.6", "roundup_power2_divisions:8",
+    "",
+    "expandable_segments:True",
+    "max_split_size_mb:64",
+    "garbage_collection_threshold:0.6",
+    "roundup_power2_divisions:8",
     "expandable_segments:True,max_split_size_mb:32,garbage_collection_threshold:0.5",
 };
 
@@ -46,14 +50,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct input input = {data + CHOICES, (size - CHOICES) / sizeof(struct segalloc_trace_record)};
     input.left = input.left < RECORDS_MOST ? input.left : RECORDS_MOST;
-    struct sg_play play = {.card_bytes = cards[data[1] % 4], .granularity = granules[data[1] / 4 % 4], .next = next_records,
-        .source = &input, .stop_at_oom = data[1] >= 0xf0};
+    struct sg_play play = {.card_bytes = cards[data[1] % 4],
+        .granularity = granules[data[1] / 4 % 4],
+        .next = next_records,
+        .source = &input,
+        .stop_at_oom = data[1] >= 0xf0};
     struct sg_play_result result;
     char error[SG_PLAY_ERROR] = "";
     sg_conf_init(&play.conf);
     if (data[0] % 4 == 3) {
         play.policy = SG_POLICY_PYTORCH;
-        FUZZ_EXPECT(sg_torch_conf_parse(torch_confs[data[2] % (sizeof torch_confs / sizeof *torch_confs)], &play.torch, error) == 0);
+        FUZZ_EXPECT(sg_torch_conf_parse(torch_confs[data[2] % (sizeof torch_confs / sizeof *torch_confs)], &play.torch,
+                        error) == 0);
     } else {
         (void)sg_conf_apply(&play.conf, SG_CONF_ARGUMENT, confs[data[2] % (sizeof confs / sizeof *confs)], NULL, NULL);
         play.as_recorded = data[0] % 4 == 0;

@@ -32,7 +32,8 @@ static void seal(uint8_t *data, size_t size)
         return;
     uint8_t *first = data + header.data_offset;
     memcpy(&block, first, sizeof block);
-    if (!(block.checksum & 1) || block.count > (size - header.data_offset - sizeof block) / sizeof(struct segalloc_trace_record))
+    if (!(block.checksum & 1) ||
+        block.count > (size - header.data_offset - sizeof block) / sizeof(struct segalloc_trace_record))
         return;
     uint64_t sum = SG_FNV_BASIS;
     for (uint32_t i = 0; i < block.count; i++) {

@@ -246,7 +246,8 @@ bool alias_streams(void)
     return end_twice(&twice, rounds(10000));
 }
 
-static CUresult put_part(CUdeviceptr at, uint64_t words, uint32_t value, uint32_t sector, uint32_t which, CUstream stream)
+static CUresult put_part(CUdeviceptr at, uint64_t words, uint32_t value, uint32_t sector, uint32_t which,
+    CUstream stream)
 {
     void *parameters[] = {&at, &words, &value, &sector, &which};
     return probe_launch(probe.kernels.put_part, BLOCKS, stream, parameters);

@@ -283,7 +283,8 @@ static bool time_at(CUmemGenericAllocationHandle handle, CUdeviceptr spare, int 
 bool probe_addresses(void)
 {
     static const int stages[] = {1, 1024, 16384, 65536};
-    int most = probe.simulated ? 16384 : 65536; /* the simulator's are mappings of this process, of which Linux gives 65,530 */
+    int most = probe.simulated ? 16384
+                               : 65536; /* the simulator's are mappings of this process, of which Linux gives 65,530 */
     CUmemAllocationProp prop = probe_prop();
     CUmemGenericAllocationHandle handle;
     CUdeviceptr range;

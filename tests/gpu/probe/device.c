@@ -113,8 +113,8 @@ static bool try_property(const struct property *property)
     CUresult made = probe.cu.cuMemCreate(&handle, bytes, &prop, 0);
     uint64_t ns = probe_ns() - began;
     if (made != CUDA_SUCCESS) {
-        probe_say("'handle': '%s', 'granularity_code': %d, 'granularity': %zu, 'create': %d", property->name, (int)asked,
-            granule, (int)made);
+        probe_say("'handle': '%s', 'granularity_code': %d, 'granularity': %zu, 'create': %d", property->name,
+            (int)asked, granule, (int)made);
         return true;
     }
     NEED(probe.cu.cuMemAddressReserve(&address, bytes, 0, 0, 0));
@@ -170,9 +170,9 @@ static void ask_of_second(CUdeviceptr first, size_t page, int count)
     static const struct {
         const char *name;
         CUpointer_attribute which;
-    } asked[] = {{"range start", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR}, {"range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE},
-        {"mapped", CU_POINTER_ATTRIBUTE_MAPPED}, {"mapping base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR},
-        {"mapping size", CU_POINTER_ATTRIBUTE_MAPPING_SIZE},
+    } asked[] = {{"range start", CU_POINTER_ATTRIBUTE_RANGE_START_ADDR},
+        {"range size", CU_POINTER_ATTRIBUTE_RANGE_SIZE}, {"mapped", CU_POINTER_ATTRIBUTE_MAPPED},
+        {"mapping base", CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR}, {"mapping size", CU_POINTER_ATTRIBUTE_MAPPING_SIZE},
         {"handle types", CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES},
         {"RDMA capable", CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE},
         {"legacy IPC", CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE}, {"managed", CU_POINTER_ATTRIBUTE_IS_MANAGED}};
@@ -194,7 +194,8 @@ static void ask_of_second(CUdeviceptr first, size_t page, int count)
     if (kept == 0)
         (void)probe.cu.cuMemRelease(handle);
     probe_say("'address_range_code': %d, 'address_range_from_first': %lld, 'address_range_bytes': %zu, "
-              "'mapping_bytes': %zu, 'sync_memops': %d, 'ipc': %d, 'retain': %d, 'dma_buf_of_1': %d, 'dma_buf_of_%d': %d",
+              "'mapping_bytes': %zu, 'sync_memops': %d, 'ipc': %d, 'retain': %d, 'dma_buf_of_1': %d, 'dma_buf_of_%d': "
+              "%d",
         (int)ranged, (long long)(base - first), bytes, page, set, given, kept, dma_buf(first + page, page), count,
         dma_buf(first, (size_t)count * page));
 }

@@ -165,7 +165,8 @@ int probe_role_grow(const char *bytes)
     const CUmemAllocationProp prop = probe_prop();
     CUdeviceptr address;
     CUmemGenericAllocationHandle handle;
-    size_t wanted = strtoull(bytes, NULL, 10) / probe.granule / MOVED * MOVED * probe.granule, step = MOVED * probe.granule;
+    size_t wanted = strtoull(bytes, NULL, 10) / probe.granule / MOVED * MOVED * probe.granule,
+           step = MOVED * probe.granule;
     if (!probe.cu.cuMemCreate || probe.cu.cuMemAddressReserve(&address, wanted, 0, 0, 0) != CUDA_SUCCESS)
         return 1;
     probe_ready();
@@ -206,8 +207,8 @@ bool probe_growth(void)
             else
                 failed++;
         }
-        probe_say("'processes': %d, 'bytes_each': %zu, 'ns_a_page': %llu, 'slowest_ns_a_page': %llu, 'failed': %d", count,
-            each, (unsigned long long)probe_at(&times, 50), (unsigned long long)probe_at(&times, 100), failed);
+        probe_say("'processes': %d, 'bytes_each': %zu, 'ns_a_page': %llu, 'slowest_ns_a_page': %llu, 'failed': %d",
+            count, each, (unsigned long long)probe_at(&times, 50), (unsigned long long)probe_at(&times, 100), failed);
     }
     return true;
 }

@@ -9,7 +9,14 @@
 #include "walk.h"
 
 /* Where the parts of a group's key stand, of 64 bits. */
-enum { CLASS_BITS = 6, DEVICE_BITS = 6, SITE_BITS = 20, PHASE_BITS = 20, STREAM_BITS = 11, STREAM_MOST = (1 << STREAM_BITS) - 1 };
+enum {
+    CLASS_BITS = 6,
+    DEVICE_BITS = 6,
+    SITE_BITS = 20,
+    PHASE_BITS = 20,
+    STREAM_BITS = 11,
+    STREAM_MOST = (1 << STREAM_BITS) - 1
+};
 enum { GROUPS_MOST = 1 << 17 };
 
 /* Of the blocks in it now. */
@@ -98,7 +105,8 @@ static int write_live(struct reading *reading, struct sg_keyframe *frame)
     putc('[', out);
     for (uint32_t i = 0; i < count; i++) {
         const struct live_group *group = &reading->group[reading->order[i]];
-        uint32_t number = i < reading->frames->rows && reading->order[i] ? sg_html_group(reading->frames, &group->group) : 0;
+        uint32_t number = i < reading->frames->rows && reading->order[i] ? sg_html_group(reading->frames, &group->group)
+                                                                         : 0;
         if (!number) {
             others.blocks += group->blocks;
             others.bytes += group->bytes;
@@ -191,8 +199,9 @@ int sg_keyframes_read_live(struct sg_keyframes *frames, struct sg_trace_reader *
 {
     struct reading reading = {.frames = frames, .groups = 1, .room = 0};
     int status = sg_trace_rewind(reader);
-    if (!status && (!sg_idmap_init(&reading.known) || !(reading.room = 64, reading.group = calloc(64, sizeof *reading.group)) ||
-                    !(reading.order = calloc(64, sizeof *reading.order))))
+    if (!status &&
+        (!sg_idmap_init(&reading.known) || !(reading.room = 64, reading.group = calloc(64, sizeof *reading.group)) ||
+            !(reading.order = calloc(64, sizeof *reading.order))))
         status = -ENOMEM;
     if (!status)
         status = sg_walk(reader, take, &reading);

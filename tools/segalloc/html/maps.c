@@ -30,7 +30,9 @@ struct mapping {
 
 static enum part part_of(const struct sg_placed *placed)
 {
-    return placed->piece.state == SG_PIECE_ALLOCATED ? PART_USED : placed->piece.state == SG_PIECE_PENDING ? PART_PENDING : PART_FREE;
+    return placed->piece.state == SG_PIECE_ALLOCATED ? PART_USED
+           : placed->piece.state == SG_PIECE_PENDING ? PART_PENDING
+                                                     : PART_FREE;
 }
 
 /* "bytes,part,group or bytes in use," */
@@ -50,8 +52,8 @@ static bool follows(const struct sg_placed *before, const struct sg_placed *plac
     return before->region == placed->region && before->piece.address + before->piece.bytes == placed->piece.address;
 }
 
-static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, const struct sg_placed *placed, uint32_t device,
-                uint64_t least)
+static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, const struct sg_placed *placed,
+    uint32_t device, uint64_t least)
 {
     enum part part = part_of(placed);
     uint32_t group = 0;
@@ -59,7 +61,9 @@ static void add(struct mapping *mapping, FILE *out, struct mixture *mixture, con
     if (alone)
         flush(out, mixture);
     if (part != PART_FREE && alone) {
-        const struct sg_html_group key = {.device = device, .size_class = sg_live_class(placed->piece.requested), .site = placed->site};
+        const struct sg_html_group key = {.device = device,
+            .size_class = sg_live_class(placed->piece.requested),
+            .site = placed->site};
         group = sg_html_group(mapping->frames, &key);
     }
     mixture->bytes += placed->piece.bytes;
@@ -132,8 +136,8 @@ static int write_map(struct mapping *mapping, struct sg_keyframe *frame, struct 
         fputs(first ? "" : ",", out);
         first = false;
         write_device(mapping, out, i, pieces);
-        fprintf(out, ",\"reserved\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"aliased\":%" PRIu64 "}", levels.reserved, levels.pinned,
-                levels.aliased);
+        fprintf(out, ",\"reserved\":%" PRIu64 ",\"pinned\":%" PRIu64 ",\"aliased\":%" PRIu64 "}", levels.reserved,
+            levels.pinned, levels.aliased);
     }
     putc(']', out);
     if (fclose(out) != 0)

@@ -12,8 +12,17 @@
 
 /* What a page may hold of all runs together, so that it stays below 5 MiB whatever the traces are. */
 enum {
-    POINTS = 16000, FRAMES = 480, FRAMES_OF_RUN = 64, ROWS = 20000, ROWS_OF_FRAME = 250, PIECES = 50000, PIECES_OF_MAP = 1500,
-    TEXT_BYTES = 700 << 10, GROUP_BYTES = 700 << 10, MAP_BYTES = 1200 << 10, MARKED_FAILURES = 8,
+    POINTS = 16000,
+    FRAMES = 480,
+    FRAMES_OF_RUN = 64,
+    ROWS = 20000,
+    ROWS_OF_FRAME = 250,
+    PIECES = 50000,
+    PIECES_OF_MAP = 1500,
+    TEXT_BYTES = 700 << 10,
+    GROUP_BYTES = 700 << 10,
+    MAP_BYTES = 1200 << 10,
+    MARKED_FAILURES = 8,
 };
 /* Longer traces are not replayed for it: that takes a second for some million events. */
 #define REPLAYED_EVENTS UINT64_C(5000000)
@@ -81,7 +90,8 @@ static void find_marks(struct run *run)
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
         mark_peaks(run, i);
     for (uint32_t i = 0; i < timeline->failures && i < MARKED_FAILURES; i++)
-        add_mark(run, "failure", timeline->failure[i].device, timeline->failure[i].request, timeline->failure[i].time_ns);
+        add_mark(run, "failure", timeline->failure[i].device, timeline->failure[i].request,
+            timeline->failure[i].time_ns);
     add_mark(run, "end", 0, timeline->requests, timeline->duration_ns);
 }
 
@@ -102,7 +112,8 @@ static int choose_frames(struct run *run, uint32_t most)
     if (!frames->frame)
         return -ENOMEM;
     for (uint32_t i = 0; i < run->marks; i++)
-        frames->frame[used++] = (struct sg_keyframe){.request = run->mark[i].request, .time_ns = run->mark[i].time_ns, .marked = true};
+        frames->frame[used++] =
+            (struct sg_keyframe){.request = run->mark[i].request, .time_ns = run->mark[i].time_ns, .marked = true};
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++) {
         const struct sg_series *series = &run->timeline->series[i];
         size_t stretches = most / (run->findings->devices ? run->findings->devices : 1) + 1;
@@ -148,8 +159,8 @@ static int read_trace(struct page *page, struct run *run, char *error)
         status = sg_keyframes_read_maps(&run->frames, reader, SG_DICTIONARY_DEVICES);
     sg_trace_close(reader);
     if (status)
-        snprintf(error, SG_FINDINGS_ERROR, "%s", status == -ESPIPE ? "a page needs a trace that can be read twice, not a pipe"
-                                                                   : strerror(-status));
+        snprintf(error, SG_FINDINGS_ERROR, "%s",
+            status == -ESPIPE ? "a page needs a trace that can be read twice, not a pipe" : strerror(-status));
     return status;
 }
 
@@ -228,15 +239,16 @@ static void write_lifetimes(struct page *page, const struct sg_timeline *timelin
     for (int life = 0; life < SG_LIFETIMES; life++)
         for (int size = 0; size < SG_LIVE_CLASSES; size++)
             if (timeline->lifetime[life][size].blocks) {
-                fprintf(page->out, "%s[%d,%d,%" PRIu64 ",%" PRIu64 "]", comma, life, size, timeline->lifetime[life][size].blocks,
-                        timeline->lifetime[life][size].bytes);
+                fprintf(page->out, "%s[%d,%d,%" PRIu64 ",%" PRIu64 "]", comma, life, size,
+                    timeline->lifetime[life][size].blocks, timeline->lifetime[life][size].bytes);
                 comma = ",";
             }
     fputs("],\"alive\":[", page->out);
     comma = "";
     for (int size = 0; size < SG_LIVE_CLASSES; size++)
         if (timeline->alive[size].blocks) {
-            fprintf(page->out, "%s[%d,%" PRIu64 ",%" PRIu64 "]", comma, size, timeline->alive[size].blocks, timeline->alive[size].bytes);
+            fprintf(page->out, "%s[%d,%" PRIu64 ",%" PRIu64 "]", comma, size, timeline->alive[size].blocks,
+                timeline->alive[size].bytes);
             comma = ",";
         }
     putc(']', page->out);
@@ -249,8 +261,8 @@ static void write_marks(struct page *page, const struct run *run)
     char text[SG_SITE_TEXT];
     fputs(",\"marks\":[", page->out);
     for (uint32_t i = 0; i < run->marks; i++)
-        fprintf(page->out, "%s[\"%s\",%" PRIu32 ",%" PRIu64 ",%" PRIu64 "]", i ? "," : "", run->mark[i].kind, run->mark[i].device,
-                run->mark[i].request, run->mark[i].time_ns / 1000);
+        fprintf(page->out, "%s[\"%s\",%" PRIu32 ",%" PRIu64 ",%" PRIu64 "]", i ? "," : "", run->mark[i].kind,
+            run->mark[i].device, run->mark[i].request, run->mark[i].time_ns / 1000);
     fputs("],\"failures\":[", page->out);
     for (uint32_t i = 0; i < timeline->failures; i++) {
         const struct sg_timeline_failure *failure = &timeline->failure[i];
@@ -270,16 +282,18 @@ static void write_trace(struct page *page, const struct run *run)
 {
     static const char *const sources[] = {"events", "statistics", "replay"};
     const struct sg_timeline *timeline = run->timeline;
-    fprintf(page->out, ",\"source\":\"%s\",\"diverged\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"walked\":%" PRIu64 ",\"shown\":%"
-            PRIu64 ",\"duration_us\":%" PRIu64, sources[timeline->source], timeline->diverged, timeline->requests, timeline->walked,
-            timeline->shown, timeline->duration_ns / 1000);
+    fprintf(page->out,
+        ",\"source\":\"%s\",\"diverged\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"walked\":%" PRIu64 ",\"shown\":%" PRIu64
+        ",\"duration_us\":%" PRIu64,
+        sources[timeline->source], timeline->diverged, timeline->requests, timeline->walked, timeline->shown,
+        timeline->duration_ns / 1000);
     write_marks(page, run);
     write_lifetimes(page, timeline);
     fputs(",\"frames\":[", page->out);
     for (size_t i = 0; i < run->frames.count; i++) {
         const struct sg_keyframe *frame = &run->frames.frame[i];
-        fprintf(page->out, "%s{\"n\":%" PRIu64 ",\"us\":%" PRIu64 ",\"live\":%s,\"map\":%s}", i ? "," : "", frame->request,
-                frame->time_ns / 1000, frame->live ? frame->live : "[]", frame->map ? frame->map : "null");
+        fprintf(page->out, "%s{\"n\":%" PRIu64 ",\"us\":%" PRIu64 ",\"live\":%s,\"map\":%s}", i ? "," : "",
+            frame->request, frame->time_ns / 1000, frame->live ? frame->live : "[]", frame->map ? frame->map : "null");
     }
     bool whole = fflush(run->groups.out) == 0;
     fprintf(page->out, "],\"groups\":[%s]", whole && run->groups.json ? run->groups.json : "");
@@ -314,9 +328,10 @@ static void write_run(struct page *page, const struct run *run)
     write_text(page, "end_text", findings->end_text);
     write_number(page, "events", findings->events, findings->trace);
     write_number(page, "dropped", findings->dropped, findings->trace);
-    fprintf(page->out, ",\"imported\":%s,\"at_least\":%s,\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64 ",\"passed_on\":%" PRIu64,
-            findings->imported ? "true" : "false", findings->at_least ? "true" : "false", findings->allocs, findings->ooms,
-            findings->passed_on);
+    fprintf(page->out,
+        ",\"imported\":%s,\"at_least\":%s,\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64 ",\"passed_on\":%" PRIu64,
+        findings->imported ? "true" : "false", findings->at_least ? "true" : "false", findings->allocs, findings->ooms,
+        findings->passed_on);
     fputs(",\"devices\":[", page->out);
     for (uint32_t i = 0; i < findings->devices; i++) {
         if (i)
@@ -340,7 +355,9 @@ static int add_run(struct page *page, const struct sg_findings *findings, char *
         told.command = program;
         told.book.redacted = true;
     }
-    struct run run = {.findings = &told, .path = findings->path, .frames = {.book = &told.book, .texts = &page->texts, .groups = &run.groups}};
+    struct run run = {.findings = &told,
+        .path = findings->path,
+        .frames = {.book = &told.book, .texts = &page->texts, .groups = &run.groups}};
     bool fine = sg_html_list_init(&run.groups, GROUP_BYTES / page->runs);
     run.timeline = calloc(1, sizeof *run.timeline);
     int status = fine && run.timeline ? 0 : -ENOMEM;
@@ -375,7 +392,7 @@ static int write_runs(struct page *page, const struct sg_findings *const *runs, 
 {
     int status = 0;
     fprintf(page->out, "{\"schema\":\"segalloc.page/1\",\"version\":\"" SEGALLOC_VERSION "\",\"redacted\":%s,\"runs\":[",
-            page->redact ? "true" : "false");
+        page->redact ? "true" : "false");
     for (size_t i = 0; i < page->runs && !status; i++) {
         if (i)
             putc(',', page->out);

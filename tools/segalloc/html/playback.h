@@ -6,7 +6,8 @@
 #include "reader/trace_reader.h"
 
 /* As `watch` of struct sg_play. */
-typedef bool sg_playback_fn(void *user, const struct segalloc_trace_record *record, uint64_t request, struct sg_core *core);
+typedef bool sg_playback_fn(void *user, const struct segalloc_trace_record *record, uint64_t request,
+    struct sg_core *core);
 
 /* Plays from the beginning until `watch` ends it. 0, -ENOMEM, -ESPIPE where the trace can be read once only, or -ENODATA
    where it contradicts itself. `ret_diverged`: request from which on it is not the recorded run; 0: none. */

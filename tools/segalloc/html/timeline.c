@@ -55,7 +55,8 @@ static int note_life(struct reading *reading, const struct sg_walk_event *event)
         return 0;
     }
     unsigned life = digits(event->request - birth->request);
-    struct sg_lifetime *lived = &timeline->lifetime[life < SG_LIFETIMES ? life : SG_LIFETIMES - 1][sg_live_class(event->size)];
+    struct sg_lifetime *lived =
+        &timeline->lifetime[life < SG_LIFETIMES ? life : SG_LIFETIMES - 1][sg_live_class(event->size)];
     lived->blocks++;
     lived->bytes += event->size;
     return 0;
@@ -147,14 +148,22 @@ static bool sample(void *user, const struct segalloc_trace_record *record, uint6
         if (!replaying->timeline->series[i].count)
             continue;
         sg_core_levels(core, (int)i, &levels);
-        if (memcmp(&levels, &replaying->before[i], sizeof levels) == 0 && record->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE)
+        if (memcmp(&levels, &replaying->before[i], sizeof levels) == 0 &&
+            record->kind != SEGALLOC_RECORD_ALLOCATE_FAILURE)
             continue;
         replaying->before[i] = levels;
-        now[i] = (struct sg_walk_device){.requested = levels.requested, .knows_reserved = true, .reserved = levels.reserved,
-                                         .allocated = levels.allocated, .pending = levels.pending};
+        now[i] = (struct sg_walk_device){.requested = levels.requested,
+            .knows_reserved = true,
+            .reserved = levels.reserved,
+            .allocated = levels.allocated,
+            .pending = levels.pending};
         const struct sg_walk_event event = {
-            .number = replaying->record, .request = request, .device = i, .devices = now,
-            .time_ns = record->time_ns > replaying->timeline->first_ns ? record->time_ns - replaying->timeline->first_ns : 0,
+            .number = replaying->record,
+            .request = request,
+            .device = i,
+            .devices = now,
+            .time_ns = record->time_ns > replaying->timeline->first_ns ? record->time_ns - replaying->timeline->first_ns
+                                                                       : 0,
         };
         replaying->status = sg_series_add(&replaying->series[i], &event);
     }

@@ -34,7 +34,8 @@ struct sg_timeline {
         uint64_t request, time_ns;
         uint32_t phase;    /* from here on; 0: none */
     } phase[SG_TIMELINE_PHASES];
-    uint32_t phases, phase_depth; /* depth: how many levels of phases are told apart; 0: they change too often to be drawn */
+    uint32_t phases,
+        phase_depth; /* depth: how many levels of phases are told apart; 0: they change too often to be drawn */
     /* By binary digits of the requests that a block lived, and of its size. */
     struct sg_lifetime {
         uint64_t blocks, bytes;
