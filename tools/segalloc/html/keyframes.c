@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "growing_array.h"
 #include "live_groups.h"
 #include "walk.h"
 
@@ -39,7 +40,7 @@ struct reading {
     uint32_t *order;        /* groups, for a frame */
     uint32_t groups, room;  /* group 0 takes in what comes after GROUPS_MOST */
     struct block *block;    /* by number */
-    uint32_t block_room;
+    uint32_t blocks, block_room;
 };
 
 static uint64_t key_of(const struct sg_html_group *group)
@@ -135,16 +136,9 @@ static int write_frames_before(struct reading *reading, uint64_t request)
 
 static bool make_room(struct reading *reading, uint32_t block)
 {
-    if (block >= reading->block_room) {
-        uint32_t room = reading->block_room ? reading->block_room : 4096;
-        while (room <= block)
-            room *= 2;
-        struct block *larger = realloc(reading->block, room * sizeof *larger);
-        if (!larger)
-            return false;
-        reading->block = larger;
-        reading->block_room = room;
-    }
+    if (sg_growing_array((void **)&reading->block, &reading->blocks, &reading->block_room, block,
+            sizeof *reading->block))
+        return false;
     if (reading->groups < reading->room)
         return true;
     uint32_t room = reading->room ? 2 * reading->room : 64;

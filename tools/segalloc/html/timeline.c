@@ -4,57 +4,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "growing_array.h"
 #include "playback.h"
 
 enum { PHASE_DEEP = 16 };
 
-struct birth {
-    uint64_t request;
-};
-
 struct reading {
     struct sg_timeline *timeline;
-    struct birth *birth; /* by number of the block */
-    uint32_t room;
+    uint64_t *birth; /* request of the allocation, by number of the block */
+    uint32_t births, room;
     bool failed_last;
 };
-
-static unsigned digits(uint64_t value)
-{
-    return value ? 64 - (unsigned)__builtin_clzll(value) : 0;
-}
-
-static bool make_room(struct reading *reading, uint32_t block)
-{
-    if (block < reading->room)
-        return true;
-    uint32_t room = reading->room ? reading->room : 4096;
-    while (room <= block)
-        room *= 2;
-    struct birth *larger = realloc(reading->birth, room * sizeof *larger);
-    if (!larger)
-        return false;
-    memset(larger + reading->room, 0, (room - reading->room) * sizeof *larger);
-    reading->birth = larger;
-    reading->room = room;
-    return true;
-}
 
 static int note_life(struct reading *reading, const struct sg_walk_event *event)
 {
     struct sg_timeline *timeline = reading->timeline;
-    if (!make_room(reading, event->block))
-        return -ENOMEM;
+    int status = sg_growing_array((void **)&reading->birth, &reading->births, &reading->room, event->block,
+        sizeof *reading->birth);
+    if (status)
+        return status;
     struct sg_lifetime *alive = &timeline->alive[sg_live_class(event->size)];
     bool born = event->kind == SG_WALK_ALLOC;
     alive->blocks += born ? 1 : UINT64_MAX;
     alive->bytes += born ? event->size : -event->size;
-    struct birth *birth = &reading->birth[event->block];
     if (born) {
-        birth->request = event->request;
+        reading->birth[event->block] = event->request;
         return 0;
     }
-    unsigned life = digits(event->request - birth->request);
+    unsigned life = sg_live_class(event->request - reading->birth[event->block]); /* so many binary digits */
     struct sg_lifetime *lived =
         &timeline->lifetime[life < SG_LIFETIMES ? life : SG_LIFETIMES - 1][sg_live_class(event->size)];
     lived->blocks++;
