@@ -2,10 +2,11 @@
 
 #include <stdlib.h>
 
+#include "idmap.h"
 #include "recordings.h"
 
 struct recording {
-    struct sg_ledger_clock work; /* what it came after */
+    struct sg_ledger_clock work;  /* what it came after */
     struct sg_vector_clock known; /* as the core knew */
     int device;
 };
@@ -14,7 +15,9 @@ struct sg_ahead {
     struct sg_core *core;
     struct sg_ledger *card;
     struct sg_recordings recordings;
-    bool has_work; /* the trace says what work there is */
+    bool has_work;          /* the trace says what work there is */
+    struct sg_idmap number; /* by stream of the trace, + 1: its number in the queue */
+    uint32_t numbers;
     bool followed[SG_CARD_STREAMS];
     sg_slot slot[SG_CARD_STREAMS]; /* by number in the queue */
 };
@@ -27,7 +30,7 @@ struct sg_ahead *sg_ahead_new(struct sg_core *core, struct sg_ledger *card, uint
     ahead->core = core;
     ahead->card = card;
     card->queue = sg_lag_queue_new(run_ahead);
-    if (card->queue && sg_recordings_init(&ahead->recordings, sizeof(struct recording)))
+    if (card->queue && sg_idmap_init(&ahead->number) && sg_recordings_init(&ahead->recordings, sizeof(struct recording)))
         return ahead;
     sg_ahead_delete(ahead);
     return NULL;
@@ -40,15 +43,22 @@ void sg_ahead_delete(struct sg_ahead *ahead)
     sg_lag_queue_delete(ahead->card->queue);
     ahead->card->queue = NULL;
     sg_recordings_fini(&ahead->recordings);
+    sg_idmap_fini(&ahead->number);
     free(ahead);
 }
 
-/* A stream's number in the queue. PyTorch's streams, like all that libraries make, do not take part in the legacy
-   stream's order, and the trace has a row for every order there is: so none is given flags. Streams that share a number
-   are not followed. */
+/* A stream's number in the queue: those of the trace in the order of their first use, as their own numbers may be large.
+   PyTorch's streams, like all that libraries make, do not take part in the legacy stream's order, and the trace has a
+   row for every order there is: so none is given flags. Streams that share a number are not followed. */
 static uint32_t number_of(struct sg_ahead *ahead, int device, uint32_t stream)
 {
-    uint32_t number = sg_lag_queue_stream(ahead->card->queue, stream, device);
+    uint64_t known = sg_idmap_get(&ahead->number, stream);
+    if (!known) {
+        known = ahead->numbers + 1;
+        if (ahead->numbers < SG_CARD_STREAMS - 1 && sg_idmap_put(&ahead->number, stream, known))
+            ahead->numbers++;
+    }
+    uint32_t number = sg_lag_queue_stream(ahead->card->queue, known - 1, device);
     if (!ahead->followed[number] && number < SG_CARD_STREAMS - 1) {
         const struct sg_stream_id id = {.key = number + 1, .handle = (CUstream)(uintptr_t)number};
         ahead->slot[number] = sg_core_slot(ahead->core, device, &id);

@@ -1,7 +1,7 @@
 """Traces with rows about work: they are read and written, the bound by the order of the work is right, and replays that
 run ahead keep to both.
 
-Usage: test_ahead.py SEGALLOC"""
+Usage: test_ahead.py SEGALLOC STREAMS"""
 import json
 import os
 import subprocess
@@ -12,7 +12,7 @@ import unittest
 sys.dont_write_bytecode = True  # not into the source folder
 import loads  # noqa: E402
 
-SEGALLOC = os.path.abspath(sys.argv.pop(1))
+SEGALLOC, STREAMS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
 MIB = 1 << 20
 LORA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "qwen25-7b-lora.csv.zst")
 
@@ -247,6 +247,14 @@ class RunAhead(Case):
             got = self.replay(loads.chain(1), ahead, "reserve_slack:1.0")
             with self.subTest(ahead=ahead):
                 self.assertLess(got["peak_reserved_bytes"], most * got["peak_requested_bytes"])
+
+    def test_streams_of_a_recorded_program_are_told_apart(self):
+        trace = os.path.join(self.folder, "recorded.trace")
+        segalloc("run", "--sim", "1GiB", "-o", trace, "--", STREAMS, "1", "500", "1", str(4 * MIB))
+        for ahead in (20, 1000):
+            got = json.loads(segalloc("replay", trace, "--json", "--run-ahead", str(ahead), "--conf", "free_sync:stream"))
+            with self.subTest(ahead=ahead):  # all is freed as a step of the one stream that asks for it
+                self.assertEqual((got["allocs"], got["peak_pending_bytes"]), (500, 0))
 
     def test_usage(self):
         trace = self.write(self.churn())
