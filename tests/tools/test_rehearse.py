@@ -251,6 +251,23 @@ class Rehearse(unittest.TestCase):
                 self.assertFalse(os.path.exists(f"/proc/{left}"))
                 self.assertEqual(os.listdir(folder), [])
 
+    def test_a_card_without_end_is_no_card_to_tune_for(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trace, table = os.path.join(folder, "run.trace"), os.path.join(folder, "run.csv")
+            self.assertEqual(rehearse("-o", trace, "--", LOOP, "200", "return").returncode, 0)
+            with open(table, "w") as file:
+                subprocess.run([SEGALLOC, "trace", "cat", trace], stdout=file, check=True)
+            defaults = []
+            for path in (trace, table):  # the table names no device
+                done = subprocess.run([SEGALLOC, "tune", "--json", "--budget", "4", path], env=ENVIRONMENT,
+                                      capture_output=True, text=True, check=True)
+                tuned = json.loads(done.stdout)
+                self.assertFalse(tuned["traces"][0]["card_known"])
+                defaults.append(tuned["candidates"][0]["peak_reserved_bytes"])
+            self.assertEqual(*defaults)
+            text = subprocess.run([SEGALLOC, "tune", trace], env=ENVIRONMENT, capture_output=True, text=True).stdout
+            self.assertIn("names no card", text)
+
     @staticmethod
     def command_of(pid):
         with open(f"/proc/{pid}/cmdline") as file:

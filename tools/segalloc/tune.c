@@ -58,7 +58,7 @@ static int help(void)
          "  -p, --param NAME=LOW..HIGH, --param NAME=A,B,…\n"
          "                         search only the parameters named so, over these values\n"
          "  -l, --limit SIZE       size of each card, such as 24GiB (default: that of the\n"
-         "                         recorded device, or 1 TiB)\n"
+         "                         recorded device, or one without end)\n"
          "  -b, --budget N|TIME    how many settings to try at most (default: 64), or how\n"
          "                         long: 30s\n"
          "  -J, --threads N        replays at a time (default: one a core)\n"

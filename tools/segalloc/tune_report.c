@@ -261,10 +261,10 @@ static void json_result(const struct sg_tune_search *search, const struct sg_tun
 {
     printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64
            ",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64,
-           candidate->reserved, candidate->calls, candidate->ooms, candidate->pages_moved, candidate->bytes_moved);
+        candidate->reserved, candidate->calls, candidate->ooms, candidate->pages_moved, candidate->bytes_moved);
     if (search->space->policy == SG_POLICY_SEGALLOC)
         printf(",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", (double)candidate->growth_ns / 1000,
-               (double)candidate->move_ns / 1000);
+            (double)candidate->move_ns / 1000);
     fputs(",\"traces\":[", stdout);
     for (size_t i = 0; i < search->traces; i++) {
         const struct sg_play_result *result = &candidate->result[i];
@@ -273,7 +273,7 @@ static void json_result(const struct sg_tune_search *search, const struct sg_tun
         SG_PLAY_CALLS(CALL)
 #undef CALL
         printf("%s{\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64 "}",
-               i ? "," : "", result->peak_reserved, calls, result->ooms);
+            i ? "," : "", result->peak_reserved, calls, result->ooms);
     }
     putchar(']');
 }
@@ -308,9 +308,10 @@ static void json_traces(const struct sg_tune_search *search)
         fputs(i ? ",{\"path\":" : "{\"path\":", stdout);
         sg_tool_json_string(trace->path);
         printf(",\"events\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
-               ",\"complete\":%s,\"failures\":%" PRIu64,
-               trace->events, trace->peak_live, sg_tune_card(search, i), trace->end_text ? "false" : "true",
-               trace->failures);
+               ",\"card_known\":%s,\"complete\":%s,\"failures\":%" PRIu64,
+            trace->events, trace->peak_live, sg_tune_card(search, i),
+            search->limit || !trace->unknown_card ? "true" : "false", trace->end_text ? "false" : "true",
+            trace->failures);
         if (trace->reserved)
             printf(",\"recorded_reserved_bytes\":%" PRIu64 "}", trace->reserved);
         else
@@ -324,7 +325,7 @@ void sg_tune_print_json(const struct sg_tune_search *search, double seconds)
     size_t best = sg_tune_recommend(search);
     char reason[SG_TUNE_REASON], *line = paste(search, best);
     printf("{\"schema\":\"segalloc.tune/1\",\"for\":\"%s\"",
-           search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
+        search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
     json_traces(search);
     json_list(search, "candidates", false);
     json_list(search, "pareto", true);
@@ -343,7 +344,7 @@ void sg_tune_print_json(const struct sg_tune_search *search, double seconds)
     fputs(",\"line\":", stdout);
     sg_tool_json_string(line);
     printf("},\"complete\":%s,\"threads\":%u,\"seconds\":%.3f}\n", search->complete ? "true" : "false", search->threads,
-           seconds);
+        seconds);
     free(line);
 }
 
@@ -404,17 +405,21 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds,
         sg_size_format(sg_tune_card(search, 0), card));
     if (search->traces > 1)
-        printf(
-            "figures are sums over %zu traces; nothing is recommended that is worse than the defaults on one of them\n",
+        printf("figures are sums over %zu traces; nothing is recommended that is worse than the defaults on one of "
+               "them\n",
             search->traces);
     for (size_t i = 0; i < search->traces; i++) {
         if (search->trace[i].end_text)
             printf("%s is incomplete: %s\n", search->trace[i].path, search->trace[i].end_text);
+        if (search->trace[i].unknown_card && !search->limit)
+            printf("%s names no card: pages are as on one that is just full; --limit takes yours\n",
+                search->trace[i].path);
     }
     uint64_t doubt = sg_tune_doubt(search);
     if (doubt)
         printf("recorded under the setting in use: %s more or less than its replay here, which has no queued work;\n"
-               "what gains less than that is no reason to change\n", sg_size_format(doubt, card));
+               "what gains less than that is no reason to change\n",
+            sg_size_format(doubt, card));
     if (!search->complete)
         puts("the search was cut short: better settings may exist");
 }
@@ -432,7 +437,7 @@ void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
     }
     print_head(search, seconds);
     printf("\n%-*s %12s %10s %13s%s\n", width + 2, "", "reserved", "of live", "driver calls",
-           search->space->policy == SG_POLICY_SEGALLOC ? "  pages moved" : "");
+        search->space->policy == SG_POLICY_SEGALLOC ? "  pages moved" : "");
     if (*search->candidate[0]->setting.conf)
         puts("the defaults of what is searched");
     row(search, best == 0 ? "*" : "", or_defaults(search->candidate[0]->setting.conf), 0, width);

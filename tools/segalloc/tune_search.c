@@ -390,7 +390,7 @@ uint64_t sg_tune_doubt(const struct sg_tune_search *search)
     const struct sg_tune_candidate *current = search->candidate[search->current];
     uint64_t recorded = 0;
     for (size_t i = 0; i < search->traces; i++) {
-        if (!search->trace[i].reserved)
+        if (!search->trace[i].reserved || search->trace[i].unknown_card)
             return 0;
         recorded += search->trace[i].reserved;
     }

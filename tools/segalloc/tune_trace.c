@@ -34,8 +34,8 @@ struct decoder {
     uint32_t slots, sizes;
     struct sg_dictionary dictionary;
     uint64_t alive[SEGALLOC_TRACE_DEVICES], peak[SEGALLOC_TRACE_DEVICES]; /* bytes of each device */
-    uint8_t *device; /* of the block in each slot */
-    uint64_t reserved[SEGALLOC_TRACE_DEVICES]; /* at the peak, by the last statistics */
+    uint8_t *device;                                                      /* of the block in each slot */
+    uint64_t reserved[SEGALLOC_TRACE_DEVICES];                            /* at the peak, by the last statistics */
     uint64_t bound;
     uint64_t place; /* byte of the file at which the record stands; 0: unknown */
     char *error;
@@ -45,7 +45,7 @@ static int fail(struct decoder *decoder, int status, const char *what, uint64_t 
 {
     int length = decoder->place ? snprintf(decoder->error, SG_TUNE_ERROR, "byte %" PRIu64 ": ", decoder->place) : 0;
     snprintf(decoder->error + length, SG_TUNE_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
-             decoder->trace->events, what, id);
+        decoder->trace->events, what, id);
     return status;
 }
 
@@ -61,10 +61,10 @@ static int add_chunk(struct decoder *decoder)
     char bound[SG_SIZE_TEXT];
     if ((trace->chunks + 1) * sizeof(struct sg_tune_event) * CHUNK_EVENTS > decoder->bound) {
         snprintf(decoder->error, SG_TUNE_ERROR,
-                 "the events take more than %s of memory (%d bytes each, %" PRIu64
-                 " read so far); allow more with --memory, or tune on "
-                 "a part: segalloc trace cat TRACE --to SECONDS -o PART.csv",
-                 sg_size_format(decoder->bound, bound), SG_TUNE_EVENT_BYTES, trace->events);
+            "the events take more than %s of memory (%d bytes each, %" PRIu64
+            " read so far); allow more with --memory, or tune on "
+            "a part: segalloc trace cat TRACE --to SECONDS -o PART.csv",
+            sg_size_format(decoder->bound, bound), SG_TUNE_EVENT_BYTES, trace->events);
         return -E2BIG;
     }
     struct sg_tune_event **larger = realloc(trace->chunk, (trace->chunks + 1) * sizeof *larger);
@@ -170,6 +170,12 @@ static int release(struct decoder *decoder, const struct segalloc_trace_record *
     return append(decoder, record, slot);
 }
 
+/* A card without end, as `segalloc rehearse` has, says nothing: its pages are as large as no card's that is sold. */
+static uint64_t card_sold(uint64_t bytes)
+{
+    return bytes < SG_TIB ? bytes : 0;
+}
+
 /* Keeps what can decide where memory goes under settings other than the recorded ones: the steps of the recorded slow
    allocations, for one, do not. */
 static int take(struct decoder *decoder, const struct segalloc_trace_record *record)
@@ -236,6 +242,8 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
     }
     for (uint32_t i = 0; i < SEGALLOC_TRACE_DEVICES; i++) {
         struct sg_tune_trace *trace = decoder->trace;
+        trace->card[i] = card_sold(trace->card[i]);
+        trace->unknown_card |= trace->needed[i] && !trace->card[i];
         trace->peak_live += decoder->peak[i];
         trace->device_bytes = trace->card[i] > trace->device_bytes ? trace->card[i] : trace->device_bytes;
         if (sg_trace_info(reader)->end == SG_TRACE_CLOSED)
@@ -248,8 +256,7 @@ static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const
     return status;
 }
 
-int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret,
-                       char *error)
+int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret, char *error)
 {
     struct sg_trace_reader *reader;
     *ret = (struct sg_tune_trace){.path = path};
@@ -259,7 +266,7 @@ int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop
     struct decoder decoder = {.trace = ret, .bound = bound, .error = error};
     const struct sg_trace_info *info = sg_trace_info(reader);
     ret->granularity = info->header.granularity;
-    ret->card[0] = ret->device_bytes = info->header.device_bytes;
+    ret->card[0] = ret->device_bytes = card_sold(info->header.device_bytes);
     ret->conf = strdup(info->conf);
     status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
     ret->end_text = status == 0 ? info->end_text : NULL; /* static, where it is not damaged */
@@ -295,10 +302,10 @@ size_t sg_tune_next(void *source, struct segalloc_trace_record *out, size_t n)
         const struct sg_tune_event *event = &trace->chunk[cursor->at / CHUNK_EVENTS][cursor->at % CHUNK_EVENTS];
         cursor->at++;
         out[i] = (struct segalloc_trace_record){.kind = event->kind,
-                                                .flags = event->flags,
-                                                .stream = event->stream,
-                                                .id = event->slot,
-                                                .size = event->size};
+            .flags = event->flags,
+            .stream = event->stream,
+            .id = event->slot,
+            .size = event->size};
     }
     return n;
 }

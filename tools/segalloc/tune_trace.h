@@ -20,6 +20,7 @@ struct sg_tune_trace {
     uint64_t events;                    /* of the program */
     uint64_t granularity, device_bytes; /* 0: unknown; the largest device's */
     uint64_t card[SEGALLOC_TRACE_DEVICES]; /* of each device, as recorded; 0: unknown, or not used */
+    bool unknown_card;                  /* of a device that was used none was recorded, or one without end */
     uint64_t peak_live;                 /* bytes asked for and not freed: the sum of the devices' peaks */
     uint64_t needed[SEGALLOC_TRACE_DEVICES]; /* of each device, at once, by the allocations that failed too */
     uint64_t failures;                  /* allocations that failed when it was recorded */
