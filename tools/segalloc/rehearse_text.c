@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "probe.h"
 #include "size.h"
 #include "tool.h"
 
@@ -237,13 +238,29 @@ static void print_argument(const char *text)
     putchar('\'');
 }
 
+/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for. */
+static void print_where(const struct sg_rehearse *rehearse)
+{
+    struct sg_probe probe = {0};
+    bool has_gpu = sg_probe_driver(NULL, &probe) && probe.driver && probe.result == 0 && probe.devices > 0;
+    uint64_t bytes = has_gpu || !rehearse->card_count ? 0 : rehearse->card[0].bytes;
+    if (bytes % SG_GIB == 0 && bytes)
+        printf(" --sim %" PRIu64 "GiB", bytes / SG_GIB);
+    else if (bytes % SG_MIB == 0 && bytes)
+        printf(" --sim %" PRIu64 "MiB", bytes / SG_MIB);
+    else if (bytes)
+        printf(" --sim %" PRIu64, bytes);
+}
+
 void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
 {
     char values[128];
     if (!fits && !sg_rehearse_try_suggest(rehearse->command, values, sizeof values))
         return;
     if (fits) {
-        fputs("Next: segalloc run --", stdout);
+        fputs("Next: segalloc run", stdout);
+        print_where(rehearse);
+        fputs(" --", stdout);
     } else {
         fputs("Next: segalloc rehearse", stdout);
         if (rehearse->list)
