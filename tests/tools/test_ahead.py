@@ -13,12 +13,15 @@ sys.dont_write_bytecode = True  # not into the source folder
 import loads  # noqa: E402
 
 SEGALLOC, STREAMS = (os.path.abspath(sys.argv.pop(1)) for _ in range(2))
+ENVIRONMENT = {**os.environ}
+if "SANITIZER" in os.environ:  # its runtime must come before all other libraries
+    ENVIRONMENT["LD_PRELOAD"] = os.environ["SANITIZER"]
 MIB = 1 << 20
 LORA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data", "qwen25-7b-lora.csv.zst")
 
 
 def segalloc(*arguments, status=0):
-    result = subprocess.run([SEGALLOC, *arguments], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([SEGALLOC, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=120)
     assert result.returncode == status, result
     return result.stdout if status == 0 else result.stderr
 
