@@ -8,9 +8,8 @@ static _Thread_local int ordinal;
 
 void sg_ledger_init(struct sg_ledger *card, uint64_t total_bytes, uint64_t granularity)
 {
-    /* Addresses like those of a real card, so that nothing depends on small ones. */
     *card = (struct sg_ledger){.total_bytes = total_bytes, .granularity = granularity,
-        .next_address = UINT64_C(0x7f0000000000)};
+        .next_address = SG_LEDGER_BASE};
 }
 
 void sg_ledger_fini(struct sg_ledger *card)

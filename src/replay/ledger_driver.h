@@ -19,6 +19,10 @@
 
 enum { SG_CARD_DEVICES = 64 };
 
+/* Where the addresses that the ledger gives out begin. A replay sees recorded addresses of fixed segments beside them,
+   which are those of a process: below 2^47 on x86-64, 2^56 with five levels of page tables, 2^52 on arm64. */
+#define SG_LEDGER_BASE (UINT64_C(1) << 56)
+
 struct sg_ledger {
     uint64_t total_bytes, granularity; /* of each device that has no size of its own */
     uint64_t next_address;

@@ -13,7 +13,8 @@ SEGALLOC = os.path.abspath(sys.argv.pop(1))
 MIB, GIB = 1 << 20, 1 << 30
 HEADER = "Thread,Time,Action,Pointer,Size,Stream\n"
 # Kinds of include/segalloc/trace_format.h.
-ALLOCATE, FREE, ALLOCATE_FAILURE, EMPTY_CACHE, SLOW_BEGIN, SLOW_STEP, TURN, PIN, DEFINE_STREAM = 1, 2, 3, 12, 34, 35, 48, 49, 64
+ALLOCATE, FREE, ALLOCATE_FAILURE, EMPTY_CACHE, SLOW_BEGIN, SLOW_STEP = 1, 2, 3, 12, 34, 35
+TURN, PIN, FIX, DEFINE_STREAM = 48, 49, 51, 64
 LATE_UNMAP, UNMAPPED, REUSE, REGION, GARBAGE, CUT, GIVEN, RETIRE = range(2, 10)
 NOT_FOUND, RAN_OUT = 500, 2
 FIXED = "expandable_segments:False"
@@ -173,6 +174,17 @@ class Replay(unittest.TestCase):
                 (EMPTY_CACHE, 1, 0, 0),
             ], FIXED)
             self.assertEqual(got["end_reserved_bytes"], left * MIB)
+
+    def test_fixed_segments_lie_in_no_range_of_the_replay(self):
+        """What the replay reserves itself is where no process has an address."""
+        for low in (0x7f00 << 32, 0x7f01 << 32, 1 << 46, (1 << 47) - GIB, 1 << 48, 1 << 52, (1 << 56) - GIB):
+            with self.subTest(address=hex(low)):
+                high = low + 64 * MIB
+                got = self.exact([
+                    *grown(1, 512, 2 * MIB, region=GIB), (FIX, 1, 0, 0), (SLOW_BEGIN, 1, 0, 30 * MIB),
+                    (ALLOCATE, 1, high, 30 * MIB), (FREE, 1, high, 30 * MIB), (FREE, 1, 512, 2 * MIB),
+                ])
+                self.assertEqual((got["allocs"], got["frees"], got["peak_requested_bytes"]), (2, 2, 32 * MIB))
 
     def test_fixed_segments_of_two_contexts(self):
         """What one has freed does not serve the other."""
