@@ -35,7 +35,7 @@ static struct {
 
 static uint64_t granule(CUdeviceptr address)
 {
-    uint64_t at = (address - UINT64_C(0x7f0000000000)) / GRANULE;
+    uint64_t at = (address - SG_LEDGER_BASE) / GRANULE;
     assert_true(at < GRANULES);
     return at;
 }
