@@ -102,8 +102,8 @@ static CUresult look_around(void *user)
     sigset_t blocked;
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
     bool good = sg_self.inside && sg_self.aside && sigismember(&blocked, SIGTERM) && sigismember(&blocked, SIGUSR1);
-    atomic_fetch_add(&fake.done, 1);
     *(pthread_t *)user = pthread_self();
+    atomic_fetch_add(&fake.done, 1); /* last: `user` may be gone as soon as the count is seen */
     return good ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_UNKNOWN;
 }
 
