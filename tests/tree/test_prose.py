@@ -78,7 +78,7 @@ class Touched(unittest.TestCase):
         (inner / "src/a.c").write_text(f"/* {LONG}. */\n")
         self.assertEqual(subprocess.run([sys.executable, inner / "tests/tree/prose"]).returncode, 0)
 
-    @unittest.skipUnless(shutil.which("git-clang-format"), "no clang-format")
+    @unittest.skipUnless(shutil.which("clang-format-diff"), "no clang-format")
     def test_format(self):
         def formatted():
             return subprocess.run([self.root / "tests/tree/format"], stdout=subprocess.DEVNULL).returncode == 0
