@@ -44,6 +44,11 @@ SEGALLOC_API const char *segalloc_untracked_by(void);
    since the start. */
 SEGALLOC_API void segalloc_reset_peaks(int device);
 
+/* As segalloc_stats(), with the peaks since the last call of this function, for which they begin again at the present
+   values. The peaks of segalloc_stats(), reports and files stay as they are. One reader in a process: the Python module
+   calls this for segalloc.watch(). */
+SEGALLOC_API int segalloc_take_peaks(int device, struct segalloc_stat *ret, int count);
+
 /* What the program is doing from here on, for the trace and for what running out prints: "step 12", "eval". A mark holds
    for all threads until the next one; NULL ends it. A phase is the calling thread's own, within those that it is in
    already, and holds for other threads where they are in none. The text is copied, 511 bytes of it. Without `sites`

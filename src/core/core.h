@@ -295,6 +295,10 @@ bool sg_core_stats(struct sg_core *core, int device, struct sg_stats *ret);
 bool sg_core_stats_recent(struct sg_core *core, int device, struct sg_stats *ret);
 void sg_core_reset_peaks(struct sg_core *core, int device);
 
+/* A snapshot with the peaks since the last call of this function, for which they begin again at the present value. The
+   peaks of the two snapshots above stay as they are. False for a device never used. */
+bool sg_core_take_peaks(struct sg_core *core, int device, struct sg_stats *ret);
+
 /* From here on `device` serves fixed segments (native_segments.h); with `whole`, each block in one of its own. What is
    allocated already stays where it is, and the driver must not give that memory out. Idle pages go back by
    sg_core_trim(), which callers use when memory has run out. False: no host memory, or a device that cannot be

@@ -50,6 +50,14 @@ static inline void sg_gauge_set(struct sg_gauge *gauge, uint64_t value)
         gauge->peak = value;
 }
 
+/* Who reads peaks: those of one reader begin again without a change of the others'. */
+enum sg_peaks {
+    SG_PEAKS_OF_ALL, /* since the start: decisions, reports, files */
+    SG_PEAKS_RESET,  /* since sg_core_reset_peaks() */
+    SG_PEAKS_TAKEN,  /* since sg_core_take_peaks() */
+    SG_PEAKS_COUNT
+};
+
 /* What happens on every allocation and free; the rest of the table is derived or counted in `counter`. */
 struct sg_usage {
     struct sg_gauge requested, allocated, pending, active, reserved, inactive_split, stranded;
@@ -114,7 +122,7 @@ struct sg_device {
     uint8_t region_kind[SG_REGIONS_MAX];
     uint32_t region_count;
     struct sg_usage usage;
-    uint64_t peak_before[SG_STAT_COUNT]; /* of levels, until peaks were last made to begin again */
+    uint64_t peak_before[SG_PEAKS_COUNT][SG_STAT_COUNT]; /* of levels, until the gauges' peaks last began again */
     uint64_t counter[SG_STAT_COUNT]; /* COUNTER statistics; updated atomically where not under the lock */
     struct sg_pending_queue pending; /* free after all work that there was, of all contexts (struct sg_epoch) */
     struct sg_pending_queue blocked; /* free after work of several streams */
@@ -468,6 +476,9 @@ void sg_device_empty_region(struct sg_device *device, struct sg_region *region);
 
 /* Whether `more` bytes of new pages may be had without a thought of moving others instead. Under the lock. */
 bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more);
+
+/* The most bytes that have ever been allocated, whoever lets peaks begin again. Under the lock. */
+uint64_t sg_device_allocated_peak(const struct sg_device *device);
 
 /* How many of `more` bytes of new pages, made for a block of `block_bytes`, should be taken from elsewhere instead, and
    how many must be. `refused`: what was held when the driver refused last is as hard a limit as ours. Under the

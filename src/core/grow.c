@@ -285,7 +285,7 @@ static bool is_over_pending_limit(const struct sg_device *device, uint64_t bytes
     if (limit != SG_AUTO)
         return usage->pending.now > limit && !sg_device_is_low_pressure(device, bytes);
     return device->pending.first && usage->pending.now > device->capacity_bytes / SG_PENDING_SHARE &&
-           (double)usage->allocated.peak >= SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
+           (double)sg_device_allocated_peak(device) >= SG_PENDING_PERCENT / 100.0 * (double)device->capacity_bytes &&
            usage->reserved.now + bytes > device->capacity_bytes;
 }
 

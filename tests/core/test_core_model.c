@@ -499,6 +499,31 @@ static void test_pending_limit(void **state)
     }
 }
 
+/* A peak that a reader lets begin again decides nothing: a replay knows of no readers. */
+static void test_pending_limit_whoever_reads_peaks(void **state)
+{
+    (void)state;
+    struct sg_stats stats[2];
+    for (int read = 0; read < 2; read++) {
+        static struct program program;
+        program_init(&program, "", 1, 64 * SG_MIB, GRANULE, 1);
+        struct block most = {0};
+        assert_int_equal(allocate(&program, &most, 0, 63 * SG_MIB), CUDA_SUCCESS);
+        release(&program, &most, SG_FREE_SYNC_EVENT);
+        for (int i = 0; i < 40; i++) {
+            struct block block = {0};
+            assert_int_equal(allocate(&program, &block, 0, 6 * SG_MIB), CUDA_SUCCESS);
+            release(&program, &block, SG_FREE_SYNC_EVENT);
+            if (read)
+                sg_core_reset_peaks(program.core, 0);
+        }
+        assert_true(sg_core_stats(program.core, 0, &stats[read]));
+        finish(&program);
+    }
+    assert_true(stats[0].value[SG_STAT_host_waits] > 0);
+    assert_memory_equal(stats[0].value, stats[1].value, sizeof stats[0].value);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -518,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_peers),
         cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_pending_limit),
+        cmocka_unit_test(test_pending_limit_whoever_reads_peaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,6 +128,36 @@ static void peaks_begin_again(void **state)
     assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
 }
 
+/* Readers of peaks do not take them from one another. */
+static void peaks_are_taken(void **state)
+{
+    (void)state;
+    const struct sg_tag tag = {.sync = SG_FREE_SYNC_AUTO};
+    struct sg_stats stats;
+    assert_false(sg_core_take_peaks(core, 1, &stats));
+    CUdeviceptr first = allocate(10 * SG_MIB, &tag), second = allocate(20 * SG_MIB, &tag);
+    assert_true(sg_core_take_peaks(core, 0, &stats));
+    assert_int_equal(stats.peak[SG_STAT_allocated_bytes], 30 * SG_MIB);
+    assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
+    sg_core_reset_peaks(core, 0); /* it is another's peak that begins again here */
+    assert_true(sg_core_take_peaks(core, 0, &stats));
+    assert_int_equal(stats.value[SG_STAT_allocated_bytes], 10 * SG_MIB);
+    assert_int_equal(stats.peak[SG_STAT_allocated_bytes], 30 * SG_MIB);
+    assert_true(sg_core_take_peaks(core, 0, &stats));
+    assert_int_equal(stats.peak[SG_STAT_allocated_bytes], 10 * SG_MIB);
+    second = allocate(5 * SG_MIB, &tag);
+    assert_int_equal(sg_core_free(core, second, &tag), CUDA_SUCCESS);
+    for (int i = 0; i < 2; i++) { /* taken once, the peak is still that of the other readers */
+        assert_true(sg_core_stats_recent(core, 0, &stats));
+        assert_int_equal(stats.peak[SG_STAT_allocated_bytes], 15 * SG_MIB);
+        assert_true(sg_core_stats(core, 0, &stats));
+        assert_int_equal(stats.peak[SG_STAT_allocated_bytes], 30 * SG_MIB);
+        assert_true(sg_core_take_peaks(core, 0, &stats));
+        assert_int_equal(stats.peak[SG_STAT_allocated_bytes], (i ? 10 : 15) * SG_MIB);
+    }
+    assert_int_equal(sg_core_free(core, first, &tag), CUDA_SUCCESS);
+}
+
 static void limits_change(void **state)
 {
     (void)state;
@@ -158,6 +188,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(pieces_have_states_and_streams, start, stop),
         cmocka_unit_test_setup_teardown(pieces_make_up_what_is_reserved, start, stop),
         cmocka_unit_test_setup_teardown(peaks_begin_again, start, stop),
+        cmocka_unit_test_setup_teardown(peaks_are_taken, start, stop),
         cmocka_unit_test_setup_teardown(limits_change, start, stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

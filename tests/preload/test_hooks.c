@@ -513,6 +513,9 @@ static void interface_takes_any_device(void **state)
     assert_int_equal(segalloc_trim(63, 0), 5);
     assert_true(segalloc_stats(0, list, 1) > 1 && list[0].name && !list[1].name);
     assert_true(segalloc_stats(0, NULL, 0) > 1);
+    assert_int_equal(segalloc_take_peaks(0, list, 1), segalloc_stats(0, NULL, 0));
+    assert_string_equal(list[0].name, "requested_bytes");
+    assert_int_equal(list[0].peak, 77);
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         assert_int_equal(segalloc_trim(devices[i], 0), 0);
         assert_int_equal(segalloc_stats(devices[i], list, 2), 0);

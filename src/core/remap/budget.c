@@ -15,13 +15,16 @@ bool sg_device_is_low_pressure(const struct sg_device *device, uint64_t more)
            is_below_roomy(held, device->capacity_bytes);
 }
 
+uint64_t sg_device_allocated_peak(const struct sg_device *device)
+{
+    uint64_t peak = device->usage.allocated.peak, before = device->peak_before[SG_PEAKS_OF_ALL][SG_STAT_allocated_bytes];
+    return peak > before ? peak : before;
+}
+
 /* The most bytes that have ever been allocated, with `more`. */
 static uint64_t allocated_at_most(const struct sg_device *device, uint64_t more)
 {
-    const struct sg_usage *usage = &device->usage;
-    uint64_t now = usage->allocated.now + more, most = usage->allocated.peak,
-             before = device->peak_before[SG_STAT_allocated_bytes];
-    most = most > before ? most : before;
+    uint64_t now = device->usage.allocated.now + more, most = sg_device_allocated_peak(device);
     return now > most ? now : most;
 }
 

@@ -1,5 +1,4 @@
-/* The pieces that a device's addresses hold. Also what may be changed while a program runs: where peaks begin, and
-   how much may be held. */
+/* The pieces that a device's addresses hold. Also how much may be held, which a program may change while it runs. */
 #include "device.h"
 
 static enum sg_piece_state state_of(const struct sg_extent *extent)
@@ -108,25 +107,6 @@ void sg_core_levels(struct sg_core *core, int ordinal, struct sg_levels *ret)
         .requested = usage->requested.now, .allocated = usage->allocated.now, .pending = usage->pending.now,
         .reserved = usage->reserved.now, .pinned = usage->pinned.now, .aliased = usage->aliased.now,
     };
-    sg_unlock(&device->lock);
-}
-
-void sg_core_reset_peaks(struct sg_core *core, int ordinal)
-{
-    struct sg_device *device = sg_device_known(core, ordinal);
-    struct sg_stats stats;
-    if (!device)
-        return;
-    (void)sg_core_stats(core, ordinal, &stats);
-    sg_lock(&device->lock);
-    for (int i = 0; i < SG_STAT_COUNT; i++) {
-        if (stats.peak[i] > device->peak_before[i])
-            device->peak_before[i] = stats.peak[i];
-    }
-    struct sg_usage *usage = &device->usage;
-    struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
-    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
-        gauges[i]->peak = gauges[i]->now;
     sg_unlock(&device->lock);
 }
 

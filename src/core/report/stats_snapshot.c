@@ -50,29 +50,59 @@ static void collect(struct sg_device *device, struct sg_stats *ret)
     ret->value[SG_STAT_calls_sync] += usage->strict_frees;
 }
 
-static bool snapshot(struct sg_core *core, int ordinal, bool recent, struct sg_stats *ret)
+/* Peaks of the gauges begin again; each reader keeps what they were before. Under the lock, after collect(). */
+static void begin_peaks(struct sg_device *device, const struct sg_stats *stats, enum sg_peaks again)
+{
+    struct sg_usage *usage = &device->usage;
+    struct sg_gauge *gauges[] = {SG_USAGE_GAUGES(usage)};
+    for (int since = 0; since < SG_PEAKS_COUNT; since++) {
+        for (int i = 0; i < SG_STAT_COUNT; i++) {
+            uint64_t *before = &device->peak_before[since][i];
+            *before = since == (int)again ? 0 : stats->peak[i] > *before ? stats->peak[i] : *before;
+        }
+    }
+    for (size_t i = 0; i < sizeof gauges / sizeof *gauges; i++)
+        gauges[i]->peak = gauges[i]->now;
+}
+
+static bool snapshot(struct sg_core *core, int ordinal, enum sg_peaks since, bool begin, struct sg_stats *ret)
 {
     struct sg_device *device = sg_device_known(core, ordinal);
     if (!device)
         return false;
     sg_lock(&device->lock);
     collect(device, ret);
-    for (int i = 0; !recent && i < SG_STAT_COUNT; i++) {
-        if (ret->peak[i] < device->peak_before[i])
-            ret->peak[i] = device->peak_before[i];
+    const uint64_t *before = device->peak_before[since];
+    struct sg_stats now = *ret;
+    for (int i = 0; i < SG_STAT_COUNT; i++) {
+        if (ret->peak[i] < before[i])
+            ret->peak[i] = before[i];
     }
+    if (begin)
+        begin_peaks(device, &now, since);
     sg_unlock(&device->lock);
     return true;
 }
 
 bool sg_core_stats(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
-    return snapshot(core, ordinal, /* recent */ false, ret);
+    return snapshot(core, ordinal, SG_PEAKS_OF_ALL, /* begin */ false, ret);
 }
 
 bool sg_core_stats_recent(struct sg_core *core, int ordinal, struct sg_stats *ret)
 {
-    return snapshot(core, ordinal, /* recent */ true, ret);
+    return snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ false, ret);
+}
+
+void sg_core_reset_peaks(struct sg_core *core, int ordinal)
+{
+    struct sg_stats stats;
+    (void)snapshot(core, ordinal, SG_PEAKS_RESET, /* begin */ true, &stats);
+}
+
+bool sg_core_take_peaks(struct sg_core *core, int ordinal, struct sg_stats *ret)
+{
+    return snapshot(core, ordinal, SG_PEAKS_TAKEN, /* begin */ true, ret);
 }
 
 void sg_device_note_shortage(struct sg_device *device, uint64_t bytes)

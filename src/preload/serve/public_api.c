@@ -25,13 +25,15 @@ size_t segalloc_trim(int device, size_t keep)
     return given;
 }
 
-int segalloc_stats(int device, struct segalloc_stat *ret, int count)
+typedef bool read_fn(struct sg_core *core, int device, struct sg_stats *ret);
+
+static int read_stats(read_fn *read, int device, struct segalloc_stat *ret, int count)
 {
     struct sg_stats stats;
     struct sg_core *core = sg_enter();
     if (!core)
         return 0;
-    bool used = device >= 0 && device < SG_DEVICES_MAX && sg_core_stats_recent(core, device, &stats);
+    bool used = device >= 0 && device < SG_DEVICES_MAX && read(core, device, &stats);
     sg_leave();
     for (int i = 0; used && i < count && i < SG_STAT_COUNT; i++) {
         const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
@@ -43,4 +45,14 @@ int segalloc_stats(int device, struct segalloc_stat *ret, int count)
         };
     }
     return used ? SG_STAT_COUNT : 0;
+}
+
+int segalloc_stats(int device, struct segalloc_stat *ret, int count)
+{
+    return read_stats(sg_core_stats_recent, device, ret, count);
+}
+
+int segalloc_take_peaks(int device, struct segalloc_stat *ret, int count)
+{
+    return read_stats(sg_core_take_peaks, device, ret, count);
 }
