@@ -151,6 +151,31 @@ class Stacks(Case):
                          [f"device 0;64.00 MiB to 128.00 MiB {100 * MIB}", f"device 0;16.00 MiB to 32.00 MiB {40 * MIB}"])
         self.assertEqual(segalloc("trace", "export", path, "--format", "folded", "--to", "failure", "-o", "-").returncode, 1)
 
+    def test_window(self):
+        """The peak between two readings of a device's allocations and frees."""
+        rows, row = [], "1,00:00:0{}:000000,{},{},{},0"
+        for second, (action, pointer, size) in enumerate([("allocate", "0x200", 1000), ("allocate", "0x400", 5000),
+                ("free", "0x400", 5000), ("allocate", "0x600", 300), ("free", "0x600", 300), ("allocate", "0x800", 200),
+                ("free", "0x200", 1000), ("allocate", "0x400", 9000)]):
+            rows.append(row.format(second, action, pointer, size))
+        path = self.write(*rows)
+        for window, expected in {"0:0:0:4": 6000,    # from the beginning
+                                 "0:2:1:4": 1300,    # after the large block is gone
+                                 "0:2:0:2": 6000,    # it is there at the beginning
+                                 "0:3:2:4": 1200, "0:3:2:5": 9200,
+                                 "0:3:2:3": 1000,    # nothing is allocated
+                                 "0:3:2:99": 9200, "1:0:0:9": 0}.items():
+            with self.subTest(window):
+                told = json.loads(self.export(path, "json", "--window", window))
+                validate(told, "../../../docs/schemas/alive.json")
+                self.assertEqual(told["bytes"], expected)
+                self.assertEqual(sum(group["bytes"] for group in told["groups"]), expected)
+        whole = json.loads(self.export(path, "json"))
+        self.assertEqual([(each["bytes"], each["blocks"]) for each in whole["groups"]], [(9000, 1), (200, 1)])
+        for wrong in "1:2:3", "1:2:3:4:5", "0:-1:0:0", "64:0:0:0", "":
+            self.assertEqual(segalloc("trace", "export", path, "--format", "json", "--window", wrong, "-o", "-").returncode, 2)
+        self.assertEqual(segalloc("trace", "export", path, "--format", "csv", "--window", "0:0:0:1", "-o", "-").returncode, 2)
+
     def test_the_sum_is_the_peak(self):
         for name in "qwen25-7b-lora.csv.zst", "lmcleaner-3b-zero3.csv.zst":
             path = self.begin(name)

@@ -1,4 +1,5 @@
-/* What was alive at a moment, as stacks: device, phase, the frames that asked for it, size; the weight is bytes. */
+/* What was alive at a moment, as stacks: device, phase, the frames that asked for it, size; the weight is bytes. As JSON it is
+   the groups themselves. */
 #include "export.h"
 
 #include <errno.h>
@@ -34,7 +35,8 @@ static void put_frame(FILE *out, const char *text)
 static int read_groups(struct sg_trace_reader *reader, const struct sg_export_options *options,
     struct sg_groups *groups, struct sg_exported *ret)
 {
-    int error = sg_groups_read(reader, options->moment, options->to_ns, groups);
+    int error = options->window ? sg_groups_read_window(reader, options->window, groups)
+                                : sg_groups_read(reader, options->moment, options->to_ns, groups);
     ret->events = ret->shown = groups->count;
     return error;
 }
@@ -136,6 +138,36 @@ int sg_export_speedscope(struct sg_trace_reader *reader, const struct sg_export_
         free(names.name[i]);
     free(names.name);
     free(stack);
+    sg_groups_free(&groups);
+    return error;
+}
+
+static void put_text(FILE *out, const char *key, const char *text)
+{
+    fprintf(out, ",\"%s\":", key);
+    if (text)
+        sg_tool_json_write(out, text);
+    else
+        fputs("null", out);
+}
+
+int sg_export_json(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
+                   struct sg_exported *ret)
+{
+    struct sg_groups groups;
+    int error = read_groups(reader, options, &groups, ret);
+    if (!error)
+        fprintf(out, "{\"schema\":\"segalloc.alive/1\",\"bytes\":%" PRIu64 ",\"groups\":[", groups.bytes);
+    for (size_t i = 0; !error && i < groups.count; i++) {
+        const struct sg_group *group = &groups.group[i];
+        fprintf(out, "%s{\"device\":%" PRIu32 ",\"size_class\":%" PRIu64 ",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64,
+            i ? "," : "", group->device, sg_live_class_from(group->size_class), group->blocks, group->bytes);
+        put_text(out, "site", group->site);
+        put_text(out, "phase", group->phase);
+        putc('}', out);
+    }
+    if (!error)
+        fputs("]}\n", out);
     sg_groups_free(&groups);
     return error;
 }

@@ -119,11 +119,10 @@ static void forget(struct sg_group *group)
     free(group->stack);
 }
 
-int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret)
+/* What was alive at `ret->moment`, unless `error`, which is handed on. */
+static int read_at_moment(struct sg_trace_reader *reader, int error, struct sg_groups *ret)
 {
     struct grouping grouping = {.groups = ret};
-    memset(ret, 0, sizeof *ret);
-    int error = sg_moment_find(reader, moment, time_ns, &ret->moment);
     for (uint32_t i = 0; i < SG_DICTIONARY_DEVICES; i++)
         if (ret->moment.number[i] > grouping.last)
             grouping.last = ret->moment.number[i];
@@ -144,6 +143,18 @@ int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64
     if (count)
         qsort(ret->group, count, sizeof *ret->group, by_bytes);
     return error;
+}
+
+int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    return read_at_moment(reader, sg_moment_find(reader, moment, time_ns, &ret->moment), ret);
+}
+
+int sg_groups_read_window(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_groups *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    return read_at_moment(reader, sg_window_find(reader, window, &ret->moment), ret);
 }
 
 void sg_groups_free(struct sg_groups *groups)

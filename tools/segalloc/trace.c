@@ -27,6 +27,7 @@ static const struct option long_options[] = {
     {"device", required_argument, NULL, 'd'},
     {"format", required_argument, NULL, 'm'},
     {"points", required_argument, NULL, 'p'},
+    {"window", required_argument, NULL, 'w'},
     {"force", no_argument, NULL, 'f'},
     {"json", no_argument, NULL, 'j'},
     {"strict", no_argument, NULL, 's'},
@@ -41,7 +42,8 @@ struct arguments {
     const struct sg_export_format *format;
     enum sg_moment moment; /* AUTO: as the format has it */
     uint64_t points;
-    bool one_device, force, json, strict;
+    struct sg_window window;
+    bool one_device, windowed, force, json, strict;
 };
 
 static int help(void)
@@ -67,6 +69,8 @@ static int help(void)
          "                      first allocation that failed) and end\n"
          "      --points N      export of timelines: at most N points a device, the\n"
          "                      peaks among them (20000); 0: all\n"
+         "      --window D:A:F:B  export of what was alive: at the peak of device D from\n"
+         "                      its A-th allocation and F-th free to its B-th allocation\n"
          "      --device N      cat: only what concerns this device\n"
          "  -o, --output FILE   where to; - is standard output\n"
          "  -f, --force         replace FILE if it is there\n"
@@ -75,8 +79,8 @@ static int help(void)
          "  -h, --help          print this\n"
          "      --format NAME   export:");
     sg_export_help();
-    puts("                      torch ends at the failure, else at the peak; folded and\n"
-         "                      speedscope at the peak of each device\n\n"
+    puts("                      torch ends at the failure, else at the peak; folded,\n"
+         "                      speedscope and json at the peak of each device\n\n"
          "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace\n"
          "what comes before is shown, or written), 2 for bad usage, 4 see --strict.");
     return SG_EXIT_OK;
@@ -211,7 +215,10 @@ static int export(const struct arguments *arguments, struct sg_trace_reader *rea
         .from_ns = arguments->from_ns,
         .to_ns = arguments->to_ns,
         .points = arguments->points,
+        .window = arguments->windowed ? &arguments->window : NULL,
     };
+    if (options.window && format->moment != SG_MOMENT_PEAK)
+        return sg_tool_usage(arguments->verb, "--window is for formats of one moment, not \"%s\"", format->name);
     if (!arguments->output)
         return sg_tool_usage(arguments->verb, "export needs -o OUTPUT");
     if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
@@ -496,6 +503,18 @@ static bool seconds(const char *text, uint64_t *ret_ns)
     return true;
 }
 
+static bool window(const char *text, struct sg_window *ret)
+{
+    struct sg_window found;
+    int length = 0;
+    int fields = sscanf(text, "%" SCNu32 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64 "%n", &found.device, &found.allocs,
+        &found.frees, &found.last_alloc, &length);
+    if (fields != 4 || text[length] || strchr(text, '-') || found.device >= SG_DICTIONARY_DEVICES)
+        return false;
+    *ret = found;
+    return true;
+}
+
 static bool moment(const char *text, enum sg_moment *ret)
 {
     static const char *const names[] =
@@ -532,6 +551,11 @@ static int read_arguments(int argc, char **argv, struct arguments *ret)
             ret->points = strtoull(optarg, &end, 10);
             if (end == optarg || *end || *optarg == '-')
                 return sg_tool_usage(ret->verb, "--points takes a number, not \"%s\"", optarg);
+            break;
+        case 'w':
+            if (!window(optarg, &ret->window))
+                return sg_tool_usage(ret->verb, "--window takes DEVICE:ALLOCS:FREES:ALLOCS, not \"%s\"", optarg);
+            ret->windowed = true;
             break;
         case 'd':
             ret->device = (uint32_t)strtoul(optarg, &end, 10);

@@ -239,3 +239,40 @@ int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64
         return error;
     return sg_trace_rewind(reader);
 }
+
+struct window_finder {
+    struct sg_window window;
+    uint64_t allocs, frees;
+    struct sg_moment_found found;
+};
+
+static int find_in_window(void *user, const struct sg_walk_event *event)
+{
+    struct window_finder *finder = user;
+    struct sg_moment_found *found = &finder->found;
+    const uint32_t device = finder->window.device;
+    if (event->device != device || event->kind > SG_WALK_FREE)
+        return 0;
+    if (event->kind == SG_WALK_ALLOC && finder->allocs == finder->window.last_alloc)
+        return 1;
+    finder->allocs += event->kind == SG_WALK_ALLOC;
+    finder->frees += event->kind == SG_WALK_FREE;
+    bool before = finder->allocs <= finder->window.allocs && finder->frees <= finder->window.frees;
+    const uint64_t in_use = event->devices[device].requested;
+    if (before || in_use > found->in_use[device]) {
+        found->in_use[device] = in_use;
+        found->number[device] = event->number;
+        note(found, event);
+    }
+    return 0;
+}
+
+int sg_window_find(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_moment_found *ret)
+{
+    struct window_finder finder = {.window = *window};
+    int error = sg_walk(reader, find_in_window, &finder);
+    *ret = finder.found;
+    if (error || sg_trace_error(reader))
+        return error;
+    return sg_trace_rewind(reader);
+}

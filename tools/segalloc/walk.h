@@ -58,4 +58,15 @@ struct sg_moment_found {
    trace can be read once only. */
 int sg_moment_find(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_moment_found *ret);
 
+/* What a device did between two readings of its statistics `allocs` and `frees`. */
+struct sg_window {
+    uint32_t device;
+    uint64_t allocs, frees; /* the first reading */
+    uint64_t last_alloc;    /* `allocs` of the second one */
+};
+
+/* As sg_moment_find(): where most was in use on the window's device within the window, what was in use at its beginning
+   included. Other devices are left out. */
+int sg_window_find(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_moment_found *ret);
+
 #endif
