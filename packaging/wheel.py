@@ -34,8 +34,8 @@ ENTRIES = "[console_scripts]\nsegalloc = segalloc.__main__:main\n"
 def files():
     """(name in the wheel, content, executable)"""
     package = PREFIX / "lib" / "segalloc" / "python" / "segalloc"
-    for path in sorted(package.glob("*.py")):
-        yield f"segalloc/{path.name}", path.read_bytes(), False
+    for path in sorted([*package.rglob("*.py"), package / "py.typed"]):
+        yield f"segalloc/{path.relative_to(package).as_posix()}", path.read_bytes(), False
     for path in sorted(PREFIX.rglob("*")):
         name = path.relative_to(PREFIX).as_posix()
         if path.is_file() and not name.startswith(LEFT_OUT) and not (path.is_symlink() and path.name.endswith(".so") and name.startswith("lib/lib")):

@@ -1,53 +1,88 @@
 """libsegalloc.so for Python programs, and PyTorch's own memory functions over it.
 
 `segalloc run --torch -- python train.py` loads this by itself and leaves the script as it is. A program that knows of
-it calls install() before it imports torch. Where the library isn't loaded, nothing here does anything.
+it calls install() before it imports torch. Where the library isn't loaded, nothing here does anything: statistics are 0, and
+one warning says how it is loaded.
 """
 import contextlib
 
 from . import _library
 from ._hook import install
 
-__all__ = ["install", "loaded", "mark", "phase", "reset_peaks", "set_limit", "stats", "trim", "version"]
+TYPE_CHECKING = False  # typing is slow to import, and every Python under `segalloc run --torch` imports this
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Optional
+
+    from ._fields import Stats
+    from ._watch import DeviceWatch, Site, Watch
+
+__all__ = ["DeviceWatch", "Site", "Stats", "Watch", "install", "loaded", "mark", "phase", "reset_peaks", "set_limit",
+           "stats", "trim", "version", "watch"]
 
 
-def loaded():
+def loaded() -> bool:
     """Whether libsegalloc.so is in this process."""
     return _library.get() is not None
 
 
-def version():
+def version() -> "Optional[str]":
     """The library's version, None where it isn't loaded."""
     library = _library.get()
-    return library and library.version()
+    return library.version() if library else None
 
 
-def stats(device=0):
-    """{name: (value, peak)} of a device, names as in `segalloc report --json`; empty where nothing was allocated."""
+def stats(device: "Optional[int]" = None) -> "Stats":
+    """A consistent snapshot of a device's statistics as named fields: `segalloc.stats().peak_reserved_bytes`.
+
+    `device`: CUDA's number; None is the device of the calling thread. All fields are 0 where nothing was allocated on it."""
+    from ._fields import Stats
     library = _library.get()
-    return library.stats(device) if library else {}
+    if library is None:
+        _library.warn_unless_loaded(stacklevel=3)
+        return Stats()
+    return _named(library.stats(library.current_device() if device is None else device))
 
 
-def trim(device=None, keep=0):
+def _named(table: "dict[str, tuple[int, int]]") -> "Stats":
+    """A library newer than this package has statistics that are not named here."""
+    from ._fields import Stats
+    values = {name: value for name, (value, _) in table.items() if name in Stats._fields}
+    values.update({"peak_" + name: peak for name, (_, peak) in table.items() if "peak_" + name in Stats._fields})
+    return Stats(**values)
+
+
+def watch() -> "Watch":
+    """Peaks within a block of code, for each device and by the place that asked; outside of blocks it costs nothing.
+
+        with segalloc.watch() as w:
+            step()
+        print(w.peak_reserved_bytes, w.failures, w.sites()[:5])
+
+    Blocks may be nested. segalloc.reset_peaks() and PyTorch's resets of peaks change nothing in them."""
+    from ._watch import Watch
+    return Watch()
+
+
+def trim(device: "Optional[int]" = None, keep: int = 0) -> int:
     """Gives idle memory of a device, or of all, back to the driver but for `keep` bytes; returns how many bytes."""
     library = _library.get()
     return library.trim(device, keep) if library else 0
 
 
-def set_limit(bytes, device=0):
+def set_limit(bytes: int, device: int = 0) -> int:
     """At most `bytes` may be held on a device from here on. Returns what is in force."""
     library = _library.get()
     return library.set_limit(device, bytes) if library else 0
 
 
-def reset_peaks(device=0):
+def reset_peaks(device: int = 0) -> None:
     """Peaks of a device begin again at the present values."""
     library = _library.get()
     if library:
         library.reset_peaks(device)
 
 
-def mark(name=None):
+def mark(name: "Optional[str]" = None) -> None:
     """What the program is doing from here on, such as "step 12"; None ends that. For traces with `sites`."""
     library = _library.get()
     if library:
@@ -55,7 +90,7 @@ def mark(name=None):
 
 
 @contextlib.contextmanager
-def phase(name):
+def phase(name: str) -> "Iterator[None]":
     """What this thread is doing within the block: `with segalloc.phase("eval"):`, or a decorator. For traces with
     `sites`, and for what running out prints."""
     library = _library.get()
@@ -66,3 +101,14 @@ def phase(name):
     finally:
         if library:
             library.pop()
+
+
+def __getattr__(name: str) -> "Any":
+    """Classes whose modules take long to import."""
+    if name in ("DeviceWatch", "Site", "Watch"):
+        from . import _watch
+        return getattr(_watch, name)
+    if name == "Stats":
+        from ._fields import Stats
+        return Stats
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,17 +3,13 @@ import atexit
 import contextlib
 import os
 import pickle
-import shutil
-import subprocess
 import tempfile
 import warnings
 
+from . import _tool
+
 LATE = ("segalloc: PyTorch's history of memory is not kept, for memory was allocated before it was asked for; "
         "`segalloc run --torch --sites -o TRACE` records every event")
-
-
-def _tool():
-    return os.environ.get("SEGALLOC_TOOL") or shutil.which("segalloc")
 
 
 class History:
@@ -61,18 +57,9 @@ class History:
 
     def _read(self):
         nothing = {"device_traces": [], "segments": []}
-        trace, tool = self.library.recorded(), _tool()
-        if not trace or not tool:
-            return nothing
-        environment = {key: value for key, value in os.environ.items() if key not in ("LD_PRELOAD", "PYTHONPATH")}
-        with tempfile.TemporaryDirectory(prefix="segalloc-snapshot-") as folder:
-            out = os.path.join(folder, "snapshot")
-            done = subprocess.run([tool, "trace", "export", trace, "--to", "end", "-o", out], env=environment,
-                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-            if done.returncode:
-                return nothing
-            with open(out, "rb") as file:
-                return pickle.load(file)
+        trace = self.library.recorded()
+        told = _tool.run("trace", "export", trace, "--to", "end", "-o", "-") if trace else None
+        return pickle.loads(told) if told else nothing
 
     def add_to(self, snapshot):
         """Puts events and stacks into a snapshot."""

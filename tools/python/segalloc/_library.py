@@ -42,6 +42,7 @@ class Library:
         declare("segalloc_in_use", ctypes.c_int)
         declare("segalloc_trim", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
         declare("segalloc_stats", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Stat), ctypes.c_int)
+        declare("segalloc_take_peaks", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Stat), ctypes.c_int)
         declare("segalloc_reset_peaks", None, ctypes.c_int)
         declare("segalloc_set_limit", ctypes.c_size_t, ctypes.c_int, ctypes.c_size_t)
         declare("segalloc_pieces", ctypes.c_size_t, ctypes.c_int, ctypes.POINTER(Piece), ctypes.c_size_t)
@@ -76,11 +77,29 @@ class Library:
         self.calls.segalloc_option(name.encode(), value, size + 1)
         return value.value.decode(errors="replace")
 
-    def stats(self, device):
+    def _read(self, call, device):
         count = self.calls.segalloc_stats(device, None, 0)
         table = (_Stat * count)()
-        self.calls.segalloc_stats(device, table, count)
+        if count == 0 or call(device, table, count) == 0:
+            return {}
         return {entry.name.decode(): (entry.value, entry.peak) for entry in table}
+
+    def stats(self, device):
+        """{name: (value, peak)}, empty where nothing was allocated on the device."""
+        return self._read(self.calls.segalloc_stats, device)
+
+    def take_peaks(self, device):
+        """The same, with the peaks since this was last called. For _watch.py alone: there is one such reader."""
+        return self._read(self.calls.segalloc_take_peaks, device)
+
+    def current_device(self):
+        """Of the calling thread's context, 0 where it has none."""
+        device = ctypes.c_int(0)
+        try:
+            ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_NOW).cuCtxGetDevice(ctypes.byref(device))
+        except (OSError, AttributeError):
+            return 0
+        return max(device.value, 0)
 
     def pieces(self, device):
         room = 0
@@ -146,3 +165,17 @@ def get():
         except (OSError, AttributeError):
             return None
     return _found
+
+
+NOT_LOADED = ("libsegalloc.so is not in this process, so segalloc's figures are 0: start the program with "
+              "`segalloc run -- python …`, or name the library in LD_PRELOAD")
+_warned = False
+
+
+def warn_unless_loaded(stacklevel):
+    """Says once in a process that there is nothing to report."""
+    global _warned
+    if not _warned:
+        import warnings
+        _warned = True
+        warnings.warn(NOT_LOADED, stacklevel=stacklevel)
