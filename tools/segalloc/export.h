@@ -25,7 +25,7 @@ typedef int sg_export_fn(struct sg_trace_reader *reader, const struct sg_export_
 struct sg_export_format {
     const char *name, *text;   /* text: its line in the help */
     sg_export_fn *write;
-    enum sg_moment moment;     /* where none is asked for; PEAK: a picture of one moment */
+    enum sg_moment moment; /* where none is asked for; PEAK: a picture of one moment */
 };
 
 /* By name; NULL: there is none. `name` NULL: the first. */

@@ -152,7 +152,7 @@ static void put_text(FILE *out, const char *key, const char *text)
 }
 
 int sg_export_json(struct sg_trace_reader *reader, const struct sg_export_options *options, FILE *out,
-                   struct sg_exported *ret)
+    struct sg_exported *ret)
 {
     struct sg_groups groups;
     int error = read_groups(reader, options, &groups, ret);

@@ -28,7 +28,7 @@ struct sg_groups {
 /* Reads the trace twice. 0, or a negative errno as of sg_moment_find(). */
 int sg_groups_read(struct sg_trace_reader *reader, enum sg_moment moment, uint64_t time_ns, struct sg_groups *ret);
 
-/* The same of where most was in use within a window. */
+/* Groups of the moment where most was in use within a window. As sg_groups_read(). */
 int sg_groups_read_window(struct sg_trace_reader *reader, const struct sg_window *window, struct sg_groups *ret);
 void sg_groups_free(struct sg_groups *groups);
 
