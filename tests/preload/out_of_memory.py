@@ -68,6 +68,9 @@ class OutOfMemory(unittest.TestCase):
         groups = lines.get("holds", [])
         self.assertLessEqual(len(groups), 5, text)
         self.assertEqual(list(map(size, groups)), sorted(map(size, groups), reverse=True), text)
+        if groups: # without sites: what to run to have them
+            self.assertIn("the next command names" if "too big" in cause else "`segalloc run --sites` names",
+                          lines["lines"][0])
         if "processes" in cause:
             named = re.findall(r"(\d+) \((\w+)\) holds [0-9.]+ MiB", "\n".join(lines["process"]))
             self.assertEqual(len(named), 2 if "100.00" in cause else 1, text)

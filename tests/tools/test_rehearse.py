@@ -54,6 +54,9 @@ class Rehearse(unittest.TestCase):
             self.assertEqual([bool(card[key]) for key in ("site", "live_then")], [not card["fits"]] * 2)
             self.assertEqual(sum(group["bytes"] for group in card["live_then"]), card["live_bytes"] or 0)  # one site
         self.assertTrue(verdict["assumptions"])
+        text = rehearse("--card", "16MiB", "--margin", "1MiB", "--", LOOP, "5000", "return").stdout
+        self.assertRegex(text, "\\n16.00 MiB: does not fit, .* short of the smallest card.\n  First failure: .* asked for ")
+        self.assertIn("Context and libraries take some 1.00 MiB more (--margin)", text)
 
     def test_the_smallest_card_is_one(self):
         """What is said of another card is what happens on it."""

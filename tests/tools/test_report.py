@@ -313,7 +313,10 @@ class Report(Case):
         self.assertEqual((report["source"], report["allocs"], report["command"]), ("statistics", 20, 'x "y"'))
         self.assertEqual(report["peak_reserved_bytes"], 2 * (10 * GIB + 100 * MIB))
         self.assertEqual([device["device"] for device in report["devices"]], [0, 1])
-        self.assertTrue(report["verdict"].startswith("Good: all 20 allocations served"), report["verdict"])
+        self.assertTrue(report["verdict"].startswith("Good: the smallest card is at least 10.00 GiB; all 20 allocations "
+                                                     "served"), report["verdict"])
+        self.assertEqual((report["smallest_card_bytes"], report["at_least"]), (10 * GIB, True))
+        self.assertIn("smallest card at least 10.00 GiB", segalloc("report", path).stdout)
         data["devices"] = []
         self.failed(segalloc("report", self.file("s", json.dumps(data))), 1, "no device memory")
         self.failed(segalloc("report", self.file("s", "{}")), 1, "segalloc.stats/1")

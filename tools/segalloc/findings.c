@@ -223,7 +223,9 @@ static int read_statistics(struct sg_findings *findings, char *error)
         device->granularity = file.devices[i].granularity;
         device->total_bytes = file.devices[i].total_bytes;
         device->limit_bytes = file.devices[i].limit_bytes;
+        device->smallest_card = device->stats.peak[SG_STAT_allocated_bytes];
     }
+    findings->at_least = true; /* without events nobody knows what a smaller card would take */
     sg_stats_file_free(&file);
     findings->running = findings->command && strncmp(findings->path, "/dev/shm/", 9) == 0 &&
                         sg_tool_runs(findings->pid, findings->command);

@@ -10,19 +10,17 @@
 #include "tool.h"
 
 static const char *const assumptions[] = {
-    ("Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it."),
-    "copies of more than 1 MiB move nothing; sets to zero give host memory back",
-    "mathematics libraries are stand-ins: their own workspaces are not counted, those that PyTorch allocates for them "
-    "are",
-    "the program would ask for the same on every card; what depends on the card (free memory, its kind) is as on the "
-    "largest named",
+    "Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it.",
+    "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
+    "Mathematics libraries are stand-ins: workspaces that they allocate by themselves are not counted.",
+    "The program asks for the same on every card. Free memory and GPU model are those of the largest card named.",
 };
 static const char assumed_fast[] =
-    "it runs faster here than on a GPU: what a thread of the program frees by the clock (PyTorch's watchdog of NCCL, "
-    "every 0.1 s) counts longer, so a smaller card may do";
+    "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
+    "0.1 s), so a smaller card may do.";
 static const char assumed_beneath[] =
-    "PyTorch's cache asks for the same segments on every card: on a full one it would first give back what it holds "
-    "idle, so a smaller card may do than is said here";
+    "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
+    "smaller card may do.";
 enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
 
 static bool has_cards(const struct sg_rehearse *rehearse)
@@ -138,7 +136,7 @@ static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
     return ret;
 }
 
-/* "does not fit, 9.17 GiB short" */
+/* "does not fit, 9.17 GiB short of the smallest card" */
 static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
 {
     static const char *const words[] = {"fits", "too close to call", "does not fit"};
@@ -148,7 +146,7 @@ static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_re
     if (card->fits && smallest && card->bytes >= smallest)
         printf(", %s to spare", sg_size_format(card->bytes - smallest, size));
     if (lack)
-        printf(", %s%s short", at_least(rehearse) ? "at least " : "", sg_size_format(lack, size));
+        printf(", %s%s short of the smallest card", at_least(rehearse) ? "at least " : "", sg_size_format(lack, size));
 }
 
 static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
@@ -159,9 +157,9 @@ static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehea
     puts(".");
     if (!card->ends_at_event)
         return;
-    printf("  %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
-           *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
-           sg_size_format(card->ends_with_live, live));
+    printf("  First failure: %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+        *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
+        sg_size_format(card->ends_with_live, live));
     printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
            100 * (double)card->ends_at_event / (double)(card->of_events ? card->of_events : 1));
 }
@@ -208,7 +206,7 @@ static void print_alone(const struct sg_rehearse *rehearse)
 
 void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
 {
-    char size[SG_SIZE_TEXT], name[64];
+    char size[SG_SIZE_TEXT], expandable[SG_SIZE_TEXT], name[64];
     if (!has_cards(rehearse)) {
         printf("it stopped: %s\n", rehearse->reason);
         return;
@@ -217,11 +215,13 @@ void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
         printf("%s%s ", i ? "; " : "", card_name(&rehearse->card[i], name));
         print_verdict(rehearse, &rehearse->card[i]);
     }
-    if (rehearse->alone.segalloc)
-        printf(". Smallest card: %s%s\n", at_least(rehearse) ? "at least " : "",
-               sg_size_format(rehearse->alone.segalloc, size));
-    else
-        puts(".");
+    const struct sg_rehearse_alone *alone = &rehearse->alone;
+    if (alone->segalloc)
+        printf(". Smallest card: %s%s", at_least(rehearse) ? "at least " : "", sg_size_format(alone->segalloc, size));
+    if (alone->segalloc && alone->pytorch)
+        printf(" (PyTorch alone %s, with expandable_segments %s)", sg_size_format(alone->pytorch, size),
+            sg_size_format(alone->pytorch_expandable, expandable));
+    puts(alone->segalloc ? "" : ".");
 }
 
 /* An argument as a shell takes it. */
@@ -275,8 +275,9 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
 static void print_assumed(const struct sg_rehearse *rehearse)
 {
     char size[SG_SIZE_TEXT];
-    printf("Left for the context and libraries: %s (--margin). Assumed:\n",
-           sg_size_format(largest(rehearse)->margin, size));
+    printf("Context and libraries take some %s more (--margin): with less to spare a card is too close to call.\n",
+        sg_size_format(largest(rehearse)->margin, size));
+    puts("Assumed:");
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);
     if (rehearse->processes > 1)

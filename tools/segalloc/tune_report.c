@@ -401,9 +401,11 @@ static void print_head(const struct sg_tune_search *search, double seconds)
         tried += search->candidate[i]->done;
     for (size_t i = 0; i < search->traces; i++)
         events += search->trace[i].events;
-    printf("%zu setting%s tried by %s rules on %" PRIu64 " event%s in %.1f s, card of %s\n", tried, sg_plural(tried),
-        search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds,
-        sg_size_format(sg_tune_card(search, 0), card));
+    printf("%zu setting%s tried by %s rules on %" PRIu64 " event%s in %.1f s", tried, sg_plural(tried),
+        search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds);
+    if (search->limit || !search->trace[0].unknown_card)
+        printf(", card of %s", sg_size_format(sg_tune_card(search, 0), card));
+    putchar('\n');
     if (search->traces > 1)
         printf("figures are sums over %zu traces; nothing is recommended that is worse than the defaults on one of "
                "them\n",

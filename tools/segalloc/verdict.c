@@ -42,13 +42,14 @@ static void say_ran_out(const struct sg_findings *findings, char *text, size_t s
 static double use_of(const struct sg_findings *findings)
 {
     uint64_t total = 0, least = 0;
+    bool known = findings->smallest_card && findings->trace; /* of statistics it is a lower bound */
     for (uint32_t i = 0; i < findings->devices; i++) {
         total += findings->device[i].total_bytes;
         least += findings->device[i].smallest_card;
     }
-    if (findings->smallest_card && least < findings->peak_requested + total / TRIFLE_PART)
+    if (known && least < findings->peak_requested + total / TRIFLE_PART)
         return 1;
-    if (findings->smallest_card)
+    if (known)
         return (double)findings->peak_requested / (double)least;
     if ((double)findings->peak_reserved < FULL * (double)total)
         return 1;
@@ -69,8 +70,9 @@ static void say_served(const struct sg_findings *findings, char *text, size_t si
                                                   : "Good";
     size_t length = (size_t)snprintf(text, size, "%s: ", word);
     if (findings->smallest_card)
-        length += (size_t)snprintf(text + length, size - length, "%s card is %s; ",
-            findings->at_least ? "so far the smallest" : "the smallest", sg_size_format(findings->smallest_card, a));
+        length += (size_t)snprintf(text + length, size - length, "%s card is %s%s; ",
+            findings->trace && findings->at_least ? "so far the smallest" : "the smallest",
+            findings->trace ? "" : "at least ", sg_size_format(findings->smallest_card, a));
     length += (size_t)(asked == 1 ? snprintf(text + length, size - length, "the only allocation served")
                                   : snprintf(text + length, size - length, "all %" PRIu64 " allocations served", asked));
     length += (size_t)snprintf(text + length, size - length, ", %s reserved at the peak for %s allocated",

@@ -236,18 +236,26 @@ static void collect_live(const struct sg_device *device, struct sg_live *live)
         sg_segments_each(device, add_block, live);
 }
 
-static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows, const struct sg_oom_around *around)
+static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows,
+    const struct sg_oom_around *around, enum sg_oom_cause cause)
 {
     char bytes[SG_SIZE_TEXT], mean[SG_SIZE_TEXT], site[160];
+    bool sites = false;
     for (uint32_t i = 0; i < rows; i++) {
         put(text, "  holds    %s in %llu block%s", sg_size_format(row[i].bytes, bytes),
             (unsigned long long)row[i].blocks, sg_plural(row[i].blocks));
         if (row[i].blocks > 1)
             put(text, ", %s on average", sg_size_format(row[i].bytes / row[i].blocks, mean));
-        if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site))
+        if (row[i].key.site && around->site && around->site(row[i].key.site, site, sizeof site)) {
             put(text, ", asked for at %s", site);
+            sites = true;
+        }
         put(text, "\n");
     }
+    if (rows && !sites && around->site) /* a rehearsal notes them by itself */
+        put(text, "  lines    %s names the code that asked for these%s\n",
+            cause == SG_OOM_TOO_BIG ? "the next command" : "`segalloc run --sites`",
+            cause == SG_OOM_TOO_BIG ? ", and what the whole run needs" : "");
 }
 
 /* A size as it is given to a tool: rounded up to whole units. */
@@ -328,7 +336,7 @@ size_t sg_core_oom_text(struct sg_core *core, int ordinal, const struct sg_oom_a
     put_first(&text, ordinal, &shortage);
     put_cause(&text, cause, device, &shortage, around);
     put_memory(&text, &shortage, &holder, cause == SG_OOM_FRAGMENTED);
-    put_live(&text, row, rows < TOLD ? rows : TOLD, around);
+    put_live(&text, row, rows < TOLD ? rows : TOLD, around, cause);
     put_next(&text, cause, device, &shortage, around);
     return text.length;
 }

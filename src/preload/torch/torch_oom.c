@@ -183,9 +183,12 @@ static size_t compose(int device, size_t bytes, char *text, size_t size)
     int length = snprintf(text, size,
         "CUDA out of memory. Tried to allocate %s. GPU %d has a total capacity of %s of which %s is free. %sOf the "
         "allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated. segalloc serves "
-        "this memory: `segalloc run -o TRACE` and `segalloc report TRACE` show what holds it.",
+        "this memory%s.",
         sg_size_format(bytes, request), now.device, sg_size_format(now.total, total), sg_size_format(now.free, rest),
-        allowed, sg_size_format(now.allocated, allocated), sg_size_format(unallocated, idle));
+        allowed, sg_size_format(now.allocated, allocated), sg_size_format(unallocated, idle),
+        sg_process_conf()->oom_report == SG_OOM_NEVER
+            ? ": `segalloc rehearse` says what held it and which card would do"
+            : "; its report on standard error says what held it and what to run next");
     return length < (int)size ? (size_t)length : size - 1;
 }
 
