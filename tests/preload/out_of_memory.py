@@ -18,8 +18,8 @@ UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 PROGRAMS = [
     ("one_tensor", "256MiB", "", "too big: with the 100.00 MiB in use that is 500.00 MiB", "segalloc rehearse --card 256MiB -- "),
     ("grows", "256MiB", "", "too big: ", "segalloc rehearse --card 256MiB -- "),
-    ("comb_of_pages", "256MiB", "", "fragmented: ", "segalloc run -o run.trace -- "),
-    ("comb_of_segments", "256MiB", "expandable_segments:False", "fragmented: ", "segalloc run -o run.trace -- "),
+    ("comb_of_pages", "256MiB", "", "fragmented: ", "segalloc run --sites -o run.trace -- "),
+    ("comb_of_segments", "256MiB", "expandable_segments:False", "fragmented: ", "segalloc run --sites -o run.trace -- "),
     ("above_limit", "256MiB", "limit:128MiB", "limit: 128.00 MiB may be held of the device's 256.00 MiB",
      "segalloc run --conf limit:160MiB -- "),
     ("above_limit", "256MiB", "per_process_memory_fraction:0.5", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
@@ -27,7 +27,7 @@ PROGRAMS = [
     ("beside_two", SHARED, "", "other processes hold 100.00 MiB of this device", "ps -fp "),
     ("behind_a_kernel", "256MiB", "free_sync:event,wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run --conf wait_limit:"),
     ("in_a_capture", "256MiB", "wait_limit:0.1", "work still queued: it uses 150.00 MiB", "segalloc run -o run.trace -- "),
-    ("beside_and_fragmented", SHARED, "", "fragmented: ", "segalloc run -o run.trace -- "),
+    ("beside_and_fragmented", SHARED, "", "fragmented: ", "segalloc run --sites -o run.trace -- "),
     ("beside_and_too_big", SHARED, "", "too big: ", "segalloc rehearse --card 256MiB -- "),
     ("above_limit", SHARED, "limit:128MiB", "limit: 128.00 MiB may be held", "segalloc run --conf limit:160MiB -- "),
 ]
@@ -69,7 +69,8 @@ class OutOfMemory(unittest.TestCase):
         self.assertLessEqual(len(groups), 5, text)
         self.assertEqual(list(map(size, groups)), sorted(map(size, groups), reverse=True), text)
         if groups: # without sites: what to run to have them
-            self.assertIn("the next command names" if "too big" in cause else "`segalloc run --sites` names",
+            self.assertIn("the next command names" if "too big" in cause or "fragmented" in cause
+                          else "segalloc run --sites -- ",
                           lines["lines"][0])
         if "processes" in cause:
             named = re.findall(r"(\d+) \((\w+)\) holds [0-9.]+ MiB", "\n".join(lines["process"]))

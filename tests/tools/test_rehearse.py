@@ -131,6 +131,11 @@ class Rehearse(unittest.TestCase):
             card, = self.verdict(0, "--card", f"{smallest + 10}MiB", "--margin", margin, *command)["cards"]
             self.assertEqual((card["verdict"], card["fits"], card["headroom_bytes"]), (verdict, True, 10 * MIB))
         self.assertIn("too close to call", rehearse("--card", f"{smallest}MiB", *command).stdout)
+        for spare, left in ((8, None), (10, "0 B"), (12, "2.00 MiB")):
+            said = rehearse("--card", f"{smallest + spare}MiB", "--margin", "10MiB", *command).stdout
+            line = f"  {smallest + spare}.00 MiB = {smallest}.00 MiB smallest card + 10.00 MiB margin + {left} left\n"
+            self.assertEqual(line in said, left is not None, said)
+            self.assertEqual(" margin + " in said, left is not None, said)
 
     def test_cards_by_name(self):
         verdict = self.verdict(0, "--card", "h100,4090,24GiB", "--", LOOP, "200", "return")

@@ -272,11 +272,27 @@ void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
     putchar('\n');
 }
 
-static void print_assumed(const struct sg_rehearse *rehearse)
+/* What a card is made up of, so that what is to spare adds up. */
+static void print_sum(const struct sg_rehearse *rehearse)
 {
-    char size[SG_SIZE_TEXT];
+    char size[SG_SIZE_TEXT], smallest[SG_SIZE_TEXT], left[SG_SIZE_TEXT], margin[SG_SIZE_TEXT];
+    uint64_t least = rehearse->alone.segalloc;
     printf("Context and libraries take some %s more (--margin): with less to spare a card is too close to call.\n",
         sg_size_format(largest(rehearse)->margin, size));
+    for (unsigned i = 0; least && i < rehearse->card_count; i++) {
+        const struct sg_rehearse_card *card = &rehearse->card[i];
+        if (!card->fits || card->bytes < least || card->bytes - least < card->margin)
+            continue;
+        printf("  %s = %s smallest card + %s margin + %s left\n", sg_size_format(card->bytes, size),
+            sg_size_format(least, smallest), sg_size_format(card->margin, margin),
+            sg_size_format(card->bytes - least - card->margin, left));
+    }
+    puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
+}
+
+static void print_assumed(const struct sg_rehearse *rehearse)
+{
+    print_sum(rehearse);
     puts("Assumed:");
     for (int i = 0; i < ASSUMPTIONS; i++)
         printf("  %s\n", assumptions[i]);

@@ -236,6 +236,23 @@ static void collect_live(const struct sg_device *device, struct sg_live *live)
         sg_segments_each(device, add_block, live);
 }
 
+static const char *command_of(const struct sg_oom_around *around)
+{
+    return around->command && *around->command ? around->command : "CMD";
+}
+
+/* Which command names the code that asked for what is alive: the next one, or one of its own. */
+static void put_lines(struct text *text, enum sg_oom_cause cause, const struct sg_oom_around *around)
+{
+    put(text, "  lines    ");
+    if (cause == SG_OOM_TOO_BIG)
+        put(text, "the next command names the code that asked for these, and what the whole run needs\n");
+    else if (cause == SG_OOM_FRAGMENTED)
+        put(text, "the next command names the code that asked for these\n");
+    else
+        put(text, "segalloc run --sites -- %s\n", command_of(around));
+}
+
 static void put_live(struct text *text, const struct sg_live_row *row, uint32_t rows,
     const struct sg_oom_around *around, enum sg_oom_cause cause)
 {
@@ -253,9 +270,7 @@ static void put_live(struct text *text, const struct sg_live_row *row, uint32_t 
         put(text, "\n");
     }
     if (rows && !sites && around->site) /* a rehearsal notes them by itself */
-        put(text, "  lines    %s names the code that asked for these%s\n",
-            cause == SG_OOM_TOO_BIG ? "the next command" : "`segalloc run --sites`",
-            cause == SG_OOM_TOO_BIG ? ", and what the whole run needs" : "");
+        put_lines(text, cause, around);
 }
 
 /* A size as it is given to a tool: rounded up to whole units. */
@@ -270,7 +285,7 @@ static const char *argument(uint64_t bytes, char text[SG_SIZE_TEXT])
 static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg_device *device,
     const struct sg_shortage *shortage, const struct sg_oom_around *around)
 {
-    const char *command = around->command && *around->command ? around->command : "CMD";
+    const char *command = command_of(around);
     char size[SG_SIZE_TEXT];
     put(text, "  next     ");
     switch (cause) {
@@ -279,7 +294,7 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
         break;
     case SG_OOM_FRAGMENTED:
         put(text,
-            "segalloc run -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+            "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
             command);
         break;
     case SG_OOM_LIMIT:
