@@ -293,8 +293,7 @@ static void put_next(struct text *text, enum sg_oom_cause cause, const struct sg
         put(text, "segalloc rehearse --card %s -- %s\n", argument(shortage->total, size), command);
         break;
     case SG_OOM_FRAGMENTED:
-        put(text,
-            "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
+        put(text, "segalloc run --sites -o run.trace -- %s\n  next     segalloc report run.trace: which blocks keep which pages\n",
             command);
         break;
     case SG_OOM_LIMIT:
