@@ -269,6 +269,8 @@ class Schemas(Case):
         for trace in (*traces, rows):
             self.told("report", "report", "--json", trace)
             self.told("trace-info", "trace", "info", "--json", trace)
+            for how in [], ["--policy", "pytorch"], ["--min-limit"], ["--run-ahead", "64"], ["--bench"]:
+                self.told("replay", "replay", "--json", *how, trace)
         self.told("report", "report", "--json", *traces)
         self.told("conf", "conf", "--json")
         subprocess.run([SEGALLOC, "run", "--sim", "1GiB", "--conf", f"stats:{stats}", "--", ACTS, "a+100", "b+1"], check=True,
