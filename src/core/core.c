@@ -13,6 +13,7 @@ struct sg_core *sg_core_create(const struct sg_core_params *params)
     struct sg_core *core = sg_meta_map(sizeof *core);
     if (!core)
         return NULL;
+    sg_lock_init(&core->setup, SG_RANK_SETUP, 0);
     core->conf = *params->conf;
     core->driver = params->driver;
     core->observer = params->observer;
@@ -52,8 +53,8 @@ static void destroy_device(struct sg_device *device)
     sg_device_coalesce_completed(device); /* a page of which several streams have parts is whole again only then */
     sg_unlock(&device->lock);
     sg_device_give_back(device, UINT64_MAX);
+    sg_unlock(&device->grow);
     if (device->native) {
-        sg_unlock(&device->grow);
         sg_segments_context_gone(device, NULL);
         sg_segments_trim(device);
         sg_segments_destroy(device->native);
@@ -461,12 +462,10 @@ void sg_core_fork_parent(struct sg_core *core)
 void sg_core_fork_child(struct sg_core *core)
 {
     sg_core_disable(core);
-    sg_lock_init(&core->setup);
+    sg_lock_init(&core->setup, SG_RANK_SETUP, 0);
     for (int i = 0; i < SG_DEVICES_MAX; i++) {
         if (core->device[i]) {
-            sg_lock_init(&core->device[i]->lock);
-            sg_lock_init(&core->device[i]->grow);
-            sg_lock_init(&core->device[i]->asking);
+            sg_device_init_locks(core->device[i]);
         }
     }
 }

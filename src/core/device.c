@@ -93,6 +93,7 @@ struct sg_device *sg_device_get(struct sg_core *core, int ordinal)
     if (!device && (device = sg_meta_map(sizeof *device))) {
         device->core = core;
         device->ordinal = ordinal;
+        sg_device_init_locks(device);
         device->seq = (uint64_t)ordinal << 56;
         device->mode = sg_extents_init(&device->extents) ? choose_mode(device) : SG_MODE_PASSTHROUGH;
         sg_cost_assume(device);

@@ -231,6 +231,14 @@ static inline uint64_t sg_device_capacity(const struct sg_device *device)
     return __atomic_load_n(&device->capacity_bytes, __ATOMIC_RELAXED);
 }
 
+/* Makes the locks of a device that has its number. Nobody holds them. */
+static inline void sg_device_init_locks(struct sg_device *device)
+{
+    sg_lock_init(&device->asking, SG_RANK_ASKING, (unsigned)device->ordinal);
+    sg_lock_init(&device->grow, SG_RANK_GROW, (unsigned)device->ordinal);
+    sg_lock_init(&device->lock, SG_RANK_DEVICE, (unsigned)device->ordinal);
+}
+
 static inline void sg_count(struct sg_device *device, enum sg_stat stat, uint64_t amount)
 {
     __atomic_fetch_add(&device->counter[stat], amount, __ATOMIC_RELAXED);

@@ -40,7 +40,7 @@ static void test_exclusion(void **state)
     (void)state;
     static struct shared shared;
     pthread_t thread[THREADS];
-    sg_lock_init(&shared.lock);
+    sg_lock_init(&shared.lock, SG_RANK_NONE, 0);
     for (int i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&thread[i], NULL, work, &shared), 0);
     for (int i = 0; i < THREADS; i++)
@@ -64,7 +64,7 @@ static void test_waits(void **state)
     (void)state;
     static struct sg_lock lock;
     pthread_t thread;
-    sg_lock_init(&lock);
+    sg_lock_init(&lock, SG_RANK_NONE, 0);
     sg_lock(&lock);
     assert_int_equal(pthread_create(&thread, NULL, take_and_return, &lock), 0);
     nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

@@ -385,9 +385,9 @@ static void locks_around_a_fork(void **state)
     expect_locks(true);
     sg_core_fork_parent(core);
     expect_locks(false);
+    sg_lock(&core->device[0]->asking); /* by threads that are not in the child */
+    sg_lock(&core->device[0]->grow);
     sg_core_fork_prepare(core);
-    sg_lock(&core->device[0]->grow); /* by threads that are not in the child */
-    sg_lock(&core->device[0]->asking);
     sg_core_fork_child(core);
     expect_locks(false);
     assert_int_equal(sg_core_malloc(core, 0, 3 * SG_MIB, &tag, &address), CUDA_ERROR_NOT_SUPPORTED);

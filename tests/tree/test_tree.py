@@ -88,6 +88,15 @@ class Headers(unittest.TestCase):
         self.assertEqual(sorted(upward - UPWARD), [], "arrows that run up")
         self.assertEqual(sorted(UPWARD - upward), [], "gone: take them off the list")
 
+    def test_locks(self):
+        """The table of docs/design.md has the locks of locks.def, in their order and with what they guard."""
+        ranks = re.findall(r'^(CORE|PROCESS)_LOCK\((\w+), "([^"]+)"\)', (ROOT / "src/base/locks.def").read_text(), re.M)
+        page = (ROOT / "docs/design.md").read_text().split("\n## Locks\n")[1].split("\n## ")[0]
+        rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|", page, re.M)
+        field = {"DEVICE": "lock"}
+        self.assertEqual(rows, [(field.get(name, name.lower()) if kind == "CORE" else f"SG_LOCK_{name}", guards)
+                                for kind, name, guards in ranks])
+
     def test_public(self):
         for header in sorted((ROOT / "include").rglob("*.h")):
             with self.subTest(header=str(header.relative_to(ROOT))):

@@ -52,7 +52,16 @@ static struct {
     struct sg_conf conf;
     atomic_int watched; /* 0 not looked at, 1 no, 2 yes */
     struct sg_lock locks[SG_LOCK_COUNT];
-} life;
+} life = {
+    .locks =
+        {
+#define CORE_LOCK(name, guards)
+#define PROCESS_LOCK(name, guards) [SG_LOCK_##name] = SG_LOCK_INIT(SG_RANK_##name),
+#include "locks.def"
+#undef CORE_LOCK
+#undef PROCESS_LOCK
+        },
+};
 
 __thread struct sg_thread sg_self;
 __thread struct sg_thread *sg_self_found;
@@ -105,6 +114,13 @@ void sg_process_unlock(enum sg_process_lock guard)
 {
     sg_unlock(&life.locks[guard]);
 }
+
+#ifdef SG_LOCK_CHECKS
+void sg_process_assert_locked(enum sg_process_lock guard)
+{
+    SG_ASSERT_HELD(&life.locks[guard]);
+}
+#endif
 
 void sg_log_line(const char *line)
 {
@@ -424,31 +440,28 @@ void sg_leave(void)
     sg_self.inside = false;
 }
 
-/* Whether there is a core in the fork under way, and whether its locks were taken: a driver that forks within a call
-   of the core's does so holding one of them. Kept, because an exit meanwhile changes the state. */
-static bool fork_live, fork_locked;
-
+/* The core's locks come before those of this layer. */
 static void fork_prepare(void)
 {
+    sg_self.fork.live = atomic_load(&life.state) == LIVE;
+    sg_self.fork.locked = sg_self.fork.live && !sg_self.inside;
+    if (sg_self.fork.locked)
+        sg_core_fork_prepare(life.core);
     for (int i = 0; i < SG_LOCK_COUNT; i++)
         sg_process_lock((enum sg_process_lock)i);
-    fork_live = atomic_load(&life.state) == LIVE;
-    fork_locked = fork_live && !sg_self.inside;
-    if (fork_locked)
-        sg_core_fork_prepare(life.core);
 }
 
 static void fork_parent(void)
 {
-    if (fork_locked)
-        sg_core_fork_parent(life.core);
     for (int i = SG_LOCK_COUNT - 1; i >= 0; i--)
         sg_process_unlock((enum sg_process_lock)i);
+    if (sg_self.fork.locked)
+        sg_core_fork_parent(life.core);
 }
 
 static void fork_child(void)
 {
-    if (fork_live) {
+    if (sg_self.fork.live) {
         sg_core_fork_child(life.core);
         sg_core_disable(life.core);
         sg_recorder_forget();
@@ -461,7 +474,7 @@ static void fork_child(void)
     }
     sg_captures_fork_child();
     for (int i = 0; i < SG_LOCK_COUNT; i++)
-        sg_lock_init(&life.locks[i]);
+        sg_lock_init(&life.locks[i], (enum sg_lock_rank)(SG_RANK_PROCESS + i), 0);
 }
 
 __attribute__((constructor)) static void process_load(void)

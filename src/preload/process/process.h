@@ -22,6 +22,7 @@
 
 #include "conf.h"
 #include "core.h"
+#include "lock.h"
 #include "sites/native_stack.h"
 
 enum { SG_STREAM_CACHE_BITS = 5, SG_STREAM_CACHE = 1 << SG_STREAM_CACHE_BITS, SG_PIN_CACHE_BITS = 3,
@@ -42,6 +43,10 @@ struct sg_thread {
     bool inside;     /* one of our calls is under way: what it calls is handed on */
     bool aside;      /* it is one of ours: see worker_thread.h */
     bool loads;      /* it has begun to load a library since it allocated: see ipc.h */
+    struct {
+        bool live, locked; /* there is a core, and its locks were taken: not by a driver that forks within a call of the
+                              core's. Kept, because an exit meanwhile changes the state */
+    } fork;                /* of the fork under way */
     unsigned exclusions; /* times that it keeps captures from beginning */
     struct sg_hazard_record *hazard; /* of context_pins.c; NULL: none yet */
     struct sg_pin_entry { /* contexts that it named before, and sg_context_pins_epoch then */
@@ -139,25 +144,27 @@ const struct sg_driver *sg_process_driver(void);
 /* One line to stderr, "segalloc: LINE", written at once. errno stays as it was. */
 void sg_log_line(const char *line);
 
-/* Locks of this layer, in the order in which they may be taken. None is held across a call that can take the loader's
-   lock, call the driver or wait. fork() takes them all, so that the child finds them free. sg_process_lock() takes
-   one. */
+/* Locks of this layer. None is held across a call that can take the loader's lock, call the driver or wait. fork()
+   takes them all, so that the child finds them free. sg_process_lock() takes one. */
 enum sg_process_lock {
-    SG_LOCK_PROCESS,
-    SG_LOCK_CONTEXTS,
-    SG_LOCK_CAPTURES,
-    SG_LOCK_CALLERS,
-    SG_LOCK_REAL,
-    SG_LOCK_STREAMS,
-    SG_LOCK_EVENTS,
-    SG_LOCK_UNTRACKED,
-    SG_LOCK_TORCH,
-    SG_LOCK_SITES,
+#define CORE_LOCK(name, guards)
+#define PROCESS_LOCK(name, guards) SG_LOCK_##name,
+#include "locks.def"
+#undef CORE_LOCK
+#undef PROCESS_LOCK
     SG_LOCK_COUNT
 };
+_Static_assert((int)SG_RANK_COUNT - (int)SG_RANK_PROCESS == (int)SG_LOCK_COUNT, "they are the last of locks.def");
 void sg_process_lock(enum sg_process_lock guard);
 bool sg_process_lock_try(enum sg_process_lock guard); /* false: another thread, or what a signal has interrupted, holds
                                                          it */
 void sg_process_unlock(enum sg_process_lock guard);
+#ifdef SG_LOCK_CHECKS
+#define SG_ASSERT_PROCESS_LOCK(guard) sg_process_assert_locked(guard)
+void sg_process_assert_locked(enum sg_process_lock guard);
+#else
+/* The calling thread holds the lock. */
+#define SG_ASSERT_PROCESS_LOCK(guard) ((void)0)
+#endif
 
 #endif

@@ -1,0 +1,98 @@
+/* Owners and ranks of locks, in builds with assertions. */
+#include "lock.h"
+
+#ifdef SG_LOCK_CHECKS
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Few, because thread-locals of the preloaded library have little room where it is loaded late. Around fork() a thread
+   holds more. Those have an owner, but their order is not checked. */
+enum { LISTED_MOST = 8 };
+
+/* Locks that the thread holds, in the order of taking. */
+static __thread struct {
+    const struct sg_lock *lock[LISTED_MOST];
+    unsigned count;
+} held;
+
+static const char *const rank_name[SG_RANK_COUNT] = {
+    [SG_RANK_NONE] = "unranked",
+#define CORE_LOCK(name, guards) [SG_RANK_##name] = #name,
+#define PROCESS_LOCK(name, guards) [SG_RANK_##name] = #name,
+#include "locks.def"
+#undef CORE_LOCK
+#undef PROCESS_LOCK
+};
+
+static void lock_fail(const char *what, const struct sg_lock *lock, const char *joint, const char *rest)
+{
+    fprintf(stderr, "segalloc: lock check: %s %s (%u)%s%s\n", what, rank_name[lock->rank], (unsigned)lock->turn, joint,
+        rest);
+    abort();
+}
+
+static bool is_before(const struct sg_lock *a, const struct sg_lock *b)
+{
+    return a->rank != b->rank ? a->rank < b->rank : a->turn < b->turn;
+}
+
+void sg_lock_check_order(const struct sg_lock *lock)
+{
+    for (unsigned i = 0; i < held.count; i++) {
+        const struct sg_lock *other = held.lock[i];
+        if (other == lock)
+            lock_fail("taken twice by one thread:", lock, "", "");
+        if (lock->rank != SG_RANK_NONE && other->rank != SG_RANK_NONE && !is_before(other, lock))
+            lock_fail("wrong order: taking", lock, " after ", rank_name[other->rank]);
+    }
+}
+
+void sg_lock_taken(struct sg_lock *lock)
+{
+    atomic_store_explicit(&lock->owner, &held, memory_order_relaxed);
+    if (held.count < LISTED_MOST)
+        held.lock[held.count++] = lock;
+}
+
+static void held_remove(const struct sg_lock *lock)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < held.count; i++) {
+        if (held.lock[i] != lock)
+            held.lock[kept++] = held.lock[i];
+    }
+    held.count = kept;
+}
+
+void sg_lock_given_back(struct sg_lock *lock)
+{
+    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) != &held)
+        lock_fail("given back by a thread that does not hold it:", lock, "", "");
+    atomic_store_explicit(&lock->owner, NULL, memory_order_relaxed);
+    held_remove(lock);
+}
+
+void sg_lock_forget(struct sg_lock *lock)
+{
+    atomic_store_explicit(&lock->owner, NULL, memory_order_relaxed);
+    held_remove(lock);
+}
+
+void sg_lock_assert_held(const struct sg_lock *lock, const char *what, const char *where)
+{
+    if (atomic_load_explicit(&lock->owner, memory_order_relaxed) == &held)
+        return;
+    fprintf(stderr, "segalloc: lock check: %s: %s is not held by this thread\n", where, what);
+    abort();
+}
+
+void sg_lock_assert_none_from(enum sg_lock_rank rank, const char *where)
+{
+    for (unsigned i = 0; i < held.count; i++) {
+        if (held.lock[i]->rank >= rank)
+            lock_fail("held where the thread may wait:", held.lock[i], " at ", where);
+    }
+}
+
+#endif
