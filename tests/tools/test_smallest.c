@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "smallest.h"
+#include "replay/smallest_card.h"
 
 enum { CARD = 1000, HOLES = 2 };
 

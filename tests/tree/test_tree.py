@@ -18,14 +18,16 @@ LAYERS = {"base": [], "driver": ["base"], "trace": ["base"], "pytorch": ["base"]
           "replay": ["base", "driver", "pytorch", "core"],
           "preload": ["base", "driver", "trace", "pytorch", "core"], "sim": ["base", "driver"]}
 
-# The floors of a layer, from the ground: a file includes none of a floor above its own. A pattern takes what none before
-# it has taken.
+# The floors of a layer of src/ and of a tool, from the ground: a file includes none of a floor above its own. A pattern takes
+# what none before it has taken.
 FLOORS = {
     "core": [r"streams/stream_clock\.h|tuning\.(h|def)", r"space/.*", r"[^/]*\.(h|def)", r"streams/.*|remap/.*|native_segments\.c",
              r"[^/]*\.c|report/.*", r"check/.*"],
     "preload": [r"process/(?!process\.c|library_loads\.c).*|sites/native_stack\..*", r"track/.*", r"torch/.*", r"services/.*", r"sites/.*",
                 r"serve/.*", r"hooks/.*", r"process/.*"],
     "trace": [r"[^/]*", r"writer/.*", r"reader/.*"],
+    "tools/segalloc": [r"(?!main\.c)[^/]*", r"launch/.*", r"analysis/.*", r"replay/.*", r"monitor/.*", r"tune/.*", r"export/.*",
+                       r"report/.*", r"html/.*", r"rehearse/.*", r"verbs/.*|main\.c"],
 }
 # The arrows that run up all the same. None may be added.
 UPWARD = {
@@ -75,7 +77,7 @@ class Headers(unittest.TestCase):
     def test_floors(self):
         upward = set()
         for layer, floors in FLOORS.items():
-            root = ROOT / "src" / layer
+            root = ROOT / (layer if "/" in layer else f"src/{layer}")
             at = {}
             for file in sorted(root.rglob("*.[chd]*")):
                 name = str(file.relative_to(root))

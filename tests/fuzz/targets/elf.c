@@ -1,5 +1,5 @@
 /* What a shared object needs. */
-#include "elf_needs.h"
+#include "launch/elf_read.h"
 
 #include "target.h"
 

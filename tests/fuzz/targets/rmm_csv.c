@@ -2,7 +2,7 @@
 #include "reader/rmm_csv.h"
 
 #include "target.h"
-#include "trace_export.h"
+#include "export/torch_snapshot.h"
 #include "reader/trace_reader.h"
 
 enum { BATCH = 256 };

@@ -1,8 +1,8 @@
 /* A statistics file, which is also what a program keeps in /dev/shm (live:True), through the report. */
 #include "writer/stats_file.h"
 
-#include "findings.h"
-#include "report.h"
+#include "report/findings.h"
+#include "report/report.h"
 #include "target.h"
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);

@@ -1,12 +1,12 @@
 /* A trace file of any kind through all that looks into one: what `trace cat` does, and, by its length, the report, `trace
    info` or `trace export`. Where the checksum of the first block is odd it is made right first, so that damage gets past
    it. */
-#include "findings.h"
-#include "report.h"
+#include "report/findings.h"
+#include "report/report.h"
 #include "reader/rmm_csv.h"
 #include "target.h"
 #include "reader/trace_check.h"
-#include "export.h"
+#include "export/export.h"
 #include "trace_file.h"
 #include "reader/trace_reader.h"
 
@@ -83,7 +83,7 @@ static void export(struct sg_trace_reader *reader)
 {
     static sg_export_fn *const formats[] = {
 #define FORMAT(name, text, moment) sg_export_##name,
-#include "formats.def"
+#include "export/formats.def"
     };
     static FILE *null;
     if (!null && !(null = fopen("/dev/null", "w")))

@@ -1,4 +1,4 @@
-#include "keyframes.h"
+#include "html/keyframes.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 
 #include "growing_array.h"
 #include "live_groups.h"
-#include "walk.h"
+#include "analysis/walk.h"
 
 /* Where the parts of a group's key stand, of 64 bits. */
 enum {

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "reader/site_book.h"
-#include "page_lists.h"
+#include "html/page_lists.h"
 #include "reader/trace_reader.h"
 
 struct sg_keyframe {

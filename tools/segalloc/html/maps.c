@@ -1,12 +1,12 @@
 /* How a device's pages were used at the frames' moments. */
-#include "keyframes.h"
+#include "html/keyframes.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
 #include "live_groups.h"
-#include "playback.h"
+#include "html/playback.h"
 
 /* What a piece of a map is. */
 enum part { PART_FREE, PART_USED, PART_PENDING, PART_MIXED };

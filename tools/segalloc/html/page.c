@@ -1,13 +1,13 @@
-#include "page.h"
+#include "html/page.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "keyframes.h"
+#include "html/keyframes.h"
 #include "page_text.h"
-#include "timeline.h"
+#include "html/timeline.h"
 #include "tool.h"
 
 /* What a page may hold of all runs together, so that it stays below 5 MiB whatever the traces are. */

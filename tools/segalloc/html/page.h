@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "findings.h"
+#include "report/findings.h"
 
 enum { SG_PAGE_RUNS = 256 }; /* at most */
 

@@ -1,4 +1,4 @@
-#include "page_lists.h"
+#include "html/page_lists.h"
 
 #include <stdlib.h>
 #include <string.h>

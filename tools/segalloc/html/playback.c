@@ -1,9 +1,9 @@
-#include "playback.h"
+#include "html/playback.h"
 
 #include <errno.h>
 
 #include "meta.h"
-#include "recorded.h"
+#include "replay/recorded.h"
 
 static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
 {

@@ -1,11 +1,11 @@
-#include "timeline.h"
+#include "html/timeline.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "growing_array.h"
-#include "playback.h"
+#include "html/playback.h"
 
 enum { PHASE_DEEP = 16 };
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "live_groups.h"
-#include "series.h"
+#include "analysis/series.h"
 
 enum { SG_TIMELINE_FAILURES = 256, SG_TIMELINE_PHASES = 1000, SG_LIFETIMES = 64 };
 

@@ -1,0 +1,95 @@
+/* What one pass over a trace tells: for `trace info` and `report`. Memory grows with the blocks alive at once, not with
+   the length of the trace. */
+#ifndef SG_SUMMARY_H
+#define SG_SUMMARY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "analysis/order_bound.h"
+#include "reader/dictionary.h"
+#include "idmap.h"
+#include "live_groups.h"
+#include "segalloc/trace_format.h"
+#include "analysis/over_time.h"
+#include "stats.h"
+#include "reader/trace_reader.h"
+
+/* The bound by order is worked out for all blocks, and for those of at least 1 MiB, whose share it is that streams can
+   pass on. */
+enum sg_bound_kind { SG_BOUND_ALL, SG_BOUND_LARGE, SG_BOUND_COUNT };
+
+enum { SG_FAILURES_KEPT = 64, SG_LIVE_ROWS = 1024, SG_LIVE_ROWS_OF_FAILURE = 64 };
+
+/* What was alive at some moment. */
+struct sg_live_set {
+    struct sg_live_row *row; /* the largest groups first; NULL where nothing was */
+    uint32_t rows;
+};
+
+/* An allocation that failed. */
+struct sg_summary_failure {
+    uint64_t event;      /* its number, from 1 */
+    uint64_t bytes, live_bytes;
+    uint64_t short_by;   /* bytes that it lacked; 0: unknown */
+    uint16_t thread;
+    uint32_t device;
+    uint32_t site, phase; /* in the dictionary's book; 0: unknown */
+    struct sg_live_set live;
+};
+
+struct sg_summary_device {
+    bool used;
+    char model[64];                                 /* as the driver calls it; "": unknown */
+    uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown */
+    uint64_t allocs, frees, alloc_bytes, failures, failed_largest, passed_on, passed_on_bytes;
+    uint64_t live_bytes, live_blocks, peak_live_bytes, peak_live_blocks, largest_request;
+    uint64_t class_count[SG_LIVE_CLASSES];
+    struct sg_live live;    /* now, and kept: when most was alive */
+    bool is_at_peak;        /* that is still to be kept */
+    struct sg_over_time over_time; /* live bytes */
+    struct sg_stats stats; /* of the last complete snapshot */
+    bool has_stats, has_stat[SG_STAT_COUNT]; /* which of them any snapshot named */
+    uint64_t stats_age; /* events since then */
+};
+
+struct sg_summary {
+    uint64_t kind[256];
+    uint64_t events;     /* of the program and of its surroundings: neither definitions nor statistics */
+    uint64_t requests;   /* of them, the program's: what a replay counts */
+    uint64_t until;      /* of them so many are looked at; 0: all */
+    uint64_t live_bytes, peak_live_bytes; /* of all devices; the peak is the sum of theirs */
+    uint64_t failures, retried; /* allocations that failed; failures after which the driver served the allocation */
+    struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
+    uint64_t unmatched_frees, repeated; /* of what was not allocated before; allocations at an address that is in use */
+    uint64_t first_ns, last_ns;
+    bool torch;          /* PyTorch asked for memory */
+    char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
+    struct sg_dictionary dictionary;
+    struct sg_summary_device *device; /* SG_DICTIONARY_DEVICES of them */
+    uint32_t devices;                 /* one more than the largest ordinal */
+    struct sg_stats *pending;         /* snapshots that are not complete yet, one a device */
+    struct sg_idmap live;             /* id -> number of its entry in `block`, from 1 */
+    struct sg_summary_block {
+        uint64_t size, birth;
+        uint32_t device, group, spare; /* in `live` of the device; spare: the next unused entry */
+    } *block;
+    uint32_t blocks, spare;           /* entries in use ever, and the unused one that comes next, from 1 */
+    uint32_t block_room;
+    struct sg_bound *bound[SG_BOUND_COUNT]; /* NULL unless asked for (sg_summary_read) */
+};
+
+const char *sg_record_kind_name(unsigned kind); /* NULL for kinds of a later version */
+
+/* Reads `reader` to its end, with a line of progress on stderr if that is a terminal. 0 or a negative errno; problems
+   of the file are the reader's to tell. `bounds`: also what the order of the work makes the program hold. */
+int sg_summary_read(struct sg_summary *summary, struct sg_trace_reader *reader, bool bounds);
+/* The same up to a request, by its number from 1. */
+int sg_summary_read_until(struct sg_summary *summary, struct sg_trace_reader *reader, uint64_t request);
+void sg_summary_free(struct sg_summary *summary);
+
+/* The `most` largest groups of what is alive (as `kept`), for the caller to free. False: no host memory. */
+bool sg_live_set_take(struct sg_live_set *ret, const struct sg_live *live, bool kept, uint32_t most);
+void sg_live_set_free(struct sg_live_set *set);
+
+#endif

@@ -1,0 +1,25 @@
+/* The configuration as the tools see it. */
+#ifndef SG_EFFECTIVE_CONF_H
+#define SG_EFFECTIVE_CONF_H
+
+#include "conf.h"
+
+/* Reads the configuration of this environment, as the library would, then `text` ("K:V,…", may be NULL) on top. What is
+   wrong goes to stderr, a line each. Returns how many such lines there were. */
+unsigned sg_tool_conf(const char *verb, const char *text, struct sg_conf *ret);
+
+/* The configuration of this environment without a word about what is wrong with it. */
+void sg_tool_conf_quietly(struct sg_conf *ret);
+
+/* What --conf says where `text` (NULL: nothing) was said before and `more` now: both, and of several values for a key
+   the last. Where host memory is out, `more` alone. The caller never frees it: it lasts as long as the command line. */
+const char *sg_tool_conf_join(const char *text, const char *more);
+
+/* Applies `text` as --conf to *conf. What is wrong goes to stderr, a line each. Returns how many such lines there
+   were. */
+unsigned sg_tool_conf_apply(const char *verb, const char *text, struct sg_conf *conf);
+
+/* The same for a command that does nothing when anything is wrong. */
+unsigned sg_tool_conf_check(const char *verb, const char *text, struct sg_conf *conf);
+
+#endif

@@ -1,0 +1,177 @@
+#include "launch/loaded_libraries.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "signals.h"
+
+static const long trace_options =
+    PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE | PTRACE_O_TRACEEXEC | PTRACE_O_TRACEEXIT;
+
+/* The entry of a process, made when it is new. NULL without memory. */
+static struct sg_watched *process_of(struct sg_watch *watch, pid_t pid)
+{
+    for (size_t i = 0; i < watch->count; i++) {
+        if (watch->process[i].pid == pid)
+            return &watch->process[i];
+    }
+    struct sg_watched *more = realloc(watch->process, (watch->count + 1) * sizeof *more);
+    if (!more)
+        return NULL;
+    watch->process = more;
+    more[watch->count] = (struct sg_watched){.pid = pid};
+    return &more[watch->count++];
+}
+
+/* The process that a thread belongs to. */
+static pid_t group_of(pid_t thread)
+{
+    char path[64], line[128];
+    snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
+    int group = (int)thread;
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "Tgid: %d", &group) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return group;
+}
+
+static bool named(const char *path, const char *prefix)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && strncmp(slash + 1, prefix, strlen(prefix)) == 0;
+}
+
+/* Looks at what a thread that is about to end shares with its process. */
+static void look(struct sg_watch *watch, pid_t thread)
+{
+    struct sg_watched *process = process_of(watch, group_of(thread));
+    char path[64], line[4600], program[4096];
+    if (!process)
+        return;
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)thread);
+    ssize_t length = readlink(path, program, sizeof program - 1);
+    if (length > 0) {
+        program[length] = '\0';
+        const char *slash = strrchr(program, '/');
+        snprintf(process->program, sizeof process->program, "%.255s", slash ? slash + 1 : program);
+    }
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)thread);
+    FILE *maps = fopen(path, "re");
+    if (!maps)
+        return;
+    while (fgets(line, sizeof line, maps)) {
+        line[strcspn(line, "\n")] = '\0';
+        process->seen = true;
+        process->dynamic |= named(line, "ld-linux") || named(line, "ld-musl") || named(line, "ld-2.") ||
+                            named(line, "ld.so");
+        process->library |= named(line, "libsegalloc.so");
+        process->driver |= named(line, "libcuda.so");
+        process->runtime |= named(line, "libcudart");
+        process->torch |= named(line, "libc10_cuda");
+    }
+    fclose(maps);
+}
+
+static bool stops(int signal)
+{
+    return signal == SIGSTOP || signal == SIGTSTP || signal == SIGTTIN || signal == SIGTTOU;
+}
+
+/* Lets a stopped thread go on, having looked where it is about to end. */
+static void on_stop(struct sg_watch *watch, pid_t thread, int status)
+{
+    int event = status >> 16, signal = WSTOPSIG(status);
+    if (event == PTRACE_EVENT_EXIT)
+        look(watch, thread);
+    if (event == PTRACE_EVENT_EXEC) {
+        struct sg_watched *process = process_of(watch, thread);
+        if (process)
+            *process = (struct sg_watched){.pid = thread};
+    }
+    if (event == PTRACE_EVENT_STOP && stops(signal))
+        ptrace(PTRACE_LISTEN, thread, NULL, NULL);
+    else
+        ptrace(PTRACE_CONT, thread, NULL, (void *)(long)(event ? 0 : signal));
+}
+
+static void follow(struct sg_watch *watch, pid_t command)
+{
+    for (;;) {
+        int status;
+        pid_t thread = waitpid(-1, &status, __WALL);
+        if (thread < 0 && errno == EINTR)
+            continue;
+        if (thread < 0)
+            return;
+        if (WIFSTOPPED(status)) {
+            on_stop(watch, thread, status);
+        } else if (thread == command) {
+            watch->status = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+            return;
+        }
+    }
+}
+
+/* The child: waits until it is watched, then becomes the command. */
+static _Noreturn void become(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, const int gate[2],
+                             const struct sg_signals *signals)
+{
+    char byte;
+    close(gate[1]);
+    while (read(gate[0], &byte, 1) < 0 && errno == EINTR) {
+    }
+    close(gate[0]);
+    sg_signals_restore(signals);
+    if (stdout_to_stderr)
+        dup2(STDERR_FILENO, STDOUT_FILENO);
+    _exit(sg_launch_exec(launch, argv));
+}
+
+int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, struct sg_watch *ret)
+{
+    int gate[2];
+    struct sg_watch watch = {0};
+    if (pipe(gate) != 0)
+        return -errno;
+    fflush(NULL);
+    struct sg_signals signals;
+    sg_signals_hold(&signals);
+    pid_t command = fork();
+    if (command < 0) {
+        int error = errno;
+        close(gate[0]);
+        close(gate[1]);
+        sg_signals_restore(&signals);
+        return -error;
+    }
+    if (command == 0)
+        become(launch, argv, stdout_to_stderr, gate, &signals);
+    close(gate[0]);
+    watch.traced = ptrace(PTRACE_SEIZE, command, NULL, (void *)trace_options) == 0;
+    process_of(&watch, command);
+    close(gate[1]);
+    sg_signals_forward(command);
+    follow(&watch, command);
+    sg_signals_forward(0);
+    if (sg_signals_first())
+        sg_signals_end_children();
+    sg_signals_restore(&signals);
+    *ret = watch;
+    return 0;
+}
+
+void sg_watch_free(struct sg_watch *watch)
+{
+    free(watch->process);
+    *watch = (struct sg_watch){0};
+}

@@ -1,0 +1,35 @@
+/* What the processes of a command had loaded when they ended: told by the kernel, not by the library, which may not
+   have been loaded at all. */
+#ifndef SG_LAUNCH_LOADED_LIBRARIES_H
+#define SG_LAUNCH_LOADED_LIBRARIES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+#include "launch/launch.h"
+
+struct sg_watched {
+    pid_t pid;
+    char program[256];  /* file name of the program that it ran last */
+    bool seen;          /* what follows is known: it ended while we looked, and not by SIGKILL */
+    bool dynamic;       /* the loader was in it: LD_PRELOAD can have an effect */
+    bool library;       /* libsegalloc.so was loaded */
+    bool driver;        /* libcuda.so was */
+    bool runtime;       /* libcudart was, as a library of its own */
+    bool torch;         /* PyTorch's CUDA library was */
+};
+
+struct sg_watch {
+    struct sg_watched *process; /* in the order of their beginning, the command first */
+    size_t count;
+    bool traced;                /* false: the system doesn't let us look; there is only the command, not `seen` */
+    int status;                 /* the command's, as a shell would say it */
+};
+
+/* Runs argv, found as sg_launch_exec() does, and waits for it. The environment has been prepared. SIGINT,
+   SIGQUIT, SIGTERM and SIGHUP are the command's; ended by one, it leaves no process behind. 0, or a negative errno. */
+int sg_watch_run(const struct sg_launch *launch, char **argv, bool stdout_to_stderr, struct sg_watch *ret);
+void sg_watch_free(struct sg_watch *watch);
+
+#endif

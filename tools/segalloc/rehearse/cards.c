@@ -1,0 +1,243 @@
+#include "rehearse/rehearse.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report/findings.h"
+#include "rehearse/free_orders.h"
+#include "install_paths.h"
+#include "replay/recorded.h"
+#include "size.h"
+#include "replay/smallest_card.h"
+#include "tool.h"
+#include "reader/trace_reader.h"
+
+/* Orders of frees that are tried besides the recorded one, and the events of a run up to which they are: each takes
+   some eight replays. */
+enum { ORDERS = 3, ORDERS_EVENTS = 2000000 };
+
+/* The life of one process, which is played on cards. */
+struct life {
+    struct sg_rehearse *rehearse;
+    struct sg_trace_reader *reader;
+    struct sg_recorded recorded;
+    struct sg_play play;
+    uint64_t order, random; /* of frees: 0 as recorded, and the state of what makes others */
+    int signals; /* that had come when the playing began: another ends it */
+    bool stopped;
+};
+
+static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+{
+    struct life *life = source;
+    life->stopped |= sg_signals_count() > life->signals;
+    n = life->stopped ? 0 : sg_trace_read(life->reader, out, n);
+    if (life->order)
+        sg_orders_shuffle(out, n, &life->random);
+    return n;
+}
+
+/* A count that only rises, for how many replays there will be is not known. */
+static void show_progress(struct sg_rehearse *rehearse)
+{
+    rehearse->replays++;
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rplaying the run on other cards: %u", rehearse->replays);
+}
+
+static int play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+{
+    struct life *life = user;
+    char error[SG_PLAY_ERROR];
+    sg_trace_rewind(life->reader);
+    memcpy(life->play.card, card, sizeof life->play.card);
+    life->play.stop_at_oom = stop;
+    life->play.as_recorded = !life->order && sg_recorded_is(&life->recorded, &life->play);
+    life->random = life->order;
+    show_progress(life->rehearse);
+    if (sg_play_run(&life->play, ret, error) != 0)
+        return sg_tool_error(life->rehearse->verb, "the run can't be played again: %s", error);
+    if (life->stopped)
+        return sg_tool_error(life->rehearse->verb, "stopped while the run was played on other cards");
+    const char *broken = sg_trace_error(life->reader);
+    return broken ? sg_tool_error(life->rehearse->verb, "the trace of the run: %s", broken) : 0;
+}
+
+static int play_card(struct life *life, struct sg_rehearse_card *card, const struct sg_findings *findings)
+{
+    struct sg_play_result result;
+    uint64_t cards[SG_DEVICES_MAX];
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        cards[i] = card->bytes;
+    int status = play(life, cards, 0, &result);
+    if (status || !result.ooms)
+        return status;
+    if (card->fits || result.first_oom_event < card->ends_at_event) {
+        card->ends_at_event = result.first_oom_event;
+        card->of_events = findings->requests;
+        card->ends_with_bytes = result.first_oom_bytes;
+        card->ends_with_live = result.first_oom_live;
+        for (int i = 0; i < SG_DEVICES_MAX; i++) {
+            const struct sg_play_device *device = &result.device[i];
+            if (device->first_oom_event != result.first_oom_event)
+                continue;
+            sg_site_book_line(&findings->book, device->first_oom_site, card->site);
+            sg_site_book_phase(&findings->book, device->first_oom_phase, card->phase);
+            sg_rehearse_hold(life->reader, (uint32_t)i, card);
+        }
+    }
+    card->fits = false;
+    return 0;
+}
+
+/* The smallest card of this process by the rules of `life->play`; 0: none. */
+static int find_smallest(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+{
+    struct sg_smallest smallest = {.play = play, .user = life, .most = SG_SMALLEST_MOST};
+    uint64_t most = life->rehearse->card[life->rehearse->card_count - 1].bytes;
+    smallest.most = most > smallest.most ? most : smallest.most;
+    int status = sg_smallest_find(&smallest, known);
+    *ret = status ? 0 : sg_smallest_largest(&smallest, known);
+    return status;
+}
+
+/* What the next run needs, which frees in another order: the most of what some orders take, and half of what lies
+   between the most and the least of them. Where the order makes no difference it is what this run took. */
+static int find_robust(struct life *life, const struct sg_play_result *known, uint64_t *ret)
+{
+    uint64_t least, most, other;
+    int status = find_smallest(life, known, &most);
+    least = most;
+    uint64_t orders = most && known->events <= ORDERS_EVENTS ? ORDERS : 0;
+    for (life->order = 1; status == 0 && life->order <= orders; life->order++) {
+        status = find_smallest(life, known, &other);
+        least = other < least ? other : least;
+        most = other > most ? other : most;
+    }
+    life->order = 0;
+    *ret = most + ((most - least) / 2 + SG_SMALLEST_STEP - 1) / SG_SMALLEST_STEP * SG_SMALLEST_STEP;
+    return status;
+}
+
+/* The same by PyTorch's own rules, which is what the program would need without us. */
+static int find_alone(struct life *life, const struct sg_play_result *known, const char *conf, uint64_t *ret)
+{
+    const struct sg_play before = life->play;
+    char error[SG_TORCH_ERROR_TEXT];
+    life->play.policy = SG_POLICY_PYTORCH;
+    int status = sg_torch_conf_parse(conf, &life->play.torch, error) == 0 ? find_smallest(life, known, ret) : 0;
+    life->play = before;
+    return status;
+}
+
+static int play_life(struct life *life, const struct sg_findings *findings)
+{
+    struct sg_rehearse *rehearse = life->rehearse;
+    struct sg_play_result known;
+    struct sg_rehearse_alone alone = {0};
+    int status = play(life, (uint64_t[SG_DEVICES_MAX]){0}, 0, &known); /* on the card without end */
+    for (int i = 0; status == 0 && i < SG_DEVICES_MAX; i++) {
+        const uint64_t *peak = known.device[i].stats.peak;
+        if (peak[SG_STAT_requested_bytes] > rehearse->peak_requested)
+            rehearse->peak_requested = peak[SG_STAT_requested_bytes];
+    }
+    for (unsigned i = 0; status == 0 && i < rehearse->card_count; i++)
+        status = play_card(life, &rehearse->card[i], findings);
+    if (status == 0)
+        status = find_robust(life, &known, &alone.segalloc);
+    if (status == 0 && findings->torch && !rehearse->beneath)
+        status = find_alone(life, &known, "", &alone.pytorch);
+    if (status == 0 && findings->torch && !rehearse->beneath)
+        status = find_alone(life, &known, "expandable_segments:True", &alone.pytorch_expandable);
+    if (alone.segalloc > rehearse->alone.segalloc)
+        rehearse->alone.segalloc = alone.segalloc;
+    if (alone.pytorch > rehearse->alone.pytorch)
+        rehearse->alone.pytorch = alone.pytorch;
+    if (alone.pytorch_expandable > rehearse->alone.pytorch_expandable)
+        rehearse->alone.pytorch_expandable = alone.pytorch_expandable;
+    return status;
+}
+
+/* On the smallest card that the program fits more is moved and less is reserved than on one without end: what it holds
+   there is no figure of a card that anybody has. */
+static void count(struct sg_rehearse *rehearse, const struct sg_findings *findings)
+{
+    rehearse->processes++;
+    rehearse->allocs += findings->allocs + findings->passed_on;
+    rehearse->served += findings->allocs;
+    rehearse->served_share = rehearse->allocs ? (double)rehearse->served / (double)rehearse->allocs : -1;
+    rehearse->events += findings->requests;
+    rehearse->ooms += findings->ooms;
+    if (findings->largest_request > rehearse->largest_request)
+        rehearse->largest_request = findings->largest_request;
+    for (uint32_t i = 0; i < findings->devices; i++)
+        if (findings->device[i].stats.peak[SG_STAT_reserved_bytes] > rehearse->peak_reserved)
+            rehearse->peak_reserved = findings->device[i].stats.peak[SG_STAT_reserved_bytes];
+}
+
+static int add_process(struct sg_rehearse *rehearse, const char *path)
+{
+    struct sg_findings findings;
+    char error[SG_FINDINGS_ERROR];
+    if (sg_findings_read(path, false, &findings, error) != 0)
+        return 0; /* a process that ended before its first allocation */
+    int status = 0;
+    if (findings.allocs + findings.passed_on + findings.ooms > 0) {
+        struct life life = {.rehearse = rehearse, .signals = sg_signals_count()};
+        char trace_error[SG_TRACE_ERROR];
+        count(rehearse, &findings);
+        if (sg_trace_open(path, &life.reader, trace_error) != 0)
+            status = sg_tool_error(rehearse->verb, "the trace of the run: %s", trace_error);
+        if (status == 0 && sg_recorded_read(life.reader, &life.recorded) != 0)
+            status = sg_tool_error(rehearse->verb, "no host memory left");
+        if (status == 0) {
+            sg_recorded_play(&life.recorded, &life.play);
+            rehearse->beneath |= life.play.conf.pytorch == SG_PYTORCH_BENEATH;
+            life.play.next = next_records;
+            life.play.source = &life;
+            status = play_life(&life, &findings);
+        }
+        sg_trace_close(life.reader);
+    }
+    sg_findings_free(&findings);
+    return status;
+}
+
+int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder)
+{
+    DIR *files = opendir(folder);
+    int status = 0;
+    rehearse->served_share = -1;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        rehearse->card[i].fits = true;
+    for (struct dirent *entry; files && status == 0 && (entry = readdir(files));) {
+        char path[SG_PLACE_BYTES * 2];
+        if (*entry->d_name == '.')
+            continue;
+        snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);
+        status = add_process(rehearse, path);
+    }
+    if (files)
+        closedir(files);
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
+uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    uint64_t smallest = rehearse->alone.segalloc;
+    return !card->fits && smallest > card->bytes ? smallest - card->bytes : 0;
+}
+
+enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    uint64_t smallest = rehearse->alone.segalloc, left = card->bytes > smallest ? card->bytes - smallest : 0;
+    return !card->fits                                       ? SG_REHEARSE_DOES_NOT_FIT
+           : card->bytes < smallest || left < card->margin ? SG_REHEARSE_TOO_CLOSE
+                                                             : SG_REHEARSE_FITS;
+}

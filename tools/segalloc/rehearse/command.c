@@ -1,0 +1,127 @@
+#include "rehearse/rehearse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "launch/launch.h"
+#include "signals.h"
+#include "tool.h"
+
+/* Keeps the last line that is not empty and not only a part of a traceback's frame. */
+struct tail {
+    char line[SG_REHEARSE_TEXT];
+    size_t length;
+};
+
+static void take(struct tail *tail, const char *bytes, size_t size, char last[SG_REHEARSE_TEXT])
+{
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i] != '\n' && bytes[i] != '\r') {
+            if (tail->length < sizeof tail->line - 1)
+                tail->line[tail->length++] = bytes[i];
+            continue;
+        }
+        tail->line[tail->length] = '\0';
+        if (tail->length > strspn(tail->line, " \t"))
+            memcpy(last, tail->line, tail->length + 1);
+        tail->length = 0;
+    }
+}
+
+static void hand_on(const char *bytes, size_t size)
+{
+    while (size > 0) {
+        ssize_t put = write(STDERR_FILENO, bytes, size);
+        if (put < 0 && errno != EINTR)
+            return;
+        if (put > 0) {
+            bytes += put;
+            size -= (size_t)put;
+        }
+    }
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static void become(const char *verb, char **argv, bool to_stderr, int error_pipe, const struct sg_signals *signals)
+{
+    const struct sg_launch launch = {.verb = verb};
+    dup2(error_pipe, STDERR_FILENO);
+    if (to_stderr)
+        dup2(error_pipe, STDOUT_FILENO);
+    sg_signals_restore(signals);
+    _exit(sg_launch_exec(&launch, argv));
+}
+
+/* Hands the command's output on until nobody can write any more. Once it has been told to end, not longer than it is
+   there itself: what it leaves behind is ended. Its wait status. */
+static int follow(pid_t child, int output, char last_line[SG_REHEARSE_TEXT])
+{
+    enum { LOOK_MS = 200 };
+    struct tail tail = {.length = 0};
+    char bytes[8192];
+    int status = 0;
+    bool ended = false;
+    for (;;) {
+        struct pollfd ready = {.fd = output, .events = POLLIN};
+        if (poll(&ready, 1, LOOK_MS) > 0) {
+            ssize_t got = read(output, bytes, sizeof bytes);
+            if (got == 0 || (got < 0 && errno != EINTR))
+                break;
+            if (got > 0) {
+                hand_on(bytes, (size_t)got);
+                take(&tail, bytes, (size_t)got, last_line);
+            }
+        }
+        ended = ended || waitpid(child, &status, WNOHANG) == child;
+        if (ended && sg_signals_first())
+            sg_signals_end_children();
+    }
+    take(&tail, "\n", 1, last_line);
+    while (!ended && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+}
+
+bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_run *ret)
+{
+    const char *verb = rehearse->verb;
+    bool to_stderr = rehearse->json;
+    int ends[2];
+    double began = now();
+    *ret = (struct sg_rehearse_run){0};
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        sg_tool_message(verb, "no pipe for the command's output: %s", strerror(errno));
+        return false;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        become(verb, rehearse->command, to_stderr, ends[1], &rehearse->signals);
+    close(ends[1]);
+    if (child < 0) {
+        sg_tool_message(verb, "the command can't be run: %s", strerror(errno));
+        close(ends[0]);
+        return false;
+    }
+    sg_signals_forward(child);
+    int status = follow(child, ends[0], ret->last_line);
+    close(ends[0]);
+    sg_signals_forward(0);
+    if (sg_signals_first())
+        sg_signals_end_children();
+    ret->status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    ret->seconds = now() - began;
+    return true;
+}

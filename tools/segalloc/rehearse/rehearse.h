@@ -1,0 +1,128 @@
+/* What `segalloc rehearse` finds out: one run of a program on a simulated card without end, and the same life on the
+   cards that it is asked about. */
+#ifndef SG_REHEARSE_H
+#define SG_REHEARSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "player.h"
+#include "signals.h"
+#include "site.h"
+
+/* Out of memory: on the largest of the cards, which is the one that the program is told of. Stopped: it ended with
+   another error, or was told to end. */
+enum sg_rehearse_outcome { SG_REHEARSE_COMPLETED, SG_REHEARSE_OUT_OF_MEMORY, SG_REHEARSE_STOPPED };
+
+enum sg_rehearse_verdict { SG_REHEARSE_FITS, SG_REHEARSE_TOO_CLOSE, SG_REHEARSE_DOES_NOT_FIT };
+
+enum { SG_REHEARSE_CARDS = 32, SG_REHEARSE_TEXT = 512, SG_REHEARSE_HELD = 5 };
+#define SG_REHEARSE_MEASURED UINT64_MAX
+
+/* Blocks in use that one line asked for, or that are of one size. */
+struct sg_rehearse_held {
+    uint64_t bytes, blocks; /* 0: there is no such group */
+    uint64_t each;          /* bytes of each; 0: they differ */
+    char site[SG_SITE_TEXT];
+};
+
+struct sg_rehearse_card {
+    uint64_t bytes;
+    const char *name;          /* in cards.def; NULL: the user said the size */
+    uint64_t margin;           /* of it that is left for the context and for libraries, bytes */
+    bool fits;                 /* every allocation does */
+    uint64_t ends_at_event;    /* of the process that ran out first; 0: none did, or it is not known */
+    uint64_t of_events;        /* that the process has in all */
+    uint64_t ends_with_bytes;  /* what it asked for there */
+    uint64_t ends_with_live;   /* what it held then */
+    char site[SG_SITE_TEXT], phase[SG_SITE_TEXT]; /* where that was; "": not known */
+    struct sg_rehearse_held held[SG_REHEARSE_HELD]; /* the largest then, largest first */
+};
+
+/* How the command itself ended. */
+struct sg_rehearse_run {
+    int status;                       /* as a shell would say it */
+    char last_line[SG_REHEARSE_TEXT]; /* the last that it wrote to stderr, "" */
+    double seconds;
+};
+
+/* Smallest cards by three sets of rules, bytes; 0: not known. */
+struct sg_rehearse_alone {
+    uint64_t pytorch, pytorch_expandable, segalloc;
+};
+
+struct sg_rehearse {
+    const char *verb, *output; /* -o, NULL */
+    bool json, force;
+    uint64_t margin;           /* that --margin says, bytes; SG_REHEARSE_MEASURED: as the table of cards has it */
+    const char *list;          /* as the user wrote --card; NULL */
+    char **command;            /* what is rehearsed, with its arguments */
+    struct sg_signals signals;
+    struct sg_rehearse_card card[SG_REHEARSE_CARDS]; /* ascending */
+    unsigned card_count;
+    struct sg_rehearse_run run;
+    bool interrupted;         /* by the user: what there is up to then is told */
+    unsigned processes;       /* that asked for memory */
+    unsigned replays;         /* of their lives, so far */
+    uint64_t events, allocs, served, largest_request;
+    uint64_t ooms;            /* on the card without end: by a limit of its own settings */
+    uint64_t peak_requested, peak_reserved; /* of the device of the process that needs most, bytes */
+    double served_share;      /* negative: nothing was asked for */
+    struct sg_rehearse_alone alone; /* of the process that needs most; segalloc's is the smallest card */
+    bool beneath;             /* what was served are segments of PyTorch's own cache */
+    enum sg_rehearse_outcome outcome;
+    char reason[2 * SG_REHEARSE_TEXT]; /* "" when it completed */
+};
+
+/* What is said of a card, and by how much it is too small, bytes; 0: it fits, or it is not known. */
+enum sg_rehearse_verdict sg_rehearse_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+uint64_t sg_rehearse_short_by(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card);
+
+/* rehearse/in_use.c: finds what was in use on the device when the card was full. Where there is no host memory for that
+   nothing is found. */
+struct sg_trace_reader;
+void sg_rehearse_hold(struct sg_trace_reader *reader, uint32_t device, struct sg_rehearse_card *card);
+
+/* rehearse/card_list.c: reads --card, and --margin with `text` (NULL: as measured). 0, or an exit status after a line on
+   stderr. */
+int sg_rehearse_read_cards(struct sg_rehearse *rehearse, const char *list);
+int sg_rehearse_read_margin(struct sg_rehearse *rehearse, const char *text);
+/* Once both are read: the margin of each card. */
+void sg_rehearse_set_margins(struct sg_rehearse *rehearse);
+/* The names of the table, for --help. */
+void sg_rehearse_print_names(void);
+
+/* Runs the prepared command, hands its output on (standard output to stderr with `json`) and waits for it. False after
+   a line on stderr when it could not be run. */
+bool sg_rehearse_command(const struct sg_rehearse *rehearse, struct sg_rehearse_run *ret);
+
+/* Reads the traces of a run in `folder`, and plays them on the cards. 0, or an exit status after a line on stderr. */
+int sg_rehearse_traces(struct sg_rehearse *rehearse, const char *folder);
+
+/* rehearse/try.c: values of --try, "NAME=V1,V2,…". */
+struct sg_rehearse_try {
+    char name[64];
+    char *text; /* of the values; the caller's to free, also where reading fails */
+    char *value[SG_REHEARSE_CARDS];
+    unsigned count;
+};
+/* 0, or an exit status after a line on stderr: it can't be read, or `command` has no place for a value. */
+int sg_rehearse_try_read(const char *verb, const char *text, char **command, struct sg_rehearse_try *ret);
+/* A copy of the command with this value in its place: of `{}`, or of the value of the option of that name. To be
+   given to sg_rehearse_try_free(). */
+char **sg_rehearse_try_command(const struct sg_rehearse_try *values, char **command, const char *value);
+void sg_rehearse_try_free(char **command);
+/* Text for --try with smaller sizes of what the command calls a batch; false: it has no such option. */
+bool sg_rehearse_try_suggest(char **command, char *ret, size_t size);
+/* How the value is written in the command: "--batch 4", or "4" in place of `{}`. */
+void sg_rehearse_try_format(const struct sg_rehearse_try *values, char **command, const char *value, char *ret,
+                            size_t size);
+
+/* rehearse/text.c: the findings, to stdout. The object without an end of line. One line says what became of a value. */
+void sg_rehearse_print_line(const struct sg_rehearse *rehearse);
+/* What to run next; `fits`: as it is. */
+void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits);
+void sg_rehearse_print_text(const struct sg_rehearse *rehearse);
+void sg_rehearse_print_json(const struct sg_rehearse *rehearse);
+
+#endif

@@ -1,0 +1,337 @@
+/* What was rehearsed, as text and as JSON. */
+#include "rehearse/rehearse.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "launch/machine.h"
+#include "size.h"
+#include "tool.h"
+
+static const char *const assumptions[] = {
+    "Kernels do not compute. If a tensor's size depends on a computed value, the estimate is wrong for it.",
+    "Copies of more than 1 MiB move no bytes. GPU memory set to zero takes no memory of this machine.",
+    "Mathematics libraries are stand-ins: workspaces that they allocate by themselves are not counted.",
+    "The program asks for the same on every card. Free memory and GPU model are those of the largest card named.",
+};
+static const char assumed_fast[] =
+    "The run is faster than on a GPU. What a thread frees by the clock counts longer (PyTorch's watchdog of NCCL: each "
+    "0.1 s), so a smaller card may do.";
+static const char assumed_beneath[] =
+    "PyTorch's cache asks for the same segments on every card. On a full card it first gives idle ones back, so a "
+    "smaller card may do.";
+enum { ASSUMPTIONS = sizeof assumptions / sizeof *assumptions };
+
+static bool has_cards(const struct sg_rehearse *rehearse)
+{
+    return rehearse->processes && (rehearse->outcome != SG_REHEARSE_STOPPED || rehearse->interrupted);
+}
+
+static const struct sg_rehearse_card *largest(const struct sg_rehearse *rehearse)
+{
+    return &rehearse->card[rehearse->card_count - 1];
+}
+
+/* More may be needed than was seen. */
+static bool at_least(const struct sg_rehearse *rehearse)
+{
+    return rehearse->interrupted || rehearse->ooms;
+}
+
+static void number(const char *key, uint64_t value, bool known)
+{
+    if (known)
+        printf(",\"%s\":%" PRIu64, key, value);
+    else
+        printf(",\"%s\":null", key);
+}
+
+static void print_json_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    static const char *const names[] = {"fits", "too_close", "does_not_fit"};
+    uint64_t smallest = rehearse->alone.segalloc;
+    printf("{\"bytes\":%" PRIu64 ",\"name\":", card->bytes);
+    sg_tool_json_text(card->name);
+    printf(",\"fits\":%s,\"verdict\":\"%s\",\"margin_bytes\":%" PRIu64 ",\"headroom_bytes\":",
+           card->fits ? "true" : "false", names[sg_rehearse_verdict(rehearse, card)], card->margin);
+    if (smallest)
+        printf("%" PRId64, (int64_t)card->bytes - (int64_t)smallest);
+    else
+        fputs("null", stdout);
+    number("ends_at_event", card->ends_at_event, card->ends_at_event);
+    number("of_events", card->of_events, card->ends_at_event);
+    number("asked_bytes", card->ends_with_bytes, card->ends_at_event);
+    number("live_bytes", card->ends_with_live, card->ends_at_event);
+    fputs(",\"site\":", stdout);
+    sg_tool_json_text(*card->site ? card->site : NULL);
+    fputs(",\"phase\":", stdout);
+    sg_tool_json_text(*card->phase ? card->phase : NULL);
+    fputs(",\"live_then\":[", stdout);
+    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
+        const struct sg_rehearse_held *held = &card->held[i];
+        printf("%s{\"site\":", i ? "," : "");
+        sg_tool_json_text(*held->site ? held->site : NULL);
+        printf(",\"blocks\":%" PRIu64 ",\"bytes\":%" PRIu64 "}", held->blocks, held->bytes);
+    }
+    fputs("]}", stdout);
+}
+
+void sg_rehearse_print_json(const struct sg_rehearse *rehearse)
+{
+    static const char *const names[] = {"completed", "out_of_memory", "stopped"};
+    uint64_t smallest = rehearse->alone.segalloc;
+    bool cards = has_cards(rehearse);
+    printf("{\"schema\":\"segalloc.rehearse/1\",\"outcome\":\"%s\",\"reason\":", names[rehearse->outcome]);
+    if (*rehearse->reason)
+        sg_tool_json_string(rehearse->reason);
+    else
+        fputs("null", stdout);
+    printf(",\"status\":%d,\"gpu\":\"simulated\",\"seconds\":%.1f,\"processes\":%u,\"events\":%" PRIu64
+           ",\"allocations\":%" PRIu64 ",\"failures\":%" PRIu64,
+        rehearse->run.status, rehearse->run.seconds, rehearse->processes, rehearse->events, rehearse->allocs,
+        rehearse->ooms);
+    printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_reserved_bytes\":%" PRIu64, rehearse->peak_requested,
+           rehearse->peak_reserved);
+    number("smallest_card_bytes", smallest, smallest);
+    number("short_by_bytes", sg_rehearse_short_by(rehearse, largest(rehearse)), smallest);
+    printf(",\"at_least\":%s,\"margin_bytes\":%" PRIu64, at_least(rehearse) ? "true" : "false",
+           largest(rehearse)->margin);
+    fputs(",\"alone\":{\"pytorch\":", stdout);
+    printf(rehearse->alone.pytorch ? "%" PRIu64 : "null", rehearse->alone.pytorch);
+    number("pytorch_expandable", rehearse->alone.pytorch_expandable, rehearse->alone.pytorch_expandable);
+    number("segalloc", smallest, smallest);
+    fputs("},\"cards\":[", stdout);
+    for (unsigned i = 0; cards && i < rehearse->card_count; i++) {
+        fputs(i ? "," : "", stdout);
+        print_json_card(rehearse, &rehearse->card[i]);
+    }
+    fputs("],\"served_share\":", stdout);
+    if (rehearse->served_share < 0)
+        fputs("null", stdout);
+    else
+        printf("%.6f", rehearse->served_share);
+    fputs(",\"assumptions\":[", stdout);
+    for (int i = 0; i < ASSUMPTIONS; i++) {
+        fputs(i ? "," : "", stdout);
+        sg_tool_json_string(assumptions[i]);
+    }
+    if (rehearse->processes > 1) {
+        putchar(',');
+        sg_tool_json_string(assumed_fast);
+    }
+    if (rehearse->beneath) {
+        putchar(',');
+        sg_tool_json_string(assumed_beneath);
+    }
+    fputs("]}", stdout);
+}
+
+/* "24.00 GiB", or "4090, 23.52 GiB". */
+static const char *card_name(const struct sg_rehearse_card *card, char ret[64])
+{
+    char size[SG_SIZE_TEXT];
+    snprintf(ret, 64, "%s%s%s", card->name ? card->name : "", card->name ? ", " : "",
+             sg_size_format(card->bytes, size));
+    return ret;
+}
+
+/* "does not fit, 9.17 GiB short of the smallest card" */
+static void print_verdict(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    static const char *const words[] = {"fits", "too close to call", "does not fit"};
+    char size[SG_SIZE_TEXT];
+    uint64_t smallest = rehearse->alone.segalloc, lack = sg_rehearse_short_by(rehearse, card);
+    fputs(words[sg_rehearse_verdict(rehearse, card)], stdout);
+    if (card->fits && smallest && card->bytes >= smallest)
+        printf(", %s to spare", sg_size_format(card->bytes - smallest, size));
+    if (lack)
+        printf(", %s%s short of the smallest card", at_least(rehearse) ? "at least " : "", sg_size_format(lack, size));
+}
+
+static void print_card(const struct sg_rehearse *rehearse, const struct sg_rehearse_card *card)
+{
+    char name[64], asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT];
+    printf("%s: ", card_name(card, name));
+    print_verdict(rehearse, card);
+    puts(".");
+    if (!card->ends_at_event)
+        return;
+    printf("  First failure: %s asked for%s%s%s%s with %s in use,\n", sg_size_format(card->ends_with_bytes, asked),
+        *card->site ? " at " : "", card->site, *card->phase ? " in " : "", card->phase,
+        sg_size_format(card->ends_with_live, live));
+    printf("  at event %" PRIu64 " of %" PRIu64 " (%.0f %% of the run)\n", card->ends_at_event, card->of_events,
+           100 * (double)card->ends_at_event / (double)(card->of_events ? card->of_events : 1));
+}
+
+/* The largest groups, of the last card that does not fit. */
+static void print_held(const struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_card *card = NULL;
+    char size[SG_SIZE_TEXT], each[SG_SIZE_TEXT];
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        card = rehearse->card[i].ends_at_event ? &rehearse->card[i] : card;
+    if (!card || !card->held[0].bytes)
+        return;
+    printf("Largest in use when a card of %s was full:\n", sg_size_format(card->bytes, size));
+    for (int i = 0; i < SG_REHEARSE_HELD && card->held[i].bytes; i++) {
+        const struct sg_rehearse_held *held = &card->held[i];
+        printf("  %12s in %" PRIu64 " block%s", sg_size_format(held->bytes, size), held->blocks,
+            sg_plural(held->blocks));
+        if (*held->site)
+            printf(", %s\n", held->site);
+        else if (held->blocks > 1)
+            printf(" of %s\n", sg_size_format(held->each, each));
+        else
+            putchar('\n');
+    }
+}
+
+static void print_alone(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT];
+    const struct sg_rehearse_alone *alone = &rehearse->alone;
+    if (!alone->segalloc)
+        return;
+    const char *least = at_least(rehearse) ? "at least " : "";
+    if (!alone->pytorch) {
+        printf("Smallest card: %s%s\n", least, sg_size_format(alone->segalloc, size));
+        return;
+    }
+    puts("Smallest card:");
+    printf("  PyTorch alone                 %s%s\n", least, sg_size_format(alone->pytorch, size));
+    printf("  PyTorch, expandable_segments  %s%s\n", least, sg_size_format(alone->pytorch_expandable, size));
+    printf("  segalloc                      %s%s\n", least, sg_size_format(alone->segalloc, size));
+}
+
+void sg_rehearse_print_line(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT], expandable[SG_SIZE_TEXT], name[64];
+    if (!has_cards(rehearse)) {
+        printf("it stopped: %s\n", rehearse->reason);
+        return;
+    }
+    for (unsigned i = 0; i < rehearse->card_count; i++) {
+        printf("%s%s ", i ? "; " : "", card_name(&rehearse->card[i], name));
+        print_verdict(rehearse, &rehearse->card[i]);
+    }
+    const struct sg_rehearse_alone *alone = &rehearse->alone;
+    if (alone->segalloc)
+        printf(". Smallest card: %s%s", at_least(rehearse) ? "at least " : "", sg_size_format(alone->segalloc, size));
+    if (alone->segalloc && alone->pytorch)
+        printf(" (PyTorch alone %s, with expandable_segments %s)", sg_size_format(alone->pytorch, size),
+            sg_size_format(alone->pytorch_expandable, expandable));
+    puts(alone->segalloc ? "" : ".");
+}
+
+/* An argument as a shell takes it. */
+static void print_argument(const char *text)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-+=:,./@%";
+    if (*text && text[strspn(text, plain)] == '\0') {
+        printf(" %s", text);
+        return;
+    }
+    fputs(" '", stdout);
+    for (; *text; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, stdout);
+    putchar('\'');
+}
+
+/* Where there is no GPU, the program can run on a simulated card only: on the smallest that it was rehearsed for. */
+static void print_where(const struct sg_rehearse *rehearse)
+{
+    struct sg_probe probe = {0};
+    bool has_gpu = sg_probe_driver(NULL, &probe) && probe.driver && probe.result == 0 && probe.devices > 0;
+    uint64_t bytes = has_gpu || !rehearse->card_count ? 0 : rehearse->card[0].bytes;
+    if (bytes % SG_GIB == 0 && bytes)
+        printf(" --sim %" PRIu64 "GiB", bytes / SG_GIB);
+    else if (bytes % SG_MIB == 0 && bytes)
+        printf(" --sim %" PRIu64 "MiB", bytes / SG_MIB);
+    else if (bytes)
+        printf(" --sim %" PRIu64, bytes);
+}
+
+void sg_rehearse_print_next(const struct sg_rehearse *rehearse, bool fits)
+{
+    char values[128];
+    if (!fits && !sg_rehearse_try_suggest(rehearse->command, values, sizeof values))
+        return;
+    if (fits) {
+        fputs("Next: segalloc run", stdout);
+        print_where(rehearse);
+        fputs(" --", stdout);
+    } else {
+        fputs("Next: segalloc rehearse", stdout);
+        if (rehearse->list)
+            printf(" --card %s", rehearse->list);
+        printf(" --try %s --", values);
+    }
+    for (char **argument = rehearse->command; *argument; argument++)
+        print_argument(*argument);
+    putchar('\n');
+}
+
+/* What a card is made up of, so that what is to spare adds up. */
+static void print_sum(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT], smallest[SG_SIZE_TEXT], left[SG_SIZE_TEXT], margin[SG_SIZE_TEXT];
+    uint64_t least = rehearse->alone.segalloc;
+    printf("Context and libraries take some %s more (--margin): with less to spare a card is too close to call.\n",
+        sg_size_format(largest(rehearse)->margin, size));
+    for (unsigned i = 0; least && i < rehearse->card_count; i++) {
+        const struct sg_rehearse_card *card = &rehearse->card[i];
+        if (!card->fits || card->bytes < least || card->bytes - least < card->margin)
+            continue;
+        printf("  %s = %s smallest card + %s margin + %s left\n", sg_size_format(card->bytes, size),
+            sg_size_format(least, smallest), sg_size_format(card->margin, margin),
+            sg_size_format(card->bytes - least - card->margin, left));
+    }
+    puts("It ran on a card without end: what the program prints as reserved may be more than a full card takes.");
+}
+
+static void print_assumed(const struct sg_rehearse *rehearse)
+{
+    print_sum(rehearse);
+    puts("Assumed:");
+    for (int i = 0; i < ASSUMPTIONS; i++)
+        printf("  %s\n", assumptions[i]);
+    if (rehearse->processes > 1)
+        printf("  %s\n", assumed_fast);
+    if (rehearse->beneath)
+        printf("  %s\n", assumed_beneath);
+}
+
+void sg_rehearse_print_text(const struct sg_rehearse *rehearse)
+{
+    char size[SG_SIZE_TEXT];
+    bool stopped = rehearse->outcome == SG_REHEARSE_STOPPED, all = true;
+    if (stopped)
+        printf("It stopped: %s (%.0f s).\n", rehearse->reason, rehearse->run.seconds);
+    if (stopped && has_cards(rehearse))
+        puts("Up to there:");
+    for (unsigned i = 0; i < rehearse->card_count && has_cards(rehearse); i++) {
+        print_card(rehearse, &rehearse->card[i]);
+        all = all && rehearse->card[i].fits;
+    }
+    if (has_cards(rehearse)) {
+        print_held(rehearse);
+        print_alone(rehearse);
+    }
+    if (rehearse->processes) {
+        printf("At the peak %s were in use%s; ", sg_size_format(rehearse->peak_requested, size),
+               rehearse->processes > 1 ? ", on the device of the process with most" : "");
+        printf("%" PRIu64 " allocation%s, %.2f %% of them served by segalloc (%.0f s, on a simulated GPU).\n",
+            rehearse->allocs, sg_plural(rehearse->allocs), 100 * rehearse->served_share, rehearse->run.seconds);
+    }
+    if (!has_cards(rehearse))
+        return;
+    if (rehearse->ooms)
+        printf("%" PRIu64 " allocation%s failed on a card without end, for a limit that is set: what the program would "
+               "have done otherwise is not known.\n",
+            rehearse->ooms, sg_plural(rehearse->ooms));
+    if (!stopped)
+        print_assumed(rehearse);
+    if (!stopped)
+        sg_rehearse_print_next(rehearse, all);
+}

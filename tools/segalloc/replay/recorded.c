@@ -1,0 +1,158 @@
+#include "replay/recorded.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "size.h"
+
+enum { BATCH = 4096, TEXT = 4096 };
+#define DEFAULT_GRANULARITY (2 * SG_MIB) /* of every part that has been reported */
+
+/* Of what was allocated before the trace begins only the free may stand in it. */
+static void note_live(struct sg_recorded *recorded, unsigned device, const struct segalloc_trace_record *record)
+{
+    uint64_t *live = &recorded->live[device];
+    if (record->kind == SEGALLOC_RECORD_ALLOCATE)
+        *live += record->size;
+    else
+        *live -= record->size < *live ? record->size : *live;
+    if (*live > recorded->live_most)
+        recorded->live_most = *live;
+}
+
+static void take(struct sg_recorded *recorded, const struct sg_dictionary *dictionary,
+                 const struct segalloc_trace_record *record)
+{
+    unsigned device = sg_dictionary_stream(dictionary, record->stream)->device % SG_DICTIONARY_DEVICES;
+    switch (record->kind) {
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        recorded->device_bytes[record->stream % SG_DICTIONARY_DEVICES] = record->size;
+        recorded->granularity = record->id > recorded->granularity ? record->id : recorded->granularity;
+        recorded->fixed &= record->id == 0;
+        return;
+    case SEGALLOC_RECORD_ALLOCATE:
+        note_live(recorded, device, record);
+        recorded->devices |= UINT64_C(1) << device;
+        return;
+    case SEGALLOC_RECORD_FREE:
+        note_live(recorded, device, record);
+        return;
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+    case SEGALLOC_RECORD_PASSED_ON:
+        recorded->devices |= UINT64_C(1) << device;
+        return;
+    default:
+        return;
+    }
+}
+
+/* The devices, by their definitions and by what was asked of them. */
+static int read_devices(struct sg_trace_reader *reader, struct sg_recorded *recorded)
+{
+    struct sg_dictionary dictionary = {0};
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof *record);
+    int error = record ? 0 : -ENOMEM;
+    for (size_t n; !error && (n = sg_trace_read(reader, record, BATCH)) > 0;) {
+        for (size_t i = 0; i < n && !error; i++) {
+            error = sg_dictionary_add(&dictionary, &record[i]);
+            take(recorded, &dictionary, &record[i]);
+        }
+    }
+    free(record);
+    sg_dictionary_free(&dictionary);
+    (void)sg_trace_rewind(reader);
+    return error == -ERANGE ? 0 : error;
+}
+
+int sg_recorded_read(struct sg_trace_reader *reader, struct sg_recorded *ret)
+{
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    memset(ret, 0, sizeof *ret);
+    sg_conf_init(&ret->conf);
+    ret->ours = !info->header.imported && sg_conf_apply(&ret->conf, SG_CONF_ARGUMENT, info->conf, NULL, NULL) == 0;
+    if (!ret->ours)
+        sg_conf_init(&ret->conf);
+    ret->fixed = ret->ours && info->header.granularity == 0;
+    ret->granularity = info->header.granularity;
+    ret->device_bytes[0] = info->header.device_bytes;
+    int error = sg_trace_rewind(reader) == 0 ? read_devices(reader, ret) : 0;
+    if (!ret->granularity)
+        ret->granularity = DEFAULT_GRANULARITY;
+    return error;
+}
+
+/* What does not decide anything in a replay: what was asked of the driver about work, and what came of it, is in the
+   trace; and so is whether segments were fixed, which ipc:auto leaves to the process. */
+static void blank(struct sg_conf *conf)
+{
+    conf->trace[0] = conf->stats[0] = '\0';
+    conf->free_sync = SG_FREE_SYNC_AUTO;
+    conf->pending_limit = SG_AUTO;
+    conf->wait_limit = conf->trim_idle_s = 0;
+    conf->ipc = SG_IPC_AUTO;
+    conf->pytorch = 0;
+    conf->oom_report = SG_OOM_NEVER;
+    conf->limit_visible = conf->live = conf->sites = conf->trim_on_request = conf->confirm_conf = conf->abort_conf =
+        false;
+}
+
+/* Whether each device has its recorded size. */
+static bool are_own_cards(const struct sg_recorded *recorded, const struct sg_play *play)
+{
+    bool is_known = false;
+    for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++) {
+        uint64_t bytes = play->card[i] ? play->card[i] : play->card_bytes;
+        if (recorded->device_bytes[i] && bytes && bytes != recorded->device_bytes[i])
+            return false;
+        is_known |= recorded->device_bytes[i] > 0;
+    }
+    return is_known;
+}
+
+bool sg_recorded_is(const struct sg_recorded *recorded, const struct sg_play *play)
+{
+    struct sg_conf conf[2] = {play->conf, recorded->conf};
+    char text[2][TEXT];
+    if (!recorded->ours || play->policy != SG_POLICY_SEGALLOC || play->ordered || !are_own_cards(recorded, play))
+        return false;
+    if (conf[0].ipc == SG_IPC_ALWAYS && !recorded->fixed)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        blank(&conf[i]);
+        conf[i].expandable_segments &= !recorded->fixed;
+        sg_conf_print(&conf[i], text[i], sizeof text[i]);
+    }
+    return strcmp(text[0], text[1]) == 0;
+}
+
+void sg_recorded_play(const struct sg_recorded *recorded, struct sg_play *play)
+{
+    play->conf = recorded->conf;
+    play->conf.trace[0] = play->conf.stats[0] = '\0';
+    play->granularity = recorded->granularity;
+    play->card_bytes = 0;
+    play->live_bytes = recorded->live_most;
+    for (unsigned i = 0; i < SG_DICTIONARY_DEVICES; i++)
+        play->card[i] = recorded->device_bytes[i];
+    play->as_recorded = sg_recorded_is(recorded, play);
+    if (recorded->fixed)
+        play->conf.expandable_segments = false;
+}
+
+void sg_recorded_conf_text(const struct sg_conf *conf, char *text, size_t size)
+{
+    struct sg_conf shown = *conf, standard;
+    sg_conf_init(&standard);
+    shown.trace[0] = shown.stats[0] = '\0';
+    shown.wait_limit = standard.wait_limit;
+    shown.trim_idle_s = standard.trim_idle_s;
+    shown.oom_report = standard.oom_report;
+    shown.live = standard.live;
+    shown.trim_on_request = standard.trim_on_request;
+    shown.confirm_conf = standard.confirm_conf;
+    shown.abort_conf = standard.abort_conf;
+    shown.limit_visible = standard.limit_visible;
+    if (sg_conf_print(&shown, text, size) == 0)
+        *text = '\0';
+}

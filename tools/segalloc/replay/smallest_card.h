@@ -1,0 +1,34 @@
+/* The smallest card of each device on which every allocation of a trace fits. */
+#ifndef SG_REPLAY_SMALLEST_CARD_H
+#define SG_REPLAY_SMALLEST_CARD_H
+
+#include "player.h"
+
+#define SG_SMALLEST_STEP (2 * SG_MIB) /* to which it is found */
+#define SG_SMALLEST_MOST (4 * SG_TIB) /* up to which it is looked for: what is alive beyond is no GPU's */
+
+/* Plays the trace from its beginning on these cards, stopping as `stop` says (struct sg_play). 0, or what
+   sg_smallest_find() then returns. */
+typedef int sg_smallest_play(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret);
+
+struct sg_smallest {
+    sg_smallest_play *play;
+    void *user;
+    void (*progress)(uint64_t low, uint64_t high); /* of the device with the widest bounds; may be NULL */
+    uint64_t most;                                 /* bytes; no larger card is tried */
+    uint64_t card[SG_DEVICES_MAX];                 /* found; 0: none up to `most`, or not asked for */
+    uint64_t failing[SG_DEVICES_MAX]; /* the largest card above it that failed; 0: none did, or none was tried */
+};
+
+/* Looks for those of the devices that `known`, the result of any play, says are used. What fits is not quite monotone in
+   the size, so each is a card on which all fits while on one that is a step smaller it does not. 0, or what `play`
+   returned. */
+int sg_smallest_find(struct sg_smallest *smallest, const struct sg_play_result *known);
+
+/* Tries a few cards up to a tenth larger than those found, since a larger card can fail. 0, or what `play` returned. */
+int sg_smallest_look_above(struct sg_smallest *smallest);
+
+/* The largest of the cards found; 0 where one is missing. */
+uint64_t sg_smallest_largest(const struct sg_smallest *smallest, const struct sg_play_result *known);
+
+#endif

@@ -1,0 +1,160 @@
+/* What can be done about what was found. The configuration of the process is known, so that no line tells anyone to
+   set what is set. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "conf.h"
+#include "report/findings.h"
+#include "size.h"
+
+#define WASTE_WORTH_A_LINE 0.97 /* utilization below which a line is worth reading */
+
+static uint64_t sum(const struct sg_findings *findings, enum sg_stat stat)
+{
+    uint64_t total = 0;
+    for (uint32_t i = 0; i < findings->devices; i++)
+        total += findings->device[i].stats.value[stat];
+    return total;
+}
+
+static void about_serving(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
+{
+    char line[1024];
+    if (!findings->passed_on)
+        return;
+    if (conf->backend != SG_BACKEND_NATIVE) {
+        say(user, "backend:native serves allocations; the backend in force passes all of them on to the driver.");
+        return;
+    }
+    snprintf(line, sizeof(line), "`segalloc doctor -- %s` says which allocations segalloc does not get, and why.",
+             *findings->command ? findings->command : "CMD");
+    say(user, line);
+}
+
+static void about_running_out(const struct sg_findings *findings, sg_advice_fn *say, void *user)
+{
+    char line[1024], a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    if (!findings->ooms)
+        return;
+    for (uint32_t i = 0; i < findings->devices; i++) {
+        const struct sg_findings_device *device = &findings->device[i];
+        if (!device->stats.value[SG_STAT_ooms] || !device->limit_bytes || device->limit_bytes >= device->total_bytes)
+            continue;
+        snprintf(line, sizeof(line),
+                 "The limit of %s kept device %u from the rest of its %s: a higher one would let more succeed.",
+                 sg_size_format(device->limit_bytes, a), device->ordinal, sg_size_format(device->total_bytes, b));
+        say(user, line);
+    }
+    if (findings->trace) {
+        snprintf(line, sizeof(line),
+            "`segalloc rehearse -- %s` says how large a card is enough: the trace shows no more "
+            "than the program did after the failure, `segalloc replay %s --min-limit` no more than a lower bound.",
+            *findings->command ? findings->command : "CMD", findings->path);
+        say(user, line);
+    }
+}
+
+/* An allocation failed for which there would not have been room had nothing been idle. */
+static bool is_too_much(const struct sg_findings *findings)
+{
+    for (uint32_t i = 0; i < findings->failures; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        for (uint32_t j = 0; j < findings->devices; j++) {
+            const struct sg_findings_device *device = &findings->device[j];
+            uint64_t most = device->limit_bytes ? device->limit_bytes : device->total_bytes;
+            if (device->ordinal == failure->device && failure->live_bytes + failure->bytes > most)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void about_waste(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
+{
+    char line[1024], a[SG_SIZE_TEXT];
+    uint64_t idle = findings->peak_reserved - findings->peak_allocated;
+    bool wasted = !is_too_much(findings) && findings->utilization >= 0 && findings->utilization < WASTE_WORTH_A_LINE &&
+                  idle <= findings->peak_reserved;
+    if (wasted && findings->peak_pending <= idle / 2) {
+        sg_size_format(idle, a);
+        if (!conf->expandable_segments) {
+            snprintf(line, sizeof(line),
+                     "expandable_segments:True lets pages go where they are needed; %s lay idle in fixed segments.", a);
+            say(user, line);
+        } else if (conf->reserve_slack != 1.0) {
+            snprintf(line, sizeof(line),
+                     "reserve_slack:1.0 moves idle pages before it takes new ones: up to %s less reserved, "
+                     "for more calls of the driver.",
+                     a);
+            say(user, line);
+        }
+    }
+    uint64_t rounded =
+        findings->peak_allocated > findings->peak_requested ? findings->peak_allocated - findings->peak_requested : 0;
+    bool rounding = false;
+    for (int i = 0; i < SG_ROUNDUP_INTERVALS; i++)
+        rounding |= conf->roundup_divisions[i] != 0;
+    if (findings->knows_reserved && rounding && rounded > findings->peak_requested / 20) {
+        snprintf(line, sizeof(line), "Without roundup_power2_divisions up to %s less would be allocated.",
+                 sg_size_format(rounded, a));
+        say(user, line);
+    }
+}
+
+static void about_waiting(const struct sg_findings *findings, const struct sg_conf *conf, sg_advice_fn *say, void *user)
+{
+    char line[1024], a[SG_SIZE_TEXT];
+    uint64_t strict_ns = sum(findings, SG_STAT_strict_wait_ns);
+    bool waits = conf->free_sync == SG_FREE_SYNC_AUTO || conf->free_sync == SG_FREE_SYNC_STRICT;
+    if (waits && strict_ns > findings->duration_ns / 20 && strict_ns > 10000000) {
+        snprintf(line, sizeof(line),
+                 "free_sync:event frees without waiting for the device; frees waited %.2f s of %.2f s here.",
+                 (double)strict_ns / 1e9, (double)findings->duration_ns / 1e9);
+        say(user, line);
+    }
+    if (conf->pending_limit == SG_AUTO && findings->peak_pending > findings->peak_reserved / 10 &&
+        findings->peak_pending) {
+        snprintf(line, sizeof(line),
+                 "pending_limit:%" PRIu64 "MiB would halve the %s that were freed but not usable yet, by waiting "
+                 "for the oldest.",
+                 findings->peak_pending / 2 / SG_MIB + 1, sg_size_format(findings->peak_pending, a));
+        say(user, line);
+    }
+}
+
+static void about_the_file(const struct sg_findings *findings, sg_advice_fn *say, void *user)
+{
+    char line[1024];
+    uint64_t doubled = sum(findings, SG_STAT_double_frees);
+    if (doubled) {
+        snprintf(line, sizeof(line), "%" PRIu64 " free%s of addresses that held no block: an error in the program.",
+            doubled, sg_plural(doubled));
+        say(user, line);
+    }
+    if (findings->dropped) {
+        snprintf(line, sizeof(line),
+            "%" PRIu64 " event%s missing from the trace: the disk was full or too slow. Write it to another "
+            "file system.",
+            findings->dropped, findings->dropped == 1 ? " is" : "s are");
+        say(user, line);
+    }
+    if (findings->repeated) {
+        snprintf(line, sizeof(line),
+            "%" PRIu64 " allocation%s at addresses that were in use: the trace contradicts itself.", findings->repeated,
+            findings->repeated == 1 ? " is" : "s are");
+        say(user, line);
+    }
+}
+
+void sg_findings_advice(const struct sg_findings *findings, sg_advice_fn *say, void *user)
+{
+    struct sg_conf conf;
+    sg_conf_init(&conf);
+    sg_conf_apply(&conf, SG_CONF_ENVIRONMENT, findings->conf, NULL, NULL);
+    about_serving(findings, &conf, say, user);
+    about_running_out(findings, say, user);
+    about_waste(findings, &conf, say, user);
+    about_waiting(findings, &conf, say, user);
+    about_the_file(findings, say, user);
+}

@@ -1,0 +1,86 @@
+/* What is known of one process's memory, from its trace or its statistics file, and what follows from it. */
+#ifndef SG_FINDINGS_H
+#define SG_FINDINGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "replay/page_map.h"
+#include "stats.h"
+#include "analysis/summary.h"
+
+enum { SG_FINDINGS_ERROR = 512, SG_FINDINGS_DEVICES = 64 };
+
+struct sg_findings_device {
+    uint32_t ordinal;
+    char model[64]; /* as the driver calls it; "": unknown */
+    struct sg_stats stats;
+    bool known[SG_STAT_COUNT];                      /* without: no source for this figure */
+    uint64_t granularity, total_bytes, limit_bytes; /* 0: unknown, or no limit */
+    uint64_t largest_request, failed_largest;       /* 0: unknown, or none */
+    uint64_t stats_age;                             /* events after the allocator's last snapshot */
+    bool has_classes;
+    uint64_t class_count[SG_LIVE_CLASSES]; /* as in summary.h */
+    struct sg_live_set at_peak;            /* when most was requested */
+    struct sg_live_set at_reserved;        /* when most was reserved, as of `fullest`; empty: not known */
+    struct sg_over_time requested, reserved;  /* over time; width 0: not known */
+    struct sg_page_map fullest;              /* when most was reserved; event 0: not known */
+    struct sg_page_map failed;               /* at the largest allocation that failed; event 0: none, or not known */
+    uint64_t smallest_card;                /* on which every allocation of the trace fits; 0: unknown */
+};
+
+struct sg_findings {
+    const char *path;
+    bool trace;    /* else a statistics file */
+    bool imported; /* a trace of another program: there is nothing in it of what an allocator did */
+    char *conf, *command;
+    int64_t rank; /* of the process among those of its run, by the name of the file; negative: unknown */
+    uint64_t pid, duration_ns, events, requests, dropped, unmatched_frees, repeated; /* as in summary.h */
+    bool unplayed; /* there was no memory for the replay that adds the smallest card and what the end lacks */
+    bool at_least; /* more may be needed than there is in the file: it has no end, or an allocation failed */
+    bool running;  /* the process is: what is said of the end is of now */
+    bool replayed; /* levels and peaks are a replay's of the recorded run, for the file has no last statistics */
+    bool torch;    /* PyTorch asked for memory */
+    char untracked_by[64]; /* the call by which the order of streams was lost; "": it was not */
+    const char *begin_text; /* why what was before it is not known, or NULL */
+    char begin_room[SG_FINDINGS_ERROR];
+    const char *end_text; /* why the trace is incomplete, or NULL */
+    char end_room[SG_FINDINGS_ERROR];
+    bool damaged; /* why: part of it is not what was written, and neither that nor what follows was read */
+    uint32_t devices;
+    struct sg_findings_device *device;
+    /* All devices together. */
+    uint64_t allocs, frees, passed_on, passed_on_bytes, ooms, failed_largest, largest_request;
+    uint64_t peak_requested, peak_allocated, peak_pending, peak_reserved, peak_stranded, stranded;
+    uint64_t smallest_card; /* of the device that needs most; 0: unknown */
+    struct sg_summary_failure failure[SG_FAILURES_KEPT]; /* the first of them */
+    uint32_t failures;                                   /* that are kept */
+    struct sg_site_book book;                            /* of the sites and phases in it */
+    bool knows_reserved;
+    double served_share, utilization; /* negative: nothing to divide */
+};
+
+/* Reads either kind of file. Of a trace that was not closed the peaks are those of a replay; with `cards` that finds the
+   smallest card too, where the trace is short enough. 0, or a negative errno with one line in
+   error[SG_FINDINGS_ERROR]. */
+int sg_findings_read(const char *path, bool cards, struct sg_findings *ret, char *error);
+void sg_findings_free(struct sg_findings *findings);
+
+/* report/findings_replay.c: takes in what a replay of the trace tells, as far as there is one. */
+void sg_findings_play(struct sg_findings *findings, struct sg_trace_reader *reader, bool cards);
+
+/* The largest of a device's failures, among those kept; NULL: none. */
+const struct sg_summary_failure *sg_findings_largest_failure(const struct sg_findings *findings,
+    const struct sg_findings_device *device);
+
+/* Peak allocated ÷ peak reserved, negative when unknown. */
+double sg_findings_utilization(const struct sg_findings_device *device);
+
+/* One sentence that says how it went and what to do. Returns `text`. */
+char *sg_findings_verdict(const struct sg_findings *findings, char *text, size_t size);
+
+/* Calls `say` with each piece of advice; none names a setting that is on. */
+typedef void sg_advice_fn(void *user, const char *line);
+void sg_findings_advice(const struct sg_findings *findings, sg_advice_fn *say, void *user);
+
+#endif

@@ -1,0 +1,17 @@
+/* The ways in which `segalloc report` shows its findings, all to stdout. */
+#ifndef SG_REPORT_H
+#define SG_REPORT_H
+
+#include "report/findings.h"
+
+void sg_report_text(const struct sg_findings *findings);
+/* Parts of it: a live set, the largest groups first; the pages of a device at a moment; its levels as a line of marks. */
+void sg_report_live(const struct sg_findings *findings, const char *heading, const struct sg_live_set *set);
+void sg_report_moment(const struct sg_findings *findings, const char *when, const struct sg_page_map *moment);
+void sg_report_over_time(const struct sg_findings_device *device);
+/* One object without a newline; `nested`: without the schema, as part of a list. */
+void sg_report_json(const struct sg_findings *findings, bool nested);
+/* One line a file; by rank where all files say theirs, and then one below for all. */
+void sg_report_table(const struct sg_findings *const *findings, size_t count);
+
+#endif

@@ -1,0 +1,290 @@
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "report/report.h"
+#include "size.h"
+
+static void figure(uint64_t value, const char *unit)
+{
+    char text[SG_SIZE_TEXT];
+    if (!strcmp(unit, "BYTES"))
+        printf(" %14s", sg_size_format(value, text));
+    else if (!strcmp(unit, "NS"))
+        printf(" %12.3f s", (double)value / 1e9);
+    else
+        printf(" %14" PRIu64, value);
+}
+
+/* The rest of a line that has `column` characters, in lines of 80. */
+static void print_wrapped(int column, const char *text)
+{
+    enum { WIDTH = 80 };
+    int at = column;
+    for (const char *word = text; *word;) {
+        int length = (int)strcspn(word, " ");
+        if (at > column && at + 1 + length > WIDTH) {
+            printf("\n%*s", column, "");
+            at = column;
+        }
+        at += printf("%s%.*s", at > column ? " " : "", length, word);
+        word += length + (word[length] == ' ');
+    }
+    putchar('\n');
+}
+
+static void level(const struct sg_findings_device *device, enum sg_stat stat, const char *name, bool explained)
+{
+    const struct sg_stat_info *info = sg_stat_info(stat);
+    if (!device->known[stat])
+        return;
+    printf("  %-22s", name);
+    figure(device->stats.value[stat], info->unit);
+    figure(device->stats.peak[stat], info->unit);
+    fputs(explained ? "" : "  ", stdout);
+    print_wrapped(56, explained ? "" : info->text); /* the words at the end have it */
+}
+
+static void levels(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    static const struct {
+        enum sg_stat stat;
+        const char *name;
+        bool always;
+    } rows[] = {
+        {SG_STAT_requested_bytes, "requested", true},        {SG_STAT_allocated_bytes, "allocated", true},
+        {SG_STAT_pending_bytes, "pending", true},            {SG_STAT_reserved_bytes, "reserved", true},
+        {SG_STAT_stranded_bytes, "stranded", true},          {SG_STAT_inactive_split_bytes, "inactive split", false},
+        {SG_STAT_pinned_bytes, "pinned", false},             {SG_STAT_aliased_bytes, "aliased", false},
+        {SG_STAT_small_reserved_bytes, "reserved for small", false}, {SG_STAT_allocations, "blocks", true},
+        {SG_STAT_pages, "pages", false},
+    };
+    printf("  %-22s %14s %14s\n", "", findings->running ? "now" : "at the end", "peak");
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].always || device->stats.peak[rows[i].stat])
+            level(device, rows[i].stat, rows[i].name, rows[i].always);
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    bool free_known = device->known[SG_STAT_largest_free_bytes];
+    if (free_known || device->largest_request)
+        putchar('\n');
+    if (device->largest_request)
+        printf("  largest request %s", sg_size_format(device->largest_request, a));
+    if (free_known)
+        printf("%slargest free range %s %s", device->largest_request ? ", " : "  ",
+            findings->running ? "now" : "at the end",
+            sg_size_format(device->stats.value[SG_STAT_largest_free_bytes], b));
+    if (device->failed_largest)
+        printf(", largest that failed %s", sg_size_format(device->failed_largest, a));
+    if (free_known || device->largest_request)
+        putchar('\n');
+}
+
+/* Counters that are not zero, under a heading of their own. */
+static void counters(const struct sg_findings *findings, const struct sg_findings_device *device, const char *heading,
+                     enum sg_stat first, enum sg_stat last)
+{
+    bool any = false;
+    for (int i = first; i <= (int)last; i++) {
+        const struct sg_stat_info *info = sg_stat_info((enum sg_stat)i);
+        if (info->kind != SG_STAT_COUNTER || !device->known[i] || !device->stats.value[i])
+            continue;
+        if (!any)
+            printf("\n%s\n", heading);
+        any = true;
+        printf("  %-22s", info->name);
+        figure(device->stats.value[i], info->unit);
+        fputs("   ", stdout);
+        print_wrapped(42, findings->imported ? "in the trace" : info->text);
+    }
+}
+
+/* Allocations that failed, and what was alive at the largest of them. */
+static void failures(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    enum { ROWS = 8 };
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT], heading[128], place[SG_SITE_TEXT];
+    int rows = 0;
+    for (uint32_t i = 0; i < findings->failures && rows < ROWS; i++) {
+        const struct sg_summary_failure *failure = &findings->failure[i];
+        if (failure->device != device->ordinal)
+            continue;
+        if (rows++ == 0)
+            puts("\nAllocations that failed");
+        printf("  event %" PRIu64 ": %s asked for with %s in use", failure->event,
+            sg_size_format(failure->bytes, bytes), sg_size_format(failure->live_bytes, live));
+        printf("%s%s", failure->short_by ? ", short by " : "",
+               failure->short_by ? sg_size_format(failure->short_by, lack) : "");
+        sg_site_book_line(&findings->book, failure->site, place);
+        printf("%s%s", *place ? ", at " : "", place);
+        sg_site_book_phase(&findings->book, failure->phase, place);
+        printf("%s%s\n", *place ? ", in " : "", place);
+    }
+    if (rows && device->stats.value[SG_STAT_ooms] > (uint64_t)rows)
+        printf("  and %" PRIu64 " more\n", device->stats.value[SG_STAT_ooms] - (uint64_t)rows);
+    const struct sg_summary_failure *largest = sg_findings_largest_failure(findings, device);
+    if (!largest)
+        return;
+    snprintf(heading, sizeof heading, "Alive when %s failed (event %" PRIu64 ")", sg_size_format(largest->bytes, bytes),
+             largest->event);
+    sg_report_live(findings, heading, &largest->live);
+}
+
+static bool is_same(const struct sg_live_set *a, const struct sg_live_set *b)
+{
+    bool same = a->rows == b->rows;
+    for (uint32_t i = 0; i < a->rows && same; i++)
+        same = a->row[i].bytes == b->row[i].bytes && a->row[i].blocks == b->row[i].blocks;
+    return same;
+}
+
+/* What held the memory: where it ran out, or else when most was in use. */
+static void held(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    failures(findings, device);
+    sg_report_live(findings, "Alive at the peak of requested", &device->at_peak);
+    if (device->failed.event) {
+        sg_report_moment(findings, "at that failure", &device->failed);
+        return;
+    }
+    if (device->fullest.event && !is_same(&device->at_peak, &device->at_reserved))
+        sg_report_live(findings, "Alive at the peak of reserved", &device->at_reserved);
+    sg_report_moment(findings, "when most was reserved", &device->fullest);
+}
+
+static void print_device(const struct sg_findings *findings, const struct sg_findings_device *device)
+{
+    char a[SG_SIZE_TEXT];
+    printf("\nDevice %" PRIu32 "%s%s", device->ordinal, *device->model ? ", " : "", device->model);
+    if (device->total_bytes)
+        printf(", %s", sg_size_format(device->total_bytes, a));
+    if (device->limit_bytes)
+        printf(", limit %s", sg_size_format(device->limit_bytes, a));
+    if (device->smallest_card)
+        printf(", smallest card %s%s", findings->at_least ? "at least " : "", sg_size_format(device->smallest_card, a));
+    if (sg_findings_utilization(device) >= 0)
+        printf(", utilization %.1f %%", sg_findings_utilization(device) * 100);
+    putchar('\n');
+    sg_report_over_time(device);
+    levels(findings, device);
+    if (findings->end_text && device->known[SG_STAT_reserved_bytes] && device->stats_age)
+        printf("  (at least: allocated, pending, reserved and what follows are as of %" PRIu64
+               " event%s before the end)\n",
+            device->stats_age, sg_plural(device->stats_age));
+    held(findings, device);
+    counters(findings, device, "Churn", 0, SG_STAT_calls_reserve - 1);
+    counters(findings, device, "Calls of the driver", SG_STAT_calls_reserve, SG_STAT_COUNT - 1);
+}
+
+static void print_advice(void *user, const char *line)
+{
+    bool *any = user;
+    if (!*any)
+        puts("\nAdvice");
+    *any = true;
+    printf("  %s\n", line);
+}
+
+static void glossary(void)
+{
+    puts("\nWords\n"
+         "  requested   asked for by the program and not freed; allocated: the same after rounding\n"
+         "  pending     freed, but queued work may still use it\n"
+         "  reserved    physical memory held\n"
+         "  stranded    reserved, neither allocated nor pending; its peak: what was\n"
+         "              reserved at the peak beyond the most that was in use at once\n"
+         "  utilization peak allocated / peak reserved; fragmentation is 1 minus that");
+}
+
+void sg_report_text(const struct sg_findings *findings)
+{
+    char verdict[1024];
+    bool advised = false;
+    puts(sg_findings_verdict(findings, verdict, sizeof(verdict)));
+    if (findings->begin_text)
+        printf("Not all is known: %s.\n", findings->begin_text);
+    if (findings->end_text)
+        printf("The trace is incomplete: %s. It was read to the last %s.\n", findings->end_text,
+               findings->damaged ? "whole block before" : "complete record");
+    if (*findings->untracked_by)
+        printf("The order of streams was lost at the program's call of %s, which this version does not know: from "
+               "there on "
+               "freed memory waited for all work of the device.\n",
+            findings->untracked_by);
+    if (findings->dropped)
+        printf("%" PRIu64
+               " events are missing from it: what follows comes from the others and from the last statistics.\n",
+               findings->dropped);
+    for (uint32_t i = 0; i < findings->devices; i++)
+        print_device(findings, &findings->device[i]);
+    sg_findings_advice(findings, print_advice, &advised);
+    puts("\nSource");
+    printf("  %-10s %s, %s", "file", findings->path, findings->trace ? "a trace" : "statistics");
+    if (findings->trace)
+        printf(" of %" PRIu64 " events", findings->events);
+    printf(", %.1f s\n", (double)findings->duration_ns / 1e9);
+    if (*findings->command)
+        printf("  %-10s %s\n", "command", findings->command);
+    if (findings->pid)
+        printf("  %-10s %" PRIu64 "\n", "process", findings->pid);
+    if (!findings->imported)
+        printf("  %-10s %s\n", "conf", *findings->conf ? findings->conf : "defaults");
+    glossary();
+}
+
+/* Below the ranks: what all did together, and the most that one of them needed. */
+static void print_all(const struct sg_findings *const *findings, size_t count, int width)
+{
+    struct sg_findings all = {.utilization = 2};
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], used[16] = "-";
+    bool reserved = true;
+    for (size_t i = 0; i < count; i++) {
+        const struct sg_findings *file = findings[i];
+        all.allocs += file->allocs + file->passed_on;
+        all.ooms += file->ooms;
+        reserved = reserved && file->knows_reserved;
+        if (file->peak_requested > all.peak_requested)
+            all.peak_requested = file->peak_requested;
+        if (file->peak_reserved > all.peak_reserved)
+            all.peak_reserved = file->peak_reserved;
+        if (file->utilization < all.utilization)
+            all.utilization = file->utilization;
+    }
+    if (all.utilization >= 0 && all.utilization <= 1)
+        snprintf(used, sizeof(used), "%.1f %%", all.utilization * 100);
+    printf("%4s %-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "\n", "all", width,
+           "(total; highest peak; lowest utilization)", "", all.allocs, sg_size_format(all.peak_requested, a),
+           reserved ? sg_size_format(all.peak_reserved, b) : "-", used, all.ooms);
+}
+
+void sg_report_table(const struct sg_findings *const *findings, size_t count)
+{
+    int width = 4;
+    bool ranks = true;
+    for (size_t i = 0; i < count; i++) {
+        int length = (int)strlen(findings[i]->path);
+        width = length > width ? length : width;
+        ranks = ranks && findings[i]->rank >= 0;
+    }
+    if (ranks)
+        printf("%4s ", "rank");
+    if (ranks && width < 41)
+        width = 41;
+    printf("%-*s %8s %12s %14s %14s %12s %6s\n", width, "file", "served", "allocations", "peak requested",
+           "peak reserved", "utilization", "OOMs");
+    for (size_t i = 0; i < count; i++) {
+        const struct sg_findings *file = findings[i];
+        char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], served[16] = "-", used[16] = "-";
+        if (file->served_share >= 0 && !file->imported)
+            snprintf(served, sizeof(served), "%.1f %%", file->served_share * 100);
+        if (file->utilization >= 0)
+            snprintf(used, sizeof(used), "%.1f %%", file->utilization * 100);
+        if (ranks)
+            printf("%4" PRId64 " ", file->rank);
+        printf("%-*s %8s %12" PRIu64 " %14s %14s %12s %6" PRIu64 "%s\n", width, file->path, served,
+               file->allocs + file->passed_on, sg_size_format(file->peak_requested, a),
+               file->knows_reserved ? sg_size_format(file->peak_reserved, b) : "-", used, file->ooms,
+               file->end_text ? "  incomplete" : "");
+    }
+    if (ranks)
+        print_all(findings, count, width);
+}

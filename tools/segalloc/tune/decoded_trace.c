@@ -1,0 +1,311 @@
+#include "tune/decoded_trace.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader/dictionary.h"
+#include "idmap.h"
+#include "progress.h"
+#include "size.h"
+#include "stats.h"
+#include "trace_file.h"
+#include "reader/trace_reader.h"
+
+enum { CHUNK_EVENTS = 1 << 16, BATCH = 1024, STREAM_BITS = 24 };
+#define SIZE_MAXIMUM ((UINT64_C(1) << 56) - 1) /* no device has so much: it fails all the same */
+
+struct sg_tune_event {
+    uint64_t size : 56, flags : 8; /* define stream: the device */
+    uint32_t slot;                 /* of the block, from 1; what was freed last is used first */
+    uint32_t stream : STREAM_BITS, kind : 8;
+};
+_Static_assert(sizeof(struct sg_tune_event) == SG_TUNE_EVENT_BYTES, "the size that messages and the manual state");
+
+struct decoder {
+    struct sg_tune_trace *trace;
+    struct sg_idmap live; /* id of the trace -> slot */
+    uint32_t *spare;
+    size_t spares, room;
+    uint64_t *size; /* of the block in each slot */
+    uint32_t slots, sizes;
+    struct sg_dictionary dictionary;
+    uint64_t alive[SEGALLOC_TRACE_DEVICES], peak[SEGALLOC_TRACE_DEVICES]; /* bytes of each device */
+    uint8_t *device;                                                      /* of the block in each slot */
+    uint64_t reserved[SEGALLOC_TRACE_DEVICES];                            /* at the peak, by the last statistics */
+    uint64_t bound;
+    uint64_t place; /* byte of the file at which the record stands; 0: unknown */
+    char *error;
+};
+
+static int fail(struct decoder *decoder, int status, const char *what, uint64_t id)
+{
+    int length = decoder->place ? snprintf(decoder->error, SG_TUNE_ERROR, "byte %" PRIu64 ": ", decoder->place) : 0;
+    snprintf(decoder->error + length, SG_TUNE_ERROR - (size_t)length, "event %" PRIu64 " %s 0x%" PRIx64,
+        decoder->trace->events, what, id);
+    return status;
+}
+
+static int no_memory(struct decoder *decoder)
+{
+    snprintf(decoder->error, SG_TUNE_ERROR, "no host memory left at event %" PRIu64, decoder->trace->events);
+    return -ENOMEM;
+}
+
+static int add_chunk(struct decoder *decoder)
+{
+    struct sg_tune_trace *trace = decoder->trace;
+    char bound[SG_SIZE_TEXT];
+    if ((trace->chunks + 1) * sizeof(struct sg_tune_event) * CHUNK_EVENTS > decoder->bound) {
+        snprintf(decoder->error, SG_TUNE_ERROR,
+            "the events take more than %s of memory (%d bytes each, %" PRIu64
+            " read so far); allow more with --memory, or tune on "
+            "a part: segalloc trace cat TRACE --to SECONDS -o PART.csv",
+            sg_size_format(decoder->bound, bound), SG_TUNE_EVENT_BYTES, trace->events);
+        return -E2BIG;
+    }
+    struct sg_tune_event **larger = realloc(trace->chunk, (trace->chunks + 1) * sizeof *larger);
+    if (!larger)
+        return no_memory(decoder);
+    trace->chunk = larger;
+    if (!(larger[trace->chunks] = malloc(sizeof(struct sg_tune_event) * CHUNK_EVENTS)))
+        return no_memory(decoder);
+    trace->chunks++;
+    trace->bytes += sizeof(struct sg_tune_event) * CHUNK_EVENTS;
+    return 0;
+}
+
+static int append(struct decoder *decoder, const struct segalloc_trace_record *record, uint32_t slot)
+{
+    struct sg_tune_trace *trace = decoder->trace;
+    if (record->stream >> STREAM_BITS)
+        return fail(decoder, -ERANGE, "is on a stream of too high a number:", record->stream);
+    int status = trace->count == trace->chunks * CHUNK_EVENTS ? add_chunk(decoder) : 0;
+    if (status)
+        return status;
+    uint64_t size = record->kind == SEGALLOC_RECORD_DEFINE_STREAM ? (uint32_t)record->size : record->size;
+    trace->chunk[trace->count / CHUNK_EVENTS][trace->count % CHUNK_EVENTS] = (struct sg_tune_event){
+        .size = (size < SIZE_MAXIMUM ? size : SIZE_MAXIMUM) & SIZE_MAXIMUM,
+        .flags = record->flags,
+        .slot = slot,
+        .stream = record->stream & ((1u << STREAM_BITS) - 1),
+        .kind = record->kind,
+    };
+    trace->count++;
+    return 0;
+}
+
+static uint32_t device_of(const struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    return sg_dictionary_stream(&decoder->dictionary, record->stream)->device % SEGALLOC_TRACE_DEVICES;
+}
+
+/* `bytes` are asked for on a device, beside what lives there. */
+static void need(struct decoder *decoder, uint32_t device, uint64_t bytes)
+{
+    uint64_t *needed = &decoder->trace->needed[device], sum = decoder->alive[device] + bytes;
+    if (sum >= bytes && sum > *needed)
+        *needed = sum;
+}
+
+static int fail_to_allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    decoder->trace->failures++;
+    need(decoder, device_of(decoder, record), record->size);
+    return append(decoder, record, 0);
+}
+
+static void statistic(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    static const char name[] = "reserved_bytes";
+    if (record->flags & SEGALLOC_FLAG_PEAK && record->id == sg_name_hash(name))
+        decoder->reserved[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
+}
+
+static int allocate(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    if (sg_idmap_get(&decoder->live, record->id))
+        return fail(decoder, -EINVAL, "allocates what is alive already:", record->id);
+    uint32_t slot = decoder->spares ? decoder->spare[--decoder->spares] : ++decoder->slots;
+    if (!slot || !sg_idmap_put(&decoder->live, record->id, slot))
+        return no_memory(decoder);
+    if (slot >= decoder->sizes) {
+        uint32_t sizes = slot + slot / 2 + 4096;
+        uint64_t *larger = realloc(decoder->size, (size_t)sizes * sizeof *larger);
+        uint8_t *devices = larger ? realloc(decoder->device, sizes) : NULL;
+        decoder->size = larger ? larger : decoder->size;
+        if (!devices)
+            return no_memory(decoder);
+        decoder->device = devices;
+        decoder->sizes = sizes;
+    }
+    uint32_t device = device_of(decoder, record);
+    need(decoder, device, record->size);
+    decoder->size[slot] = record->size;
+    decoder->device[slot] = (uint8_t)device;
+    decoder->alive[device] += record->size;
+    if (decoder->alive[device] > decoder->peak[device])
+        decoder->peak[device] = decoder->alive[device];
+    return append(decoder, record, slot);
+}
+
+static int release(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    uint32_t slot = (uint32_t)sg_idmap_take(&decoder->live, record->id);
+    if (!slot)
+        return 0; /* allocated before the trace begins */
+    if (decoder->spares == decoder->room) {
+        size_t room = decoder->room ? 2 * decoder->room : 4096;
+        uint32_t *larger = realloc(decoder->spare, room * sizeof *larger);
+        if (!larger)
+            return no_memory(decoder);
+        decoder->spare = larger;
+        decoder->room = room;
+    }
+    decoder->spare[decoder->spares++] = slot;
+    decoder->alive[decoder->device[slot]] -= decoder->size[slot];
+    return append(decoder, record, slot);
+}
+
+/* A card without end, as `segalloc rehearse` has, says nothing: its pages are as large as no card's that is sold. */
+static uint64_t card_sold(uint64_t bytes)
+{
+    return bytes < SG_TIB ? bytes : 0;
+}
+
+/* Keeps what can decide where memory goes under settings other than the recorded ones: the steps of the recorded slow
+   allocations, for one, do not. */
+static int take(struct decoder *decoder, const struct segalloc_trace_record *record)
+{
+    if (record->kind < SEGALLOC_RECORD_DONE)
+        decoder->trace->events++;
+    struct sg_tune_trace *trace = decoder->trace;
+    if (sg_dictionary_add(&decoder->dictionary, record) == -ENOMEM)
+        return no_memory(decoder);
+    switch (record->kind) {
+    case SEGALLOC_RECORD_ALLOCATE:
+        return allocate(decoder, record);
+    case SEGALLOC_RECORD_ALLOCATE_FAILURE:
+        return fail_to_allocate(decoder, record);
+    case SEGALLOC_RECORD_STATISTIC:
+        statistic(decoder, record);
+        return 0;
+    case SEGALLOC_RECORD_FREE:
+        return release(decoder, record);
+    case SEGALLOC_RECORD_RECORD_STREAM: {
+        uint32_t slot = (uint32_t)sg_idmap_get(&decoder->live, record->id);
+        return slot ? append(decoder, record, slot) : 0;
+    }
+    case SEGALLOC_RECORD_DEFINE_DEVICE:
+        trace->granularity = record->id > trace->granularity ? record->id : trace->granularity;
+        trace->card[record->stream % SEGALLOC_TRACE_DEVICES] = record->size;
+        return append(decoder, record, 0);
+    case SEGALLOC_RECORD_DEFINE_STREAM:
+    case SEGALLOC_RECORD_EMPTY_CACHE:
+    case SEGALLOC_RECORD_DONE:
+    case SEGALLOC_RECORD_PRESSURE:
+    case SEGALLOC_RECORD_COST:
+    case SEGALLOC_RECORD_PEERS:
+        return append(decoder, record, 0);
+    default:
+        return 0;
+    }
+}
+
+static int decode(struct decoder *decoder, struct sg_trace_reader *reader, const atomic_bool *stop)
+{
+    struct segalloc_trace_record batch[BATCH];
+    struct sg_progress progress = {0};
+    int status = 0;
+    for (size_t n; status == 0 && (n = sg_trace_read(reader, batch, BATCH)) > 0;) {
+        uint64_t next = sg_trace_info(reader)->next;
+        for (size_t i = 0; i < n && status == 0; i++) {
+            decoder->place = next ? next - (n - i) * sizeof *batch : 0;
+            status = take(decoder, &batch[i]);
+        }
+        sg_progress_show(&progress, "reading", sg_trace_progress(reader));
+        if (status == 0 && atomic_load_explicit(stop, memory_order_relaxed)) {
+            snprintf(decoder->error, SG_TUNE_ERROR, "stopped while it was read: nothing is known yet");
+            status = -EINTR;
+        }
+    }
+    sg_progress_end(&progress);
+    const char *fault = sg_trace_error(reader);
+    if (!fault && sg_trace_info(reader)->end == SG_TRACE_DAMAGED)
+        fault = sg_trace_info(reader)->end_text;
+    if (status == 0 && fault) {
+        snprintf(decoder->error, SG_TUNE_ERROR, "%s", fault);
+        status = -EINVAL;
+    }
+    for (uint32_t i = 0; i < SEGALLOC_TRACE_DEVICES; i++) {
+        struct sg_tune_trace *trace = decoder->trace;
+        trace->card[i] = card_sold(trace->card[i]);
+        trace->unknown_card |= trace->needed[i] && !trace->card[i];
+        trace->peak_live += decoder->peak[i];
+        trace->device_bytes = trace->card[i] > trace->device_bytes ? trace->card[i] : trace->device_bytes;
+        if (sg_trace_info(reader)->end == SG_TRACE_CLOSED)
+            trace->reserved += decoder->reserved[i];
+    }
+    if (status == 0 && !decoder->slots) {
+        snprintf(decoder->error, SG_TUNE_ERROR, "the trace has no allocation to tune for");
+        status = -ENODATA;
+    }
+    return status;
+}
+
+int sg_tune_trace_open(const char *path, uint64_t bound, const atomic_bool *stop, struct sg_tune_trace *ret, char *error)
+{
+    struct sg_trace_reader *reader;
+    *ret = (struct sg_tune_trace){.path = path};
+    int status = sg_trace_open(path, &reader, error);
+    if (status)
+        return status;
+    struct decoder decoder = {.trace = ret, .bound = bound, .error = error};
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    ret->granularity = info->header.granularity;
+    ret->card[0] = ret->device_bytes = card_sold(info->header.device_bytes);
+    ret->conf = strdup(info->conf);
+    status = ret->conf && sg_idmap_init(&decoder.live) ? decode(&decoder, reader, stop) : no_memory(&decoder);
+    ret->end_text = status == 0 ? info->end_text : NULL; /* static, where it is not damaged */
+    sg_idmap_fini(&decoder.live);
+    free(decoder.spare);
+    free(decoder.size);
+    free(decoder.device);
+    sg_dictionary_free(&decoder.dictionary);
+    sg_trace_close(reader);
+    return status;
+}
+
+void sg_tune_trace_close(struct sg_tune_trace *trace)
+{
+    for (size_t i = 0; i < trace->chunks; i++)
+        free(trace->chunk[i]);
+    free(trace->chunk);
+    free(trace->conf);
+    *trace = (struct sg_tune_trace){0};
+}
+
+size_t sg_tune_next(void *source, struct segalloc_trace_record *out, size_t n)
+{
+    struct sg_tune_cursor *cursor = source;
+    const struct sg_tune_trace *trace = cursor->trace;
+    if (cursor->stopped && cursor->stopped(cursor->user)) {
+        cursor->cut = true;
+        return 0;
+    }
+    size_t left = trace->count - cursor->at;
+    n = n < left ? n : left;
+    for (size_t i = 0; i < n; i++) {
+        const struct sg_tune_event *event = &trace->chunk[cursor->at / CHUNK_EVENTS][cursor->at % CHUNK_EVENTS];
+        cursor->at++;
+        out[i] = (struct segalloc_trace_record){.kind = event->kind,
+            .flags = event->flags,
+            .stream = event->stream,
+            .id = event->slot,
+            .size = event->size};
+    }
+    return n;
+}

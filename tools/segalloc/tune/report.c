@@ -1,0 +1,459 @@
+#include "tune/report.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "size.h"
+#include "tool.h"
+
+struct reason {
+    const struct sg_tune_search *search;
+    const struct sg_tune_candidate *best, *standard,
+        *current; /* `current` is `standard` when it is the defaults or unknown */
+    char *text;
+    size_t length;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct reason *reason, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(reason->text + reason->length, SG_TUNE_REASON - reason->length, format, arguments);
+    va_end(arguments);
+    reason->length += length > 0 ? (size_t)length : 0;
+    if (reason->length >= SG_TUNE_REASON)
+        reason->length = SG_TUNE_REASON - 1;
+}
+
+static double percent(uint64_t part, uint64_t of)
+{
+    return of ? 100 * (double)part / (double)of : 0;
+}
+
+/* "1 allocation runs", "2 allocations run". */
+static const char *run_out(uint64_t allocations, char text[64])
+{
+    snprintf(text, 64, "%" PRIu64 " allocation%s out of memory", allocations, allocations == 1 ? " runs" : "s run");
+    return text;
+}
+
+static bool noise(uint64_t a, uint64_t b)
+{
+    uint64_t difference = a > b ? a - b : b - a;
+    return (double)difference <= SG_TUNE_NOISE * (double)(a < b ? a : b);
+}
+
+/* What each key costs that is set now and would not be any more. */
+static void say_unset(struct reason *reason)
+{
+    const struct sg_tune_space *space = reason->search->space;
+    for (unsigned i = 0; i < space->parameters; i++) {
+        char size[SG_SIZE_TEXT], text[64];
+        const char *value[SG_TUNE_PARAMETERS];
+        memcpy(value, space->now, sizeof value);
+        if (!value[i] || reason->best->setting.value[i])
+            continue;
+        value[i] = NULL;
+        const struct sg_tune_candidate *without = sg_tune_find(reason->search, value);
+        if (!without || !reason->current->done)
+            continue;
+        if (without->ooms < reason->current->ooms)
+            say(reason, "Unset %s: because of it %s. ", space->parameter[i].key,
+                run_out(reason->current->ooms - without->ooms, text));
+        else if (without->ooms == reason->current->ooms && reason->current->reserved > without->reserved &&
+                 !noise(reason->current->reserved, without->reserved))
+            say(reason, "Unset %s: it costs you %s. ", space->parameter[i].key,
+                sg_size_format(reason->current->reserved - without->reserved, size));
+    }
+}
+
+/* A trace that no setting can fit on its card, or SIZE_MAX; and the device. */
+static size_t too_large(const struct sg_tune_search *search, unsigned *ret_device)
+{
+    for (size_t i = 0; i < search->traces; i++) {
+        for (unsigned device = 0; device < SEGALLOC_TRACE_DEVICES; device++) {
+            uint64_t own = search->trace[i].card[device];
+            *ret_device = device;
+            if (search->trace[i].needed[device] > (search->limit || !own ? sg_tune_card(search, i) : own))
+                return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* The first allocation that fails under the best of the settings. */
+static void say_first_failure(struct reason *reason, const struct sg_tune_candidate *candidate)
+{
+    char asked[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    for (size_t i = 0; i < reason->search->traces; i++) {
+        const struct sg_play_result *result = &candidate->result[i];
+        if (!result->first_oom_event)
+            continue;
+        say(reason, " The first is event %" PRIu64 " of %s: %s asked for with %s in use", result->first_oom_event,
+            reason->search->trace[i].path, sg_size_format(result->first_oom_bytes, asked),
+            sg_size_format(result->first_oom_live, live));
+        if (result->first_oom_short)
+            say(reason, ", short by %s", sg_size_format(result->first_oom_short, lack));
+        say(reason, ". `segalloc replay %s --min-limit` says how large a card it takes%s.",
+            reason->search->trace[i].path, reason->search->trace[i].failures ? " at least" : "");
+        return;
+    }
+}
+
+static void say_out_of_memory(struct reason *reason)
+{
+    const struct sg_tune_search *search = reason->search;
+    const struct sg_tune_candidate *least = search->candidate[sg_tune_best(search)];
+    unsigned device;
+    size_t trace = too_large(search, &device);
+    char needed[SG_SIZE_TEXT], card[SG_SIZE_TEXT];
+    if (trace != SIZE_MAX)
+        say(reason, "No setting makes this fit: %s needs %s at once and the card has %s. ", search->trace[trace].path,
+            sg_size_format(search->trace[trace].needed[device], needed),
+            sg_size_format(sg_tune_card(search, trace), card));
+    else
+        say(reason, "Every setting that was tried runs out of memory. ");
+    if (least->ooms == reason->standard->ooms)
+        say(reason, "None fails fewer allocations than the defaults: %" PRIu64 ".", reason->standard->ooms);
+    else
+        say(reason, "The fewest allocations fail under %s: %" PRIu64 ", with the defaults it is %" PRIu64 ".",
+            least->setting.conf, least->ooms, reason->standard->ooms);
+    say_first_failure(reason, least);
+}
+
+/* How little changing would gain. */
+static void say_noise(struct reason *reason, const struct sg_tune_candidate *kept)
+{
+    const struct sg_tune_candidate *other = reason->search->candidate[sg_tune_best(reason->search)];
+    uint64_t saved = other->reserved < kept->reserved ? kept->reserved - other->reserved : 0;
+    char size[SG_SIZE_TEXT];
+    if (saved)
+        say(reason, "the best of the settings tried reserves %s (%.2f %%) less, and below %.1f %% is noise",
+            sg_size_format(saved, size), percent(saved, kept->reserved), SG_TUNE_NOISE * 100);
+    else
+        say(reason, "no setting tried reserves less");
+    say(reason, "%s.", reason->search->traces > 1 ? " without reserving more on one of the traces" : "");
+}
+
+static void say_defaults(struct reason *reason)
+{
+    const struct sg_tune_candidate *current = reason->current;
+    char text[64], size[SG_SIZE_TEXT];
+    say(reason, "Keep to the defaults: ");
+    say_noise(reason, reason->standard);
+    if (current == reason->standard || !current->done)
+        return;
+    if (current->ooms)
+        say(reason, " With what you have now %s.", run_out(current->ooms, text));
+    else if (current->reserved > reason->standard->reserved && !noise(current->reserved, reason->standard->reserved))
+        say(reason, " What you have now reserves %s more.",
+            sg_size_format(current->reserved - reason->standard->reserved, size));
+    else
+        say(reason, " What you have now gains nothing.");
+}
+
+static void say_current(struct reason *reason)
+{
+    const struct sg_tune_candidate *current = reason->current, *standard = reason->standard;
+    char text[64], size[SG_SIZE_TEXT];
+    if (standard->ooms)
+        say(reason, "Keep what you have: with the defaults %s, and ", run_out(standard->ooms, text));
+    else
+        say(reason, "Keep what you have: the defaults reserve %s (%.1f %%) more, and ",
+            sg_size_format(standard->reserved - current->reserved, size),
+            percent(standard->reserved - current->reserved, current->reserved));
+    say_noise(reason, current);
+}
+
+static void say_change(struct reason *reason)
+{
+    const struct sg_tune_candidate *best = reason->best, *standard = reason->standard, *current = reason->current;
+    char text[64], size[SG_SIZE_TEXT], saved[SG_SIZE_TEXT];
+    sg_size_format(best->reserved, size);
+    if (standard->ooms)
+        say(reason, "It fits, in %s; with the defaults %s", size, run_out(standard->ooms, text));
+    else
+        say(reason, "It reserves %s, which is %s (%.1f %%) less than the defaults", size,
+            sg_size_format(standard->reserved - best->reserved, saved),
+            percent(standard->reserved - best->reserved, standard->reserved));
+    if (current != standard && current->done && current->ooms)
+        say(reason, ", and with what you have %" PRIu64, current->ooms);
+    else if (current != standard && current->done && current->reserved > best->reserved)
+        say(reason, "%s %s less than what you have", standard->ooms ? ", and it reserves" : " and",
+            sg_size_format(current->reserved - best->reserved, saved));
+    say(reason, ". Driver calls: %" PRIu64 " (the defaults: %" PRIu64 ")", best->calls, standard->calls);
+    if (best->pages_moved || standard->pages_moved)
+        say(reason, "; pages moved: %" PRIu64 " (%" PRIu64 ")", best->pages_moved, standard->pages_moved);
+    say(reason, ".");
+}
+
+/* The default slack tightens by itself on a card that fills up. */
+static void say_slack(struct reason *reason)
+{
+    const struct sg_tune_search *search = reason->search;
+    bool changes = false;
+    if (search->space->policy != SG_POLICY_SEGALLOC || reason->best->setting.own.reserve_slack == 0 ||
+        reason->standard->setting.own.reserve_slack != 0)
+        return;
+    for (size_t i = 0; i < search->traces; i++)
+        changes = changes || (double)reason->standard->result[i].peak_reserved < 0.8 * (double)sg_tune_card(search, i);
+    if (changes)
+        say(reason,
+            " On a card that is nearly full the defaults do much of this by themselves: give yours with --limit.");
+}
+
+char *sg_tune_reason(const struct sg_tune_search *search, size_t recommended, char text[SG_TUNE_REASON])
+{
+    struct reason reason = {
+        .search = search,
+        .best = search->candidate[recommended],
+        .standard = search->candidate[0],
+        .current = search->candidate[search->current],
+        .text = text,
+    };
+    *text = '\0';
+    say_unset(&reason);
+    if (search->candidate[sg_tune_best(search)]->ooms) {
+        say_out_of_memory(&reason);
+    } else if (reason.best == reason.standard) {
+        say_defaults(&reason);
+    } else if (reason.best == reason.current) {
+        say_current(&reason);
+    } else {
+        say_change(&reason);
+        say_slack(&reason);
+    }
+    uint64_t failures = 0;
+    for (size_t i = 0; i < search->traces; i++)
+        failures += search->trace[i].failures;
+    if (failures && !reason.best->ooms)
+        say(&reason,
+            " %" PRIu64 " allocation%s failed when this was recorded: what would have come after %s is not known.",
+            failures, sg_plural(failures), failures == 1 ? "it" : "them");
+    return text;
+}
+
+static const char *variable(const struct sg_tune_search *search)
+{
+    return search->space->policy == SG_POLICY_PYTORCH ? "PYTORCH_CUDA_ALLOC_CONF" : "SEGALLOC_CONF";
+}
+
+/* The line to paste into a shell; "" when there is nothing to change. The caller frees it. */
+static char *paste(const struct sg_tune_search *search, size_t recommended)
+{
+    const char *conf = search->candidate[recommended]->setting.conf, *name = variable(search);
+    size_t room = strlen(conf) + strlen(name) + 16;
+    char *line = calloc(1, room);
+    bool plain = strspn(conf, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_:,.=/%-") == strlen(conf);
+    if (!line)
+        exit(sg_tool_error("tune", "no host memory left"));
+    if (*conf)
+        snprintf(line, room, plain ? "%s=%s" : "%s='%s'", name, conf);
+    else if (search->current)
+        snprintf(line, room, "unset %s", name);
+    return line;
+}
+
+static void json_result(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+{
+    printf(",\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64
+           ",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64,
+        candidate->reserved, candidate->calls, candidate->ooms, candidate->pages_moved, candidate->bytes_moved);
+    if (search->space->policy == SG_POLICY_SEGALLOC)
+        printf(",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}", (double)candidate->growth_ns / 1000,
+            (double)candidate->move_ns / 1000);
+    fputs(",\"traces\":[", stdout);
+    for (size_t i = 0; i < search->traces; i++) {
+        const struct sg_play_result *result = &candidate->result[i];
+        uint64_t calls = 0;
+#define CALL(name) calls += result->calls.name;
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+        printf("%s{\"peak_reserved_bytes\":%" PRIu64 ",\"driver_calls\":%" PRIu64 ",\"ooms\":%" PRIu64 "}",
+            i ? "," : "", result->peak_reserved, calls, result->ooms);
+    }
+    putchar(']');
+}
+
+static void json_candidate(const struct sg_tune_search *search, size_t index)
+{
+    fputs("{\"conf\":", stdout);
+    sg_tool_json_string(search->candidate[index]->setting.conf);
+    json_result(search, search->candidate[index]);
+    putchar('}');
+}
+
+static void json_list(const struct sg_tune_search *search, const char *name, bool front)
+{
+    const char *comma = "";
+    printf(",\"%s\":[", name);
+    for (size_t i = 0; i < search->count; i++) {
+        if (!search->candidate[i]->done || (front && !search->candidate[i]->front))
+            continue;
+        fputs(comma, stdout);
+        json_candidate(search, i);
+        comma = ",";
+    }
+    putchar(']');
+}
+
+static void json_traces(const struct sg_tune_search *search)
+{
+    fputs(",\"traces\":[", stdout);
+    for (size_t i = 0; i < search->traces; i++) {
+        const struct sg_tune_trace *trace = &search->trace[i];
+        fputs(i ? ",{\"path\":" : "{\"path\":", stdout);
+        sg_tool_json_string(trace->path);
+        printf(",\"events\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               ",\"card_known\":%s,\"complete\":%s,\"failures\":%" PRIu64,
+            trace->events, trace->peak_live, sg_tune_card(search, i),
+            search->limit || !trace->unknown_card ? "true" : "false", trace->end_text ? "false" : "true",
+            trace->failures);
+        if (trace->reserved)
+            printf(",\"recorded_reserved_bytes\":%" PRIu64 "}", trace->reserved);
+        else
+            fputs(",\"recorded_reserved_bytes\":null}", stdout);
+    }
+    putchar(']');
+}
+
+void sg_tune_print_json(const struct sg_tune_search *search, double seconds)
+{
+    size_t best = sg_tune_recommend(search);
+    char reason[SG_TUNE_REASON], *line = paste(search, best);
+    printf("{\"schema\":\"segalloc.tune/1\",\"for\":\"%s\"",
+        search->space->policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc");
+    json_traces(search);
+    json_list(search, "candidates", false);
+    json_list(search, "pareto", true);
+    fputs(",\"default\":", stdout);
+    json_candidate(search, 0);
+    fputs(",\"current\":", stdout);
+    if (search->space->has_current && search->candidate[search->current]->done)
+        json_candidate(search, search->current);
+    else
+        fputs("null", stdout);
+    fputs(",\"recommended\":{\"conf\":", stdout);
+    sg_tool_json_string(search->candidate[best]->setting.conf);
+    json_result(search, search->candidate[best]);
+    fputs(",\"reason\":", stdout);
+    sg_tool_json_string(sg_tune_reason(search, best, reason));
+    fputs(",\"line\":", stdout);
+    sg_tool_json_string(line);
+    printf("},\"complete\":%s,\"threads\":%u,\"seconds\":%.3f}\n", search->complete ? "true" : "false", search->threads,
+        seconds);
+    free(line);
+}
+
+static void row(const struct sg_tune_search *search, const char *mark, const char *name, size_t index, int width)
+{
+    const struct sg_tune_candidate *candidate = search->candidate[index];
+    char size[SG_SIZE_TEXT];
+    uint64_t live = 0;
+    for (size_t i = 0; i < search->traces; i++)
+        live += search->trace[i].peak_live;
+    printf("%-2s%-*s %12s", mark, width, name, sg_size_format(candidate->reserved, size));
+    if (live)
+        printf(" %8.3f x", (double)candidate->reserved / (double)live);
+    else /* nothing but requests for 0 bytes */
+        printf(" %8s  ", "-");
+    printf(" %13" PRIu64, candidate->calls);
+    if (search->space->policy == SG_POLICY_SEGALLOC)
+        printf(" %12" PRIu64, candidate->pages_moved);
+    if (candidate->ooms)
+        printf("   %" PRIu64 " allocation%s", candidate->ooms, candidate->ooms == 1 ? " fails" : "s fail");
+    putchar('\n');
+}
+
+static const char *or_defaults(const char *conf)
+{
+    return *conf ? conf : "(the defaults)";
+}
+
+/* The front by rising reserved memory. */
+static void print_front(const struct sg_tune_search *search, size_t best, int width)
+{
+    const struct sg_tune_candidate *last = NULL;
+    for (;;) {
+        size_t found = SIZE_MAX;
+        for (size_t i = 0; i < search->count; i++) {
+            const struct sg_tune_candidate *candidate = search->candidate[i];
+            bool follows = candidate->front && (!last || candidate->reserved > last->reserved);
+            if (follows && (found == SIZE_MAX || candidate->reserved < search->candidate[found]->reserved))
+                found = i;
+        }
+        if (found == SIZE_MAX)
+            return;
+        last = search->candidate[found];
+        row(search, found == best ? "*" : "", or_defaults(last->setting.conf), found, width);
+    }
+}
+
+static void print_head(const struct sg_tune_search *search, double seconds)
+{
+    char card[SG_SIZE_TEXT];
+    size_t tried = 0;
+    uint64_t events = 0;
+    for (size_t i = 0; i < search->count; i++)
+        tried += search->candidate[i]->done;
+    for (size_t i = 0; i < search->traces; i++)
+        events += search->trace[i].events;
+    printf("%zu setting%s tried by %s rules on %" PRIu64 " event%s in %.1f s", tried, sg_plural(tried),
+        search->space->policy == SG_POLICY_PYTORCH ? "PyTorch's" : "segalloc's", events, sg_plural(events), seconds);
+    if (search->limit || !search->trace[0].unknown_card)
+        printf(", card of %s", sg_size_format(sg_tune_card(search, 0), card));
+    putchar('\n');
+    if (search->traces > 1)
+        printf("figures are sums over %zu traces; nothing is recommended that is worse than the defaults on one of "
+               "them\n",
+            search->traces);
+    for (size_t i = 0; i < search->traces; i++) {
+        if (search->trace[i].end_text)
+            printf("%s is incomplete: %s\n", search->trace[i].path, search->trace[i].end_text);
+        if (search->trace[i].unknown_card && !search->limit)
+            printf("%s names no card: pages are as on one that is just full; --limit takes yours\n",
+                search->trace[i].path);
+    }
+    uint64_t doubt = sg_tune_doubt(search);
+    if (doubt)
+        printf("recorded under the setting in use: %s more or less than its replay here, which has no queued work;\n"
+               "what gains less than that is no reason to change\n",
+            sg_size_format(doubt, card));
+    if (!search->complete)
+        puts("the search was cut short: better settings may exist");
+}
+
+void sg_tune_print_text(const struct sg_tune_search *search, double seconds)
+{
+    size_t best = sg_tune_recommend(search);
+    char reason[SG_TUNE_REASON], *line = paste(search, best);
+    int width = 16;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct sg_tune_candidate *candidate = search->candidate[i];
+        int length = (int)strlen(candidate->setting.conf);
+        if ((candidate->front || i == search->current || i == best) && length > width)
+            width = length < 90 ? length : 90;
+    }
+    print_head(search, seconds);
+    printf("\n%-*s %12s %10s %13s%s\n", width + 2, "", "reserved", "of live", "driver calls",
+        search->space->policy == SG_POLICY_SEGALLOC ? "  pages moved" : "");
+    if (*search->candidate[0]->setting.conf)
+        puts("the defaults of what is searched");
+    row(search, best == 0 ? "*" : "", or_defaults(search->candidate[0]->setting.conf), 0, width);
+    if (search->current && search->candidate[search->current]->done) {
+        puts("what you have");
+        row(search, best == search->current ? "*" : "", search->candidate[search->current]->setting.conf,
+            search->current, width);
+    }
+    puts("Pareto front");
+    print_front(search, best, width);
+    if (best && best != search->current && !search->candidate[best]->front)
+        row(search, "*", search->candidate[best]->setting.conf, best, width);
+    printf("\n%s\n", sg_tune_reason(search, best, reason));
+    if (*line)
+        printf("\n    %s\n", line);
+    free(line);
+}

@@ -1,0 +1,483 @@
+#include "tune/search.h"
+
+#include <errno.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "size.h"
+
+#define DEFAULT_GRANULARITY (2 * SG_MIB)
+enum { MEMBERS_A_ROUND = 2 };
+
+/* What the threads of one batch share. */
+struct sg_tune_running {
+    struct sg_tune_search *search;
+    size_t first, tasks; /* task i: trace i % traces of candidate first + i / traces */
+    atomic_size_t next, ended;
+    double deadline;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    int status;
+    char error[SG_TUNE_ERROR];
+};
+
+struct task {
+    struct sg_tune_running *running;
+    bool needed; /* without it nothing can be said: the deadline does not end it */
+};
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index)
+{
+    uint64_t own = search->trace[index].device_bytes;
+    return search->limit ? search->limit : own ? own : SG_PLAY_CARD;
+}
+
+/* An addition to the candidates; an index, or a negative errno. Settings that are there already, or are refused, add
+   nothing and give -EEXIST and -EINVAL. */
+static ssize_t add(struct sg_tune_search *search, const char *const *value)
+{
+    char error[SG_TUNE_SPACE_ERROR];
+    struct sg_tune_candidate *candidate = calloc(1, sizeof *candidate);
+    struct sg_tune_candidate **larger = realloc(search->candidate, (search->count + 1) * sizeof *larger);
+    int status = candidate && larger ? 0 : -ENOMEM;
+    if (larger)
+        search->candidate = larger;
+    if (status == 0)
+        status = sg_tune_space_make(search->space, value, &candidate->setting, error);
+    for (size_t i = 0; status == 0 && i < search->count; i++) {
+        if (sg_tune_space_same(search->space, &candidate->setting, &search->candidate[i]->setting))
+            status = -EEXIST;
+    }
+    if (status == 0 && !(candidate->result = calloc(search->traces, sizeof *candidate->result)))
+        status = -ENOMEM;
+    if (status) {
+        free(candidate);
+        return status;
+    }
+    search->candidate[search->count] = candidate;
+    return (ssize_t)search->count++;
+}
+
+const struct sg_tune_candidate *sg_tune_find(const struct sg_tune_search *search, const char *const *value)
+{
+    char error[SG_TUNE_SPACE_ERROR];
+    struct sg_tune_setting setting;
+    if (sg_tune_space_make(search->space, value, &setting, error) != 0)
+        return NULL;
+    for (size_t i = 0; i < search->count; i++) {
+        if (search->candidate[i]->done && sg_tune_space_same(search->space, &setting, &search->candidate[i]->setting))
+            return search->candidate[i];
+    }
+    return NULL;
+}
+
+/* Index of a parameter, or of none. */
+static unsigned parameter_of(const struct sg_tune_space *space, const char *key)
+{
+    unsigned i = 0;
+    while (i < space->parameters && strcmp(space->parameter[i].key, key) != 0)
+        i++;
+    return i;
+}
+
+/* The settings that guides paste for PyTorch, alone and together. */
+static int add_references(struct sg_tune_search *search)
+{
+    const struct sg_tune_space *space = search->space;
+    unsigned expandable = parameter_of(space, "expandable_segments"), split = parameter_of(space, "max_split_size_mb");
+    if (space->policy != SG_POLICY_PYTORCH)
+        return 0;
+    for (int which = 1; which < 4; which++) {
+        const char *value[SG_TUNE_PARAMETERS] = {0};
+        bool possible = (!(which & 1) || space->parameter[expandable].searched) &&
+                        (!(which & 2) || space->parameter[split].searched) &&
+                        !(which & 2 && space->parameter[split].named);
+        if (!possible || search->count >= search->candidates_max)
+            continue;
+        value[expandable] = which & 1 ? "True" : NULL;
+        value[split] = which & 2 ? "128" : NULL;
+        ssize_t index = add(search, value);
+        if (index == -ENOMEM)
+            return -ENOMEM;
+        if (index >= 0)
+            search->candidate[index]->reference = true;
+    }
+    return 0;
+}
+
+/* The defaults, the current setting, the latter without each of its keys, and what people paste. */
+static int add_first(struct sg_tune_search *search)
+{
+    const struct sg_tune_space *space = search->space;
+    const char *value[SG_TUNE_PARAMETERS] = {0};
+    ssize_t index = add(search, value);
+    if (index < 0)
+        return (int)index;
+    search->candidate[0]->reference = true;
+    if ((index = add(search, space->now)) > 0)
+        search->current = (size_t)index;
+    if (index == -ENOMEM)
+        return -ENOMEM;
+    for (unsigned i = 0; i < space->parameters; i++) {
+        if (!space->now[i] || search->count >= search->candidates_max)
+            continue;
+        memcpy(value, space->now, sizeof value);
+        value[i] = NULL;
+        if (add(search, value) == -ENOMEM)
+            return -ENOMEM;
+    }
+    return add_references(search);
+}
+
+/* The settings that differ from `candidate` in one parameter, as far as the budget goes. */
+static int expand(struct sg_tune_search *search, struct sg_tune_candidate *candidate)
+{
+    const struct sg_tune_space *space = search->space;
+    candidate->expanded = true;
+    for (unsigned i = 0; i < space->parameters; i++) {
+        const struct sg_tune_parameter *parameter = &space->parameter[i];
+        const char *value[SG_TUNE_PARAMETERS];
+        memcpy(value, candidate->setting.value, sizeof value);
+        for (unsigned j = 0; j <= parameter->count && search->count < search->candidates_max; j++) {
+            value[i] = j < parameter->count ? parameter->value[j] : NULL;
+            if (add(search, value) == -ENOMEM)
+                return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+static bool stopped(void *user)
+{
+    const struct task *task = user;
+    const struct sg_tune_search *search = task->running->search;
+    return atomic_load_explicit(search->stop, memory_order_relaxed) ||
+           (!task->needed && now() > task->running->deadline);
+}
+
+static void fail(struct sg_tune_running *running, const char *path, const char *error)
+{
+    pthread_mutex_lock(&running->lock);
+    if (running->status == 0)
+        snprintf(running->error, sizeof running->error, "%.200s: %s", path, error);
+    running->status = -EIO;
+    pthread_mutex_unlock(&running->lock);
+    atomic_store(&running->next, running->tasks);
+}
+
+/* True when the trace was played to its end. */
+static bool play(struct sg_tune_running *running, struct sg_tune_candidate *candidate, size_t index, bool needed)
+{
+    const struct sg_tune_search *search = running->search;
+    const struct sg_tune_trace *trace = &search->trace[index];
+    struct task task = {.running = running, .needed = needed};
+    struct sg_tune_cursor cursor = {.trace = trace, .stopped = stopped, .user = &task};
+    char error[SG_PLAY_ERROR];
+    struct sg_play what = {
+        .policy = search->space->policy,
+        .conf = candidate->setting.own,
+        .torch = candidate->setting.torch,
+        .card_bytes = search->limit,
+        .granularity = trace->granularity ? trace->granularity : DEFAULT_GRANULARITY,
+        .next = sg_tune_next,
+        .source = &cursor,
+    };
+    if (!search->limit) {
+        memcpy(what.card, trace->card, sizeof what.card);
+        what.live_bytes = trace->peak_live;
+    }
+    if (sg_play_run(&what, &candidate->result[index], error) != 0) {
+        fail(running, trace->path, error);
+        return false;
+    }
+    return !cursor.cut;
+}
+
+static void *work(void *user)
+{
+    struct sg_tune_running *running = user;
+    struct sg_tune_search *search = running->search;
+    for (size_t task; (task = atomic_fetch_add(&running->next, 1)) < running->tasks;) {
+        size_t index = running->first + task / search->traces;
+        struct sg_tune_candidate *candidate = search->candidate[index];
+        if (!play(running, candidate, task % search->traces, index == 0 || index == search->current))
+            candidate->result[task % search->traces].events = 0;
+        atomic_fetch_add(&running->ended, 1);
+        pthread_mutex_lock(&running->lock);
+        pthread_cond_signal(&running->changed);
+        pthread_mutex_unlock(&running->lock);
+    }
+    return NULL;
+}
+
+/* Over what has been played; false where a trace was not played to its end. */
+static bool sum(const struct sg_tune_search *search, struct sg_tune_candidate *candidate)
+{
+    for (size_t i = 0; i < search->traces; i++) {
+        const struct sg_play_result *result = &candidate->result[i];
+        if (!result->events)
+            return false;
+        candidate->requested += result->peak_requested;
+        candidate->reserved += result->peak_reserved;
+        candidate->ooms += result->ooms;
+        candidate->pages_moved += result->pages_moved;
+        candidate->bytes_moved += result->bytes_moved;
+        candidate->growth_ns += result->growth_ns;
+        candidate->move_ns += result->move_ns;
+        candidate->allocs += result->allocs;
+#define CALL(name) candidate->calls += result->calls.name;
+        SG_PLAY_CALLS(CALL)
+#undef CALL
+    }
+    return true;
+}
+
+static void show(const struct sg_tune_search *search, const struct sg_tune_running *running)
+{
+    char least[SG_SIZE_TEXT] = "";
+    uint64_t bytes = UINT64_MAX;
+    for (size_t i = 0; i < search->count; i++) {
+        const struct sg_tune_candidate *candidate = search->candidate[i];
+        if (candidate->done && !candidate->ooms && candidate->reserved < bytes)
+            bytes = candidate->reserved;
+    }
+    if (bytes != UINT64_MAX)
+        sg_size_format(bytes, least);
+    fprintf(stderr, "\r\033[K%zu of %zu settings tried%s%s",
+            running->first + atomic_load(&running->ended) / search->traces, search->count,
+            *least ? ", least reserved so far " : "", least);
+    fflush(stderr);
+}
+
+/* Sleeps until the threads have ended, with a line of progress on a terminal. */
+static void wait_for(struct sg_tune_running *running)
+{
+    double shown = 0;
+    pthread_mutex_lock(&running->lock);
+    while (atomic_load(&running->ended) < running->tasks && atomic_load(&running->next) < running->tasks) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&running->changed, &running->lock, &until);
+        if (running->search->progress && now() - shown > 0.1) {
+            shown = now();
+            show(running->search, running);
+        }
+    }
+    pthread_mutex_unlock(&running->lock);
+}
+
+/* Plays the candidates from `first` on. */
+static int run_batch(struct sg_tune_running *running, size_t first)
+{
+    struct sg_tune_search *search = running->search;
+    size_t started = 0, wanted = (search->count - first) * search->traces;
+    running->first = first;
+    running->tasks = wanted;
+    atomic_store(&running->next, 0);
+    atomic_store(&running->ended, 0);
+    pthread_t *thread = calloc(search->threads, sizeof *thread);
+    while (thread && started < search->threads && started < wanted &&
+           pthread_create(&thread[started], NULL, work, running) == 0)
+        started++;
+    if (!started)
+        work(running);
+    else
+        wait_for(running);
+    for (size_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+    free(thread);
+    for (size_t i = first; i < search->count; i++)
+        search->candidate[i]->done = running->status == 0 && sum(search, search->candidate[i]);
+    return running->status;
+}
+
+static bool fewer(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
+{
+    return a->ooms != b->ooms           ? a->ooms < b->ooms
+           : a->reserved != b->reserved ? a->reserved < b->reserved
+                                        : a->calls < b->calls;
+}
+
+static bool dominates(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
+{
+    if (a->ooms != b->ooms)
+        return a->ooms < b->ooms;
+    if (a->reserved == b->reserved && a->calls == b->calls) /* of equals the simpler, and of these one */
+        return a->setting.keys != b->setting.keys ? a->setting.keys < b->setting.keys
+                                                  : strcmp(a->setting.conf, b->setting.conf) < 0;
+    return a->reserved <= b->reserved && a->calls <= b->calls;
+}
+
+void sg_tune_front(struct sg_tune_search *search)
+{
+    for (size_t i = 0; i < search->count; i++) {
+        struct sg_tune_candidate *candidate = search->candidate[i];
+        candidate->front = candidate->done;
+        for (size_t j = 0; j < search->count && candidate->front; j++)
+            candidate->front = j == i || !search->candidate[j]->done || !dominates(search->candidate[j], candidate);
+    }
+}
+
+bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate)
+{
+    const struct sg_tune_candidate *standard = search->candidate[0];
+    if (!candidate->done)
+        return false;
+    for (size_t i = 0; i < search->traces; i++) {
+        const struct sg_play_result *mine = &candidate->result[i], *its = &standard->result[i];
+        if (mine->ooms > its->ooms)
+            return false;
+        if (its->ooms)
+            continue; /* what did not fit is not counted: the two are not to be compared */
+        uint64_t steady = mine->allocs * SG_TUNE_MOVE_NS, more = steady > its->growth_ns ? steady : its->growth_ns;
+        if (mine->peak_reserved > its->peak_reserved || mine->move_ns > its->move_ns + more)
+            return false;
+    }
+    return true;
+}
+
+/* Whether `a` is as good as `b` but for noise. */
+static bool no_more_than_noise(const struct sg_tune_candidate *a, const struct sg_tune_candidate *b)
+{
+    return a->ooms <= b->ooms && (double)a->reserved <= (1 + SG_TUNE_NOISE) * (double)b->reserved;
+}
+
+/* Another key has to halve the driver calls to be worth it. */
+static double effort(const struct sg_tune_candidate *candidate)
+{
+    return candidate->setting.keys + log2((double)candidate->calls + 1);
+}
+
+size_t sg_tune_best(const struct sg_tune_search *search)
+{
+    size_t best = 0;
+    uint64_t reference = UINT64_MAX;
+    for (size_t i = 0; i < search->count; i++) {
+        if (sg_tune_no_worse(search, search->candidate[i]) && fewer(search->candidate[i], search->candidate[best]))
+            best = i;
+    }
+    const struct sg_tune_candidate *least = search->candidate[best];
+    for (size_t i = 0; i < search->count; i++) {
+        const struct sg_tune_candidate *candidate = search->candidate[i];
+        if (candidate->reference && sg_tune_no_worse(search, candidate) && candidate->ooms == least->ooms &&
+            candidate->reserved < reference)
+            reference = candidate->reserved;
+    }
+    for (size_t i = 0; i < search->count; i++) {
+        const struct sg_tune_candidate *candidate = search->candidate[i];
+        if (sg_tune_no_worse(search, candidate) && candidate->reserved <= reference &&
+            no_more_than_noise(candidate, least) && effort(candidate) < effort(search->candidate[best]))
+            best = i;
+    }
+    return best;
+}
+
+uint64_t sg_tune_doubt(const struct sg_tune_search *search)
+{
+    const struct sg_tune_candidate *current = search->candidate[search->current];
+    uint64_t recorded = 0;
+    for (size_t i = 0; i < search->traces; i++) {
+        if (!search->trace[i].reserved || search->trace[i].unknown_card)
+            return 0;
+        recorded += search->trace[i].reserved;
+    }
+    if (!search->is_recorded || search->limit || search->space->policy != SG_POLICY_SEGALLOC || !current->done)
+        return 0;
+    return recorded > current->reserved ? recorded - current->reserved : current->reserved - recorded;
+}
+
+size_t sg_tune_recommend(const struct sg_tune_search *search)
+{
+    size_t best = sg_tune_best(search);
+    if (search->candidate[best]->ooms || no_more_than_noise(search->candidate[0], search->candidate[best]))
+        return 0; /* a setting under which the program runs out is none to recommend */
+    const struct sg_tune_candidate *current = search->candidate[search->current];
+    if (!current->ooms && current->reserved <= search->candidate[best]->reserved + sg_tune_doubt(search))
+        return search->current;
+    if (sg_tune_no_worse(search, current) && no_more_than_noise(current, search->candidate[best]))
+        return search->current;
+    return best;
+}
+
+/* The member of the front to look around next: what would be recommended, then the least reserved first. NULL: none is
+ * left. */
+static struct sg_tune_candidate *next_member(struct sg_tune_search *search)
+{
+    sg_tune_front(search);
+    struct sg_tune_candidate *found = search->candidate[sg_tune_best(search)];
+    if (!found->expanded)
+        return found;
+    found = NULL;
+    for (size_t i = 0; i < search->count; i++) {
+        struct sg_tune_candidate *candidate = search->candidate[i];
+        if (candidate->front && !candidate->expanded && (!found || fewer(candidate, found)))
+            found = candidate;
+    }
+    return found;
+}
+
+/* One change away from the defaults first; then, in rounds, one change away from what is best so far. */
+static int search_all(struct sg_tune_search *search, struct sg_tune_running *running)
+{
+    int status = add_first(search);
+    if (status == 0)
+        status = expand(search, search->candidate[0]);
+    size_t first = 0;
+    while (status == 0 && search->count > first) {
+        status = run_batch(running, first);
+        first = search->count;
+        if (status || !search->candidate[0]->done)
+            return status ? status : -EINTR;
+        if (atomic_load(search->stop) || now() > running->deadline)
+            return 0;
+        for (int i = 0; status == 0 && (i < MEMBERS_A_ROUND || search->count == first); i++) {
+            struct sg_tune_candidate *member = search->count < search->candidates_max ? next_member(search) : NULL;
+            if (!member)
+                break;
+            status = expand(search, member);
+        }
+    }
+    search->complete = status == 0;
+    return status;
+}
+
+int sg_tune_search(struct sg_tune_search *search, char *error)
+{
+    struct sg_tune_running running = {.search = search, .deadline = now() + search->seconds_max};
+    pthread_mutex_init(&running.lock, NULL);
+    pthread_cond_init(&running.changed, NULL);
+    int status = search_all(search, &running);
+    if (search->progress)
+        fputs("\r\033[K", stderr);
+    if (status && status != -EINTR)
+        snprintf(error, SG_TUNE_ERROR, "%s", *running.error ? running.error : "no host memory left for the search");
+    pthread_cond_destroy(&running.changed);
+    pthread_mutex_destroy(&running.lock);
+    if (status == 0)
+        sg_tune_front(search);
+    return status;
+}
+
+void sg_tune_search_free(struct sg_tune_search *search)
+{
+    for (size_t i = 0; i < search->count; i++) {
+        free(search->candidate[i]->result);
+        free(search->candidate[i]);
+    }
+    free(search->candidate);
+    search->candidate = NULL;
+    search->count = 0;
+}

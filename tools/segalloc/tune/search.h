@@ -1,0 +1,76 @@
+/* The search: which settings are replayed, in which order, and what is made of the results. */
+#ifndef SG_TUNE_SEARCH_H
+#define SG_TUNE_SEARCH_H
+
+#include <stdatomic.h>
+
+#include "tune/space.h"
+#include "tune/decoded_trace.h"
+
+/* Differences below this share are noise: the next run of the same program differs by more. */
+#define SG_TUNE_NOISE 0.005
+/* What more may be spent on moving pages than the defaults spend, for a setting to be recommended: this an allocation,
+   or what the defaults spend on growing, whichever is more. */
+#define SG_TUNE_MOVE_NS 1000
+
+struct sg_tune_candidate {
+    struct sg_tune_setting setting;
+    bool done;      /* every trace was played to its end */
+    bool reference; /* of those that guides tell people to paste: what is recommended is never above them */
+    bool expanded;  /* its neighbours are candidates too */
+    bool front;
+    struct sg_play_result *result; /* one a trace */
+    /* sums over the traces */
+    uint64_t requested, reserved, calls, ooms, pages_moved, bytes_moved, growth_ns, move_ns, allocs;
+};
+
+struct sg_tune_search {
+    /* given */
+    struct sg_tune_space *space;
+    const struct sg_tune_trace *trace;
+    size_t traces;
+    uint64_t limit; /* of the card, bytes; 0: each trace's own, or 1 TiB */
+    unsigned threads;
+    size_t candidates_max; /* the budget: this many settings … */
+    double seconds_max;    /* … and this long */
+    atomic_bool *stop;     /* ends the search with what is known */
+    bool progress;         /* on stderr */
+    bool is_recorded;      /* the current setting is the one that the traces were recorded with */
+    /* found */
+    struct sg_tune_candidate **candidate; /* the first is the defaults */
+    size_t count;
+    size_t current; /* index; 0 when it is the defaults or unknown */
+    bool complete;  /* neither time nor `stop` cut it off */
+};
+
+/* Runs the search. 0 when at least the defaults were played to the end; -EINTR when not even that; another negative
+   errno with a line in error[SG_TUNE_ERROR]. */
+int sg_tune_search(struct sg_tune_search *search, char *error);
+void sg_tune_search_free(struct sg_tune_search *search);
+
+/* Size of the card that trace `index` is played on. */
+uint64_t sg_tune_card(const struct sg_tune_search *search, size_t index);
+
+/* How far off the current setting's reserved memory is from what was recorded under it, bytes; 0 where that is not known.
+   A replay has no queued work, whose memory comes back later. */
+uint64_t sg_tune_doubt(const struct sg_tune_search *search);
+
+/* Marks the candidates of the Pareto front of (reserved, driver calls): of those with the fewest allocations out of
+ * memory. */
+void sg_tune_front(struct sg_tune_search *search);
+
+/* Whether the candidate is on no trace worse than the defaults: in memory, and in what moving costs. */
+bool sg_tune_no_worse(const struct sg_tune_search *search, const struct sg_tune_candidate *candidate);
+
+/* Index of the best setting: the least memory without being worse than the defaults; within SG_TUNE_NOISE of that, the
+   simple one that makes few driver calls. */
+size_t sg_tune_best(const struct sg_tune_search *search);
+
+/* Index of the setting to recommend: the defaults, else the current one, where they are within SG_TUNE_NOISE of the
+ * best. */
+size_t sg_tune_recommend(const struct sg_tune_search *search);
+
+/* The candidate equal to `value`, or NULL. */
+const struct sg_tune_candidate *sg_tune_find(const struct sg_tune_search *search, const char *const *value);
+
+#endif

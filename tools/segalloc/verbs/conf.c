@@ -1,0 +1,119 @@
+/* segalloc conf: the configuration as a program under the library would have it. */
+#include "tool.h"
+
+#include "ascii.h"
+#include "conf.h"
+#include "effective_conf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, 'j'},
+    {"help-options", no_argument, NULL, 'l'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int help(void)
+{
+    puts("usage: segalloc conf [--json] [K:V,…]\n"
+         "       segalloc conf --help-options [NAME]\n"
+         "Prints each option of the library, its value in this environment, and where that\n"
+         "came from. Values come, in rising order, from the defaults,\n"
+         SG_CONF_SYSTEM_FILE ", the file that SEGALLOC_CONF_FILE names, SEGALLOC_CONF\n"
+         "(and SEGALLOC_TRACE, SEGALLOC_STATS), and K:V,… of the command line; for\n"
+         "PyTorch's options that none of these sets, from PYTORCH_CUDA_ALLOC_CONF or else\n"
+         "PYTORCH_ALLOC_CONF.\n\n"
+         "      --help-options  print what each option, or that of the name, means and\n"
+         "                      which values it takes\n"
+         "      --json          print one object\n"
+         "  -h, --help          print this\n\n"
+         "Exit status: 0, or 1 when something in the configuration is wrong, or 2 for bad\n"
+         "usage.");
+    return SG_EXIT_OK;
+}
+
+/* Of all of them, or of one. */
+static int help_options(const char *verb, const char *name)
+{
+    const char *names[SG_OPTION_COUNT], *between = "";
+    char values[160];
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        const struct sg_option_info *info = sg_option_info(i);
+        names[i] = info->name;
+        if (name && strcmp(name, info->name) != 0)
+            continue;
+        printf("%s%s:%s\n    %s.\n    Takes %s.%s\n", between, info->name, info->def, info->text,
+               sg_option_values(NULL, i, values, sizeof values), info->torch ? " PyTorch has this option too." : "");
+        between = "\n";
+    }
+    if (*between)
+        return SG_EXIT_OK;
+    const char *nearest = sg_ascii_nearest(name, names, SG_OPTION_COUNT);
+    return sg_tool_usage(verb, "there is no option \"%s\"%s%s%s", name, nearest ? "; did you mean " : "",
+                         nearest ? nearest : "", nearest ? "?" : "");
+}
+
+static void print_text(const struct sg_conf *conf)
+{
+    char value[SG_PATH_BYTES];
+    int name_width = 0, value_width = 0;
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        int name = (int)strlen(sg_option_info(i)->name);
+        int length = (int)strlen(sg_conf_format(conf, i, value, sizeof value));
+        name_width = name > name_width ? name : name_width;
+        value_width = length > value_width && length <= 32 ? length : value_width;
+    }
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        sg_conf_format(conf, i, value, sizeof value);
+        printf("%-*s  %-*s  %s\n", name_width, sg_option_info(i)->name, value_width, *value ? value : "-",
+               sg_conf_source_name(conf->source[i]));
+    }
+}
+
+static void print_json(const struct sg_conf *conf)
+{
+    char value[SG_PATH_BYTES];
+    fputs("{\"schema\":\"segalloc.conf/1\",\"options\":{", stdout);
+    for (unsigned i = 0; i < SG_OPTION_COUNT; i++) {
+        printf("%s\"%s\":{\"value\":", i ? "," : "", sg_option_info(i)->name);
+        sg_tool_json_string(sg_conf_format(conf, i, value, sizeof value));
+        fputs(",\"default\":", stdout);
+        sg_tool_json_string(sg_option_info(i)->def);
+        fputs(",\"source\":", stdout);
+        sg_tool_json_string(sg_conf_source_name(conf->source[i]));
+        putchar('}');
+    }
+    puts("}}");
+}
+
+int sg_verb_conf(int argc, char **argv)
+{
+    bool json = false, options = false;
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'j':
+            json = true;
+            break;
+        case 'l':
+            options = true;
+            break;
+        case 'h':
+            return help();
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (argc - optind > 1)
+        return sg_tool_usage(argv[0], "one list of options is enough, \"%s\" is left over", argv[optind + 1]);
+    if (options)
+        return help_options(argv[0], argv[optind]);
+    struct sg_conf conf;
+    unsigned bad = sg_tool_conf(argv[0], argv[optind], &conf);
+    if (json)
+        print_json(&conf);
+    else
+        print_text(&conf);
+    return bad ? SG_EXIT_ERROR : SG_EXIT_OK;
+}

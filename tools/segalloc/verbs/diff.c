@@ -1,0 +1,261 @@
+/* segalloc diff: what two traces hold at their peaks, row by row; the rows sum to the difference of the peaks. */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/groups.h"
+#include "size.h"
+#include "tool.h"
+#include "reader/trace_reader.h"
+
+enum { ROWS_SHOWN = 20 };
+
+static const struct option long_options[] = {
+    {"all", no_argument, NULL, 'a'},
+    {"json", no_argument, NULL, 'j'},
+    {"at", required_argument, NULL, 't'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+/* What was alive of one place, phase and size, over all devices. The texts are of either side's groups. */
+struct row {
+    const char *site, *phase;
+    unsigned size_class;
+    uint64_t bytes[2], blocks[2];
+};
+
+struct comparison {
+    struct sg_groups side[2];
+    struct row *row;
+    size_t count;
+};
+
+static int help(void)
+{
+    puts("usage: segalloc diff A B [--at peak|failure|end] [--all] [--json]\n"
+         "Compares what two runs held when most was in use, by the line that asked for\n"
+         "it (of traces with --sites), phase and size. The rows sum to the difference\n"
+         "of the peaks. A and B are traces, RMM's CSV or memory snapshots of PyTorch; of\n"
+         "several devices each counts at its own peak.\n\n"
+         "      --at MOMENT  compare at the peak (default), at the first failure, or at\n"
+         "                   the end\n"
+         "      --all        all rows; otherwise the 20 that differ most\n"
+         "      --json       print one object on one line; bytes are integers\n"
+         "  -h, --help       print this\n\n"
+         "Exit status: 0, also when they differ; 1 when a file could not be read; 2 for\n"
+         "bad usage.");
+    return SG_EXIT_OK;
+}
+
+static int by_text(const char *a, const char *b)
+{
+    return strcmp(a ? a : "", b ? b : "");
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    int order = by_text(x->site, y->site);
+    if (order == 0)
+        order = by_text(x->phase, y->phase);
+    return order ? order : (int)x->size_class - (int)y->size_class;
+}
+
+static uint64_t distance(const struct row *row)
+{
+    return row->bytes[0] > row->bytes[1] ? row->bytes[0] - row->bytes[1] : row->bytes[1] - row->bytes[0];
+}
+
+/* What differs most first, then what is largest. */
+static int by_distance(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    if (distance(x) != distance(y))
+        return distance(x) > distance(y) ? -1 : 1;
+    if (x->bytes[1] != y->bytes[1])
+        return x->bytes[1] > y->bytes[1] ? -1 : 1;
+    return by_key(a, b);
+}
+
+/* The groups of both sides as rows. 0 or -ENOMEM. */
+static int compare(struct comparison *comparison)
+{
+    size_t groups = comparison->side[0].count + comparison->side[1].count, count = 0;
+    struct row *row = comparison->row = calloc(groups + 1, sizeof *row);
+    if (!row)
+        return -ENOMEM;
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < comparison->side[side].count; i++) {
+            const struct sg_group *group = &comparison->side[side].group[i];
+            row[count] = (struct row){.site = group->site, .phase = group->phase, .size_class = group->size_class};
+            row[count].bytes[side] = group->bytes;
+            row[count++].blocks[side] = group->blocks;
+        }
+    }
+    if (count)
+        qsort(row, count, sizeof *row, by_key);
+    for (size_t i = 0; i < count; i++) {
+        struct row *last = comparison->count ? &row[comparison->count - 1] : NULL;
+        if (!last || by_key(last, &row[i]) != 0) {
+            row[comparison->count++] = row[i];
+            continue;
+        }
+        for (int side = 0; side < 2; side++) {
+            last->bytes[side] += row[i].bytes[side];
+            last->blocks[side] += row[i].blocks[side];
+        }
+    }
+    if (comparison->count)
+        qsort(row, comparison->count, sizeof *row, by_distance);
+    return 0;
+}
+
+static void print_json(char **paths, const struct comparison *comparison)
+{
+    const struct sg_groups *side = comparison->side;
+    fputs("{\"schema\":\"segalloc.diff/1\"", stdout);
+    for (int i = 0; i < 2; i++) {
+        printf(",\"%c\":{\"trace\":", "ab"[i]);
+        sg_tool_json_string(paths[i]);
+        printf(",\"bytes\":%" PRIu64 ",\"failed\":%s}", side[i].bytes, side[i].moment.failed ? "true" : "false");
+    }
+    printf(",\"difference_bytes\":%" PRId64 ",\"rows\":[", (int64_t)(side[1].bytes - side[0].bytes));
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct row *row = &comparison->row[i];
+        fputs(i ? ",{\"site\":" : "{\"site\":", stdout);
+        sg_tool_json_text(row->site);
+        fputs(",\"phase\":", stdout);
+        sg_tool_json_text(row->phase);
+        printf(",\"size_class\":%" PRIu64 ",\"a_bytes\":%" PRIu64 ",\"b_bytes\":%" PRIu64 ",\"a_blocks\":%" PRIu64
+               ",\"b_blocks\":%" PRIu64 ",\"difference_bytes\":%" PRId64 "}",
+            sg_live_class_from(row->size_class), row->bytes[0], row->bytes[1], row->blocks[0], row->blocks[1],
+            (int64_t)(row->bytes[1] - row->bytes[0]));
+    }
+    puts("]}");
+}
+
+/* "+1.00 GiB", "-512 B". */
+static char *signed_size(uint64_t from, uint64_t to, char text[SG_SIZE_TEXT + 1])
+{
+    text[0] = to < from ? '-' : '+';
+    sg_size_format(to < from ? from - to : to - from, text + 1);
+    return text;
+}
+
+static void print_line(uint64_t a, uint64_t b, const char *what)
+{
+    char from[SG_SIZE_TEXT], to[SG_SIZE_TEXT], more[SG_SIZE_TEXT + 1];
+    printf("%12s %12s %13s  %s\n", sg_size_format(a, from), sg_size_format(b, to), signed_size(a, b, more), what);
+}
+
+/* What a terminal would take for an order is shown as a question mark. */
+static void clean(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+static void print_text(const struct comparison *comparison, bool all)
+{
+    const struct sg_groups *side = comparison->side;
+    char what[3 * SG_GROUP_TEXT], size[SG_GROUP_TEXT];
+    uint64_t rest[2] = {0};
+    size_t shown = 0;
+    printf("%12s %12s %13s  %s\n", "A", "B", "B - A", "what");
+    for (size_t i = 0; i < comparison->count; i++) {
+        const struct row *row = &comparison->row[i];
+        if (!all && shown == ROWS_SHOWN) {
+            rest[0] += row->bytes[0];
+            rest[1] += row->bytes[1];
+            continue;
+        }
+        snprintf(what, sizeof what, "%s%s%s%sblocks of %s", row->site ? row->site : "", row->site ? ", " : "",
+                 row->phase ? row->phase : "", row->phase ? ", " : "", sg_group_size(row->size_class, size));
+        clean(what);
+        print_line(row->bytes[0], row->bytes[1], what);
+        shown++;
+    }
+    if (comparison->count > shown) {
+        snprintf(what, sizeof what, "in %zu more row%s", comparison->count - shown,
+            sg_plural(comparison->count - shown));
+        print_line(rest[0], rest[1], what);
+    }
+    print_line(side[0].bytes, side[1].bytes, "in all");
+}
+
+static int read_side(const char *verb, const char *path, enum sg_moment moment, struct sg_groups *ret)
+{
+    struct sg_trace_reader *reader;
+    char problem[SG_TRACE_ERROR];
+    if (sg_trace_open(path, &reader, problem) < 0)
+        return sg_tool_error(verb, "%s: %s", path, problem);
+    int error = sg_groups_read(reader, moment, UINT64_MAX, ret), status = SG_EXIT_OK;
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    if (sg_trace_error(reader))
+        status = sg_tool_error(verb, "%s: %s", path, sg_trace_error(reader));
+    else if (error == -ENOENT)
+        status = sg_tool_error(verb, "%s: no allocation failed in it", path);
+    else if (error == -ESPIPE)
+        status = sg_tool_error(verb, "%s: a file is needed, for it is read twice", path);
+    else if (error)
+        status = sg_tool_error(verb, "%s: %s", path, strerror(-error));
+    else if (info->end == SG_TRACE_DAMAGED)
+        status = sg_tool_error(verb, "%s: %s", path, info->end_text);
+    else if (!ret->moment.all)
+        status = sg_tool_error(verb, "%s: the trace has no events", path);
+    sg_trace_close(reader);
+    return status;
+}
+
+int sg_verb_diff(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        enum sg_moment moment;
+    } moments[] = {{"peak", SG_MOMENT_PEAK}, {"failure", SG_MOMENT_FAILURE}, {"end", SG_MOMENT_END}};
+    enum sg_moment moment = SG_MOMENT_PEAK;
+    bool all = false, json = false;
+    for (int option; (option = getopt_long(argc, argv, ":h", long_options, NULL)) != -1;) {
+        size_t i = 0;
+        switch (option) {
+        case 'h':
+            return help();
+        case 'a':
+            all = true;
+            break;
+        case 'j':
+            json = true;
+            break;
+        case 't':
+            while (i < 3 && strcmp(optarg, moments[i].name) != 0)
+                i++;
+            if (i == 3)
+                return sg_tool_usage(argv[0], "--at takes peak, failure or end, not \"%s\"", optarg);
+            moment = moments[i].moment;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (argc - optind != 2)
+        return sg_tool_usage(argv[0], "two traces are compared, not %d", argc - optind);
+    struct comparison comparison = {0};
+    int status = SG_EXIT_OK;
+    for (int i = 0; i < 2 && !status; i++)
+        status = read_side(argv[0], argv[optind + i], moment, &comparison.side[i]);
+    if (!status && compare(&comparison) < 0)
+        status = sg_tool_error(argv[0], "out of memory");
+    if (!status && json)
+        print_json(argv + optind, &comparison);
+    else if (!status)
+        print_text(&comparison, all);
+    for (int i = 0; i < 2; i++)
+        sg_groups_free(&comparison.side[i]);
+    free(comparison.row);
+    return status;
+}

@@ -1,0 +1,93 @@
+/* segalloc metrics: what running processes hold, for Prometheus. */
+#include "monitor/metrics.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tool.h"
+
+static const struct option long_options[] = {
+    {"output", required_argument, NULL, 'o'},
+    {"listen", required_argument, NULL, 'l'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+static int help(void)
+{
+    puts("usage: segalloc metrics [PID]… [-o FILE | --listen [ADDRESS:]PORT]\n"
+         "Says what running processes hold, in Prometheus's text format: each PID, or all\n"
+         "of this user that keep live statistics (live:True). Reads their pages only;\n"
+         "nothing is asked of the processes.\n\n"
+         "  -o, --output FILE      where to, for node_exporter's textfile collector: FILE\n"
+         "                         is replaced in one step; without, standard output\n"
+         "      --listen [ADDRESS:]PORT\n"
+         "                         answer GET /metrics until Ctrl-C; without ADDRESS only\n"
+         "                         on this machine (127.0.0.1). Port 0: any free one\n"
+         "  -h, --help             print this");
+    return SG_EXIT_OK;
+}
+
+/* Writes a file that stands there whole or not at all. */
+static int write_file(const char *verb, const char *path, const struct sg_live *live)
+{
+    char temporary[4096];
+    if ((size_t)snprintf(temporary, sizeof temporary, "%s.%ld.new", path, (long)getpid()) >= sizeof temporary)
+        return sg_tool_error(verb, "%s: %s", path, strerror(ENAMETOOLONG));
+    int fd = sg_tool_create(verb, temporary, path, false);
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    FILE *out = fdopen(fd, "w");
+    if (out)
+        sg_metrics_write(out, live);
+    bool bad = !out || ferror(out);
+    bad = (out ? fclose(out) : close(fd)) != 0 || bad;
+    if (!bad && rename(temporary, path) == 0)
+        return SG_EXIT_OK;
+    int error = errno;
+    unlink(temporary);
+    return sg_tool_error(verb, "%s: %s", path, strerror(error));
+}
+
+int sg_verb_metrics(int argc, char **argv)
+{
+    const char *output = NULL, *listen = NULL;
+    for (int option; (option = getopt_long(argc, argv, ":ho:", long_options, NULL)) != -1;) {
+        if (option == 'h')
+            return help();
+        if (option == 'o')
+            output = optarg;
+        else if (option == 'l')
+            listen = optarg;
+        else
+            return sg_tool_bad_option(argv, option, long_options);
+    }
+    if (output && listen)
+        return sg_tool_usage(argv[0], "either -o or --listen");
+    size_t count = (size_t)(argc - optind);
+    uint64_t *pids = calloc(count + 1, sizeof *pids);
+    if (!pids)
+        return sg_tool_error(argv[0], "out of memory");
+    int status = SG_EXIT_OK;
+    for (size_t i = 0; i < count && !status; i++)
+        if (!sg_live_pid(argv[(size_t)optind + i], &pids[i]))
+            status = sg_tool_usage(argv[0], "\"%s\" is no process id", argv[(size_t)optind + i]);
+    struct sg_live live = {0};
+    if (!status && listen)
+        status = sg_metrics_serve(argv[0], listen, pids, count);
+    else if (!status && sg_live_read(pids, count, &live) < 0)
+        status = sg_tool_error(argv[0], "out of memory");
+    else if (!status && output && strcmp(output, "-") != 0)
+        status = write_file(argv[0], output, &live);
+    else if (!status)
+        sg_metrics_write(stdout, &live);
+    if (!status && !listen && live.count < count)
+        status = sg_tool_error(argv[0], "%zu of the processes %s no live statistics: start them with live:True",
+                               count - live.count, count - live.count == 1 ? "keeps" : "keep");
+    sg_live_free(&live);
+    free(pids);
+    return status;
+}

@@ -1,0 +1,411 @@
+/* segalloc rehearse: does a program fit a card, and by how much, without a GPU. */
+#include "rehearse/rehearse.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <dirent.h>
+
+#include "config.h"
+#include "effective_conf.h"
+#include "launch/launch.h"
+#include "install_paths.h"
+#include "signals.h"
+#include "size.h"
+#include "tool.h"
+
+static const struct option long_options[] = {
+    {"card", required_argument, NULL, 'C'},
+    {"devices", required_argument, NULL, 'd'},
+    {"conf", required_argument, NULL, 'c'},
+    {"margin", required_argument, NULL, 'm'},
+    {"try", required_argument, NULL, 't'},
+    {"no-torch", no_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'},
+    {"force", no_argument, NULL, 'f'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+enum { DEVICES_MOST = 16 };
+/* What the program runs on: more than any card of the others has, and than most programs can ask for. */
+enum { ENDLESS_TIMES = 4 };
+#define ENDLESS_LEAST SG_TIB
+
+static int help(void)
+{
+    puts("usage: segalloc rehearse [--card SIZE|NAME,…] [--devices N] [--conf K:V,…]\n"
+         "                         [--margin SIZE] [--try NAME=VALUE,…] [-o TRACE]\n"
+         "                         [--json] -- CMD [ARGUMENT]…\n"
+         "Runs CMD on a simulated card without end, with segalloc serving its memory, and\n"
+         "says for each card whether it fits, by how much, and which card is the smallest.\n"
+         "PyTorch's own wheel runs as it is; kernels compute nothing. CMD is told that the\n"
+         "card is the largest of those named.\n\n"
+         "      --card LIST    cards to answer for (default 24GiB): sizes such as\n"
+         "                     12GiB,16GiB,24GiB, or names:");
+    sg_rehearse_print_names();
+    puts("      --devices N    so many cards of each size in the machine (default 1)\n"
+         "      --conf K:V,…   options of segalloc, as in segalloc run\n"
+         "      --margin SIZE  of a card that is left for the context and for libraries:\n"
+         "                     what leaves less is too close to call (default: what was\n"
+         "                     measured on that card, else the most measured on any)\n"
+         "      --try NAME=VALUE,…\n"
+         "                     run CMD with one value after the other, until one fits:\n"
+         "                     in place of {} in CMD, or of the value of its option\n"
+         "                     --NAME; batch=8,4,2\n"
+         "      --no-torch     leave PyTorch's statistics and memory functions to PyTorch,\n"
+         "                     as segalloc run does without --torch\n"
+         "  -o, --output TRACE keep the trace of the run, with --try of the last; of\n"
+         "                     several processes that of the first by this name, each\n"
+         "                     further one as TRACE.PID\n"
+         "  -f, --force        replace TRACE if it is there\n"
+         "      --json         print one object on one line; CMD's own output goes to\n"
+         "                     stderr\n"
+         "  -h, --help         print this\n\n"
+         "Exit status: 0 when every card fits (too close to call counts as fitting), 3\n"
+         "when one does not, 1 when CMD stopped before there was a verdict, 2 for bad\n"
+         "usage. With --try: 0 when every card fits with one of the values.");
+    return SG_EXIT_OK;
+}
+
+static void remove_folder(const char *folder)
+{
+    DIR *open = opendir(folder);
+    for (struct dirent *entry; open && (entry = readdir(open));)
+        unlinkat(dirfd(open), entry->d_name, 0);
+    if (open)
+        closedir(open);
+    rmdir(folder);
+}
+
+/* How the command ended, as words: "it ended with status 1", "signal 11 ended it (Segmentation fault)". A shell says
+   128 and the signal's number for what it ran. */
+static const char *end_of(const struct sg_rehearse_run *run, char ret[96])
+{
+    const char *name = run->status > 128 && run->status < 128 + 32 ? strsignal(run->status - 128) : NULL;
+    if (name)
+        snprintf(ret, 96, "signal %d ended it (%s)", run->status - 128, name);
+    else
+        snprintf(ret, 96, "it ended with status %d", run->status);
+    return ret;
+}
+
+/* That it ended with an error gives no verdict. */
+static void judge_stop(struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_run *run = &rehearse->run;
+    char end[96];
+    rehearse->outcome = SG_REHEARSE_STOPPED;
+    snprintf(rehearse->reason, sizeof rehearse->reason, "%s after %" PRIu64 " event%s of memory%s%s%s",
+        end_of(run, end), rehearse->events, sg_plural(rehearse->events), *run->last_line ? ": " : "", run->last_line,
+        rehearse->interrupted
+            ? ""
+            : ". Where that came of a result: kernels compute nothing here, and a program that decides by what "
+              "they compute (samples from probabilities, checks for NaN, loops until something converges) "
+              "cannot be rehearsed as it is");
+}
+
+static void judge(struct sg_rehearse *rehearse)
+{
+    const struct sg_rehearse_run *run = &rehearse->run;
+    const struct sg_rehearse_card *largest = &rehearse->card[rehearse->card_count - 1];
+    char end[96], size[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    rehearse->interrupted = sg_signals_first() || run->status == 128 + SIGINT || run->status == 128 + SIGTERM ||
+                            run->status == 128 + SIGHUP;
+    if (rehearse->processes == 0) {
+        rehearse->outcome = SG_REHEARSE_STOPPED;
+        if (run->status)
+            snprintf(rehearse->reason, sizeof rehearse->reason, "%s before it asked for device memory%s%s",
+                end_of(run, end), *run->last_line ? ": " : "", run->last_line);
+        else
+            snprintf(rehearse->reason, sizeof rehearse->reason,
+                     "it asked for no device memory; segalloc doctor --sim 24GiB -- CMD says why");
+    } else if (run->status) {
+        judge_stop(rehearse);
+    } else if (!largest->fits) {
+        uint64_t short_by = sg_rehearse_short_by(rehearse, largest);
+        rehearse->outcome = SG_REHEARSE_OUT_OF_MEMORY;
+        snprintf(rehearse->reason, sizeof rehearse->reason, "a card of %s is full%s%s",
+            sg_size_format(largest->bytes, size), short_by ? ", and short by " : "",
+            short_by ? sg_size_format(short_by, lack) : "");
+    } else {
+        rehearse->outcome = SG_REHEARSE_COMPLETED;
+    }
+}
+
+static int status_of(const struct sg_rehearse *rehearse)
+{
+    bool all = true;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        all = all && rehearse->card[i].fits;
+    return rehearse->outcome == SG_REHEARSE_STOPPED ? SG_EXIT_ERROR : all ? SG_EXIT_OK : SG_EXIT_NOT_FIT;
+}
+
+static int read_devices(const struct sg_rehearse *rehearse, const char *text, int *ret)
+{
+    char *end;
+    long devices = strtol(text, &end, 10);
+    if (end == text || *end || devices < 1 || devices > DEVICES_MOST)
+        return sg_tool_usage(rehearse->verb, "--devices takes a number from 1 to %d, not \"%s\"", DEVICES_MOST, text);
+    *ret = (int)devices;
+    return 0;
+}
+
+static int read_options(struct sg_rehearse *rehearse, struct sg_launch *launch, int *ret_devices,
+                        const char **ret_try, int argc, char **argv)
+{
+    int status = 0;
+    for (int option; status == 0 && (option = getopt_long(argc, argv, "+:hfo:", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'C':
+            rehearse->list = optarg;
+            status = sg_rehearse_read_cards(rehearse, optarg);
+            break;
+        case 'd':
+            status = read_devices(rehearse, optarg, ret_devices);
+            break;
+        case 'c':
+            launch->conf = sg_tool_conf_join(launch->conf, optarg);
+            break;
+        case 'm':
+            status = sg_rehearse_read_margin(rehearse, optarg);
+            break;
+        case 't':
+            *ret_try = optarg;
+            break;
+        case 'T':
+            launch->torch = false;
+            break;
+        case 'o':
+            rehearse->output = optarg;
+            break;
+        case 'f':
+            rehearse->force = true;
+            break;
+        case 'j':
+            rehearse->json = true;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (status == 0 && optind == argc)
+        status = sg_tool_usage(argv[0], "which program?");
+    return status;
+}
+
+/* Where the traces of the run go. */
+static bool make_folder(const struct sg_rehearse *rehearse, char folder[64])
+{
+    const char *temporary = getenv("TMPDIR");
+    if (!temporary || strlen(temporary) > 30)
+        temporary = "/tmp";
+    snprintf(folder, 64, "%s/segalloc-rehearse-XXXXXX", temporary);
+    if (mkdtemp(folder))
+        return true;
+    sg_tool_message(rehearse->verb, "no folder for the trace can be made in %s: %s", temporary, strerror(errno));
+    return false;
+}
+
+/* Puts a trace of the run where it is to stay. False after a message. */
+static bool keep(const struct sg_rehearse *rehearse, const char *path, const char *name)
+{
+    char bytes[65536];
+    int in = open(path, O_RDONLY | O_CLOEXEC), out = sg_tool_create(rehearse->verb, name, name, rehearse->force);
+    ssize_t got = 0, put = 0;
+    while (in >= 0 && out >= 0 && put == got && (got = read(in, bytes, sizeof bytes)) > 0)
+        put = write(out, bytes, (size_t)got);
+    bool good = in >= 0 && out >= 0 && got == 0;
+    if (!good && out >= 0)
+        sg_tool_message(rehearse->verb, "%s: %s", name, strerror(errno));
+    if (in >= 0)
+        close(in);
+    if (out >= 0 && close(out) != 0)
+        good = false;
+    return good;
+}
+
+/* The process that began first has the lowest number, but for a turn of numbers. */
+static bool keep_traces(const struct sg_rehearse *rehearse, const char *folder)
+{
+    struct dirent **entry;
+    int count = scandir(folder, &entry, NULL, versionsort);
+    bool good = count >= 0, named = false;
+    for (int i = 0; i < count; i++) {
+        char path[SG_PLACE_BYTES], name[SG_PLACE_BYTES];
+        snprintf(path, sizeof path, "%s/%s", folder, entry[i]->d_name);
+        snprintf(name, sizeof name, named ? "%s.%d" : "%s", rehearse->output, atoi(entry[i]->d_name));
+        if (*entry[i]->d_name != '.')
+            good = good && (named = keep(rehearse, path, name));
+        free(entry[i]);
+    }
+    if (count >= 0)
+        free(entry);
+    return good;
+}
+
+static int rehearse_in(struct sg_rehearse *rehearse, struct sg_launch *launch, const char *folder)
+{
+    char trace[SG_PLACE_BYTES], told[32], python[SG_PLACE_BYTES];
+    snprintf(trace, sizeof trace, "%s/%%p.trace", folder);
+    snprintf(told, sizeof told, "%" PRIu64, rehearse->card[rehearse->card_count - 1].bytes);
+    launch->trace = trace;
+    launch->command = rehearse->command;
+    launch->torch = launch->torch && sg_place_python(python) && !strchr(python, ':');
+    setenv("SEGALLOC_TOLD_BYTES", told, 1);
+    if (!sg_launch_prepare(launch) || !sg_rehearse_command(rehearse, &rehearse->run))
+        return SG_EXIT_ERROR;
+    int status = sg_rehearse_traces(rehearse, folder);
+    if (status == 0)
+        judge(rehearse);
+    return status;
+}
+
+/* Runs the command once. `keeps`: its trace is the one to be kept. 0, or an exit status after a line on stderr; without
+   a verdict then. */
+static int rehearse_once(struct sg_rehearse *rehearse, struct sg_launch *launch, bool keeps)
+{
+    char folder[64];
+    if (!make_folder(rehearse, folder))
+        return SG_EXIT_ERROR;
+    int status = rehearse_in(rehearse, launch, folder);
+    if (status == 0 && keeps && rehearse->output && !keep_traces(rehearse, folder))
+        status = SG_EXIT_ERROR;
+    remove_folder(folder);
+    return status;
+}
+
+static int rehearse_command(struct sg_rehearse *rehearse, struct sg_launch *launch)
+{
+    int status = rehearse_once(rehearse, launch, true);
+    if (status)
+        return status;
+    if (rehearse->json) {
+        sg_rehearse_print_json(rehearse);
+        putchar('\n');
+    } else {
+        sg_rehearse_print_text(rehearse);
+    }
+    return status_of(rehearse);
+}
+
+static bool fits_all(const struct sg_rehearse *rehearse)
+{
+    bool all = true;
+    for (unsigned i = 0; i < rehearse->card_count; i++)
+        all = all && sg_rehearse_verdict(rehearse, &rehearse->card[i]) == SG_REHEARSE_FITS;
+    return all && rehearse->outcome != SG_REHEARSE_STOPPED;
+}
+
+/* One value after the other, until one fits. What is nearer than the margin counts where nothing else does. */
+static int rehearse_values(const struct sg_rehearse *base, struct sg_launch *launch,
+                           const struct sg_rehearse_try *values)
+{
+    struct sg_rehearse rehearse = *base;
+    int status = 0, end = SG_EXIT_NOT_FIT, best = -1;
+    bool done = false;
+    if (base->json) {
+        fputs("{\"schema\":\"segalloc.rehearse.try/1\",\"name\":", stdout);
+        sg_tool_json_string(values->name);
+        fputs(",\"tried\":[", stdout);
+    }
+    for (unsigned i = 0; i < values->count && !done; i++) {
+        rehearse = *base;
+        rehearse.command = sg_rehearse_try_command(values, base->command, values->value[i]);
+        rehearse.force = base->force || i > 0;
+        status = rehearse_once(&rehearse, launch, true);
+        if (status) {
+            sg_rehearse_try_free(rehearse.command);
+            return status;
+        }
+        int verdict = status_of(&rehearse);
+        if (verdict == SG_EXIT_OK && best < 0)
+            best = (int)i;
+        if (fits_all(&rehearse))
+            best = (int)i;
+        if (verdict == SG_EXIT_ERROR)
+            end = SG_EXIT_ERROR;
+        done = fits_all(&rehearse) || rehearse.interrupted;
+        char written[256];
+        sg_rehearse_try_format(values, base->command, values->value[i], written, sizeof written);
+        if (base->json) {
+            fputs(i ? ",{\"value\":" : "{\"value\":", stdout);
+            sg_tool_json_string(values->value[i]);
+            fputs(",\"result\":", stdout);
+            sg_rehearse_print_json(&rehearse);
+            putchar('}');
+        } else {
+            printf("%s: ", written);
+            sg_rehearse_print_line(&rehearse);
+            fflush(stdout);
+        }
+        sg_rehearse_try_free(rehearse.command);
+    }
+    if (base->json) {
+        fputs("],\"fits\":", stdout);
+        sg_tool_json_text(best < 0 ? NULL : values->value[best]);
+        puts("}");
+    } else if (best >= 0) {
+        rehearse.command = sg_rehearse_try_command(values, base->command, values->value[best]);
+        sg_rehearse_print_next(&rehearse, true);
+        sg_rehearse_try_free(rehearse.command);
+    } else if (!rehearse.interrupted) {
+        puts("None of them fits.");
+    }
+    return best >= 0 ? SG_EXIT_OK : end;
+}
+
+/* Everything but the reading of the command line; `values`: of --try, or NULL. */
+static int rehearse_with(struct sg_rehearse *rehearse, struct sg_launch *launch, int devices,
+                         const struct sg_rehearse_try *values)
+{
+    struct sg_conf conf;
+    char sim[128];
+    sg_conf_init(&conf);
+    if (sg_tool_conf_check(launch->verb, launch->conf, &conf))
+        return SG_EXIT_USAGE;
+    if (rehearse->output && !rehearse->force && access(rehearse->output, F_OK) == 0)
+        return sg_tool_error(rehearse->verb, "%s is there already; -f replaces it", rehearse->output);
+    uint64_t largest = rehearse->card[rehearse->card_count - 1].bytes, endless = ENDLESS_TIMES * largest;
+    snprintf(sim, sizeof sim, "%" PRIu64 ",count=%d,at-once,drop_mb=1",
+             endless > ENDLESS_LEAST ? endless : ENDLESS_LEAST, devices);
+    launch->sim = sim;
+    sg_signals_hold(&rehearse->signals);
+    int status = values ? rehearse_values(rehearse, launch, values) : rehearse_command(rehearse, launch);
+    sg_signals_restore(&rehearse->signals);
+    return status;
+}
+
+int sg_verb_rehearse(int argc, char **argv)
+{
+    struct sg_rehearse rehearse = {.verb = argv[0], .margin = SG_REHEARSE_MEASURED};
+    struct sg_launch launch = {.verb = argv[0], .preload = true, .torch = true};
+    struct sg_rehearse_try values = {.count = 0};
+    const char *wanted = NULL;
+    int devices = 1;
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return help();
+    int status = read_options(&rehearse, &launch, &devices, &wanted, argc, argv);
+    if (status == 0 && rehearse.card_count == 0)
+        status = sg_rehearse_read_cards(&rehearse, "24GiB");
+    if (status == 0 && wanted)
+        status = sg_rehearse_try_read(rehearse.verb, wanted, argv + optind, &values);
+    if (status) {
+        free(values.text);
+        return status;
+    }
+    sg_rehearse_set_margins(&rehearse);
+    launch.conf = launch.conf ? sg_tool_conf_join("sites:True", launch.conf) : "sites:True";
+    rehearse.command = argv + optind;
+    status = rehearse_with(&rehearse, &launch, devices, wanted ? &values : NULL);
+    free(values.text);
+    return status;
+}

@@ -1,0 +1,576 @@
+/* segalloc replay: what a trace would have needed under other settings, or under PyTorch's rules. */
+#include "tool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "replay/core_bench.h"
+#include "effective_conf.h"
+#include "meta.h"
+#include "player.h"
+#include "replay/recorded.h"
+#include "size.h"
+#include "replay/smallest_card.h"
+#include "reader/trace_reader.h"
+
+static const struct option long_options[] = {
+    {"conf", required_argument, NULL, 'c'},
+    {"limit", required_argument, NULL, 'l'},
+    {"min-limit", no_argument, NULL, 'm'},
+    {"run-ahead", required_argument, NULL, 'r'},
+    {"sees", required_argument, NULL, 's'},
+    {"device-waits", no_argument, NULL, 'w'},
+    {"policy", required_argument, NULL, 'p'},
+    {"bench", no_argument, NULL, 'b'},
+    {"json", no_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+enum { RUN_AHEAD_MOST = 100000000 };
+
+struct replay {
+    const char *verb, *path, *conf_text; /* NULL: as recorded */
+    bool json, min_limit, bench, as_recorded;
+    double ns_per_op; /* of --bench */
+    uint64_t limit;   /* --limit; 0: each device its own */
+    struct sg_recorded recorded;
+    struct sg_trace_reader *reader;
+    struct sg_play play;
+    struct sg_play_result result;
+    double seconds;
+    struct sg_smallest smallest; /* cards without an allocation that fails, where asked for */
+};
+
+static int help(void)
+{
+    puts("usage: segalloc replay TRACE [--conf K:V,…] [--limit SIZE] [--min-limit]\n"
+         "                       [--policy NAME] [--json]\n"
+         "Plays a trace (ours, a memory snapshot of PyTorch, or RMM's replay CSV, also as\n"
+         ".zst; - is standard input) through the allocator, on cards that only keep the\n"
+         "books: the same decisions as in a program, without a GPU. By default under the\n"
+         "settings and on the devices that it was recorded with, each device a card of its\n"
+         "own. Allocations that do not fit are counted, and the replay goes on without\n"
+         "them.\n\n"
+         "  -c, --conf K:V,…   instead of the recorded settings these, on top of the\n"
+         "                     defaults (segalloc conf lists them); with --policy pytorch\n"
+         "                     in the syntax of PYTORCH_CUDA_ALLOC_CONF\n"
+         "  -l, --limit SIZE   size of each card, such as 24GiB (default: that of the\n"
+         "                     recorded device, or 1 TiB)\n"
+         "  -m, --min-limit    also find the smallest card of each device, to 2 MiB, on\n"
+         "                     which every allocation fits\n"
+         "  -r, --run-ahead K  also play the work: it is complete once K more allocations\n"
+         "                     have been made, or sooner where the host waits for it, and\n"
+         "                     memory is used again in its order, as --conf free_sync says\n"
+         "                     (strict, event or stream; auto is stream). Rows about work\n"
+         "                     are kept to; in a trace without any, work on its stream\n"
+         "                     follows each allocation. Without this option what is freed\n"
+         "                     is complete at once\n"
+         "      --sees RULE    which other streams a free waits for with\n"
+         "                     free_sync:stream: recorded (default), those of its\n"
+         "                     record_stream rows, as PyTorch does; or possible, any that\n"
+         "                     could have used the block\n"
+         "      --device-waits let one stream wait for another, when memory has run out,\n"
+         "                     rather than the host\n"
+         "  -p, --policy NAME  segalloc (default), or pytorch: PyTorch's own allocator\n"
+         "      --bench        also time the core alone on the decoded trace (ns_per_op)\n"
+         "      --json         print one object on one line\n"
+         "  -h, --help         print this\n\n"
+         "Exit status: 0 when the whole trace was played, 3 when an allocation failed that\n"
+         "had not failed when recorded, 1 when it could not be played, 2 for bad usage.");
+    return SG_EXIT_OK;
+}
+
+static size_t next_records(void *source, struct segalloc_trace_record *out, size_t n)
+{
+    return sg_trace_read(source, out, n);
+}
+
+static uint64_t place(void *source)
+{
+    return sg_trace_info(source)->next;
+}
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Plays the trace once, on what cards `replay->play` says. 0, or an exit status after a message. */
+static int play_once(struct replay *replay, struct sg_play_result *ret)
+{
+    char error[SG_PLAY_ERROR];
+    replay->play.as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
+    int status = sg_play_run(&replay->play, ret, error);
+    const char *broken = sg_trace_error(replay->reader);
+    if (broken)
+        return sg_tool_error(replay->verb, "%s: %s", replay->path, broken);
+    return status == 0 ? 0 : sg_tool_error(replay->verb, "%s: %s", replay->path, error);
+}
+
+static void progress(uint64_t low, uint64_t high)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT];
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "\rsmallest card: between %s and %s   ", sg_size_format(low, a), sg_size_format(high, b));
+}
+
+static int play_cards(void *user, const uint64_t card[SG_DEVICES_MAX], uint64_t stop, struct sg_play_result *ret)
+{
+    struct replay *replay = user;
+    if (sg_trace_rewind(replay->reader) != 0)
+        return sg_tool_error(replay->verb, "--min-limit reads the trace several times, and %s can be read only once",
+            replay->path);
+    memcpy(replay->play.card, card, sizeof replay->play.card);
+    replay->play.stop_at_oom = stop;
+    return play_once(replay, ret);
+}
+
+/* A limit in bytes that the run was recorded under is none of the smallest card's. */
+static int find_smallest(struct replay *replay)
+{
+    const struct sg_play before = replay->play;
+    replay->smallest = (struct sg_smallest){.play = play_cards, .user = replay,
+        .progress = replay->json ? NULL : progress,
+        .most = replay->limit > SG_SMALLEST_MOST ? replay->limit : SG_SMALLEST_MOST};
+    if (!replay->conf_text)
+        replay->play.conf.limit_bytes = 0;
+    int status = sg_smallest_find(&replay->smallest, &replay->result);
+    if (status == 0)
+        status = sg_smallest_look_above(&replay->smallest);
+    replay->play = before;
+    if (!replay->json && isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+    return status;
+}
+
+/* What is needed may be more than was seen: an allocation failed in the recorded process, or the trace has no end. */
+static bool is_lower_bound(const struct replay *replay)
+{
+    return replay->result.failures > 0 || sg_trace_info(replay->reader)->end_text;
+}
+
+static double utilization(const struct sg_play_result *result)
+{
+    return result->peak_reserved ? (double)result->peak_allocated / (double)result->peak_reserved : 1;
+}
+
+static const char *sync_name(enum sg_free_sync sync)
+{
+    return sync == SG_FREE_SYNC_STRICT  ? "strict"
+           : sync == SG_FREE_SYNC_EVENT ? "event"
+                                        : "stream"; /* which auto is here */
+}
+
+static void number_or_null(const char *key, uint64_t value)
+{
+    if (value)
+        printf(",\"%s\":%" PRIu64, key, value);
+    else
+        printf(",\"%s\":null", key);
+}
+
+static void print_json_devices(const struct replay *replay)
+{
+    const char *comma = "";
+    fputs(",\"devices\":[", stdout);
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        const struct sg_play_device *device = &replay->result.device[i];
+        if (!device->used)
+            continue;
+        printf("%s{\"device\":%d,\"limit_bytes\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"ooms\":%" PRIu64
+               ",\"new_ooms\":%" PRIu64, comma, i, device->card_bytes, device->allocs, device->ooms, device->new_ooms);
+        printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64
+               ",\"peak_reserved_bytes\":%" PRIu64, device->stats.peak[SG_STAT_requested_bytes],
+            device->stats.peak[SG_STAT_allocated_bytes], device->stats.peak[SG_STAT_reserved_bytes]);
+        number_or_null("first_oom_event", device->first_oom_event);
+        number_or_null("largest_oom_bytes", device->largest_oom);
+        number_or_null("short_by_bytes", device->first_oom_short);
+        number_or_null("min_limit_bytes", replay->smallest.card[i]);
+        number_or_null("larger_limit_failing_bytes", replay->smallest.failing[i]);
+        putchar('}');
+        comma = ",";
+    }
+    putchar(']');
+}
+
+static uint64_t largest_card(const struct replay *replay)
+{
+    uint64_t largest = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (replay->result.device[i].used && replay->result.device[i].card_bytes > largest)
+            largest = replay->result.device[i].card_bytes;
+    return largest ? largest : replay->limit;
+}
+
+/* The settings that were played, "" for the defaults. */
+static const char *conf_played(const struct replay *replay, char *text, size_t size)
+{
+    if (replay->conf_text)
+        return replay->conf_text;
+    if (replay->play.policy == SG_POLICY_SEGALLOC)
+        sg_recorded_conf_text(&replay->recorded.conf, text, size);
+    else
+        *text = '\0';
+    return text;
+}
+
+static void print_json(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    char conf[4096];
+    fputs("{\"schema\":\"segalloc.replay/1\",\"trace\":", stdout);
+    sg_tool_json_string(replay->path);
+    fputs(",\"conf\":", stdout);
+    sg_tool_json_string(conf_played(replay, conf, sizeof conf));
+    printf(",\"policy\":\"%s\",\"limit_bytes\":%" PRIu64,
+        replay->play.policy == SG_POLICY_PYTORCH ? "pytorch" : "segalloc", largest_card(replay));
+    printf(",\"events\":%" PRIu64 ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"unmatched_frees\":%" PRIu64
+           ",\"recorded_failures\":%" PRIu64,
+        result->events, result->allocs, result->frees, result->unmatched_frees, result->failures);
+    printf(",\"as_recorded\":%s", replay->as_recorded ? "true" : "false");
+    number_or_null("diverged_event", result->diverged_event);
+    printf(",\"peak_requested_bytes\":%" PRIu64 ",\"peak_allocated_bytes\":%" PRIu64 ",\"peak_pending_bytes\":%" PRIu64
+           ",\"peak_reserved_bytes\":%" PRIu64 ",\"utilization\":%.6f,\"end_reserved_bytes\":%" PRIu64,
+        result->peak_requested, result->peak_allocated, result->peak_pending, result->peak_reserved,
+        utilization(result), result->end_reserved);
+    printf(",\"pages_moved\":%" PRIu64 ",\"bytes_moved\":%" PRIu64 ",\"aliased_pages\":%" PRIu64
+           ",\"late_unmaps\":%" PRIu64,
+        result->pages_moved, result->bytes_moved, result->aliased_pages, result->late_unmaps);
+    printf(",\"host_waits\":%" PRIu64 ",\"device_waits\":%" PRIu64 ",\"ooms\":%" PRIu64
+           ",\"new_ooms\":%" PRIu64, result->host_waits, result->device_waits, result->ooms, result->new_ooms);
+    if (replay->play.ordered)
+        printf(",\"run_ahead\":%" PRIu64 ",\"free_sync\":\"%s\",\"sees\":\"%s\",\"strict_frees\":%" PRIu64
+               ",\"strict_waits\":%" PRIu64,
+            replay->play.run_ahead, sync_name(replay->play.conf.free_sync),
+            replay->play.sees == SG_USERS_RECORDED ? "recorded" : "possible", result->strict_frees,
+            result->strict_waits);
+    else
+        fputs(",\"run_ahead\":null", stdout);
+    number_or_null("min_limit_bytes", sg_smallest_largest(&replay->smallest, result));
+    printf(",\"at_least\":%s", is_lower_bound(replay) ? "true" : "false");
+    print_json_devices(replay);
+    const char *comma = "";
+    fputs(",\"driver_calls\":{", stdout);
+#define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->calls.name), comma = ",";
+    SG_PLAY_CALLS(CALL)
+#undef CALL
+    comma = "";
+    fputs("},\"handle_calls\":{", stdout);
+#define CALL(name) printf("%s\"" #name "\":%" PRIu64, comma, result->handles.name), comma = ",";
+    SG_PLAY_HANDLE_CALLS(CALL)
+#undef CALL
+    printf("},\"peak_mappings\":%" PRIu64 ",\"event_calls\":%" PRIu64 ",\"driver_us\":{\"growth\":%.1f,\"moves\":%.1f}",
+        result->peak_mappings, result->event_calls, (double)result->growth_ns / 1000, (double)result->move_ns / 1000);
+    if (replay->bench)
+        printf(",\"ns_per_op\":%.1f", replay->ns_per_op);
+    printf(",\"seconds\":%.6f,\"events_per_second\":%.0f}\n", replay->seconds,
+        (double)result->events / replay->seconds);
+}
+
+static void row(const char *name, uint64_t bytes, uint64_t of)
+{
+    char text[SG_SIZE_TEXT];
+    printf("  %-16s %12s", name, sg_size_format(bytes, text));
+    if (of)
+        printf("   %.4f x", (double)bytes / (double)of);
+    putchar('\n');
+}
+
+/* What was played: the settings, and on what. */
+static void print_terms(const struct replay *replay)
+{
+    char conf[4096], recorded[4096] = "", size[SG_SIZE_TEXT];
+    const char *played = conf_played(replay, conf, sizeof conf);
+    bool ours = replay->play.policy == SG_POLICY_SEGALLOC;
+    printf("Played %s%s%s", ours ? "" : "by PyTorch's rules, ", *played ? "under " : "under the defaults",
+        *played ? played : "");
+    if (replay->recorded.ours && ours) {
+        sg_recorded_conf_text(&replay->recorded.conf, recorded, sizeof recorded);
+        if (replay->as_recorded || !replay->conf_text)
+            fputs(", as recorded", stdout);
+        else
+            printf(" (recorded under %s)", *recorded ? recorded : "the defaults");
+    }
+    const char *comma = ", on ";
+    for (int i = 0; i < SG_DEVICES_MAX; i++) {
+        if (!replay->result.device[i].used)
+            continue;
+        printf("%sdevice %d of %s", comma, i, sg_size_format(replay->result.device[i].card_bytes, size));
+        comma = ", ";
+    }
+    puts(".");
+}
+
+static void print_verdict(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    char bytes[SG_SIZE_TEXT], live[SG_SIZE_TEXT], lack[SG_SIZE_TEXT];
+    uint64_t allocs = result->allocs + result->failures;
+    if (!result->ooms) {
+        const char *too = result->failures ? ", those that failed when recorded too" : "";
+        if (allocs == 1)
+            printf("The only allocation fits%s.\n", result->failures ? ", which failed when recorded" : "");
+        else
+            printf("All %" PRIu64 " allocations fit%s.\n", allocs, too);
+        return;
+    }
+    printf("%" PRIu64 " of %" PRIu64 " allocation%s %s not fit", result->ooms, allocs, sg_plural(allocs),
+        result->ooms == 1 ? "does" : "do");
+    if (result->new_ooms < result->ooms)
+        printf(", %" PRIu64 " of them failed when recorded too", result->ooms - result->new_ooms);
+    printf(".\nThe first is event %" PRIu64 ": %s asked for with %s in use", result->first_oom_event,
+        sg_size_format(result->first_oom_bytes, bytes), sg_size_format(result->first_oom_live, live));
+    if (result->first_oom_short)
+        printf(", short by %s", sg_size_format(result->first_oom_short, lack));
+    printf("; the largest asks for %s.\n", sg_size_format(result->largest_oom, bytes));
+}
+
+static void print_smallest(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    uint64_t largest = sg_smallest_largest(&replay->smallest, result);
+    char size[SG_SIZE_TEXT];
+    unsigned devices = 0;
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        devices += result->device[i].used;
+    if (!largest) {
+        puts("  no card is large enough");
+        return;
+    }
+    row(is_lower_bound(replay) ? "at least a card" : "smallest card", largest,
+        devices == 1 ? result->peak_requested : 0);
+    for (int i = 0; devices > 1 && i < SG_DEVICES_MAX; i++)
+        if (result->device[i].used)
+            printf("    device %-7d %12s\n", i, sg_size_format(replay->smallest.card[i], size));
+    for (int i = 0; i < SG_DEVICES_MAX; i++)
+        if (replay->smallest.failing[i])
+            printf("    device %d: a larger card may fail, as one of %s does\n", i,
+                sg_size_format(replay->smallest.failing[i], size));
+    if (result->failures)
+        puts("  An allocation failed when this was recorded: what would have come after it is not\n"
+             "  in the trace. `segalloc rehearse -- CMD` plays the program to its end.");
+}
+
+/* PyTorch's rules make pages only in expandable segments. */
+static void print_work(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    if (replay->play.policy == SG_POLICY_PYTORCH) {
+        const struct sg_play_calls *calls = &result->calls;
+        printf("  %-16s %12" PRIu64 "   of the driver\n", "calls", calls->reserve + calls->create + calls->map +
+            calls->set_access + calls->unmap + calls->release + calls->alloc + calls->free + calls->sync);
+        return;
+    }
+    printf("  %-16s %12" PRIu64 "   about %.1f ms of driver calls over the whole run, estimated\n", "pages created",
+        result->calls.create, (double)result->growth_ns / 1e6);
+    printf("  %-16s %12" PRIu64 "   about %.1f ms, estimated\n", "pages moved", result->pages_moved,
+        (double)result->move_ns / 1e6);
+    if (!replay->play.ordered)
+        return;
+    printf("  %-16s %12" PRIu64 "   of the host, beyond the program's own\n", "waits", result->host_waits);
+    printf("  %-16s %12" PRIu64 "   of streams, beyond the program's own\n", "", result->device_waits);
+    if (result->strict_frees)
+        printf("  %-16s %12" PRIu64 "   of %" PRIu64 " strict frees\n", "", result->strict_waits, result->strict_frees);
+}
+
+static void print_text(const struct replay *replay)
+{
+    const struct sg_play_result *result = &replay->result;
+    uint64_t live = result->peak_requested;
+    print_terms(replay);
+    print_verdict(replay);
+    row("live at peak", live, 0);
+    row("allocated", result->peak_allocated, live);
+    if (result->peak_pending)
+        row("pending", result->peak_pending, live);
+    row("reserved", result->peak_reserved, live);
+    if (replay->min_limit)
+        print_smallest(replay);
+    print_work(replay);
+    if (result->unmatched_frees)
+        printf("  %" PRIu64 " free%s of what was allocated before the trace begins\n", result->unmatched_frees,
+            sg_plural(result->unmatched_frees));
+    if (result->diverged_event)
+        printf("  from event %" PRIu64
+               " on other decisions than the recorded ones: by another version, or part of the trace is missing\n",
+            result->diverged_event);
+    if (replay->bench)
+        printf("  %-16s %9.1f ns an allocation or free\n", "core alone", replay->ns_per_op);
+    const struct sg_trace_info *info = sg_trace_info(replay->reader);
+    if (info->end_text)
+        printf("  the trace is incomplete: %s\n", info->end_text);
+    printf("%" PRIu64 " event%s in %.2f s, %.1f million a second\n", result->events, sg_plural(result->events),
+        replay->seconds, (double)result->events / replay->seconds / 1e6);
+}
+
+static bool number(const char *text, uint64_t *ret)
+{
+    char *end;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || value > RUN_AHEAD_MOST)
+        return false;
+    *ret = value;
+    return true;
+}
+
+static int read_options(struct replay *replay, int argc, char **argv, const char **ret_policy)
+{
+    for (int option; (option = getopt_long(argc, argv, ":hc:l:mp:r:", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'c':
+            replay->conf_text = sg_tool_conf_join(replay->conf_text ? replay->conf_text : "", optarg);
+            break;
+        case 'l':
+            if (!sg_tool_card(optarg, &replay->limit))
+                return sg_tool_usage(argv[0],
+                    "--limit takes a size with its unit, of 64 TiB or less, such as 24GiB, not \"%s\"", optarg);
+            break;
+        case 'm':
+            replay->min_limit = true;
+            break;
+        case 'p':
+            *ret_policy = optarg;
+            break;
+        case 'r':
+            if (!number(optarg, &replay->play.run_ahead))
+                return sg_tool_usage(argv[0], "--run-ahead takes a number of allocations up to %d, not \"%s\"",
+                    RUN_AHEAD_MOST, optarg);
+            replay->play.ordered = true;
+            break;
+        case 's':
+            if (strcmp(optarg, "recorded") != 0 && strcmp(optarg, "possible") != 0)
+                return sg_tool_usage(argv[0], "--sees is recorded or possible, not \"%s\"", optarg);
+            replay->play.sees = *optarg == 'r' ? SG_USERS_RECORDED : SG_USERS_POSSIBLE;
+            break;
+        case 'w':
+            replay->play.device_waits = true;
+            break;
+        case 'b':
+            replay->bench = true;
+            break;
+        case 'j':
+            replay->json = true;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (optind == argc)
+        return sg_tool_usage(argv[0], "which trace?");
+    if (argc - optind > 1)
+        return sg_tool_usage(argv[0], "one trace at a time, \"%s\" is left over", argv[optind + 1]);
+    replay->path = argv[optind];
+    return 0;
+}
+
+static int configure(struct replay *replay, const char *policy)
+{
+    char error[SG_TORCH_ERROR_TEXT];
+    if (strcmp(policy, "pytorch") == 0) {
+        replay->play.policy = SG_POLICY_PYTORCH;
+        if (replay->play.ordered)
+            return sg_tool_usage(replay->verb,
+                "--run-ahead is not for --policy pytorch, whose events are complete when it asks");
+        if (sg_torch_conf_parse(replay->conf_text ? replay->conf_text : "", &replay->play.torch, error) != 0)
+            return sg_tool_usage(replay->verb, "--conf: %s", error);
+        return 0;
+    }
+    if (strcmp(policy, "segalloc") != 0)
+        return sg_tool_usage(replay->verb, "--policy is segalloc or pytorch, not \"%s\"", policy);
+    /* The environment configures programs, not replays: what a replay shows must not depend on where it runs. */
+    sg_conf_init(&replay->play.conf);
+    return replay->conf_text && sg_tool_conf_check(replay->verb, replay->conf_text, &replay->play.conf) ? SG_EXIT_USAGE
+                                                                                                        : 0;
+}
+
+/* What is played where nothing else is said: the recorded run. */
+static int set_terms(struct replay *replay)
+{
+    const struct sg_conf asked = replay->play.conf;
+    int status = sg_recorded_read(replay->reader, &replay->recorded);
+    if (status)
+        return sg_tool_error(replay->verb, "%s: no host memory left", replay->path);
+    sg_recorded_play(&replay->recorded, &replay->play);
+    if (replay->conf_text) {
+        enum sg_alias settled = replay->play.conf.alias;
+        replay->play.conf = asked;
+        if (asked.alias == SG_ALIAS_AUTO) /* which the recorded device settled */
+            replay->play.conf.alias = settled;
+    }
+    if (replay->limit) {
+        memset(replay->play.card, 0, sizeof replay->play.card);
+        replay->play.card_bytes = replay->limit;
+    }
+    replay->as_recorded = sg_recorded_is(&replay->recorded, &replay->play);
+    if (replay->as_recorded && replay->recorded.fixed)
+        replay->play.conf.expandable_segments = false;
+    return 0;
+}
+
+static int time_core(struct replay *replay)
+{
+    char error[SG_PLAY_ERROR];
+    if (replay->play.policy != SG_POLICY_SEGALLOC)
+        return sg_tool_usage(replay->verb, "--bench times segalloc's own rules, not --policy pytorch");
+    if (sg_trace_rewind(replay->reader) != 0)
+        return sg_tool_error(replay->verb, "--bench reads the trace a second time, and %s can be read only once",
+            replay->path);
+    replay->play.card_bytes = largest_card(replay);
+    return sg_bench_run(&replay->play, &replay->ns_per_op, error) == 0 ? 0 : sg_tool_error(replay->verb, "%s", error);
+}
+
+static int no_events(const struct replay *replay)
+{
+    const char *end = sg_trace_info(replay->reader)->end_text;
+    return sg_tool_error(replay->verb, "%s: the trace has no events%s%s", replay->path, end ? ": " : "",
+        end ? end : "");
+}
+
+int sg_verb_replay(int argc, char **argv)
+{
+    struct replay replay = {.verb = argv[0]};
+    const char *policy = "segalloc";
+    char error[SG_TRACE_ERROR];
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return help();
+    int status = read_options(&replay, argc, argv, &policy);
+    if (status == 0)
+        status = configure(&replay, policy);
+    if (status)
+        return status;
+    if (!replay.bench)
+        sg_tool_small_pages();
+    double began = now();
+    if (sg_trace_open(replay.path, &replay.reader, error) != 0)
+        return sg_tool_error(replay.verb, "%s: %s", replay.path, error);
+    replay.play.next = next_records;
+    replay.play.source = replay.reader;
+    replay.play.place = place;
+    status = set_terms(&replay);
+    if (status == 0)
+        status = play_once(&replay, &replay.result);
+    replay.seconds = now() - began;
+    if (status == 0 && replay.result.events == 0)
+        status = no_events(&replay);
+    if (status == 0 && sg_trace_info(replay.reader)->end == SG_TRACE_DAMAGED)
+        status = sg_tool_error(replay.verb, "%s: %s", replay.path, sg_trace_info(replay.reader)->end_text);
+    if (status == 0 && replay.min_limit)
+        status = find_smallest(&replay);
+    if (status == 0 && replay.bench)
+        status = time_core(&replay);
+    if (status == 0 && sg_meta_ran_out())
+        status =
+            sg_tool_error(replay.verb, "%s: no host memory left, so what would be decided is not known", replay.path);
+    if (status == 0)
+        (replay.json ? print_json : print_text)(&replay);
+    sg_trace_close(replay.reader);
+    return status ? status : replay.result.new_ooms ? SG_EXIT_NOT_FIT : SG_EXIT_OK;
+}

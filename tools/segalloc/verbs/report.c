@@ -1,0 +1,375 @@
+/* segalloc report: what a program's memory did, from its trace or its statistics. */
+#include "report/report.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "html/page.h"
+#include "size.h"
+#include "tool.h"
+
+static const struct option long_options[] = {
+    {"json", no_argument, NULL, 'j'},         {"format", required_argument, NULL, 'F'},
+    {"output", required_argument, NULL, 'o'}, {"force", no_argument, NULL, 'f'},
+    {"strict", no_argument, NULL, 's'},       {"fail-above", required_argument, NULL, 'a'},
+    {"html", required_argument, NULL, 'H'},  {"redact", no_argument, NULL, 'r'},
+    {"help", no_argument, NULL, 'h'},         {0},
+};
+
+/* What --fail-above can compare. */
+enum unit { PERCENT, BYTES, COUNT };
+
+static double fragmentation(const struct sg_findings *findings)
+{
+    return findings->utilization < 0 ? -1 : findings->utilization > 1 ? 0 : 100 * (1 - findings->utilization);
+}
+
+static double unserved(const struct sg_findings *findings)
+{
+    return findings->imported || findings->served_share < 0 ? -1 : 100 * (1 - findings->served_share);
+}
+
+static double reserved(const struct sg_findings *findings)
+{
+    return findings->knows_reserved ? (double)findings->peak_reserved : -1;
+}
+
+static double stranded(const struct sg_findings *findings)
+{
+    return findings->knows_reserved ? (double)findings->peak_stranded : -1;
+}
+
+static double requested(const struct sg_findings *findings)
+{
+    return (double)findings->peak_requested;
+}
+
+static double ooms(const struct sg_findings *findings)
+{
+    return (double)findings->ooms;
+}
+
+static const struct measure {
+    const char *name;
+    enum unit unit;
+    double (*value)(const struct sg_findings *findings); /* negative: unknown */
+} measures[] = {
+    {"frag", PERCENT, fragmentation}, {"unserved", PERCENT, unserved},  {"reserved", BYTES, reserved},
+    {"stranded", BYTES, stranded},    {"requested", BYTES, requested}, {"ooms", COUNT, ooms},
+};
+
+enum { BOUNDS_MAX = 16 };
+
+struct bound {
+    const struct measure *measure;
+    double limit;
+    const char *text;
+};
+
+struct arguments {
+    const char *verb, *output, *html;
+    bool json, force, strict, redact;
+    struct bound bound[BOUNDS_MAX];
+    int bounds;
+};
+
+static int help(void)
+{
+    puts("usage: segalloc report FILE|PID… [--json] [-o FILE [-f]] [--strict]\n"
+         "                       [--html PAGE [--redact]] [--fail-above KEY=VALUE]…\n"
+         "Says what a program's device memory did: of a trace (ours, or RMM's CSV, also as\n"
+         ".zst; - is standard input), of a memory snapshot of PyTorch, of a statistics\n"
+         "file, or of a running process that has live:True. Begins with a verdict. With\n"
+         "several files: one line each, sorted by rank if recorded with -o run.%r.trace.\n\n"
+         "      --json              print one object on one line; bytes are integers\n"
+         "      --format text|json  the same choice by name\n"
+         "  -o, --output FILE       where to; - is standard output\n"
+         "      --html PAGE         write pictures of it to PAGE instead, one file for any\n"
+         "                          browser; several files are ranks side by side\n"
+         "      --redact            leave names of files, functions, phases and commands\n"
+         "                          out of the page\n"
+         "  -f, --force             replace FILE or PAGE if it is there\n"
+         "      --strict            exit status 4 for a trace that is incomplete\n"
+         "      --fail-above K=V    exit status 3 when K is above V: frag=20%,\n"
+         "                          unserved=0%, reserved=20GiB, stranded=1GiB (idle when\n"
+         "                          most was reserved), requested=20GiB, ooms=0; may be\n"
+         "                          given several times\n"
+         "  -h, --help              print this\n\n"
+         "Exit status: 0, 1 when a file could not be read, is damaged or holds nothing,\n"
+         "2 for bad usage, 3 and 4 as above.");
+    return SG_EXIT_OK;
+}
+
+/* "KEY=VALUE" into the next bound. 0, or an exit status after a message. */
+static int add_bound(struct arguments *arguments, const char *text)
+{
+    static const char *const examples[] = {"a share such as 20%", "a size such as 1GiB", "a number"};
+    const char *value = strchr(text, '=');
+    const struct measure *measure = NULL;
+    for (size_t i = 0; value && i < sizeof(measures) / sizeof(measures[0]); i++)
+        if (strlen(measures[i].name) == (size_t)(value - text) &&
+            !strncmp(measures[i].name, text, (size_t)(value - text)))
+            measure = &measures[i];
+    if (!measure)
+        return sg_tool_usage(
+            arguments->verb,
+            "--fail-above takes frag=, unserved=, reserved=, stranded=, requested= or ooms=, not \"%s\"", text);
+    if (arguments->bounds == BOUNDS_MAX)
+        return sg_tool_usage(arguments->verb, "--fail-above may be given %d times", BOUNDS_MAX);
+    char *end;
+    uint64_t bytes;
+    double limit = strtod(++value, &end);
+    bool good = end != value && limit >= 0;
+    if (measure->unit == PERCENT) {
+        good = good && (!*end || !strcmp(end, "%")) && limit <= 100;
+        if (good && !*end && limit <= 1)
+            limit *= 100; /* 0.2 as well as 20% */
+    } else if (measure->unit == COUNT) {
+        good = good && !*end;
+    } else if ((good = sg_size_parse(value, &bytes))) {
+        limit = (double)bytes;
+    }
+    if (!good)
+        return sg_tool_usage(arguments->verb, "--fail-above %s takes %s, not \"%s\"", measure->name,
+                             examples[measure->unit], value);
+    arguments->bound[arguments->bounds++] = (struct bound){measure, limit, value};
+    return 0;
+}
+
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    for (int option, status; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
+        switch (option) {
+        case 'j':
+            ret->json = true;
+            break;
+        case 'F':
+            if (strcmp(optarg, "json") != 0 && strcmp(optarg, "text") != 0)
+                return sg_tool_usage(ret->verb, "--format is text or json, not \"%s\"", optarg);
+            ret->json = !strcmp(optarg, "json");
+            break;
+        case 'o':
+            ret->output = optarg;
+            break;
+        case 'f':
+            ret->force = true;
+            break;
+        case 'H':
+            ret->html = optarg;
+            break;
+        case 'r':
+            ret->redact = true;
+            break;
+        case 's':
+            ret->strict = true;
+            break;
+        case 'a':
+            status = add_bound(ret, optarg);
+            if (status)
+                return status;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    if (optind == argc)
+        return sg_tool_usage(ret->verb,
+            ret->html ? "--html %s names the page to write; which trace or statistics file is it of?"
+                      : "which trace or statistics file?",
+            ret->html);
+    if (ret->html && (ret->json || ret->output))
+        return sg_tool_usage(ret->verb, "--html PAGE takes the place of --json and -o");
+    if (ret->redact && !ret->html)
+        return sg_tool_usage(ret->verb, "--redact is for a page: --html PAGE");
+    if (ret->html && argc - optind > SG_PAGE_RUNS)
+        return sg_tool_usage(ret->verb, "a page shows %d files at most", SG_PAGE_RUNS);
+    return 0;
+}
+
+/* Makes stdout the file asked for. */
+static int open_output(const struct arguments *arguments)
+{
+    if (!arguments->output || !strcmp(arguments->output, "-"))
+        return 0;
+    int fd = sg_tool_create(arguments->verb, arguments->output, arguments->output, arguments->force);
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    if (dup2(fd, STDOUT_FILENO) < 0)
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->output, strerror(errno));
+    close(fd);
+    return 0;
+}
+
+static int check_bounds(const struct arguments *arguments, const struct sg_findings *findings)
+{
+    int status = 0;
+    for (int i = 0; i < arguments->bounds; i++) {
+        const struct bound *bound = &arguments->bound[i];
+        double value = bound->measure->value(findings);
+        char text[SG_SIZE_TEXT];
+        if (value < 0)
+            return sg_tool_error(arguments->verb, "%s: %s is not known from this file", findings->path,
+                                 bound->measure->name);
+        if (value <= bound->limit)
+            continue;
+        if (bound->measure->unit == BYTES)
+            sg_size_format((uint64_t)value, text);
+        else
+            snprintf(text, sizeof(text), bound->measure->unit == PERCENT ? "%.2f %%" : "%.0f", value);
+        sg_tool_message(arguments->verb, "%s: %s is %s, above %s", findings->path, bound->measure->name, text,
+                        bound->text);
+        status = SG_EXIT_ABOVE;
+    }
+    return status;
+}
+
+static int tell_damage(const struct arguments *arguments, const struct sg_findings *findings)
+{
+    return sg_tool_error(arguments->verb, "%s: %s; reported is what comes before", findings->path, findings->end_text);
+}
+
+static void print(const struct arguments *arguments, const struct sg_findings *const *findings, size_t count,
+                  bool several)
+{
+    if (!several && count) {
+        (arguments->json ? sg_report_json(findings[0], false) : sg_report_text(findings[0]));
+    } else if (arguments->json) {
+        fputs("{\"schema\":\"segalloc.report/1\",\"reports\":[", stdout);
+        for (size_t i = 0; i < count; i++) {
+            if (i)
+                putchar(',');
+            sg_report_json(findings[i], true);
+        }
+        fputs("]}", stdout);
+    } else if (count) {
+        sg_report_table(findings, count);
+    }
+    if (arguments->json)
+        putchar('\n');
+}
+
+static int write_page(const struct arguments *arguments, const struct sg_findings *const *findings, size_t pages)
+{
+    char error[SG_FINDINGS_ERROR];
+    bool console = !strcmp(arguments->html, "-");
+    int fd = console ? STDOUT_FILENO
+                     : sg_tool_create(arguments->verb, arguments->html, arguments->html, arguments->force);
+    if (fd < 0)
+        return SG_EXIT_ERROR;
+    FILE *out = console ? stdout : fdopen(fd, "w");
+    if (!out) {
+        close(fd);
+        return sg_tool_error(arguments->verb, "out of memory");
+    }
+    int status = sg_page_write(out, findings, pages, arguments->redact, error);
+    int flushed = console ? fflush(out) : fclose(out);
+    if (status)
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->html, error);
+    return flushed ? sg_tool_error(arguments->verb, "%s: %s", arguments->html, strerror(errno)) : 0;
+}
+
+/* An unreadable file outweighs a bound that was passed, and that an incomplete trace. */
+static int worse(int a, int b)
+{
+    static const int weight[] = {[SG_EXIT_OK] = 0, [SG_EXIT_ERROR] = 3, [SG_EXIT_USAGE] = 4, [SG_EXIT_ABOVE] = 2,
+                                 [SG_EXIT_TRUNCATED] = 1};
+    return weight[b] > weight[a] ? b : a;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const int64_t one = (*(const struct sg_findings *const *)a)->rank;
+    const int64_t other = (*(const struct sg_findings *const *)b)->rank;
+    return (one > other) - (one < other);
+}
+
+/* The live page of a process, where its number is given in place of a file. */
+static char *path_of(char *name)
+{
+    char page[64];
+    size_t length = strlen(name);
+    if (length == 0 || length > 10 || strspn(name, "0123456789") != length || access(name, F_OK) == 0)
+        return name;
+    snprintf(page, sizeof page, "/dev/shm/segalloc-live-%s", name);
+    char *path = access(page, F_OK) == 0 ? strdup(page) : NULL; /* for as long as the command line */
+    return path ? path : name;
+}
+
+/* What to do about a process that has no live page. */
+static int unreadable(const struct arguments *arguments, const char *path, const char *error)
+{
+    if (*path && strspn(path, "0123456789") == strlen(path))
+        return sg_tool_error(arguments->verb,
+            "process %s keeps no live statistics: start it with live:True, or report on its "
+            "trace",
+            path);
+    return sg_tool_error(arguments->verb, "%s: %s", path, error);
+}
+
+static int report(const struct arguments *arguments, char **paths, size_t count)
+{
+    struct sg_findings *all = calloc(count, sizeof(*all));
+    const struct sg_findings **good = calloc(count, sizeof(*good));
+    char error[SG_FINDINGS_ERROR];
+    size_t goods = 0;
+    int status = SG_EXIT_OK;
+    if (!all || !good)
+        status = sg_tool_error(arguments->verb, "out of memory");
+    for (size_t i = 0; all && good && i < count; i++) {
+        if (sg_findings_read(paths[i], true, &all[i], error))
+            status = worse(status, unreadable(arguments, paths[i], error));
+        else
+            good[goods++] = &all[i];
+        if (all[i].unplayed)
+            sg_tool_message(arguments->verb,
+                "%s: out of memory: the smallest card, and what only a replay says, are left out", paths[i]);
+    }
+    bool ranks = goods > 1;
+    for (size_t i = 0; i < goods; i++)
+        ranks = ranks && good[i]->rank >= 0;
+    if (ranks)
+        qsort(good, goods, sizeof(*good), by_rank);
+    if (goods && arguments->html) {
+        status = worse(status, write_page(arguments, good, goods));
+    } else if (goods) {
+        int opened = open_output(arguments);
+        if (!opened)
+            print(arguments, good, goods, count > 1);
+        status = worse(status, opened);
+        if (fflush(stdout))
+            status = worse(status,
+                           sg_tool_error(arguments->verb, "%s: %s",
+                                         arguments->output ? arguments->output : "standard output", strerror(errno)));
+    }
+    for (size_t i = 0; i < goods; i++) {
+        if (arguments->strict && (good[i]->end_text || good[i]->dropped))
+            status = worse(status, SG_EXIT_TRUNCATED);
+        status = worse(status, good[i]->damaged ? tell_damage(arguments, good[i]) : check_bounds(arguments, good[i]));
+    }
+    for (size_t i = 0; all && i < count; i++)
+        sg_findings_free(&all[i]);
+    free(all);
+    free(good);
+    return status;
+}
+
+int sg_verb_report(int argc, char **argv)
+{
+    struct arguments arguments = {.verb = argv[0]};
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return help();
+    int status = read_arguments(argc, argv, &arguments);
+    for (int i = optind; i < argc; i++)
+        argv[i] = path_of(argv[i]);
+    for (int i = optind; i < argc && !status; i++)
+        status = sg_tool_would_lose(arguments.verb, argv[i], arguments.html ? arguments.html : arguments.output)
+                     ? SG_EXIT_ERROR
+                     : 0;
+    return status ? status : report(&arguments, argv + optind, (size_t)(argc - optind));
+}

@@ -1,0 +1,619 @@
+/* segalloc trace: what is in a trace, as CSV, and from CSV. */
+#include "tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "export/export.h"
+#include "progress.h"
+#include "reader/rmm_csv.h"
+#include "size.h"
+#include "analysis/summary.h"
+#include "reader/trace_output.h"
+#include "reader/trace_reader.h"
+
+enum { BATCH = 4096, VIEWED_WELL = 100000, POINTS = 20000 };
+
+static const struct option long_options[] = {
+    {"from", required_argument, NULL, 'F'},
+    {"to", required_argument, NULL, 'T'},
+    {"output", required_argument, NULL, 'o'},
+    {"device", required_argument, NULL, 'd'},
+    {"format", required_argument, NULL, 'm'},
+    {"points", required_argument, NULL, 'p'},
+    {"window", required_argument, NULL, 'w'},
+    {"force", no_argument, NULL, 'f'},
+    {"json", no_argument, NULL, 'j'},
+    {"strict", no_argument, NULL, 's'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+struct arguments {
+    const char *verb, *input, *output;
+    uint64_t from_ns, to_ns;
+    uint32_t device;
+    const struct sg_export_format *format;
+    enum sg_moment moment; /* AUTO: as the format has it */
+    uint64_t points;
+    struct sg_window window;
+    bool one_device, windowed, force, json, strict;
+};
+
+static int help(void)
+{
+    puts("usage: segalloc trace info FILE [--json]\n"
+         "       segalloc trace cat FILE [--from SECONDS] [--to SECONDS] [--device N]\n"
+         "                          [-o CSV]\n"
+         "       segalloc trace export FILE [--format NAME] [--from SECONDS]\n"
+         "                          [--to SECONDS|peak|failure|end] -o OUTPUT\n"
+         "       segalloc trace import FILE -o TRACE\n"
+         "Works on traces: ours, memory snapshots of PyTorch, or RMM's replay CSV, also as\n"
+         ".zst; - is standard input.\n\n"
+         "  info    what the trace holds: events, peak of live memory, allocations that\n"
+         "          failed, devices, configuration, how it ends\n"
+         "  cat     writes it as RMM's CSV (Thread,Time,Action,Pointer,Size,Stream); what\n"
+         "          was imported comes back the same\n"
+         "  export  writes it for other programs, by --format\n"
+         "  import  writes it in our own format\n\n"
+         "      --from SECONDS  cat, export: leave out what is before this time, counted\n"
+         "                      from the first event\n"
+         "      --to SECONDS    cat, export: leave out what is at this time or later\n"
+         "      --to peak       export: end where most was in use; so do failure (the\n"
+         "                      first allocation that failed) and end\n"
+         "      --points N      export of timelines: at most N points a device, the\n"
+         "                      peaks among them (20000); 0: all\n"
+         "      --window D:A:F:B  export of what was alive: at the peak of device D from\n"
+         "                      its A-th allocation and F-th free to its B-th allocation\n"
+         "      --device N      cat: only what concerns this device\n"
+         "  -o, --output FILE   where to; - is standard output\n"
+         "  -f, --force         replace FILE if it is there\n"
+         "      --json          info: print one object on one line\n"
+         "      --strict        a trace that is incomplete is exit status 4\n"
+         "  -h, --help          print this\n"
+         "      --format NAME   export:");
+    sg_export_help();
+    puts("                      torch ends at the failure, else at the peak; folded,\n"
+         "                      speedscope and json at the peak of each device\n\n"
+         "Exit status: 0 when all was read, 1 when it could not be (of a damaged trace\n"
+         "what comes before is shown, or written), 2 for bad usage, 4 see --strict.");
+    return SG_EXIT_OK;
+}
+
+/* Says how an incomplete trace ends; the exit status for it. */
+static int check_end(const struct arguments *arguments, const struct sg_trace_reader *reader)
+{
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    if (sg_trace_error(reader))
+        return sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
+    if (info->end == SG_TRACE_DAMAGED)
+        return sg_tool_error(arguments->verb, "%s: %s; read to the last whole block before, %" PRIu64 " record%s in all",
+            arguments->input, info->end_text, info->records, sg_plural(info->records));
+    if (info->dropped)
+        sg_tool_message(arguments->verb, "%s: %" PRIu64 " event%s lost when it was written", arguments->input,
+            info->dropped, info->dropped == 1 ? " was" : "s were");
+    if (info->end_text)
+        sg_tool_message(arguments->verb, "%s: %s; read to the last complete record, %" PRIu64 " in all",
+                        arguments->input, info->end_text, info->records);
+    return arguments->strict && (info->end_text || info->dropped) ? SG_EXIT_TRUNCATED : SG_EXIT_OK;
+}
+
+/* The file written to. With -f a new one that takes the other's place when it is whole. */
+struct output {
+    int fd;
+    char path[4096]; /* "" for standard output */
+};
+
+/* 0, or an exit status after a message. */
+static int open_output(const struct arguments *arguments, struct output *ret)
+{
+    struct stat status;
+    const char *name = arguments->output;
+    ret->fd = STDOUT_FILENO;
+    ret->path[0] = '\0';
+    if (!name || !strcmp(name, "-"))
+        return 0;
+    bool replace = arguments->force && stat(name, &status) == 0 && S_ISREG(status.st_mode);
+    int length = snprintf(ret->path, sizeof(ret->path), replace ? "%s.%ld.new" : "%s", name, (long)getpid());
+    if ((size_t)length >= sizeof(ret->path))
+        return sg_tool_error(arguments->verb, "%s: %s", name, strerror(ENAMETOOLONG));
+    ret->fd = sg_tool_create(arguments->verb, ret->path, name, arguments->force);
+    return ret->fd < 0 ? SG_EXIT_ERROR : 0;
+}
+
+/* After closing: puts the file in its place, or removes what is not whole. */
+static int finish_output(const struct arguments *arguments, const struct output *output, int error, bool whole)
+{
+    struct stat status;
+    bool regular = output->path[0] && stat(output->path, &status) == 0 && S_ISREG(status.st_mode);
+    if (regular && !error && whole && strcmp(output->path, arguments->output) != 0 &&
+        rename(output->path, arguments->output) < 0)
+        error = -errno;
+    if (regular && (error || !whole))
+        unlink(output->path);
+    return error ? sg_tool_error(arguments->verb, "%s: %s", output->path[0] ? arguments->output : "standard output",
+                                 strerror(-error)) : 0;
+}
+
+static int copy_rows(const struct arguments *arguments, struct sg_trace_reader *reader, FILE *out)
+{
+    struct sg_dictionary dictionary = {0};
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
+    struct sg_progress progress = {0};
+    uint64_t start = 0;
+    bool started = false;
+    int error = record ? 0 : -ENOMEM;
+    size_t n;
+    if (fputs(SG_RMM_HEADER "\n", out) < 0)
+        error = -errno;
+    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error; i++) {
+            char row[SG_RMM_ROW];
+            error = sg_dictionary_add(&dictionary, &record[i]);
+            size_t length = sg_rmm_row(&dictionary, &record[i], row);
+            if (!length)
+                continue;
+            if (!started)
+                start = record[i].time_ns;
+            started = true;
+            uint64_t time = record[i].time_ns > start ? record[i].time_ns - start : 0;
+            if (time < arguments->from_ns || time >= arguments->to_ns)
+                continue;
+            if (arguments->one_device &&
+                sg_dictionary_stream(&dictionary, record[i].stream)->device != arguments->device)
+                continue;
+            if (fwrite(row, 1, length, out) != length)
+                error = -errno;
+        }
+        sg_progress_show(&progress, "writing", sg_trace_progress(reader));
+    }
+    sg_progress_end(&progress);
+    free(record);
+    sg_dictionary_free(&dictionary);
+    return error;
+}
+
+static int cat(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct output output;
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
+    int error = out ? copy_rows(arguments, reader, out) : -errno;
+    if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
+        error = -errno;
+    status = finish_output(arguments, &output, error, true);
+    return status ? status : check_end(arguments, reader);
+}
+
+/* How an export ended, where it is not of the file alone. */
+static int export_problem(const struct arguments *arguments, int error)
+{
+    if (error == -ENOENT)
+        return sg_tool_error(arguments->verb, "%s: no allocation failed in it", arguments->input);
+    if (error == -ESPIPE)
+        return sg_tool_error(arguments->verb, "%s: a file is needed, for it is read twice", arguments->input);
+    return 0;
+}
+
+static int export(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct output output;
+    struct sg_exported exported = {0};
+    const struct sg_export_format *format = arguments->format ? arguments->format : sg_export_format(NULL);
+    const struct sg_export_options options = {
+        .moment = arguments->moment != SG_MOMENT_AUTO ? arguments->moment : format->moment,
+        .from_ns = arguments->from_ns,
+        .to_ns = arguments->to_ns,
+        .points = arguments->points,
+        .window = arguments->windowed ? &arguments->window : NULL,
+    };
+    if (options.window && format->moment != SG_MOMENT_PEAK)
+        return sg_tool_usage(arguments->verb, "--window is for formats of one moment, not \"%s\"", format->name);
+    if (!arguments->output)
+        return sg_tool_usage(arguments->verb, "export needs -o OUTPUT");
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    FILE *out = output.fd == STDOUT_FILENO ? stdout : fdopen(output.fd, "w");
+    int error = out ? format->write(reader, &options, out, &exported) : -errno;
+    if (out && (out == stdout ? fflush(out) : fclose(out)) && !error)
+        error = -errno;
+    status = export_problem(arguments, error);
+    if (status)
+        (void)finish_output(arguments, &output, 0, false);
+    else
+        status = finish_output(arguments, &output, error, !sg_trace_error(reader));
+    if (!status && format == sg_export_format(NULL) && exported.shown > VIEWED_WELL)
+        sg_tool_message(arguments->verb,
+            "%" PRIu64 " events were written; the viewer shows %d well, --from and --to leave "
+            "some out",
+            exported.shown, VIEWED_WELL);
+    return status ? status : check_end(arguments, reader);
+}
+
+static int copy_records(struct sg_trace_reader *reader, int fd)
+{
+    const struct sg_trace_info *info = sg_trace_info(reader);
+    struct segalloc_trace_record *record = malloc(BATCH * sizeof(*record));
+    struct sg_trace_output *output;
+    struct sg_progress progress = {0};
+    int error = record ? sg_trace_output_open(fd, &info->header, info->conf, info->command, &output) : -ENOMEM;
+    if (error) {
+        free(record);
+        return error;
+    }
+    size_t n;
+    while (!error && (n = sg_trace_read(reader, record, BATCH)) > 0) {
+        for (size_t i = 0; i < n && !error; i++)
+            if (record[i].kind != SEGALLOC_RECORD_END)
+                error = sg_trace_output_put(output, &record[i]);
+        sg_progress_show(&progress, "importing", sg_trace_progress(reader));
+    }
+    sg_progress_end(&progress);
+    free(record);
+    int closed = sg_trace_output_close(output, info->dropped);
+    return error ? error : closed;
+}
+
+static int import(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    if (!arguments->output)
+        return sg_tool_usage(arguments->verb, "import needs -o TRACE");
+    if (!strcmp(arguments->output, "-") && isatty(STDOUT_FILENO))
+        return sg_tool_usage(arguments->verb, "a trace is not written to a terminal");
+    if (sg_tool_would_lose(arguments->verb, arguments->input, arguments->output))
+        return SG_EXIT_ERROR;
+    struct output output;
+    int status = open_output(arguments, &output);
+    if (status)
+        return status;
+    int error = copy_records(reader, output.fd);
+    if (output.path[0] && close(output.fd) < 0 && !error)
+        error = -errno;
+    status = finish_output(arguments, &output, error, !sg_trace_error(reader));
+    return status ? status : check_end(arguments, reader);
+}
+
+static const char *end_name(enum sg_trace_end end)
+{
+    static const char *const names[] = {"open", "closed", "killed", "cut", "damaged"};
+    return names[end];
+}
+
+static uint64_t total(const struct sg_summary *summary, const uint64_t *of_first)
+{
+    size_t offset = (size_t)((const char *)of_first - (const char *)summary->device);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        sum += *(const uint64_t *)(const void *)((const char *)&summary->device[i] + offset);
+    return sum;
+}
+
+/* Definitions may be repeated, and indices left out. */
+static uint64_t streams(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.streams; i++)
+        count += summary->dictionary.stream[i].known;
+    return count;
+}
+
+static uint64_t threads(const struct sg_summary *summary)
+{
+    uint64_t count = 0;
+    for (uint32_t i = 0; i < summary->dictionary.threads; i++)
+        count += summary->dictionary.thread[i].known;
+    return count;
+}
+
+/* What the order of the work makes the program hold, for traces with work on several streams. */
+static void order_json(const struct sg_summary *summary)
+{
+    static const char *const names[] = {[SG_BOUND_ALL] = "all_blocks", [SG_BOUND_LARGE] = "blocks_from_1MiB"};
+    fputs(",\"order_bound\":", stdout);
+    const char *comma = "{";
+    for (int i = 0; i < SG_BOUND_COUNT; i++) {
+        struct sg_bound_result result = sg_bound_result(summary->bound[i]);
+        if (!result.ordered || !result.live_bytes)
+            continue;
+        printf("%s\"%s\":{\"peak_live_bytes\":%" PRIu64 ",\"peak_held_bytes\":%" PRIu64 ",\"ratio\":%.6f}", comma,
+            names[i], result.live_bytes, result.pool_bytes, (double)result.pool_bytes / (double)result.live_bytes);
+        comma = ",";
+    }
+    fputs(*comma == '{' ? "null" : "}", stdout);
+}
+
+static void order_text(const struct sg_summary *summary)
+{
+    char held[SG_SIZE_TEXT];
+    struct sg_bound_result all = sg_bound_result(summary->bound[SG_BOUND_ALL]),
+                           large = sg_bound_result(summary->bound[SG_BOUND_LARGE]);
+    if (!all.ordered || !all.live_bytes)
+        return;
+    printf("%-12s %s, %.4f x live, by the order of the work alone", "held at peak",
+        sg_size_format(all.pool_bytes, held), (double)all.pool_bytes / (double)all.live_bytes);
+    if (large.live_bytes)
+        printf(" (%.4f x of blocks from 1 MiB)", (double)large.pool_bytes / (double)large.live_bytes);
+    putchar('\n');
+}
+
+static void info_json(const struct arguments *arguments, const struct sg_trace_info *info,
+                      const struct sg_summary *summary)
+{
+    const struct sg_summary_device *first = summary->device;
+    fputs("{\"schema\":\"segalloc.trace-info/1\",\"trace\":", stdout);
+    sg_tool_json_string(arguments->input);
+    printf(",\"format\":\"%s\",\"compressed\":%s,\"end\":\"%s\",\"truncated\":%s,\"end_text\":", info->format,
+           info->compressed ? "true" : "false", end_name(info->end), info->end_text ? "true" : "false");
+    sg_tool_json_text(info->end_text);
+    fputs(",\"begin_text\":", stdout);
+    sg_tool_json_text(info->begin_text);
+    printf(",\"records\":%" PRIu64 ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\"allocs\":%" PRIu64
+           ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64 ",\"end_requested_bytes\":%" PRIu64
+           ",\"unmatched_frees\":%" PRIu64 ",\"repeated_addresses\":%" PRIu64,
+           info->records, summary->events, info->dropped, total(summary, &first->allocs), total(summary, &first->frees),
+           summary->peak_live_bytes, summary->live_bytes, summary->unmatched_frees, summary->repeated);
+    printf(",\"duration_ns\":%" PRIu64 ",\"start_realtime_ns\":%" PRIu64 ",\"pid\":%" PRIu64 ",\"streams\":%" PRIu64
+           ",\"threads\":%" PRIu64, summary->events ? summary->last_ns - summary->first_ns : 0,
+           info->header.start_realtime_ns, info->header.pid, streams(summary), threads(summary));
+    order_json(summary);
+    fputs(",\"kinds\":{", stdout);
+    const char *comma = "";
+    for (unsigned i = 0; i < 256; i++)
+        if (summary->kind[i]) {
+            const char *name = sg_record_kind_name(i);
+            if (name)
+                printf("%s\"%s\":%" PRIu64, comma, name, summary->kind[i]);
+            else
+                printf("%s\"kind_%u\":%" PRIu64, comma, i, summary->kind[i]);
+            comma = ",";
+        }
+    fputs("},\"devices\":[", stdout);
+    comma = "";
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used)
+            continue;
+        printf("%s{\"device\":%" PRIu32 ",\"model\":", comma, i);
+        sg_tool_json_text(*device->model ? device->model : NULL);
+        printf(",\"total_bytes\":%" PRIu64 ",\"granularity_bytes\":%" PRIu64 ",\"limit_bytes\":%" PRIu64
+               ",\"allocs\":%" PRIu64 ",\"frees\":%" PRIu64 ",\"peak_requested_bytes\":%" PRIu64
+               ",\"largest_request_bytes\":%" PRIu64 ",\"failures\":%" PRIu64 ",\"failed_largest_bytes\":%" PRIu64 "}",
+            device->total_bytes, device->granularity, device->limit_bytes, device->allocs, device->frees,
+            device->peak_live_bytes, device->largest_request, device->failures, device->failed_largest);
+        comma = ",";
+    }
+    fputs("],\"conf\":", stdout);
+    sg_tool_json_string(info->conf);
+    fputs(",\"command\":", stdout);
+    sg_tool_json_string(info->command);
+    puts("}");
+}
+
+static void print_failures(const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    for (uint64_t i = 0; i < summary->failures && i < SG_FAILURES_KEPT; i++) {
+        const struct sg_summary_failure *failure = &summary->failure[i];
+        printf("%-12s event %" PRIu64 ", device %" PRIu32 ": %s asked for with %s in use", i ? "" : "failed",
+            failure->event, failure->device, sg_size_format(failure->bytes, a), sg_size_format(failure->live_bytes, b));
+        printf("%s%s\n", failure->short_by ? ", short by " : "",
+               failure->short_by ? sg_size_format(failure->short_by, c) : "");
+    }
+}
+
+static void info_text(const struct sg_trace_info *info, const struct sg_summary *summary)
+{
+    char a[SG_SIZE_TEXT], b[SG_SIZE_TEXT], c[SG_SIZE_TEXT];
+    const struct sg_summary_device *first = summary->device;
+    bool csv = !strcmp(info->format, "rmm-csv"), snapshot = !strcmp(info->format, "pytorch-snapshot");
+    printf("%-12s %s%s%s\n", "format", csv ? "RMM's CSV" : snapshot ? "PyTorch's memory snapshot" : "segalloc's trace",
+           info->header.imported && !csv && !snapshot ? ", imported" : "", info->compressed ? ", zstd" : "");
+    if (info->begin_text)
+        printf("%-12s %s\n", "beginning", info->begin_text);
+    printf("%-12s %s\n", "end", !info->end_text                                       ? "complete"
+                                : sg_tool_runs(info->header.pid, info->command) ? "the program is still running"
+                                                                                 : info->end_text);
+    if (info->dropped)
+        printf("%-12s %" PRIu64 " event%s, by the writer\n", "lost", info->dropped, sg_plural(info->dropped));
+    printf("%-12s %" PRIu64 " in %.3f s\n", "events", summary->events,
+           summary->events ? (double)(summary->last_ns - summary->first_ns) / 1e9 : 0.);
+    for (unsigned i = 0; i < SEGALLOC_RECORD_DEFINE_STREAM; i++)
+        if (summary->kind[i] && i != SEGALLOC_RECORD_END) {
+            const char *name = sg_record_kind_name(i);
+            char number[24];
+            snprintf(number, sizeof(number), "kind %u", i);
+            printf("  %-18s %12" PRIu64 "\n", name ? name : number, summary->kind[i]);
+        }
+    printf("%-12s %" PRIu64 "\n%-12s %" PRIu64 "\n", "streams", streams(summary), "threads", threads(summary));
+    printf("%-12s %s (%" PRIu64 " bytes)\n", "live at peak", sg_size_format(summary->peak_live_bytes, a),
+           summary->peak_live_bytes);
+    order_text(summary);
+    printf("%-12s %s in %" PRIu64 " block%s\n", "at the end", sg_size_format(summary->live_bytes, a),
+        total(summary, &first->live_blocks), sg_plural(total(summary, &first->live_blocks)));
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < summary->devices; i++)
+        largest = summary->device[i].largest_request > largest ? summary->device[i].largest_request : largest;
+    printf("%-12s %s\n", "largest", sg_size_format(largest, a));
+    print_failures(summary);
+    if (summary->unmatched_frees)
+        printf("%-12s %" PRIu64 " of what was not allocated in this trace\n", "frees", summary->unmatched_frees);
+    if (summary->repeated)
+        printf("%-12s %" PRIu64 " at addresses that were in use: the trace contradicts itself\n", "allocations",
+               summary->repeated);
+    for (uint32_t i = 0; i < summary->devices; i++) {
+        const struct sg_summary_device *device = &summary->device[i];
+        if (!device->used || !device->total_bytes)
+            continue;
+        printf("device %-5u %s%s%s, granule %s", i, device->model, *device->model ? ", " : "",
+            sg_size_format(device->total_bytes, a), sg_size_format(device->granularity, b));
+        if (device->limit_bytes)
+            printf(", limit %s", sg_size_format(device->limit_bytes, c));
+        putchar('\n');
+    }
+    if (info->header.pid)
+        printf("%-12s %" PRIu64 "\n", "process", info->header.pid);
+    if (*info->command)
+        printf("%-12s %s\n", "command", info->command);
+    if (!info->header.imported)
+        printf("%-12s %s\n", "conf", *info->conf ? info->conf : "defaults");
+}
+
+static int info(const struct arguments *arguments, struct sg_trace_reader *reader)
+{
+    struct sg_summary summary;
+    int error = sg_summary_read(&summary, reader, true), status = SG_EXIT_OK;
+    if (error)
+        status = sg_tool_error(arguments->verb, "%s: %s", arguments->input, strerror(-error));
+    else if (sg_trace_error(reader))
+        status = sg_tool_error(arguments->verb, "%s: %s", arguments->input, sg_trace_error(reader));
+    else if (arguments->json)
+        info_json(arguments, sg_trace_info(reader), &summary);
+    else
+        info_text(sg_trace_info(reader), &summary);
+    if (!status && arguments->strict && sg_trace_info(reader)->end_text)
+        status = SG_EXIT_TRUNCATED;
+    if (sg_trace_info(reader)->end == SG_TRACE_DAMAGED && !error)
+        status = check_end(arguments, reader);
+    else if (!status && !summary.events)
+        status = sg_tool_error(arguments->verb, "%s: the trace has no events", arguments->input);
+    sg_summary_free(&summary);
+    return status;
+}
+
+static bool seconds(const char *text, uint64_t *ret_ns)
+{
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || !(value >= 0) || value > 1e9)
+        return false;
+    *ret_ns = (uint64_t)(value * 1e9 + 0.5);
+    return true;
+}
+
+static bool window(const char *text, struct sg_window *ret)
+{
+    struct sg_window found;
+    int length = 0;
+    int fields = sscanf(text, "%" SCNu32 ":%" SCNu64 ":%" SCNu64 ":%" SCNu64 "%n", &found.device, &found.allocs,
+        &found.frees, &found.last_alloc, &length);
+    if (fields != 4 || text[length] || strchr(text, '-') || found.device >= SG_DICTIONARY_DEVICES)
+        return false;
+    *ret = found;
+    return true;
+}
+
+static bool moment(const char *text, enum sg_moment *ret)
+{
+    static const char *const names[] =
+        {[SG_MOMENT_PEAK] = "peak", [SG_MOMENT_FAILURE] = "failure", [SG_MOMENT_END] = "end"};
+    for (int i = SG_MOMENT_PEAK; i <= SG_MOMENT_END; i++)
+        if (strcmp(text, names[i]) == 0) {
+            *ret = (enum sg_moment)i;
+            return true;
+        }
+    return false;
+}
+
+/* 0, or an exit status after a message. */
+static int read_arguments(int argc, char **argv, struct arguments *ret)
+{
+    for (int option; (option = getopt_long(argc, argv, ":fho:", long_options, NULL)) != -1;) {
+        char *end;
+        switch (option) {
+        case 'F':
+        case 'T':
+            if (option == 'T' && moment(optarg, &ret->moment))
+                break;
+            if (!seconds(optarg, option == 'F' ? &ret->from_ns : &ret->to_ns))
+                return sg_tool_usage(ret->verb, "--%s takes seconds such as 12.5, not \"%s\"",
+                                     option == 'F' ? "from" : "to", optarg);
+            ret->moment = option == 'T' ? SG_MOMENT_TIME : ret->moment;
+            break;
+        case 'm':
+            ret->format = sg_export_format(optarg);
+            if (!ret->format)
+                return sg_tool_usage(ret->verb, "there is no format \"%s\"", optarg);
+            break;
+        case 'p':
+            ret->points = strtoull(optarg, &end, 10);
+            if (end == optarg || *end || *optarg == '-')
+                return sg_tool_usage(ret->verb, "--points takes a number, not \"%s\"", optarg);
+            break;
+        case 'w':
+            if (!window(optarg, &ret->window))
+                return sg_tool_usage(ret->verb, "--window takes DEVICE:ALLOCS:FREES:ALLOCS, not \"%s\"", optarg);
+            ret->windowed = true;
+            break;
+        case 'd':
+            ret->device = (uint32_t)strtoul(optarg, &end, 10);
+            ret->one_device = true;
+            if (end == optarg || *end || ret->device >= SG_DICTIONARY_DEVICES)
+                return sg_tool_usage(ret->verb, "--device takes a number below %d, not \"%s\"", SG_DICTIONARY_DEVICES,
+                                     optarg);
+            break;
+        case 'o':
+            ret->output = optarg;
+            break;
+        case 'f':
+            ret->force = true;
+            break;
+        case 'j':
+            ret->json = true;
+            break;
+        case 's':
+            ret->strict = true;
+            break;
+        default:
+            return sg_tool_bad_option(argv, option, long_options);
+        }
+    }
+    return 0;
+}
+
+int sg_verb_trace(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(const struct arguments *arguments, struct sg_trace_reader *reader);
+    } actions[] = {{"info", info}, {"cat", cat}, {"export", export}, {"import", import}};
+    struct arguments arguments = {.verb = argv[0], .to_ns = UINT64_MAX, .points = POINTS};
+    struct sg_trace_reader *reader;
+    char error[SG_TRACE_ERROR];
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return help();
+    int status = read_arguments(argc, argv, &arguments);
+    if (status)
+        return status;
+    if (optind == argc)
+        return sg_tool_usage(argv[0], "info, cat, export or import?");
+    const char *name = argv[optind];
+    size_t action = 0, count = sizeof(actions) / sizeof(actions[0]);
+    while (action < count && strcmp(name, actions[action].name) != 0)
+        action++;
+    if (action == count)
+        return sg_tool_usage(argv[0], "there is no \"%s\"; it is info, cat, export or import", name);
+    if (optind + 1 == argc)
+        return sg_tool_usage(argv[0], "%s: which trace?", name);
+    if (optind + 2 < argc)
+        return sg_tool_usage(argv[0], "one trace at a time, \"%s\" is left over", argv[optind + 2]);
+    arguments.input = argv[optind + 1];
+    if (sg_trace_open(arguments.input, &reader, error) < 0)
+        return sg_tool_error(argv[0], "%s: %s", arguments.input, error);
+    status = actions[action].run(&arguments, reader);
+    sg_trace_close(reader);
+    return status;
+}
