@@ -103,7 +103,7 @@ class CommandLine(unittest.TestCase):
 
     WORDS = (  # what has been typed, and what is to be offered for the last word of it
         (["tra"], {"trace"}), (["trace", ""], {"info", "cat", "export", "import"}), (["diff", "--js"], {"--json"}),
-        (["trace", "export", "t", "--format", ""], {"torch", "chrome", "csv", "folded", "speedscope"}),
+        (["trace", "export", "t", "--format", ""], {"torch", "chrome", "csv", "folded", "speedscope", "json"}),
     )
 
     def offers(self, shell, offered, exact=False):
